@@ -45,22 +45,12 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from tinygrad_lite.device import Array, get_device
+from tinygrad_lite.module import load_values, replace
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, misfits, shapes_only
 from tinygrad_lite.quantize import QuantizedLinear
 from tinygrad_lite.tensor import Tensor
 
-__all__ = [
-    "LoRA",
-    "add_lora",
-    "attach",
-    "counts",
-    "freeze",
-    "learned",
-    "load_learned",
-    "low_rank_change",
-    "merge",
-    "sizes",
-]
+__all__ = "LoRA add_lora attach counts freeze learned load_learned low_rank_change merge sizes".split()
 
 
 class LoRA(Module):
@@ -145,23 +135,16 @@ def add_lora(
             linear maps of the blocks, that is, those with a number in their name.
     Raises: ValueError if a target matches nothing or cannot be adapted, or if the rank is as large as a matrix.
     """
-    linears = {
-        name: part
-        for name, part in model.named_modules()
-        if hasattr(part, "in_features") and hasattr(part, "out_features")
-    }
+    linears = {name: part for name, part in model.named_modules() if hasattr(part, "in_features")}
     if adapted := [name for name, part in linears.items() if isinstance(part, LoRA)]:
         raise ValueError(f"{adapted[0]} already has an adapter: merge it first")
-    chosen = {name: None for name in linears if any(part.isdigit() for part in name.split("."))}
-    if targets:
-        chosen = {}
-        for target in targets:
-            found = [name for name in linears if fnmatchcase(name, target) or fnmatchcase(name, f"*.{target}")]
-            if not found:
-                raise ValueError(
-                    f"no linear map is called {target}: there are {_examples(n.rpartition('.')[2] for n in linears)}"
-                )
-            chosen |= dict.fromkeys(found)
+    chosen = [] if targets else [name for name in linears if any(part.isdigit() for part in name.split("."))]
+    for target in targets:
+        found = [name for name in linears if fnmatchcase(name, target) or fnmatchcase(name, f"*.{target}")]
+        if not found:
+            there_are = _examples(name.rpartition(".")[2] for name in linears)
+            raise ValueError(f"no linear map is called {target}: there are {there_are}")
+        chosen += [name for name in found if name not in chosen]
     if not chosen:
         raise ValueError("the model has no blocks whose linear maps could be adapted: name some as targets")
     owners = Counter(id(value) for _, part in model.named_modules() for value in vars(part).values())
@@ -175,7 +158,7 @@ def add_lora(
             )
         if any(owners[id(value)] > 1 for value in vars(base).values() if isinstance(value, Parameter)):
             raise ValueError(f"{name} shares its matrix with another part, which a change of it would change, too")
-    return {name: _put(model, name, LoRA(linears[name], rank, alpha, dropout)) for name in chosen}
+    return {name: replace(model, name, LoRA(linears[name], rank, alpha, dropout)) for name in chosen}
 
 
 def attach(model: Module, changes: Mapping[str, tuple[Array, Array, float]]) -> None:
@@ -195,7 +178,7 @@ def attach(model: Module, changes: Mapping[str, tuple[Array, Array, float]]) -> 
             raise ValueError(f"the change of {name} does not fit: {problems}")
         for parameter, array in ((part.lora_A.weight, a), (part.lora_B.weight, b)):
             parameter.data = get_device(parameter.device).from_host(np.require(array, parameter.dtype, "C"))
-        _put(model, name, part)
+        replace(model, name, part)
 
 
 def merge(model: Module) -> Module:
@@ -222,21 +205,8 @@ def merge(model: Module) -> Module:
             weight = part.base.weight
             weight.data += low_rank_change(part.lora_A.weight.data, part.lora_B.weight.data, part.scale)
             weight.mark_written()
-            _put(model, name, part.base)
+            replace(model, name, part.base)
     return model
-
-
-def _put(model: Module, name: str, part: Module) -> Module:
-    """Make a module the part of a model that has this dotted name; returns the part."""
-    *path, last = name.split(".")
-    owner = model
-    for step in path:
-        owner = owner[int(step)] if isinstance(owner, list) else getattr(owner, step)
-    if isinstance(owner, list):
-        owner[int(last)] = part
-    else:
-        setattr(owner, last, part)
-    return part
 
 
 def _examples(names: Iterable[str]) -> str:
@@ -258,12 +228,7 @@ def load_learned(model: Module, state: Mapping[str, np.ndarray]) -> None:
 
     Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
     """
-    own = learned(model)
-    if problems := misfits(own, state):
-        raise ValueError(f"the state does not match what {type(model).__name__} learns; {problems}")
-    for name, parameter in own.items():
-        parameter.data[...] = get_device(parameter.device).from_host(np.ascontiguousarray(state[name]))
-        parameter.mark_written()
+    load_values(learned(model), state, f"what {type(model).__name__} learns")
 
 
 def sizes(model: Module) -> dict[str, int]:

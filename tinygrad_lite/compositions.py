@@ -225,15 +225,10 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
         raise ValueError(f"gather: index has {index.ndim} axes, the tensor has {x.ndim}")
     if index.device == "cpu" and (bad := index.data[index.data < 0]).size:
         raise IndexError(f"gather: position {bad[0]} does not exist: they count from 0 to {x.shape[axis] - 1}")
-    places = [index if i == axis else _along(index, i) for i in range(x.ndim)]
+    places = [Tensor.arange(n, device=index.device).reshape(n, *[1] * i) for i, n in enumerate(index.shape[::-1])]
+    places = places[::-1]  # each broadcasts against the index: it has an axis of size 1 for every one that follows
+    places[axis] = index
     return x[tuple(places)]
-
-
-def _along(index: Tensor, axis: int) -> Tensor:
-    """0, 1, 2, ... along one axis, shaped to broadcast against an index tensor."""
-    shape = [1] * index.ndim
-    shape[axis] = index.shape[axis]
-    return Tensor.arange(index.shape[axis], device=index.device).reshape(shape)
 
 
 def one_hot(x: Tensor, num_classes: int) -> Tensor:

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite import autograd, compositions, functional, ops
+from tinygrad_lite import autograd, compositions, ops
 from tinygrad_lite.device import get_device, is_float, next_rng
-from tinygrad_lite.functional import conv, pool
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
 from tinygrad_lite.tensor import Tensor, check_one_device, node
@@ -69,21 +68,17 @@ def _take_node(x: Tensor, result: Tensor) -> None:
     x._node, x.op = result._node, result.op
 
 
-def _comparison(how: str) -> Callable[[Tensor, Any], Tensor]:
-    """A comparison, by the name of NumPy's function."""
-    return lambda self, other: ops.compare(self, other, how)
-
-
-def _logical(how: str) -> Callable[[Tensor, Any], Tensor]:
-    """A logical operator on truth values, by the name of NumPy's function."""
-    return lambda self, other: ops.logical(self, other, how)
+def _called(how: str) -> Callable[[Tensor, Any], Tensor]:
+    """A comparison, or a logical operator on truth values, by the name of NumPy's function."""
+    op = ops.logical if how.startswith("logical") else ops.compare
+    return lambda self, other: op(self, other, how)
 
 
 # NumPy's names of the operators, for arrays on their left.
 _OPERATORS = {"add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow}
 _OPERATORS |= {"floor_divide": ops.floordiv, "remainder": ops.mod, "matmul": ops.matmul}
-_OPERATORS |= {name: _comparison(name) for name in "equal not_equal less less_equal greater greater_equal".split()}
-_OPERATORS |= {f"bitwise_{name}": _logical(f"logical_{name}") for name in ("and", "or", "xor")}
+_OPERATORS |= {name: _called(name) for name in "equal not_equal less less_equal greater greater_equal".split()}
+_OPERATORS |= {f"bitwise_{name}": _called(f"logical_{name}") for name in ("and", "or", "xor")}
 
 
 class _AskedByNumPy:
@@ -118,14 +113,14 @@ class Methods:
     __mod__, __rmod__, __imod__ = _operator(ops.mod, "%=")
     __pow__, __rpow__, __ipow__ = _operator(ops.pow, "**=")
     __matmul__, __rmatmul__, __imatmul__ = _operator(ops.matmul, "@=")
-    __and__, __rand__, __iand__ = _operator(_logical("logical_and"), "&=")
-    __or__, __ror__, __ior__ = _operator(_logical("logical_or"), "|=")
-    __xor__, __rxor__, __ixor__ = _operator(_logical("logical_xor"), "^=")
+    __and__, __rand__, __iand__ = _operator(_called("logical_and"), "&=")
+    __or__, __ror__, __ior__ = _operator(_called("logical_or"), "|=")
+    __xor__, __rxor__, __ixor__ = _operator(_called("logical_xor"), "^=")
     __neg__, __abs__ = ops.neg, ops.abs
 
-    __eq__, __ne__ = _comparison("equal"), _comparison("not_equal")
-    __lt__, __le__ = _comparison("less"), _comparison("less_equal")
-    __gt__, __ge__ = _comparison("greater"), _comparison("greater_equal")
+    __eq__, __ne__ = _called("equal"), _called("not_equal")
+    __lt__, __le__ = _called("less"), _called("less_equal")
+    __gt__, __ge__ = _called("greater"), _called("greater_equal")
     __hash__ = object.__hash__  # by identity, not by values, so that tensors can be in sets and dicts
 
     __invert__ = ops.invert
@@ -167,83 +162,37 @@ class Methods:
 
     __array_ufunc__ = _AskedByNumPy()
 
-    # --- functions, called with the tensor as their first argument --------------------------------------------
+    # --- functions, called with the tensor as their first argument: imported into a class, they are methods ------
+    # isort: off
 
     # one element at a time
-    abs = ops.abs
-    cast = ops.cast
-    clip = ops.clip
-    clone = ops.clone
-    cos = ops.cos
-    dropout = functional.dropout
-    erf = ops.erf
-    exp = ops.exp
-    gelu = functional.gelu
-    log = ops.log
-    masked_fill = compositions.masked_fill
-    maximum = ops.maximum
-    minimum = ops.minimum
-    relu = ops.relu
-    sigmoid = ops.sigmoid
-    sign = ops.sign
-    silu = compositions.silu
-    sin = ops.sin
-    sqrt = ops.sqrt
-    tanh = ops.tanh
-    to = ops.to
-    where = ops.where
+    from tinygrad_lite.compositions import masked_fill, silu
+    from tinygrad_lite.functional import dropout, gelu
+    from tinygrad_lite.ops import abs, cast, clip, clone, cos, erf, exp, log, maximum, minimum
+    from tinygrad_lite.ops import relu, sigmoid, sign, sin, sqrt, tanh, to, where
 
     # reductions (axis: None for all, a number, or several)
-    all = compositions.all
-    any = compositions.any
-    argmax = ops.argmax
-    argmin = ops.argmin
-    logsumexp = functional.logsumexp
-    max = ops.max
-    amax = ops.amax
-    amin = ops.amin
-    mean = compositions.mean
-    min = ops.min
-    prod = compositions.prod
-    std = compositions.std
-    sum = ops.sum
-    var = compositions.var
+    from tinygrad_lite.compositions import all, any, mean, prod, std, var
+    from tinygrad_lite.functional import logsumexp
+    from tinygrad_lite.ops import amax, amin, argmax, argmin, max, min, sum
 
     # shape
-    cat = ops.cat
-    chunk = compositions.chunk
-    expand = ops.expand
-    flatten = compositions.flatten
-    flip = compositions.flip
-    pad = ops.pad
-    permute = ops.permute
-    repeat = compositions.repeat
-    reshape = ops.reshape
-    split = compositions.split
-    unbind = compositions.unbind
-    squeeze = compositions.squeeze
-    stack = compositions.stack
-    transpose = compositions.transpose
-    unsqueeze = compositions.unsqueeze
+    from tinygrad_lite.compositions import chunk, flatten, flip, repeat, split
+    from tinygrad_lite.compositions import squeeze, stack, transpose, unbind, unsqueeze
+    from tinygrad_lite.ops import cat, expand, pad, permute, reshape
 
     # picking elements
-    gather = compositions.gather
-    one_hot = compositions.one_hot
-    tril = compositions.tril
-    triu = compositions.triu
+    from tinygrad_lite.compositions import gather, one_hot, tril, triu
 
     einsum = staticmethod(compositions.einsum)
 
     # the chapters of functional/
-    avg_pool2d = pool.avg_pool2d
-    conv2d = conv.conv2d
-    cross_entropy = functional.cross_entropy
-    layer_norm = functional.layer_norm
-    linear = functional.linear
-    log_softmax = functional.log_softmax
-    max_pool2d = pool.max_pool2d
-    scaled_dot_product_attention = functional.scaled_dot_product_attention
-    softmax = functional.softmax
+    from tinygrad_lite.functional import cross_entropy, layer_norm, linear, log_softmax
+    from tinygrad_lite.functional import scaled_dot_product_attention, softmax
+    from tinygrad_lite.functional.conv import conv2d
+    from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
+
+    # isort: on
 
     # --- creation (shapes as numbers or as one tuple) ---------------------------------------------------------
 

@@ -101,18 +101,15 @@ class Module(metaclass=Listed):
         for name, value in vars(self).items():
             yield from _found(name, value)
 
-    def _parts(self) -> Iterator[tuple[str, Module]]:
-        """The modules of `_held`."""
-        return ((path, part) for path, part in self._held() if isinstance(part, Module))
-
     def named_modules(self, prefix: str = "", memo: set[int] | None = None) -> Iterator[tuple[str, Module]]:
         """This module and all inside it, each once, with their dotted names; `memo` has those that came before."""
         memo = set() if memo is None else memo
         if id(self) not in memo:
             memo.add(id(self))
             yield prefix, self
-            for path, part in self._parts():
-                yield from part.named_modules(f"{prefix}.{path}" if prefix else path, memo)
+            for path, part in self._held():
+                if isinstance(part, Module):
+                    yield from part.named_modules(f"{prefix}.{path}" if prefix else path, memo)
 
     def __repr__(self) -> str:
         """The parts as an indented tree, with the shapes and sizes of their parameters.
@@ -134,8 +131,8 @@ class Module(metaclass=Listed):
         counted = f", {count:,} parameters" if (count := self.num_parameters()) else ""
         top = type(self).__name__ + counted + (": " + ", ".join(own) if own else "")
         trees: list[list[Any]] = []  # the first and last name of neighbours that look alike, and their lines
-        for path, part in self._parts():
-            if id(part) in seen:  # shown already, or a part that knows the module it belongs to
+        for path, part in self._held():
+            if id(part) in seen or not isinstance(part, Module):  # shown already, or it knows the module it belongs to
                 continue
             tree = part._tree(seen)
             if trees and tree == trees[-1][2] and path.rpartition(".")[0] == trees[-1][0].rpartition(".")[0] != "":
@@ -246,11 +243,29 @@ class Module(metaclass=Listed):
 
         Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
         """
-        if problems := misfits(self._state(), state):
-            raise ValueError(f"the state does not match {type(self).__name__}; {problems}")
-        for name, tensor in self._state().items():
-            tensor.data[...] = get_device(tensor.device).from_host(np.ascontiguousarray(state[name]))
-            tensor.mark_written()
+        load_values(self._state(), state, type(self).__name__)
+
+
+def replace(model: Module, name: str, part: Module) -> Module:
+    """Make a module the part of a model that has this dotted name; returns the part."""
+    *path, last = name.split(".")
+    owner: Any = model
+    for step in path:
+        owner = owner[int(step)] if isinstance(owner, list) else getattr(owner, step)
+    if isinstance(owner, list):
+        owner[int(last)] = part
+    else:
+        setattr(owner, last, part)
+    return part
+
+
+def load_values(own: Mapping[str, Tensor], state: Mapping[str, np.ndarray], whose: str) -> None:
+    """Write a state into the tensors of the same names. Raises: ValueError, before anything is changed."""
+    if problems := misfits(own, state):
+        raise ValueError(f"the state does not match {whose}; {problems}")
+    for name, tensor in own.items():
+        tensor.data[...] = get_device(tensor.device).from_host(np.ascontiguousarray(state[name]))
+        tensor.mark_written()
 
 
 def _found(path: str, value: Any) -> Iterator[tuple[str, Module | Tensor]]:

@@ -66,6 +66,7 @@ import numpy as np
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.functional.registry import is_composed
+from tinygrad_lite.module import replace
 from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.tensor import Tensor, node
 from tinygrad_lite.transformer import Block
@@ -344,27 +345,24 @@ def quantize(model: Module, kind: str, targets: Sequence[str] = ("*",)) -> Savin
     if kind not in KINDS:
         raise OptionError(f"weights cannot be quantized as {kind!r}, only as {', '.join(KINDS)}")
     found = [
-        (f"{name}.{attribute}", owner, attribute)
+        (name, part)
         for block_name, block in model.named_modules()
         if isinstance(block, Block)
-        for name, owner in block.named_modules(block_name)
-        for attribute, part in vars(owner).items()
-        if type(part) is Linear and any(fnmatchcase(f"{name}.{attribute}", target) for target in targets)
+        for name, part in block.named_modules(block_name)
+        if type(part) is Linear and any(fnmatchcase(name, target) for target in targets)
     ]
     if not found:
-        raise OptionError(
-            f"nothing to quantize: no block of this {type(model).__name__} has a linear map called "
-            + " or ".join(targets)
-        )
+        wanted = f"has a linear map called {' or '.join(targets)}"
+        raise OptionError(f"nothing to quantize: no block of this {type(model).__name__} {wanted}")
     before, weights, size = weight_bytes(model), 0, 0
-    for path, owner, attribute in found:
+    while found:
+        name, part = found.pop(0)  # so that each map is freed when the next one is quantized
         try:
-            quantized = QuantizedLinear(getattr(owner, attribute), KINDS[kind])
+            quantized = replace(model, name, QuantizedLinear(part, KINDS[kind])).weight
         except ValueError as error:
-            raise OptionError(f"{path} cannot be quantized: {error}") from None
-        setattr(owner, attribute, quantized)
-        weights += quantized.weight.numel()
-        size += quantized.weight.nbytes
+            raise OptionError(f"{name} cannot be quantized: {error}") from None
+        weights += quantized.numel()
+        size += quantized.nbytes
     return Saving(weights, 8 * size / weights, before, weight_bytes(model))
 
 

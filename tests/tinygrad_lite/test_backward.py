@@ -9,7 +9,6 @@ import pytest
 
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.debug.anomaly import detect_anomaly
-from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import node
 
 pytestmark = pytest.mark.every_device
@@ -358,12 +357,6 @@ def test_a_training_step_leaves_no_garbage():
         gc.enable()
 
 
-def test_a_result_does_not_keep_parents_that_need_no_gradient():
-    x = Tensor([1.0])
-    y = (x * 2).exp()
-    assert y._node is None
-
-
 # --- values that are overwritten --------------------------------------------------------------------------------
 
 OVERWRITTEN = "backward: a value that '{}' still needs was overwritten in place after it was used"
@@ -394,18 +387,11 @@ def test_writing_a_value_that_is_still_needed_is_detected(write, through):
     assert x.grad is w.grad is None
 
 
-def test_writing_a_constant_that_is_still_needed_is_detected():
-    mask, w = Tensor([1.0, 0.0]), leaf([3.0, 4.0], "float32")
-    y = (w * mask).sum()
-    mask[0] = 5
-    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
-        y.backward()
-
-
-def test_writing_a_single_element_that_is_still_needed_is_detected():
+@pytest.mark.parametrize("write", [lambda c: c.__setitem__(0, 5), lambda c: c[0].__setitem__((), 9)])
+def test_writing_a_constant_that_is_still_needed_is_detected(write):
     c, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0], "float32")
     y = (w * c).sum()
-    c[0][()] = 9
+    write(c)
     with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
         y.backward()
 
@@ -464,22 +450,3 @@ def test_a_leaf_is_written_in_place_under_no_grad():
             w /= 2
     assert [w.tolist() for w in leaves] == [[2.0, 3.0], 4.0]
     assert all(w.data is array and w.requires_grad for w, array in zip(leaves, arrays, strict=True))
-
-
-def test_a_leaf_that_requires_a_gradient_is_not_written_outside_no_grad():
-    w = Tensor([1.0, 2.0], requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"x -= y: x is a leaf that requires a gradient: write .* x = x - y$"):
-        w -= 1
-    assert w.tolist() == [1.0, 2.0]
-    with no_grad(), pytest.raises(ValueError, match=r"x \+= y: the result has shape \(3, 2\), x has \(2,\)"):
-        w += Tensor(np.ones((3, 2)))
-
-
-def test_a_frozen_parameter_is_written_in_place():
-    w = Parameter([1.0, 2.0])
-    w.requires_grad = False
-    before = w
-    with no_grad():
-        w += 1
-    assert w is before
-    assert before.tolist() == [2.0, 3.0]

@@ -22,7 +22,7 @@ inf, nan = math.inf, math.nan
 
 @dataclass(frozen=True)
 class Edge:
-    """An operation at difficult values: its result, and the gradient of each input if dL/dy is 1 (or `start`)."""
+    """An operation at difficult values: its result, and the gradient of each input if dL/dy is 1."""
 
     label: str
     fn: Callable[..., Any]  # takes our tensors and, if `torch` is "same", torch's as well
@@ -30,7 +30,6 @@ class Edge:
     y: Any
     gradients: list[list]
     torch: Any = "same"  # a function of torch tensors, or None where PyTorch differs (`why` says how)
-    start: Any = 1.0
     why: str = ""
 
 
@@ -83,7 +82,6 @@ EDGES = [
         [0, 0],
         [[1, 0]],
     ),
-    Edge("repeated index", lambda x: x[[0, 0, 1]], [[1, 2, 3]], [1, 1, 2], [[3, 3, 0]], start=[1.0, 2.0, 3.0]),
     Edge("empty list as index", lambda x: x[[]], [[1, 2]], [], [[0, 0]]),
     Edge("list of truth values as index", lambda x: x[[True, False]], [[1, 2]], [1], [[1, 0]]),
     Edge("truth value as index", lambda x: x[True], [[1, 2]], [[1, 2]], [[1, 1]]),
@@ -98,7 +96,7 @@ def test_values_and_gradients_are_as_listed(edge, dtype):
     y = edge.fn(*inputs)
     tolerance = {"rtol": 1e-14, "atol": 1e-15} if dtype == np.float64 else {"rtol": 1e-6, "atol": 1e-7}
     np.testing.assert_allclose(y.numpy(), np.array(edge.y, dtype), **tolerance)
-    y.backward(Tensor(np.broadcast_to(np.array(edge.start, dtype), y.shape)))
+    y.backward(Tensor(np.ones(y.shape, dtype)))
     for x, dx in zip(inputs, edge.gradients, strict=True):
         np.testing.assert_allclose(x.grad.numpy(), np.array(dx, dtype), **tolerance)
 
@@ -112,7 +110,7 @@ def test_torch_agrees(edge):
     inputs = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in edge.inputs]
     y = (edge.fn if edge.torch == "same" else edge.torch)(*inputs)
     np.testing.assert_allclose(y.detach().numpy(), np.array(edge.y, float), rtol=1e-12, atol=1e-15)
-    y.backward(torch.broadcast_to(torch.tensor(edge.start, dtype=torch.float64), y.shape))
+    y.backward(torch.ones_like(y))
     for x, dx in zip(inputs, edge.gradients, strict=True):
         np.testing.assert_allclose(x.grad.numpy(), np.array(dx, float), rtol=1e-12, atol=1e-15)
 
@@ -314,154 +312,96 @@ def tensor(*shape):
     return Tensor.ones(*shape)
 
 
-@pytest.mark.parametrize(
-    ("error", "call", "message"),
-    [
-        (ValueError, lambda: tensor(3, 4) @ tensor(5, 6), "matmul: (3, 4) @ (5, 6): inner sizes 4 and 5 differ"),
-        (ValueError, lambda: tensor(3) @ tensor(4), "matmul: (3,) @ (4,): inner sizes 3 and 4 differ"),
-        (ValueError, lambda: tensor(2, 3) @ tensor(2), "matmul: (2, 3) @ (2,): inner sizes 3 and 2 differ"),
+REFUSED = {
+    ValueError: [
+        (lambda: tensor(3, 4) @ tensor(5, 6), "matmul: (3, 4) @ (5, 6): inner sizes 4 and 5 differ"),
+        (lambda: tensor(3) @ tensor(4), "matmul: (3,) @ (4,): inner sizes 3 and 4 differ"),
+        (lambda: tensor(2, 3) @ tensor(2), "matmul: (2, 3) @ (2,): inner sizes 3 and 2 differ"),
         (
-            ValueError,
             lambda: tensor(2, 3, 4) @ tensor(3, 4, 2),
             "matmul: (2, 3, 4) @ (3, 4, 2): the axes before the last two do not broadcast",
         ),
-        (ValueError, lambda: tensor(2) @ tensor(), "matmul: (2,) @ (): a single number has no axis to multiply over"),
-        (ValueError, lambda: tensor(2) @ 3, "matmul: (2,) @ (): a single number has no axis to multiply over"),
-        (TypeError, lambda: tensor(2) @ "ab", "Tensor: elements of type <U2 are not numbers"),
+        (lambda: tensor(2) @ tensor(), "matmul: (2,) @ (): a single number has no axis to multiply over"),
+        (lambda: tensor(2) @ 3, "matmul: (2,) @ (): a single number has no axis to multiply over"),
+        (lambda: tensor(2, 3) + tensor(4), "add: shapes (2, 3) and (4,) do not broadcast against each other"),
+        (lambda: tensor(2) ** tensor(3), "pow: shapes (2,) and (3,) do not broadcast against each other"),
+        (lambda: tensor(2) < tensor(3), "less: shapes (2,) and (3,) do not broadcast against each other"),
         (
-            ValueError,
-            lambda: tensor(2, 3) + tensor(4),
-            "add: shapes (2, 3) and (4,) do not broadcast against each other",
-        ),
-        (ValueError, lambda: tensor(2) ** tensor(3), "pow: shapes (2,) and (3,) do not broadcast against each other"),
-        (ValueError, lambda: tensor(2) < tensor(3), "less: shapes (2,) and (3,) do not broadcast against each other"),
-        (
-            ValueError,
             lambda: (tensor(2) > 0).where(tensor(3), 0),
             "where: a condition of shape (2,) does not broadcast against (3,) and ()",
         ),
-        (TypeError, lambda: tensor(2).masked_fill("ab", 0), "Tensor: elements of type <U2 are not numbers"),
+        (lambda: tensor(2) * [[1], [2, 3]], "Tensor: the nested lists differ in length, so they have no shape"),
+        (lambda: tensor(2).clip(), "clip: give low, high or both"),
+        (lambda: tensor(2, 3, 4).flatten(2, 1), "flatten: the first axis, 2, comes after the last, 1"),
         (
-            TypeError,
-            lambda: tensor(2) + None,
-            "a NoneType cannot be combined with a tensor: use a number, a list or an array",
+            lambda: tensor(2, 3).sum(()),
+            "sum: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out",
         ),
+        (lambda: tensor(5).split(0), "split: pieces of size 0 never fill an axis of 5: use a size of 1 or more"),
+        (lambda: tensor(5).split((6, -1)), "split: no piece has a negative size, as one of [6, -1] has"),
+        (lambda: tensor(5).chunk(0), "chunk: there cannot be 0 pieces: use a count of 1 or more"),
+        (lambda: tensor(2, 3).repeat(2), "repeat: needs a number of at least 0 for each of 2 axes, not (2,)"),
+        (lambda: tensor(3).tril(), "tril: a tensor of shape (3,) has no triangle: two axes are needed"),
+        (lambda: tensor(2).one_hot(3), "one_hot: needs integers, not float32"),
+        (lambda: Tensor([[1], [2, 3]]), "Tensor: the nested lists differ in length, so they have no shape"),
+        (lambda: f"{tensor(2):.2f}", "format '.2f': the tensor of shape (2,) is not one number: format its elements"),
+        (lambda: tensor(2, 3).reshape(4, -1), "reshape: 6 elements of shape (2, 3) do not fill (4, -1)"),
+        (lambda: tensor(6).reshape(-1, -1), "reshape: 6 elements of shape (6,) do not fill (-1, -1)"),
+        (lambda: tensor(2, 3).permute(0, 0), "permute: (0, 0) does not name each axis of a tensor of 2 axes once"),
+        (lambda: tensor(2, 3).permute(0, 2), "permute: there is no axis 2 in a tensor of 2 axes"),
         (
-            TypeError,
-            lambda: tensor(2) == "a",
-            "a str cannot be combined with a tensor: use a number, a list or an array",
+            lambda: tensor(3).transpose(),
+            "transpose: name two of 1 axes, as in x.transpose(0, 1); x.T reverses all of them",
         ),
+        (lambda: tensor(2, 3).flatten(0, 2), "flatten: there is no axis 2 in a tensor of 2 axes"),
+        (lambda: tensor(2).squeeze(1), "squeeze: there is no axis 1 in a tensor of 1 axes"),
+        (lambda: tensor(2).unsqueeze(3), "unsqueeze: there is no axis 3 in a tensor of 2 axes"),
+        (lambda: tensor(2).sum(1), "sum: there is no axis 1 in a tensor of 1 axes"),
+        (lambda: tensor(2).amax((0, -2)), "max: there is no axis -2 in a tensor of 1 axes"),
+        (lambda: tensor(2).argmax(5), "argmax: there is no axis 5 in a tensor of 1 axes"),
+        (lambda: tensor(2, 3).expand(4, 3), "expand: a tensor of shape (2, 3) cannot be stretched to (4, 3)"),
+        (lambda: tensor(2).expand(-1, 2), "expand: a tensor of shape (2,) cannot be stretched to (-1, 2)"),
+        (lambda: tensor(2).pad([(1, -1)]), "pad: needs a pair of numbers >= 0 for each of 1 axes, not [(1, -1)]"),
+        (lambda: tensor(2, 2).pad([(1, 1)]), "pad: needs a pair of numbers >= 0 for each of 2 axes, not [(1, 1)]"),
+        (lambda: tensor(2).pad((1, 1)), "pad: needs a pair of numbers >= 0 for each of 1 axes, not [1, 1]"),
+        (lambda: tensor(2).pad(1), "pad: needs a pair of numbers >= 0 for each of 1 axes, not [1]"),
+        (lambda: tensor(2, 3).cat(tensor(3, 2), axis=1), "cat: shapes (2, 3), (3, 2) differ in more than axis 1"),
+        (lambda: tensor(2).cat(tensor(2, 1)), "cat: shapes (2,), (2, 1) differ in more than axis 0"),
+        (lambda: tensor(2).cat(tensor(2), axis=1), "cat: there is no axis 1 in a tensor of 1 axes"),
+        (lambda: tensor(5).split((2, 2)), "split: sizes [2, 2] add up to 4, the axis has 5"),
+        (lambda: tensor(2, 2).gather(0, Tensor([0])), "gather: index has 1 axes, the tensor has 2"),
+        (lambda: tensor(2, 3).item(), "item: the tensor of shape (2, 3) has 6 elements, not 1"),
+        (lambda: float(tensor(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
+        (lambda: bool(tensor(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),
+    ],
+    TypeError: [
+        (lambda: tensor(2) @ "ab", "Tensor: elements of type <U2 are not numbers"),
+        (lambda: tensor(2).masked_fill("ab", 0), "Tensor: elements of type <U2 are not numbers"),
+        (lambda: tensor(2) + None, "a NoneType cannot be combined with a tensor: use a number, a list or an array"),
+        (lambda: tensor(2) == "a", "a str cannot be combined with a tensor: use a number, a list or an array"),
         (
-            ValueError,
-            lambda: tensor(2) * [[1], [2, 3]],
-            "Tensor: the nested lists differ in length, so they have no shape",
-        ),
-        (
-            TypeError,
             lambda: tensor(2) & (tensor(2) > 0),
             "&, | and ^ combine truth values, not float32: compare first, as in (x > 0) & (y > 0)",
         ),
         (
-            TypeError,
             lambda: tensor(2).clip(tensor(2)),
             "clip: low and high are numbers; for tensors use x.maximum(low).minimum(high)",
         ),
-        (ValueError, lambda: tensor(2).clip(), "clip: give low, high or both"),
-        (ValueError, lambda: tensor(2, 3, 4).flatten(2, 1), "flatten: the first axis, 2, comes after the last, 1"),
-        (
-            ValueError,
-            lambda: tensor(2, 3).sum(()),
-            "sum: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out",
-        ),
-        (TypeError, lambda: tensor(2).amax(0.0), "max: an axis is a whole number, not 0.0"),
-        (TypeError, lambda: tensor(2, 3).argmax((0, 1)), "argmax: an axis is a whole number, not (0, 1)"),
-        (
-            ValueError,
-            lambda: tensor(5).split(0),
-            "split: pieces of size 0 never fill an axis of 5: use a size of 1 or more",
-        ),
-        (ValueError, lambda: tensor(5).split((6, -1)), "split: no piece has a negative size, as one of [6, -1] has"),
-        (ValueError, lambda: tensor(5).chunk(0), "chunk: there cannot be 0 pieces: use a count of 1 or more"),
-        (
-            ValueError,
-            lambda: tensor(2, 3).repeat(2),
-            "repeat: needs a number of at least 0 for each of 2 axes, not (2,)",
-        ),
-        (ValueError, lambda: tensor(3).tril(), "tril: a tensor of shape (3,) has no triangle: two axes are needed"),
-        (ValueError, lambda: tensor(2).one_hot(3), "one_hot: needs integers, not float32"),
-        (TypeError, lambda: Tensor.cat([1], [2]), "cat: needs tensors; make them with Tensor(...)"),
-        (ValueError, lambda: Tensor([[1], [2, 3]]), "Tensor: the nested lists differ in length, so they have no shape"),
-        (
-            TypeError,
-            lambda: Tensor.rand(2, dtype=bool),
-            "rand: draws fractions, which bool cannot hold: use a float dtype",
-        ),
-        (
-            TypeError,
-            lambda: Tensor.randn(2, dtype="int64"),
-            "randn: draws fractions, which int64 cannot hold: use a float dtype",
-        ),
-        (
-            ValueError,
-            lambda: f"{tensor(2):.2f}",
-            "format '.2f': the tensor of shape (2,) is not one number: format its elements",
-        ),
-        (ValueError, lambda: tensor(2, 3).reshape(4, -1), "reshape: 6 elements of shape (2, 3) do not fill (4, -1)"),
-        (ValueError, lambda: tensor(6).reshape(-1, -1), "reshape: 6 elements of shape (6,) do not fill (-1, -1)"),
-        (
-            ValueError,
-            lambda: tensor(2, 3).permute(0, 0),
-            "permute: (0, 0) does not name each axis of a tensor of 2 axes once",
-        ),
-        (ValueError, lambda: tensor(2, 3).permute(0, 2), "permute: there is no axis 2 in a tensor of 2 axes"),
-        (
-            ValueError,
-            lambda: tensor(3).transpose(),
-            "transpose: name two of 1 axes, as in x.transpose(0, 1); x.T reverses all of them",
-        ),
-        (ValueError, lambda: tensor(2, 3).flatten(0, 2), "flatten: there is no axis 2 in a tensor of 2 axes"),
-        (ValueError, lambda: tensor(2).squeeze(1), "squeeze: there is no axis 1 in a tensor of 1 axes"),
-        (ValueError, lambda: tensor(2).unsqueeze(3), "unsqueeze: there is no axis 3 in a tensor of 2 axes"),
-        (ValueError, lambda: tensor(2).sum(1), "sum: there is no axis 1 in a tensor of 1 axes"),
-        (ValueError, lambda: tensor(2).amax((0, -2)), "max: there is no axis -2 in a tensor of 1 axes"),
-        (ValueError, lambda: tensor(2).argmax(5), "argmax: there is no axis 5 in a tensor of 1 axes"),
-        (
-            ValueError,
-            lambda: tensor(2, 3).expand(4, 3),
-            "expand: a tensor of shape (2, 3) cannot be stretched to (4, 3)",
-        ),
-        (ValueError, lambda: tensor(2).expand(-1, 2), "expand: a tensor of shape (2,) cannot be stretched to (-1, 2)"),
-        (
-            ValueError,
-            lambda: tensor(2).pad([(1, -1)]),
-            "pad: needs a pair of numbers >= 0 for each of 1 axes, not [(1, -1)]",
-        ),
-        (
-            ValueError,
-            lambda: tensor(2, 2).pad([(1, 1)]),
-            "pad: needs a pair of numbers >= 0 for each of 2 axes, not [(1, 1)]",
-        ),
-        (ValueError, lambda: tensor(2).pad((1, 1)), "pad: needs a pair of numbers >= 0 for each of 1 axes, not [1, 1]"),
-        (ValueError, lambda: tensor(2).pad(1), "pad: needs a pair of numbers >= 0 for each of 1 axes, not [1]"),
-        (
-            ValueError,
-            lambda: tensor(2, 3).cat(tensor(3, 2), axis=1),
-            "cat: shapes (2, 3), (3, 2) differ in more than axis 1",
-        ),
-        (ValueError, lambda: tensor(2).cat(tensor(2, 1)), "cat: shapes (2,), (2, 1) differ in more than axis 0"),
-        (ValueError, lambda: tensor(2).cat(tensor(2), axis=1), "cat: there is no axis 1 in a tensor of 1 axes"),
-        (ValueError, lambda: tensor(5).split((2, 2)), "split: sizes [2, 2] add up to 4, the axis has 5"),
-        (ValueError, lambda: tensor(2, 2).gather(0, Tensor([0])), "gather: index has 1 axes, the tensor has 2"),
-        (
-            IndexError,
-            lambda: tensor(2)[5],
-            "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))",
-        ),
-        (ValueError, lambda: tensor(2, 3).item(), "item: the tensor of shape (2, 3) has 6 elements, not 1"),
-        (ValueError, lambda: float(tensor(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
-        (ValueError, lambda: bool(tensor(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),
-        (TypeError, lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
+        (lambda: tensor(2).amax(0.0), "max: an axis is a whole number, not 0.0"),
+        (lambda: tensor(2, 3).argmax((0, 1)), "argmax: an axis is a whole number, not (0, 1)"),
+        (lambda: Tensor.cat([1], [2]), "cat: needs tensors; make them with Tensor(...)"),
+        (lambda: Tensor.rand(2, dtype=bool), "rand: draws fractions, which bool cannot hold: use a float dtype"),
+        (lambda: Tensor.randn(2, dtype="int64"), "randn: draws fractions, which int64 cannot hold: use a float dtype"),
+        (lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
     ],
+    IndexError: [
+        (lambda: tensor(2)[5], "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "message"), [(error, *row) for error, rows in REFUSED.items() for row in rows]
 )
 def test_invalid_calls_are_refused_with_a_clear_sentence(error, call, message):
     with pytest.raises(error) as caught:
@@ -491,11 +431,3 @@ def test_a_condition_may_be_reused():
     condition[:] = False
     y.sum().backward()
     assert x.grad.tolist() == [1.0, 0.0]
-
-
-def test_unbroadcast_sums_what_was_stretched():
-    dy = np.arange(24.0).reshape(2, 3, 4)
-    assert common.unbroadcast(dy, (2, 3, 4)) is dy
-    assert np.array_equal(common.unbroadcast(dy, (3, 1)), dy.sum((0, 2))[:, None])
-    assert common.unbroadcast(dy, ()).item() == dy.sum()
-    assert common.unbroadcast(np.ones((0, 3)), (1, 3)).tolist() == [[0.0, 0.0, 0.0]]

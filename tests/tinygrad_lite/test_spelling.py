@@ -104,9 +104,8 @@ def test_functions_accept_these_spellings_too():
     )
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+UNKNOWN = {
+    TypeError: [
         (
             lambda x: x.mean(dtype="float64"),
             "mean: there is no argument 'dtype'; write .cast(dtype) before or behind it",
@@ -128,9 +127,27 @@ def test_functions_accept_these_spellings_too():
             "cross_entropy: there is no argument 'weight'; there are no ",
         ),
     ],
+    AttributeError: [
+        (lambda x: tg.cat, "tinygrad_lite has no 'cat': write Tensor.cat(...): it is a method of tensors"),
+        (lambda x: tg.randint, "tinygrad_lite has no 'randint': write Tensor(rng.integers(low, high, shape)), "),
+        (lambda x: tg.nn.ParameterDict, "tinygrad_lite.nn has no 'ParameterDict': docs/api.md lists all names"),
+        (lambda x: tg.nn.MaxPool2d, "tinygrad_lite.nn has no 'MaxPool2d': write the method: x.max_pool2d(2), "),
+        (
+            lambda x: F.adaptive_avg_pool2d,
+            "tinygrad_lite.functional has no 'adaptive_avg_pool2d': write x.mean((2, 3))",
+        ),
+        (lambda x: tg.nn.CrossEntropyLoss, "tinygrad_lite.nn has no 'CrossEntropyLoss': write logits.cross_entropy("),
+        (lambda x: F.relu, "tinygrad_lite.functional has no 'relu': write Tensor.relu(...): it is a method of tensors"),
+        (lambda x: F.nothing, "tinygrad_lite.functional has no 'nothing'"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "message"), [(error, *row) for error, rows in UNKNOWN.items() for row in rows]
 )
-def test_an_unknown_argument_is_refused_with_an_alternative(call, message):
-    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+def test_an_unknown_argument_or_name_in_a_module_is_refused_with_an_alternative(error, call, message):
+    with pytest.raises(error, match=f"^{re.escape(message)}"):
         call(Tensor([[1.0, 2.0]], requires_grad=True))
 
 
@@ -174,24 +191,6 @@ def test_modules_suggest_alternatives_too():
 def test_a_typing_error_gets_pythons_own_message():
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'reshap'"):
         _ = Tensor([1.0]).reshap
-
-
-@pytest.mark.parametrize(
-    ("ask", "message"),
-    [
-        (lambda: tg.cat, "tinygrad_lite has no 'cat': write Tensor.cat(...): it is a method of tensors"),
-        (lambda: tg.randint, "tinygrad_lite has no 'randint': write Tensor(rng.integers(low, high, shape)), "),
-        (lambda: tg.nn.ParameterDict, "tinygrad_lite.nn has no 'ParameterDict': docs/api.md lists all names"),
-        (lambda: tg.nn.MaxPool2d, "tinygrad_lite.nn has no 'MaxPool2d': write the method: x.max_pool2d(2), "),
-        (lambda: F.adaptive_avg_pool2d, "tinygrad_lite.functional has no 'adaptive_avg_pool2d': write x.mean((2, 3))"),
-        (lambda: tg.nn.CrossEntropyLoss, "tinygrad_lite.nn has no 'CrossEntropyLoss': write logits.cross_entropy("),
-        (lambda: F.relu, "tinygrad_lite.functional has no 'relu': write Tensor.relu(...): it is a method of tensors"),
-        (lambda: F.nothing, "tinygrad_lite.functional has no 'nothing'"),
-    ],
-)
-def test_an_unknown_name_in_a_module_is_refused_with_an_alternative(ask, message):
-    with pytest.raises(AttributeError, match=f"^{re.escape(message)}"):
-        ask()
 
 
 def test_the_tables_name_nothing_that_exists():

@@ -23,19 +23,8 @@ Place = tuple[str, int]  # the name of a file, and a line in it
 
 # Modules whose lines do not identify the caller. nn is among them: `return F.linear(x, self.weight, ...)` does not show
 # which layer it was. NumPy is, because its errstate is wrapped around the operations.
-ENGINE = (
-    "tinygrad_lite.autograd",
-    "tinygrad_lite.tensor",
-    "tinygrad_lite.methods",
-    "tinygrad_lite.ops",
-    "tinygrad_lite.compositions",
-    "tinygrad_lite.spelling",
-    "tinygrad_lite.functional",
-    "tinygrad_lite.cuda",
-    "tinygrad_lite.module",
-    "tinygrad_lite.nn",
-    "numpy",
-)
+PARTS = "autograd tensor methods ops compositions spelling functional cuda module nn".split()
+ENGINE = (*(f"tinygrad_lite.{part}" for part in PARTS), "numpy")
 
 
 class NonFiniteError(ArithmeticError):

@@ -81,18 +81,14 @@ class Profile(autograd.Observer):
 
     def __enter__(self) -> Profile:
         global running
-        self._outer, running = running, self
-        if self._outer:
-            autograd.observers.remove(self._outer)
+        running = self
         self._began = self._last = time.perf_counter()
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
         global running
-        running = self._outer
+        running = None
         super().__exit__(*error)
-        if running:
-            autograd.observers.append(running)
         self.seconds += time.perf_counter() - self._began
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
@@ -171,7 +167,7 @@ class Profile(autograd.Observer):
         return f"{name:<32}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
 
 
-running: Profile | None = None
+running: Profile | None = None  # the one that the optimizer tells of its update
 
 
 def size(shape: Shape) -> str:

@@ -184,11 +184,8 @@ def _blocks(batch: int, heads: int, t: int, s: int, is_causal: bool):
     for first in range(0, batch, sequences):
         for start in range(0, t, max(1, size)):
             stop = min(t, start + size)
-            yield (
-                slice(first, first + sequences),
-                slice(start, stop),
-                max(0, stop + s - t) if is_causal else s,
-            )
+            seen = max(0, stop + s - t) if is_causal else s
+            yield slice(first, first + sequences), slice(start, stop), seen
 
 
 def _is_moderate(scores: np.ndarray) -> bool:

@@ -69,7 +69,7 @@ def conv2d_composed(
     Raises: ValueError if the shapes do not fit.
     Reference: torch.nn.functional.conv2d.
     """
-    windows = check_conv2d(x, weight, bias, groups, stride, dilation, padding)
+    windows = check_conv2d(x, weight, bias, groups, stride=stride, dilation=dilation, padding=padding)
     outputs, inputs, (h, w) = len(weight), math.prod(weight.shape[1:]), windows.size
     columns = windows.of(x).reshape(len(x), groups, inputs, h * w)
     y = weight.reshape(groups, outputs // groups, inputs) @ columns  # (B, G, C_out / G, H' W')
@@ -77,15 +77,7 @@ def conv2d_composed(
     return y if bias is None else y + bias.reshape(outputs, 1, 1)
 
 
-def check_conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    groups: int,
-    stride: int | Pair,
-    dilation: int | Pair,
-    padding: int | Pair,
-) -> "Windows":
+def check_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, groups: int, **settings: int | Pair) -> "Windows":
     """Where the windows lie. Raises: ValueError if shapes and settings do not fit."""
     if x.ndim != 4 or weight.ndim != 4:
         raise ValueError(
@@ -103,7 +95,7 @@ def check_conv2d(
         )
     if bias is not None and bias.shape != (outputs,):
         raise ValueError(f"conv2d: weight {weight.shape} needs a bias of shape {(outputs,)}, not {bias.shape}")
-    return Windows.that_fit("conv2d", x, weight.shape[2:], stride, dilation, padding)
+    return Windows.that_fit("conv2d", x, weight.shape[2:], **settings)
 
 
 @dataclass(frozen=True)
@@ -120,7 +112,9 @@ class Windows:
     size: Pair
 
     @classmethod
-    def that_fit(cls, op: str, x: Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any) -> "Windows":
+    def that_fit(
+        cls, op: str, x: Tensor, kernel: Any, *, stride: Any = 1, dilation: Any = 1, padding: Any = 0
+    ) -> "Windows":
         """As many windows as the pictures have room for. Raises: ValueError if there is none, or for odd settings."""
         kernel, stride = pair(op, "kernel_size", kernel, 1), pair(op, "stride", stride, 1)
         dilation, padding = pair(op, "dilation", dilation, 1), pair(op, "padding", padding, 0)
@@ -175,20 +169,13 @@ COLUMNS = 1 << 18  # numbers of X that are computed at a time: 1 MiB in float32
 
 
 def conv2d_fused(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    groups: int = 1,
-    stride: int | Pair = 1,
-    dilation: int | Pair = 1,
-    padding: int | Pair = 0,
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, groups: int = 1, **settings: int | Pair
 ) -> Tensor:
     """`conv2d_composed` in one node that keeps x and weight only."""
-    windows = check_conv2d(x, weight, bias, groups, stride, dilation, padding)
+    windows = check_conv2d(x, weight, bias, groups, **settings)
     mixed = any(p is not None and p.dtype != x.dtype for p in (weight, bias))
     if mixed or x.dtype not in (np.float32, np.float64) or x.numel() == 0 or weight.numel() == 0:
-        return conv2d_composed(x, weight, bias, groups=groups, stride=stride, dilation=dilation, padding=padding)
+        return conv2d_composed(x, weight, bias, groups=groups, **settings)
     pictures, w_shape, x_needs, w_needs = x.data, weight.shape, x.requires_grad, weight.requires_grad
     batch, outputs, inputs, count = len(pictures), len(weight), math.prod(w_shape[1:]), math.prod(windows.size)
     filters = weight.data.reshape(groups, outputs // groups, inputs)

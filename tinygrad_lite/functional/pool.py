@@ -76,7 +76,8 @@ def check_pool2d(
     """Where the windows lie. Raises: ValueError if x or the settings do not fit."""
     if x.ndim != 4 or not is_float(x.dtype):
         raise ValueError(f"{op}: x must be (B, C, H, W) floats, not {x.shape} of {x.dtype}")
-    windows = Windows.that_fit(op, x, kernel_size, kernel_size if stride is None else stride, 1, padding)
+    stride = kernel_size if stride is None else stride
+    windows = Windows.that_fit(op, x, kernel_size, stride=stride, padding=padding)
     if any(2 * p > k for p, k in zip(windows.padding, windows.kernel, strict=True)):
         raise ValueError(f"{op}: padding {windows.padding} must be at most half of the kernel {windows.kernel}")
     return windows

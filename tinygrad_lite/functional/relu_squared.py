@@ -30,9 +30,8 @@ def relu_squared_fused(x: Tensor) -> Tensor:
         return relu_squared_composed(x)
     shape, flat = x.shape, x.data.reshape(-1)
     y = np.empty_like(flat)
-    zeros = np.zeros(
-        min(BLOCK, flat.size), flat.dtype
-    )  # NumPy compares two arrays three times as fast as with a number
+    # NumPy compares two arrays three times as fast as with a number.
+    zeros = np.zeros(min(BLOCK, flat.size), flat.dtype)
     for start in range(0, flat.size, BLOCK):
         part = slice(start, start + BLOCK)
         positive = np.maximum(flat[part], zeros[: flat[part].size], out=y[part])

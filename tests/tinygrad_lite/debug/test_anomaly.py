@@ -149,14 +149,6 @@ def test_a_gradient_of_an_earlier_forward_pass_says_how_to_find_its_line():
         y.backward()
 
 
-def test_lines_are_recorded_in_the_checking_mode_only():
-    x = leaf([1.0])
-    assert (x * x)._node.notes is None
-    with detect_anomaly():
-        (file, _), _ = (x * x)._node.notes
-    assert file == __file__
-
-
 def test_a_path_below_the_current_folder_is_shown_from_there(tmp_path):
     (tmp_path / "below").mkdir()
     file = tmp_path / "below" / "model.py"

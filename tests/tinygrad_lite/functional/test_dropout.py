@@ -49,13 +49,6 @@ def test_p_0_returns_the_input_itself(version):
     assert version(x, 0.0) is x
 
 
-@both
-@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan])
-def test_probabilities_out_of_range_are_refused(version, p):
-    with pytest.raises(ValueError, match=r"dropout: p must be in \[0, 1\), not"):
-        version(Tensor(ONES), p)
-
-
 @pytest.mark.cpu_only("the CPU's version")
 def test_both_versions_drop_the_same_elements():
     with random_key(3, 1, 4):
@@ -87,15 +80,6 @@ def test_masks_do_not_depend_on_earlier_random_numbers():
     keep_mask((33,), 0.5)
     with random_key(5):
         np.testing.assert_array_equal(keep_mask((100,), 0.5), expected)
-
-
-def test_the_same_seed_gives_the_same_masks():
-    manual_seed(9)
-    first = keep_mask((100,), 0.5)
-    second = keep_mask((100,), 0.5)
-    manual_seed(9)
-    np.testing.assert_array_equal(keep_mask((100,), 0.5), first)
-    assert (first != second).any()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5, 3), (0, 2)])

@@ -5,20 +5,16 @@ import numpy as np
 import pytest
 
 from tests.places import here
-from tests.tinygrad_lite.functional.version_cases import both_versions
+from tests.tinygrad_lite.functional.version_cases import leaf
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.functional.linear import linear_composed, linears
+from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.functional.registry import composed
 
 pytestmark = pytest.mark.every_device
 
 rng = np.random.default_rng(1)
-
-
-def leaf(*shape, dtype=np.float64):
-    return Tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True)
 
 
 def test_by_hand():
@@ -40,38 +36,6 @@ def test_a_constant_input_gets_no_gradient():
     F.linear(x, weight).sum().backward()
     assert x.grad is None
     assert weight.grad.tolist() == [[1.0, 2.0]]
-
-
-@pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8"), ("f8", "f8", "f4")])
-def test_mixed_types_give_float64_and_each_input_its_own_type(types):
-    shapes = [(2, 3, 4), (5, 4), (5,)]
-    inputs = [leaf(*shape, dtype=kind) for shape, kind in zip(shapes, types, strict=True)]
-    y, expected = F.linear(*inputs), linear_composed(*inputs)
-    assert y.dtype == expected.dtype == np.float64
-    y.sum().backward()
-    assert [x.grad.dtype for x in inputs] == [np.dtype(kind) for kind in types]
-    np.testing.assert_array_equal(y.numpy(), expected.numpy())
-
-
-def test_integers_are_multiplied_as_floats():
-    assert F.linear(Tensor([[1, 2]]), Tensor([[0.5, 0.25]])).tolist() == [[1.0]]
-
-
-@both_versions(F.linear)
-@pytest.mark.parametrize(
-    ("x", "weight", "bias", "message"),
-    [
-        ((2, 4), (3, 5), None, r"linear: x .* do not fit: \(2, 4\) and \(3, 5\)"),
-        ((4,), (3, 5), None, r"linear: x .* do not fit: \(4,\) and \(3, 5\)"),
-        ((2, 4), (4,), None, r"linear: x .* do not fit: \(2, 4\) and \(4,\)"),
-        ((), (3, 5), None, r"linear: x .* do not fit: \(\) and \(3, 5\)"),
-        ((2, 4), (3, 4), (4,), r"linear: weight \(3, 4\) needs a bias of shape \(3,\), not \(4,\)"),
-        ((2, 4), (3, 4), (1,), r"linear: weight \(3, 4\) needs a bias of shape \(3,\), not \(1,\)"),
-    ],
-)
-def test_shapes_that_do_not_fit_are_refused(version, x, weight, bias, message):
-    with pytest.raises(ValueError, match=message):
-        version(leaf(*x), leaf(*weight), None if bias is None else leaf(*bias))
 
 
 # --- several maps of one input --------------------------------------------------------------------------------

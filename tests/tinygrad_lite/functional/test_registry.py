@@ -1,17 +1,15 @@
 """Every fused version is compared with its reference version; and the choice between them."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from tests.places import here
 from tests.standin import standin_device
-from tests.tinygrad_lite.functional.version_cases import CASES, Arguments, tensors
+from tests.tinygrad_lite.functional.version_cases import CASES, assert_close, outcome, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed, set_composed
 from tinygrad_lite.optim import adamw
 
@@ -21,35 +19,6 @@ ALL = [(name, case) for name, cases in CASES.items() for case in cases]
 UPDATES = ("adamw", "muon")  # by an optimizer, in place, without a gradient
 DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
 ONE_TENSOR = "gelu dropout softmax log_softmax relu_squared avg_pool2d max_pool2d".split()  # operations of one tensor
-
-
-def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:
-    """The value of a call and the gradients of all inputs; of an update in place, the inputs after it.
-
-    The upstream gradient is random, and read-only: a backward that writes into it raises ValueError.
-    """
-    made = tensors(arguments, dtype, **how)
-    with random_key(7):
-        y = version(**made)
-    inputs = {name: value for name, value in made.items() if isinstance(value, Tensor) and value.requires_grad}
-    if y is None:
-        return {name: x.numpy() for name, x in inputs.items()}
-    if y.requires_grad:
-        dy = keyed_rng(1, "upstream").standard_normal(y.shape).astype(dtype)
-        dy = np.asarray(dy)
-        dy.flags.writeable = False
-        y.backward(Tensor.wrap(dy).to(y.device))
-    return {"result": y.numpy()} | {name: x.grad.numpy() for name, x in inputs.items()}
-
-
-def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float) -> None:
-    """The same names, shapes and types, and no difference above `tolerance` times the largest finite number."""
-    assert actual.keys() == expected.keys()
-    for name, array in expected.items():
-        assert actual[name].shape == array.shape, name
-        assert actual[name].dtype == array.dtype, name
-        largest = np.max(np.abs(array[np.isfinite(array)]), initial=0.0)
-        np.testing.assert_allclose(actual[name], array, rtol=0, atol=tolerance * largest, err_msg=name)
 
 
 def test_every_operation_has_cases_and_a_fused_version():
@@ -130,6 +99,47 @@ def test_gradients_may_arrive_in_any_layout(name, case):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8"), ("f8", "f8", "f4")])
+@pytest.mark.parametrize(
+    ("name", "case"),
+    {
+        "conv2d": "plain",
+        "layer_norm": "sequences",
+        "linear": "sequences",
+        "scaled_dot_product_attention": "causal, T = S",
+    }.items(),
+)
+def test_mixed_types_give_float64_and_each_input_its_own_type(name, case, types):
+    arguments, results = CASES[name][case], []
+    arrays = {key: value for key, value in arguments.items() if isinstance(value, np.ndarray)}
+    for version in (REGISTRY[name], REGISTRY[name].composed):
+        inputs = {
+            key: Tensor(array.astype(kind), requires_grad=True)
+            for (key, array), kind in zip(arrays.items(), types, strict=True)
+        }
+        results.append(version(**arguments | inputs))
+        results[-1].sum().backward()
+        assert [x.grad.dtype for x in inputs.values()] == [np.dtype(kind) for kind in types]
+    assert [y.dtype for y in results] == [np.float64] * 2
+    np.testing.assert_array_equal(*(y.numpy() for y in results))
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "expected"),
+    [
+        ("gelu", lambda f: f(Tensor([0, 1])), [0, 0.841345]),
+        ("layer_norm", lambda f: f(Tensor([[1, 3, 1, 3]]), weight=Tensor.ones(4), eps=0.0), [[-1.0, 1.0, -1.0, 1.0]]),
+        ("linear", lambda f: f(Tensor([[1, 2]]), Tensor([[0.5, 0.25]])), [[1.0]]),
+        ("softmax", lambda f: f(Tensor([1, 1])), [0.5, 0.5]),
+    ],
+)
+def test_integers_count_as_float32(name, call, expected):
+    for version in (REGISTRY[name].composed, REGISTRY[name]):
+        y = call(version)
+        assert y.dtype == np.float32
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
 # --- the choice -----------------------------------------------------------------------------------------------
 
 
@@ -153,20 +163,14 @@ def test_the_fused_version_runs_unless_switched_off(pair):
             pass
         assert pair(x) == "composed"
     assert pair(x) == "fused"
+    for on in (True, False):
+        set_composed(on)
+        assert pair(x) == ("composed" if on else "fused")
 
 
 def test_an_error_inside_restores_the_choice(pair):
     with pytest.raises(KeyError), composed():
         raise KeyError
-    assert pair(Tensor([1.0])) == "fused"
-
-
-def test_set_composed_stays_until_set_back(pair):
-    set_composed(True)
-    try:
-        assert pair(Tensor([1.0])) == "composed"
-    finally:
-        set_composed(False)
     assert pair(Tensor([1.0])) == "fused"
 
 
@@ -189,11 +193,6 @@ def test_composed_applies_to_the_optimizer():
 def test_a_device_without_a_fused_version_runs_the_composed_one():
     for operation in REGISTRY.values():
         assert operation.version_for("an unknown device") is operation.composed
-
-
-def test_arguments_may_be_given_by_name():
-    x, w = Tensor([[1.0, 2.0]]), Tensor([[3.0, 4.0]])
-    assert F.linear(x=x, weight=w).tolist() == F.linear(x, w).tolist() == [[11.0]]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in (*ONE_TENSOR, *UPDATES)])

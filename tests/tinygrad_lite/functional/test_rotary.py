@@ -56,18 +56,3 @@ def test_distant_positions_are_accurate_in_float32():
     np.testing.assert_allclose(F.rotary(Tensor(x), far, (1.0,)).numpy(), expected, rtol=1e-5)
     with composed():
         np.testing.assert_allclose(F.rotary(Tensor(x), far, (1.0,)).numpy(), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("shape", "positions", "message"),
-    [
-        ((2, 3, 4), [0, 1, 2], r"do not fit: \(2, 3, 4\) and \(3,\)"),
-        ((2, 3, 1, 6), [0, 1], r"do not fit: \(2, 3, 1, 6\) and \(2,\)"),
-        ((2, 3, 1, 6), [0.0, 1.0, 2.0], "positions must be integers, not float32"),
-        ((2, 3, 1, 8), [0, 1, 2], r"x \(2, 3, 1, 8\) needs a frequency for every 2 of its 8 numbers, not 3"),
-        ((2, 3, 1, 7), [0, 1, 2], "of its 7 numbers, not 3"),
-    ],
-)
-def test_inputs_that_do_not_fit_are_refused(shape, positions, message):
-    with pytest.raises(ValueError, match=f"rotary: .*{message}"):
-        F.rotary(Tensor(normal(*shape)), Tensor(positions), FREQUENCIES)

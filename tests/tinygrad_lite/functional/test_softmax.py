@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions, leaf
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
@@ -11,10 +11,6 @@ pytestmark = pytest.mark.every_device
 
 rng = np.random.default_rng(6)
 NAMES = ["softmax", "log_softmax", "logsumexp"]
-
-
-def leaf(*shape, scale=1.0):
-    return Tensor(rng.standard_normal(shape) * scale, requires_grad=True)
 
 
 def test_by_hand():
@@ -95,8 +91,3 @@ def test_a_row_of_minus_infinity_gives_zeros(version):
     (y * Tensor([1.0, 2.0])).sum().backward()
     assert x.grad.tolist() == [[0.0, 0.0], [-0.25, 0.25]]
     assert x.logsumexp(-1).tolist() == [-math.inf, pytest.approx(math.log(2))]
-
-
-@both
-def test_integer_logits_are_accepted(version):
-    assert version(Tensor([1, 1])).tolist() == [0.5, 0.5]

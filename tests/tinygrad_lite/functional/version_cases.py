@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor
+from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import ReferenceAndFused
 
 Arguments = dict[str, Any]
@@ -21,6 +22,11 @@ _rng = np.random.default_rng(0)
 
 def normal(*shape: int) -> np.ndarray:
     return _rng.standard_normal(shape)
+
+
+def leaf(*shape: int, scale: float = 1.0, dtype: Any = np.float64) -> Tensor:
+    """A tensor of such numbers that requires a gradient."""
+    return Tensor((normal(*shape) * scale).astype(dtype), requires_grad=True)
 
 
 def integers(high: int, *shape: int) -> np.ndarray:
@@ -40,6 +46,35 @@ def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str
             value = Tensor.wrap(value).to(device).detach().requires_grad_(value.dtype.kind == "f")
         made[name] = value
     return made
+
+
+def outcome(version: Any, arguments: Arguments, dtype: Any = np.float64, **how: Any) -> dict[str, np.ndarray]:
+    """The value of a call and the gradients of all inputs; of an update in place, the inputs after it.
+
+    The upstream gradient is random, and read-only: a backward that writes into it raises ValueError.
+    """
+    made = tensors(arguments, dtype, **how)
+    with random_key(7):
+        y = version(**made)
+    inputs = {name: value for name, value in made.items() if isinstance(value, Tensor) and value.requires_grad}
+    if y is None:
+        return {name: x.numpy() for name, x in inputs.items()}
+    if y.requires_grad:
+        dy = keyed_rng(1, "upstream").standard_normal(y.shape).astype(dtype)
+        dy = np.asarray(dy)
+        dy.flags.writeable = False
+        y.backward(Tensor.wrap(dy).to(y.device))
+    return {"result": y.numpy()} | {name: x.grad.numpy() for name, x in inputs.items()}
+
+
+def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float) -> None:
+    """The same names, shapes and types, and no difference above `tolerance` times the largest finite number."""
+    assert actual.keys() == expected.keys()
+    for name, array in expected.items():
+        assert actual[name].shape == array.shape, name
+        assert actual[name].dtype == array.dtype, name
+        largest = np.max(np.abs(array[np.isfinite(array)]), initial=0.0)
+        np.testing.assert_allclose(actual[name], array, rtol=0, atol=tolerance * largest, err_msg=name)
 
 
 def both_versions(operation: ReferenceAndFused) -> pytest.MarkDecorator:

@@ -1,0 +1,178 @@
+"""Inputs that do not fit: both versions of every operation refuse them in one sentence."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite.functional.registry import REGISTRY
+
+pytestmark = pytest.mark.every_device
+
+
+def ones(*shape):
+    return Tensor.ones(*shape)
+
+
+def attention(f, mask=None, t=5, **options):
+    """A call with queries (2, 3, T, 4), keys and values (2, 3, 6, 4)."""
+    key, value = ones(2, 3, 6, 4), ones(2, 3, 6, 4)
+    return f(ones(2, 3, t, 4), key, value, None if mask is None else Tensor(mask), **options)
+
+
+def loss(f, logits, targets, **options):
+    return f(ones(*logits), Tensor(targets), **options)
+
+
+def conv(f, x=(1, 3, 4, 4), weight=(2, 3, 3, 3), bias=None, **settings):
+    return f(ones(*x), ones(*weight), None if bias is None else ones(*bias), **settings)
+
+
+def rotary(f, shape, positions):
+    return f(ones(*shape), Tensor(positions), (1.0, 0.3, 0.01))
+
+
+NO_PROBABILITY = r"^dropout: p must be in \[0, 1\), not"
+POOLING = [
+    (lambda f: f(ones(3, 4, 4)), r"x must be \(B, C, H, W\) floats, not \(3, 4, 4\) of float32"),
+    (lambda f: f(Tensor([[[[1, 2]]]])), r"x must be \(B, C, H, W\) floats, not \(1, 1, 1, 2\) of int64"),
+    (lambda f: f(ones(1, 1, 4, 4), 5), r"a kernel of \(5, 5\), .* does not fit into pictures of \(4, 4\) with"),
+    (lambda f: f(ones(1, 1, 4, 4), 3, padding=2), r"padding \(2, 2\) must be at most half of the kernel \(3"),
+    (lambda f: f(ones(1, 1, 4, 4), stride=0), "stride must be a whole number of at least 1, or a pair .*, not 0"),
+    (lambda f: f(ones(1, 1, 4, 4), 0.5), "kernel_size must be a whole number of at least 1, .*, not 0.5"),
+]
+# By operation: a call of a version of it, and what the sentence says behind the name, or all of it from ^ on.
+REFUSED = {
+    "avg_pool2d": POOLING,
+    "max_pool2d": POOLING,
+    "conv2d": [
+        (
+            lambda f: conv(f, (3, 4, 4)),
+            r"x \(B, C, H, W\) and weight .* have 4 axes, not \(3, 4, 4\) and \(2, 3, 3,",
+        ),
+        (
+            lambda f: conv(f, weight=(2, 4, 3, 3)),
+            r"x \(1, 3, 4, 4\) in groups=1 needs a weight \(C_out, 3, k, l\), not \(2, 4,",
+        ),
+        (
+            lambda f: conv(f, (1, 4, 4, 4), (2, 4, 3, 3), groups=2),
+            r".*in groups=2 needs a weight \(C_out, 2, k, l\), not \(2, 4, 3, 3",
+        ),
+        *(
+            (
+                lambda f, groups=groups: conv(f, (1, 4, 4, 4), (6, 1, 3, 3), groups=groups),
+                f"groups={groups} must divide the 4 channels of x and the 6 of the result",
+            )
+            for groups in (3, 4, 0)
+        ),
+        (
+            lambda f: conv(f, (1, 3, 4, 9), (2, 3, 7, 7), padding=1),
+            r"a kernel of \(7, 7\), dilation \(1, 1\), does not fit into pict",
+        ),
+        (lambda f: conv(f, dilation=2), r".*does not fit into pictures of \(4, 4\) with padding \(0, 0\)"),
+        (lambda f: conv(f, bias=(3,)), r"weight .* needs a bias of shape \(2,\), not \(3,\)"),
+        (lambda f: conv(f, stride=0), "stride must be a whole number of at least 1, or a pair .*, not 0"),
+        (lambda f: conv(f, padding="same"), "padding must be a whole number of at least 0, .*, not 'same'"),
+        (lambda f: conv(f, dilation=(1, 1, 1)), r"dilation must be a .* pair .*, not \(1, 1, 1\)"),
+    ],
+    "cross_entropy": [
+        (lambda f: loss(f, (3, 5), [0, 1]), r"logits \(3, 5\) need targets \(3,\), not \(2,\)"),
+        (lambda f: loss(f, (), 0), r"logits \(\) need targets"),
+        (lambda f: loss(f, (2, 5), [0.0, 1.0]), "targets must be integers, not float32"),
+        (lambda f: f(Tensor([[1, 2]]), Tensor([0])), "logits must be floats, not int64"),
+        (lambda f: loss(f, (2, 5), [0, 1], reduction="max"), "reduction must be 'mean', 'sum' or 'none', not 'max'"),
+        (lambda f: loss(f, (2, 5), [0, 1], label_smoothing=1.5), r"label_smoothing must be in \[0, 1\], not 1.5"),
+        (lambda f: loss(f, (2, 5), [0, 1], label_smoothing=-0.1), r"label_smoothing must be in \[0, 1\], not -0.1"),
+    ],
+    "dropout": [(lambda f, p=p: f(ones(2, 5), p), NO_PROBABILITY) for p in (-0.1, 1.0, 1.5, math.nan)],
+    "embedding": [(lambda f: f(Tensor([1.0]), ones(5, 2)), "ids must be integers, not float32")],
+    "gelu": [(lambda f: f(ones(1), approximate="sigmoid"), "approximate must be 'none' or 'tanh', not 'sigmoid'")],
+    "layer_norm": [
+        (
+            lambda f: f(ones(2, 4), weight=ones(3), bias=ones(4)),
+            r"weight has shape \(3,\), x \(2, 4\) needs \(4,\)",
+        ),
+        (lambda f: f(ones(2, 4), weight=ones(4), bias=ones(1)), r"bias has shape \(1,\), x \(2, 4\) needs \(4,\)"),
+    ],
+    "linear": [
+        (lambda f: f(ones(2, 4), ones(3, 5)), r"x .* do not fit: \(2, 4\) and \(3, 5\)"),
+        (lambda f: f(ones(4), ones(3, 5)), r"x .* do not fit: \(4,\) and \(3, 5\)"),
+        (lambda f: f(ones(2, 4), ones(4)), r"x .* do not fit: \(2, 4\) and \(4,\)"),
+        (lambda f: f(ones(), ones(3, 5)), r"x .* do not fit: \(\) and \(3, 5\)"),
+        (lambda f: f(ones(2, 4), ones(3, 4), ones(4)), r"weight \(3, 4\) needs a bias of shape \(3,\), not \(4,\)"),
+        (lambda f: f(ones(2, 4), ones(3, 4), ones(1)), r"weight \(3, 4\) needs a bias of shape \(3,\), not \(1,\)"),
+    ],
+    "rms_norm": [(lambda f: f(ones(2, 4), weight=ones(5)), r"weight has shape \(5,\), x \(2, 4\) needs \(4,\)")],
+    "rotary": [
+        (lambda f: rotary(f, (2, 3, 4), [0, 1, 2]), r".*do not fit: \(2, 3, 4\) and \(3,\)"),
+        (lambda f: rotary(f, (2, 3, 1, 6), [0, 1]), r".*do not fit: \(2, 3, 1, 6\) and \(2,\)"),
+        (lambda f: rotary(f, (2, 3, 1, 6), [0.0, 1.0, 2.0]), "positions must be integers, not float32"),
+        (
+            lambda f: rotary(f, (2, 3, 1, 8), [0, 1, 2]),
+            r"x \(2, 3, 1, 8\) needs a frequency for every 2 of its 8 numbers, not 3",
+        ),
+        (lambda f: rotary(f, (2, 3, 1, 7), [0, 1, 2]), ".*of its 7 numbers, not 3"),
+    ],
+    "scaled_dot_product_attention": [
+        *(
+            (
+                lambda f, shapes=shapes: f(*(ones(*shape) for shape in shapes)),
+                r"^attention: query \(B, H, T, D\), key and value .* do not fit: \(",
+            )
+            for shapes in (
+                [(2, 3, 4)] * 3,
+                [(1, 2, 3, 4), (1, 2, 5, 3), (1, 2, 5, 3)],
+                [(1, 2, 3, 4)] * 2 + [(1, 2, 4, 4)],
+            )
+        ),
+        *(
+            (
+                lambda f, kind=kind: attention(f, np.ones((5, 6), kind)),
+                f"^attention: mask must hold truth values or floats, not {kind}; write ids != pad",
+            )
+            for kind in ("uint8", "int64")
+        ),
+        *(
+            (
+                lambda f, shape=shape: attention(f, np.ones(shape, bool)),
+                rf"^attention: a mask of shape \({str(shape)[1:-1]}\) does not broadcast to .* = \(2, 3, 5, 6\)",
+            )
+            for shape in ((5, 5), (2, 2, 3, 5, 6))
+        ),
+        *((lambda f, p=p: attention(f, dropout_p=p), NO_PROBABILITY) for p in (-0.1, 1.0)),
+    ],
+    "swiglu": [(lambda f: f(ones(2), ones(1)), r"gate and up must have one shape, not \(2,\) and \(1,\)")],
+}
+# On a GPU, the host would have to wait for these numbers.
+REFUSED_ON_THE_CPU = {
+    "cross_entropy": [
+        (lambda f, bad=bad: loss(f, (3, 5), [0, bad, 1]), f"target {bad} is outside the vocabulary of 5 tokens")
+        for bad in (5, -1, 1000)
+    ],
+    "embedding": [
+        (lambda f, ids=ids: f(Tensor(ids), ones(5, 2)), f"token {bad} is outside the table of 5 rows")
+        for bad, ids in ((5, [0, 5]), (-1, [0, -1, 2]), (70_000, [[70_000]]))
+    ],
+}
+
+
+def assert_refused(name, call, message):
+    for version in (REGISTRY[name].composed, REGISTRY[name]):
+        with pytest.raises(ValueError, match=message if message[0] == "^" else f"^{name}: {message}"):
+            call(version)
+
+
+def rows(table):
+    return pytest.mark.parametrize(("name", "call", "message"), [(name, *row) for name in table for row in table[name]])
+
+
+@rows(REFUSED)
+def test_what_does_not_fit_is_refused(name, call, message):
+    assert_refused(name, call, message)
+
+
+@pytest.mark.cpu_only("not checked on a GPU")
+@rows(REFUSED_ON_THE_CPU)
+def test_a_number_outside_a_table_is_refused(name, call, message):
+    assert_refused(name, call, message)

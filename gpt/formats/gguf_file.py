@@ -31,7 +31,7 @@ from tinygrad_lite.errors import CheckpointError, UserError
 from workshop.cli.console import run_command
 from workshop.formats.export import export_command, write_files
 from workshop.formats.pretrained import WEIGHTS
-from workshop.tokenizers.huggingface import PATTERNS, starting_with
+from workshop.tokenizers.huggingface import SPLITS, starting_with
 
 # Hugging Face's settings, by GGUF's without "llama.".
 SETTINGS = {
@@ -64,10 +64,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 CUTTING: dict[str, list[dict[str, Any]]] = {
     "gpt-2": [BYTE_LEVEL],
     "smollm": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL],
-    "llama-bpe": [
-        {"type": "Split", "pattern": {"Regex": PATTERNS[0]}, "behavior": "Isolated", "invert": False},
-        BYTE_LEVEL | {"use_regex": False},
-    ],
+    "llama-bpe": [SPLITS[0], BYTE_LEVEL | {"use_regex": False}],
 }
 CONTROL, USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
 

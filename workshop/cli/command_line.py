@@ -18,6 +18,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from tinygrad_lite.errors import OptionError
@@ -104,13 +105,13 @@ def parse_command_line(
     *,
     prog: str,
     description: str,
-    examples: Mapping[str, str] | None = None,
+    examples: Mapping[str, str] = {},
     epilog: str = "",
     positional: str | None = None,
     about_positional: str = "",
     common: Sequence[str] = (),
-    ignored: Mapping[str, str] | None = None,
-    hints: Mapping[str, str] | None = None,
+    ignored: Mapping[str, str] = {},
+    hints: Mapping[str, str] = {},
 ) -> Parsed:
     """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
 
@@ -128,7 +129,6 @@ def parse_command_line(
         hints: advice about options that do not exist, see `answers`.
     Raises: OptionError with one sentence that says what is wrong.
     """
-    ignored, hints = ignored or {}, hints or {}
     names = (positional or "").split()
     most = sys.maxsize if "..." in names else len(names)
     fields, kinds = fields_of(cls)
@@ -136,7 +136,7 @@ def parse_command_line(
     for number, (name, words, text) in enumerate(parts):
         if name == "help" or text == "-h":
             first = (positional, about_positional) if positional else None
-            _print_and_exit(help_page(cls, prog, description, examples or {}, first, common, epilog))
+            _print_and_exit(help_page(cls, prog, description, examples, first, common, epilog))
         elif name == "version":
             _print_and_exit(f"{prog} of tinygrad_lite {VERSION}")
         elif name in fields:
@@ -225,13 +225,12 @@ def _from_words(kind: Any, words: list[str]) -> Any:
 
 def _from_decimal(text: str) -> int | str:
     """A whole number written like 1e3 or 12.0; float would round it."""
-    try:
+    with suppress(decimal.InvalidOperation):
         number = decimal.Decimal(text)
-    except decimal.InvalidOperation:
-        return text
-    if not number.is_finite() or number.adjusted() > 300:  # 1e1000000 is a mistake, and would fill the memory
-        return text
-    return int(number) if number == int(number) else text
+        # 1e1000000 is a mistake, and would fill the memory.
+        if number.is_finite() and number.adjusted() <= 300 and number == int(number):
+            return int(number)
+    return text
 
 
 # --- help -----------------------------------------------------------------------------------------------------

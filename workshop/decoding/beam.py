@@ -95,10 +95,8 @@ def beam_search(
         # Above 10, lp(n) of a long text could overflow; common values are 0 to 1.
         (0 <= length_penalty <= 10, f"length_penalty is {length_penalty}, but must be from 0 to 10"),
     ]
-    stops = (stop_token,) if stop_token is None or np.ndim(stop_token) == 0 else tuple(stop_token)
-    for stop in stops or (None,):
-        check_settings(rules, max_new_tokens, log_probs.shape[-1], stop, forbidden)
-    stops = () if stop_token is None else stops
+    stops = () if stop_token is None else tuple(np.atleast_1d(stop_token).tolist())
+    check_settings(rules, max_new_tokens, log_probs.shape[-1], stops, forbidden)
     searches = [_Search(beam, max_new_tokens, length_penalty, n_best, stops) for _ in range(len(log_probs))]
     active = searches
     for length in range(1, max_new_tokens + 1):

@@ -43,9 +43,7 @@ class Probabilities:
     def __init__(self, tokenizer: Tokenizer, log_probs: np.ndarray, colour: bool) -> None:
         self._tokenizer, self._log_probs, self._colour = tokenizer, log_probs, colour
         self._colours: deque[str] = deque()  # one for each character that is recorded and not yet painted
-        self.tokens: list[int] = []
-        self.probabilities: list[float] = []
-        self.entropies: list[float] = []  # bits
+        self.rows: list[tuple[int, float, float]] = []  # each token, its probability, the entropy in bits
 
     def watch(self, step: Step) -> Step:
         """The same step of the model; its log-probabilities are remembered until the token is recorded."""
@@ -59,9 +57,7 @@ class Probabilities:
     def note(self, token: int, text: str) -> None:
         """Record the token just chosen, and the text that it completes."""
         probability = float(np.exp(self._log_probs[0, token]))
-        self.tokens.append(token)
-        self.probabilities.append(probability)
-        self.entropies.append(float(entropy(self._log_probs[0])))
+        self.rows.append((token, probability, float(entropy(self._log_probs[0]))))
         self._colours.extend([next(colour for least, colour in COLOURS.items() if probability >= least)] * len(text))
 
     def paint(self, text: str) -> str:
@@ -78,11 +74,10 @@ class Probabilities:
     def table(self) -> str:
         """A line for each position: token, probability, entropy in bits, and the entropy as a bar."""
         lines = [f"{'position':>8}  {'token':<12} {'probability':>11} {'entropy':>8}"]
-        rows = zip(self.tokens, self.probabilities, self.entropies, strict=True)
-        for position, (token, probability, bits) in enumerate(rows, start=1):
+        for position, (token, probability, bits) in enumerate(self.rows, start=1):
             bar = "#" * round(4 * bits)
             shown = self._tokenizer.render(token).replace(" ", "_")
             lines.append(f"{position:>8}  {shown:<12} {probability:>11.4f} {bits:>8.3f} {bar}".rstrip())
-        if self.entropies:
-            lines.append(f"mean entropy {np.mean(self.entropies):.3f} bits")
+        if self.rows:
+            lines.append(f"mean entropy {np.mean([bits for _, _, bits in self.rows]):.3f} bits")
         return "\n".join(lines)

@@ -39,20 +39,18 @@ def check_settings(
     rules: list[tuple[bool, str]],
     max_new_tokens: int,
     vocab_size: int,
-    stop_token: int | None,
+    stops: Collection[int],
     forbidden: Collection[int],
 ) -> None:
     """Check the settings that all algorithms have, and further rules: whether each holds, and what is wrong if not.
 
     Raises: DecodingError with one sentence about the first setting that is out of its range.
     """
-    both = f"stop_token {stop_token} is also in forbidden, so no text could stop: remove it from one of them"
-    rules = [
-        (max_new_tokens >= 0, f"max_new_tokens is {max_new_tokens}, but must be 0 or more"),
-        *rules,
-        (stop_token is None or stop_token not in forbidden, both),
-    ]
-    for token in (*forbidden, *(() if stop_token is None else (stop_token,))):
+    rules = [(max_new_tokens >= 0, f"max_new_tokens is {max_new_tokens}, but must be 0 or more"), *rules]
+    for token in stops:
+        both = f"stop_token {token} is also in forbidden, so no text could stop: remove it from one of them"
+        rules.append((token not in forbidden, both))
+    for token in (*forbidden, *stops):
         rules.append((0 <= token < vocab_size, f"token {token} is not in the vocabulary of {vocab_size} tokens"))
     for holds, sentence in rules:
         if not holds:
@@ -191,7 +189,11 @@ def generate(
         (seed >= 0, f"seed is {seed}, but must be 0 or more"),
         (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
     ]
-    check_settings(rules, max_new_tokens, log_probs.shape[-1], stop_token, forbidden)
+    check_settings(rules, max_new_tokens, log_probs.shape[-1], {stop_token} - {None}, forbidden)
+
+    repetition = None
+    if repetition_penalty != 1 or no_repeat_ngram_size:
+        repetition = Repetition(*log_probs.shape, repetition_penalty, no_repeat_ngram_size, prompt)
 
     def choose(values: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
         if temperature == 0:
@@ -199,51 +201,34 @@ def generate(
         uniform = [keyed_rng(seed, "sample", int(row), position).random() for row in first_row + rows]
         return draw(filter_tokens(values, temperature, top_k, top_p, min_p), np.array(uniform))
 
-    repetition = None
-    if repetition_penalty != 1 or no_repeat_ngram_size:
-        repetition = Repetition(*log_probs.shape, repetition_penalty, no_repeat_ngram_size, prompt)
-    # The body of a generator runs only when its first value is requested; settings are checked before.
-    return _token_by_token(step, log_probs, state, choose, repetition, max_new_tokens, stop_token, forbidden)
-
-
-def _token_by_token(
-    step: Step,
-    log_probs: np.ndarray,
-    state: State,
-    choose: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
-    repetition: Repetition | None,
-    max_new_tokens: int,
-    stop_token: int | None,
-    forbidden: Collection[int],
-) -> Iterator[np.ndarray]:
-    """The loop of `generate`: choose(log_probs of the open rows, their indices, position) gives their tokens."""
-    open_rows = np.arange(len(log_probs))
-    for position in range(max_new_tokens):
-        all_open = len(open_rows) == len(log_probs)
-        values = permitted(log_probs if all_open else log_probs[open_rows], forbidden)
-        if repetition is not None:
-            values = repetition.discourage(values, open_rows)
-        best = np.maximum.reduce(values, axis=-1).tolist()
-        if -math.inf in best:
-            reason = "all are forbidden or of probability 0"
+    def token_by_token(log_probs: np.ndarray, state: State) -> Iterator[np.ndarray]:
+        open_rows = np.arange(len(log_probs))
+        for position in range(max_new_tokens):
+            all_open = len(open_rows) == len(log_probs)
+            values = permitted(log_probs if all_open else log_probs[open_rows], forbidden)
             if repetition:
-                reason += ", or would repeat an n-gram (no_repeat_ngram_size)"
-            raise DecodingError(f"row {open_rows[best.index(-math.inf)]}: no token can follow, {reason}")
-        chosen = choose(values, open_rows, position)
-        if repetition is not None:
-            repetition.note(chosen, open_rows)
-        if all_open:
-            tokens = chosen
-        else:
-            tokens = np.full(len(log_probs), stop_token)
-            tokens[open_rows] = chosen
-        yield tokens
-        if stop_token is not None:
-            open_rows = open_rows[chosen != stop_token]
-            if len(open_rows) == 0:
-                return
-        if position + 1 < max_new_tokens:
-            log_probs, state = step(tokens, state)
+                values = repetition.discourage(values, open_rows)
+            best = np.maximum.reduce(values, axis=-1).tolist()
+            if -math.inf in best:
+                reason = "all are forbidden or of probability 0"
+                reason += ", or would repeat an n-gram (no_repeat_ngram_size)" if repetition else ""
+                raise DecodingError(f"row {open_rows[best.index(-math.inf)]}: no token can follow, {reason}")
+            tokens = chosen = choose(values, open_rows, position)
+            if repetition:
+                repetition.note(chosen, open_rows)
+            if not all_open:
+                tokens = np.full(len(log_probs), stop_token)
+                tokens[open_rows] = chosen
+            yield tokens
+            if stop_token is not None:
+                open_rows = open_rows[chosen != stop_token]
+                if len(open_rows) == 0:
+                    return
+            if position + 1 < max_new_tokens:
+                log_probs, state = step(tokens, state)
+
+    # The body of a generator runs only when its first value is requested; the settings have been checked before.
+    return token_by_token(log_probs, state)
 
 
 def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:

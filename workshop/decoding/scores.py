@@ -29,20 +29,18 @@ def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str,
 
     BLEU and chrF need sacrebleu, and BLEU a reference of at least four words.
     """
-    measures = {}
     exact = sum(one == other for one, other in zip(written, references, strict=True)) / len(written)
-    words = [f"{exact:.1%} exactly right"]
+    said = f"{exact:.1%} exactly right"
     try:
-        from sacrebleu.metrics import BLEU, CHRF
-    except ImportError:
-        words.append(INSTALL)
-    else:
-        measures["chrf"] = CHRF().corpus_score(list(written), [list(references)]).score
-        words.insert(0, f"chrF {measures['chrf']:.1f}")
-        if max(len(reference.split()) for reference in references) >= 4:
-            measures["bleu"] = BLEU().corpus_score(list(written), [list(references)]).score
-            words.insert(0, f"BLEU {measures['bleu']:.1f}")
-    return {**measures, "exact": exact}, ", ".join(words)
+        bleu, chrf = metrics()
+    except UserError:
+        return {"exact": exact}, f"{said}, {INSTALL}"
+    measures = {"chrf": chrf.corpus_score(list(written), [list(references)]).score}
+    said = f"chrF {measures['chrf']:.1f}, {said}"
+    if max(len(reference.split()) for reference in references) >= 4:
+        measures["bleu"] = bleu.corpus_score(list(written), [list(references)]).score
+        said = f"BLEU {measures['bleu']:.1f}, {said}"
+    return {**measures, "exact": exact}, said
 
 
 def scores_with_brevity(written: Sequence[str], references: Sequence[str]) -> tuple[float, str]:

@@ -32,6 +32,7 @@ REPLACEMENT = "\ufffd"  # Unicode's replacement character, for what cannot be de
 MAX_SPECIALS = 10_000
 MAX_SPECIAL_LENGTH = 100  # characters
 CACHED_WORDS = 100_000
+IN_JSON = {list: "a list", bool: "true or false", int: "a whole number", str: "a text"}
 
 
 def _keep_surrogates(error: UnicodeError) -> tuple[str, int]:
@@ -60,8 +61,8 @@ class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
     Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how to cut text
-    (`encode_text`), which parts of a text it cannot represent (`unknown`), and, in `parts`, the names of the lists that
-    a checkpoint stores: attributes, and the arguments from which `from_json` rebuilds the tokenizer.
+    (`encode_text`), which parts of a text it cannot represent (`unknown`), and, in `parts`, what a checkpoint stores,
+    each with its type: attributes, and the arguments of the same names from which `from_json` rebuilds the tokenizer.
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
@@ -71,7 +72,7 @@ class Tokenizer:
     """
 
     kind = ""
-    parts: ClassVar[tuple[str, ...]] = ()  # the lists that `to_json` stores before the specials
+    parts: ClassVar[Mapping[str, type]] = {"specials": list}
     needed: ClassVar[tuple[str, ...]] = ()  # the specials that every tokenizer of this kind has
     unknown_name = UNKNOWN
     is_foreign = False  # it came with a pretrained model, which reads text as it is
@@ -188,8 +189,7 @@ class Tokenizer:
 
     def to_json(self) -> dict:
         """Everything that `from_json` needs to rebuild this tokenizer, as JSON values."""
-        lists = {name: getattr(self, name) for name in (*self.parts, "specials")}
-        return {"kind": self.kind} | {name: list(values) for name, values in lists.items()}
+        return {"kind": self.kind} | {name: form(getattr(self, name)) for name, form in self.parts.items()}
 
     def folder_files(self) -> dict[str, str]:
         """The files in which Hugging Face's layout describes this tokenizer, by name; none for kinds that it lacks."""
@@ -201,7 +201,14 @@ class Tokenizer:
 
         Raises: TokenizerError with the reason if the data does not describe one.
         """
-        return cls(*json_lists(data, *cls.parts, "specials"))
+        if set(data) != {"kind", *cls.parts}:
+            wrong = reprlib.repr(list(data))
+            raise TokenizerError(f"this kind of tokenizer has the fields kind, {', '.join(cls.parts)}, not {wrong}")
+        for name, form in cls.parts.items():
+            if type(data[name]) is not form:
+                wrong = reprlib.repr(data[name])
+                raise TokenizerError(f"the tokenizer's {name} must be {IN_JSON[form]}, not {wrong}")
+        return cls(**{name: data[name] for name in cls.parts})
 
     def _require_unknown(self) -> int:
         """The id of <unk>, for the kinds that need it.
@@ -269,23 +276,7 @@ class StreamDecoder:
 
     def finish(self) -> str:
         """Return what is still held back, as U+FFFD, and reset for another text."""
-        rest = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return rest
-
-
-def json_lists(data: dict, *fields: str) -> list[list]:
-    """The named fields of a tokenizer's JSON form, all of them lists.
-
-    Raises: TokenizerError if one is missing or not a list, or if there is a field besides them and "kind".
-    """
-    if not isinstance(data, dict) or set(data) != {"kind", *fields}:
-        wrong = reprlib.repr(list(data) if isinstance(data, dict) else data)
-        raise TokenizerError(f"this kind of tokenizer has the fields kind, {', '.join(fields)}, not {wrong}")
-    for field in fields:
-        if not isinstance(data[field], list):
-            raise TokenizerError(f"the tokenizer's {field} must be a list, not {reprlib.repr(data[field])}")
-    return [data[field] for field in fields]
+        return self._decoder.decode(b"", final=True)
 
 
 def checked_specials(specials: Iterable[str]) -> list[str]:

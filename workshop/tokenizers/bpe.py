@@ -40,7 +40,7 @@ import reprlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from tinygrad_lite.errors import TokenizerError
 from workshop.tokenizers.base import WordwiseTokenizer, to_utf8
@@ -248,14 +248,30 @@ class MergeTokenizer(WordwiseTokenizer):
     """
 
     def __init__(self, base: Sequence[bytes], merges: Sequence[Sequence[int]], specials: Iterable[str]):
-        self.merges: list[Pair] = _checked_merges(merges, [len(piece) for piece in base])
-        self.n_merges: int = len(self.merges)
+        if len(merges) > MAX_MERGES:
+            raise TokenizerError(f"{len(merges)} merges are too many: at most {MAX_MERGES}")
         pieces = list(base)
-        for left, right in self.merges:
-            pieces.append(pieces[left] + pieces[right])
-        super().__init__(pieces, specials)
         self._first_merged = len(base)
-        self._merged = {pair: len(base) + i for i, pair in enumerate(self.merges)}
+        self._merged: dict[Pair, int] = {}
+        for i, merge in enumerate(merges):
+            token = len(pieces)
+            where = f"merge {i} (token {token})"
+            is_pair = isinstance(merge, list | tuple) and len(merge) == 2
+            if not is_pair or not all(type(part) is int for part in merge):
+                raise TokenizerError(f"{where} must be a list of two token ids, not {reprlib.repr(merge)}")
+            left, right = merge
+            if not (0 <= left < token and 0 <= right < token):
+                raise TokenizerError(f"{where} joins {left} and {right}, but only ids below {token} exist yet")
+            if (left, right) in self._merged:
+                raise TokenizerError(f"{where} joins {left} and {right}, as an earlier merge already does")
+            length = len(pieces[left]) + len(pieces[right])
+            if length > MAX_TOKEN_BYTES:  # forty doublings would make a terabyte
+                raise TokenizerError(f"{where} has {length} bytes, but no word has more than {MAX_TOKEN_BYTES}")
+            pieces.append(pieces[left] + pieces[right])
+            self._merged[left, right] = token
+        super().__init__(pieces, specials)
+        self.merges: list[Pair] = list(self._merged)
+        self.n_merges: int = len(self.merges)
 
     def to_json(self) -> dict:
         """As of all kinds; the merges are lists, as JSON has them."""
@@ -286,7 +302,7 @@ class BPETokenizer(MergeTokenizer):
     """
 
     kind = "bpe"
-    parts = ("merges",)
+    parts: ClassVar = {"merges": list, "specials": list}
 
     def __init__(self, merges: Sequence[Sequence[int]], specials: Iterable[str] = ()):
         super().__init__([bytes([byte]) for byte in range(256)], merges, specials)
@@ -320,28 +336,3 @@ class BPETokenizer(MergeTokenizer):
     def spell(self, word: str) -> list[int]:
         """The bytes of a word."""
         return list(to_utf8(word))
-
-
-def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) -> list[Pair]:
-    """The merges as a list of pairs, each checked; the lengths are the bytes of the base tokens."""
-    if len(merges) > MAX_MERGES:
-        raise TokenizerError(f"{len(merges)} merges are too many: at most {MAX_MERGES}")
-    lengths = list(base_lengths)  # checked before any bytes are joined: forty doublings would make a terabyte
-    pairs: dict[Pair, None] = {}
-    for i, merge in enumerate(merges):
-        token = len(lengths)
-        where = f"merge {i} (token {token})"
-        is_pair = isinstance(merge, list | tuple) and len(merge) == 2
-        if not is_pair or not all(type(part) is int for part in merge):
-            raise TokenizerError(f"{where} must be a list of two token ids, not {reprlib.repr(merge)}")
-        left, right = merge
-        if not (0 <= left < token and 0 <= right < token):
-            raise TokenizerError(f"{where} joins {left} and {right}, but only ids below {token} exist yet")
-        if (left, right) in pairs:
-            raise TokenizerError(f"{where} joins {left} and {right}, as an earlier merge already does")
-        length = lengths[left] + lengths[right]
-        if length > MAX_TOKEN_BYTES:
-            raise TokenizerError(f"{where} has {length} bytes, but no word has more than {MAX_TOKEN_BYTES}")
-        lengths.append(length)
-        pairs[left, right] = None
-    return list(pairs)

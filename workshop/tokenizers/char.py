@@ -28,7 +28,7 @@ class CharTokenizer(Tokenizer):
     """
 
     kind = "char"
-    parts, needed = ("characters",), (UNKNOWN,)
+    parts, needed = {"characters": list, "specials": list}, (UNKNOWN,)
 
     def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
         check_characters(characters)

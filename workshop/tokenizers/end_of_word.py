@@ -55,7 +55,7 @@ class EndOfWordTokenizer(MergeTokenizer):
     """
 
     kind = "bpe-w"
-    parts, needed = ("characters", "merges"), (UNKNOWN,)
+    parts, needed = {"characters": list, "merges": list, "specials": list}, (UNKNOWN,)
 
     def __init__(
         self, characters: Sequence[str], merges: Sequence[Sequence[int]], specials: Iterable[str] = (UNKNOWN,)

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import ClassVar
 
 from tinygrad_lite.errors import TokenizerError
 from workshop.cli.files import MAX_SETTINGS, text_of
@@ -38,7 +39,10 @@ CUT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
 )
-PATTERNS = (CUT.replace("DIGITS", "{1,3}"), CUT.replace("DIGITS", ""))
+SPLITS = [
+    {"type": "Split", "pattern": {"Regex": CUT.replace("DIGITS", digits)}, "behavior": "Isolated", "invert": False}
+    for digits in ("{1,3}", "")
+]
 BLANK = "▁"  # stands for a blank in SentencePiece's vocabularies
 BYTES = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
 TO_BLANKS = {"type": "Replace", "pattern": {"String": " "}, "content": BLANK}
@@ -46,12 +50,14 @@ FROM_BLANKS = {"type": "Replace", "pattern": {"String": BLANK}, "content": " "}
 # Blanks become ▁, with one more before the text: as older files say it, and newer ones.
 OLDER = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": BLANK}, TO_BLANKS]}
 NEWER = {"type": "Metaspace", "replacement": BLANK, "split": False}
+TO_SENTENCEPIECE = [(OLDER, {}), *(({}, NEWER | {"prepend_scheme": scheme}) for scheme in ("always", "first"))]
 FIRST = '"prepend_scheme": "first"'  # as JSON writes it; a text cannot have it, whose quotes are escaped
 STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 FROM_SENTENCEPIECE = {
     "type": "Sequence",
     "decoders": [FROM_BLANKS, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP],
 }
+FROM_BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 
 
 def byte_characters() -> dict[str, int]:
@@ -79,6 +85,7 @@ class HFTokenizer(Tokenizer):
     """
 
     kind = "hf"
+    parts: ClassVar = {"definition": str, "vocab_size": int}
     is_foreign = True
 
     def __init__(self, definition: str, vocab_size: int | None = None):
@@ -94,14 +101,14 @@ class HFTokenizer(Tokenizer):
 
         ids = self._inner.get_vocab(with_added_tokens=True)
         size = max(ids.values(), default=-1) + 1
-        if vocab_size is None:
-            vocab_size = size
+        vocab_size = size if vocab_size is None else vocab_size
         if not 1 <= size <= vocab_size <= MAX_VOCAB:
             raise TokenizerError(f"the tokenizer has ids up to {size - 1}, which do not fit into {vocab_size} tokens")
         added = self._inner.get_added_tokens_decoder()
         specials = {token.content: number for number, token in added.items() if token.special}
         super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), specials)
-        self._missing = set() if BYTES.keys() <= ids.keys() else byte_characters().keys() - ids.keys()
+        table = {} if BYTES.keys() <= ids.keys() else byte_characters()
+        self._missing = {byte for character, byte in table.items() if character not in ids}
         self.prefix = self._inner.encode("", add_special_tokens=True).ids  # by the post-processor
 
     @classmethod
@@ -139,11 +146,8 @@ class HFTokenizer(Tokenizer):
 
     def unknown(self, text: str) -> dict[str, int]:
         """The characters with a byte that has no token; none with GPT-2's vocabulary, which has all 256 bytes."""
-        missing = {byte for character, byte in byte_characters().items() if character in self._missing}
-        if not missing:
-            return {}
-        counts = Counter(text)
-        return {character: n for character, n in counts.items() if missing & {*character.encode("utf-8", "replace")}}
+        counts = Counter(text) if self._missing else {}
+        return {one: n for one, n in counts.items() if self._missing & {*one.encode("utf-8", "replace")}}
 
     @property
     def definition(self) -> str:
@@ -153,21 +157,6 @@ class HFTokenizer(Tokenizer):
     def folder_files(self) -> dict[str, str]:
         """The definition as `tokenizer.json`."""
         return {"tokenizer.json": self.definition}
-
-    def to_json(self) -> dict:
-        """The kind, the definition and the size of the vocabulary."""
-        return {"kind": self.kind, "definition": self.definition, "vocab_size": self.vocab_size}
-
-    @staticmethod
-    def from_json(data: dict) -> HFTokenizer:
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        if set(data) != {"kind", "definition", "vocab_size"}:
-            raise TokenizerError(f"an hf tokenizer has the fields kind, definition, vocab_size, not {sorted(data)}")
-        definition, vocab_size = data["definition"], data["vocab_size"]
-        if not isinstance(definition, str) or type(vocab_size) is not int:
-            wrong = reprlib.repr((definition, vocab_size))
-            raise TokenizerError(f"an hf tokenizer has a text as definition and a number as vocab_size, not {wrong}")
-        return HFTokenizer(definition, vocab_size)
 
 
 def checked_definition(definition: str) -> str:
@@ -184,21 +173,15 @@ def checked_definition(definition: str) -> str:
         model, after = ({} | (given[name] or {}) for name in ("model", "decoder"))
         added = [{} | token for token in given.get("added_tokens") or ()]
         vocab = {} | model["vocab"]
-        marks = [model.get(name) or None for name in ("continuing_subword_prefix", "end_of_word_suffix")]
-        if model.get("type", "BPE") != "BPE" or marks != [None, None]:
-            raise _unsupported()
         normalizer, cutting = given.get("normalizer") or {}, given.get("pre_tokenizer") or {}
         falls_back = model.get("byte_fallback") is True and vocab.keys() >= BYTES.keys()
-        if falls_back:
-            scheme = cutting.get("prepend_scheme", "always")
-            newer = not normalizer and cutting == NEWER | {"prepend_scheme": scheme} and scheme in ("always", "first")
-            if not newer and (normalizer, cutting) != (OLDER, {}):
-                raise _unsupported()
-        elif after.get("type") != "ByteLevel" or normalizer.get("type") not in (None, "NFC"):
+        marks = any(model.get(name) for name in ("continuing_subword_prefix", "end_of_word_suffix"))
+        of_bytes = after.get("type") == "ByteLevel" and normalizer.get("type") in (None, "NFC")
+        is_known = (normalizer, cutting) in TO_SENTENCEPIECE if falls_back else of_bytes
+        if model.get("type", "BPE") != "BPE" or marks or not is_known:
             raise _unsupported()
-        else:
-            normalizer = {"type": "NFC"} if normalizer else {}
-            cutting = _checked_cutting(cutting)
+        if not falls_back:
+            normalizer, cutting = {"type": "NFC"} if normalizer else {}, _checked_cutting(cutting)
         merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
         if not all(len(merge) == 2 and vocab.keys() >= {*merge, "".join(merge)} for merge in merges):
             raise ValueError("a merge is not of two tokens that make a third")
@@ -226,9 +209,7 @@ def checked_definition(definition: str) -> str:
         "normalizer": normalizer or None,
         "pre_tokenizer": cutting or None,
         "post_processor": prefix,
-        "decoder": FROM_SENTENCEPIECE
-        if falls_back
-        else {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "decoder": FROM_SENTENCEPIECE if falls_back else FROM_BYTES,
         "model": {
             "type": "BPE",
             "unk_token": model.get("unk_token"),
@@ -243,26 +224,16 @@ def checked_definition(definition: str) -> str:
 
 
 def _checked_cutting(given: Mapping) -> dict:
-    """How text is cut into words: by GPT-2's pattern, or by one of PATTERNS; before that, digits may be set apart."""
+    """How text is cut into words: by GPT-2's pattern, or by one of SPLITS; before that, digits may be set apart."""
     given = {} | given
     steps = given["pretokenizers"] if given.get("type") == "Sequence" else [given]
     *first, last = ({} | step for step in steps)
-    checked = []
-    for step in first:
-        if step.get("type") == "Digits":
-            checked.append({"type": "Digits", "individual_digits": bool(step.get("individual_digits"))})
-        elif step.get("type") == "Split" and (pattern := step["pattern"].get("Regex")) in PATTERNS:
-            if step.get("behavior") != "Isolated" or step.get("invert"):
-                raise _unsupported()
-            checked.append({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False})
-        else:
-            raise _unsupported()
-    if last.get("type") != "ByteLevel":
+    digits = [{"type": "Digits", "individual_digits": each} for each in (True, False)]
+    if last.get("type") != "ByteLevel" or not all(step in SPLITS + digits for step in first):
         raise _unsupported()
-    flags = {"add_prefix_space": False, "use_regex": True}
-    flags = {flag: bool(last.get(flag, usual)) for flag, usual in flags.items()}
-    checked.append({"type": "ByteLevel", "trim_offsets": True, **flags})
-    return checked[0] if len(checked) == 1 else {"type": "Sequence", "pretokenizers": checked}
+    spaced, by_pattern = bool(last.get("add_prefix_space")), bool(last.get("use_regex", True))
+    last = {"type": "ByteLevel", "trim_offsets": True, "add_prefix_space": spaced, "use_regex": by_pattern}
+    return {"type": "Sequence", "pretokenizers": [*first, last]} if first else last
 
 
 def _checked_prefix(given: Mapping, ids: Sequence[int]) -> dict | None:
@@ -307,15 +278,13 @@ def gpt2_definition(vocab: str, merges: str) -> str:
     """
     try:
         ids = json.loads(vocab)
-        lines = merges.split("\n")
-        if lines[0].startswith("#version"):
-            lines = lines[1:]
+        lines = [line for line in merges.split("\n") if line.strip() and not line.startswith("#version")]
         special = [{"id": ids[GPT2_SPECIAL], "content": GPT2_SPECIAL, "special": True}] if GPT2_SPECIAL in ids else []
         definition = {
             "added_tokens": special,
             "pre_tokenizer": {"type": "ByteLevel"},
             "decoder": {"type": "ByteLevel"},
-            "model": {"vocab": ids, "merges": [line.split() for line in lines if line.strip()]},
+            "model": {"vocab": ids, "merges": [line.split() for line in lines]},
         }
         return checked_definition(json.dumps(definition))
     except (ValueError, TypeError, RecursionError, TokenizerError) as error:

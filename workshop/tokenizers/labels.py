@@ -8,6 +8,7 @@ So a model of pictures, which has no other tokenizer, keeps the names of its cla
 """
 
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from tinygrad_lite.errors import TokenizerError
 from workshop.tokenizers.base import Tokenizer, to_utf8
@@ -22,7 +23,7 @@ class LabelTokenizer(Tokenizer):
     """
 
     kind = "labels"
-    parts = ("labels",)
+    parts: ClassVar = {"labels": list, "specials": list}
 
     def __init__(self, labels: Sequence[str], specials: Iterable[str] = ()):
         for label in labels:

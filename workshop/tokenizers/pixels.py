@@ -11,6 +11,7 @@ Source: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML), section 2
 """
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 import numpy as np
 
@@ -36,9 +37,10 @@ class PixelTokenizer(Tokenizer):
     """
 
     kind = "pixels"
+    parts: ClassVar = {"specials": list, "shades": int}
 
     def __init__(self, shades: int, specials: Iterable[str] = (START,)):
-        if not isinstance(shades, int) or not 2 <= shades <= MAX_SHADES:
+        if not 2 <= shades <= MAX_SHADES:
             raise TokenizerError(f"pixels have 2 to {MAX_SHADES} shades")
         self.shades, self._signs = shades, signs(shades)
         super().__init__([sign.encode() for sign in self._signs], specials)
@@ -71,14 +73,3 @@ class PixelTokenizer(Tokenizer):
         return "\n".join(
             "  |  ".join("".join(2 * self._signs[shade] for shade in row) for row in line) for line in rows
         )
-
-    def to_json(self) -> dict:
-        """The kind, the number of shades and the specials."""
-        return super().to_json() | {"shades": self.shades}
-
-    @classmethod
-    def from_json(cls, data: dict) -> "PixelTokenizer":
-        """Build it from the output of `to_json`, which may come from an untrusted file."""
-        if not isinstance(data, dict) or set(data) != {"kind", "shades", "specials"}:
-            raise TokenizerError("a tokenizer of pixels has the fields kind, shades and specials")
-        return cls(data["shades"], data["specials"])

@@ -54,7 +54,7 @@ class WordTokenizer(Tokenizer):
     """
 
     kind = "word"
-    parts, needed = ("words",), (UNKNOWN,)
+    parts, needed = {"words": list, "specials": list}, (UNKNOWN,)
 
     def __init__(self, words: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
         self._ids: dict[str, int] = {}

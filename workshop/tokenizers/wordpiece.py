@@ -44,7 +44,7 @@ from pathlib import Path
 from tinygrad_lite.errors import TokenizerError
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.corpora.cleaning import normal_form
-from workshop.tokenizers.base import WordwiseTokenizer, checked_specials, json_lists, to_utf8
+from workshop.tokenizers.base import WordwiseTokenizer, checked_specials, to_utf8
 from workshop.tokenizers.bpe import Pair, learn_merges
 
 PADDING, UNKNOWN, CLASS, SEPARATOR, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
@@ -139,7 +139,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
     """
 
     kind = "wordpiece"
-    parts, needed = ("pieces",), SPECIALS
+    parts, needed = {"pieces": list, "specials": list, "lowercase": bool}, SPECIALS
     unknown_name = UNKNOWN
 
     def __init__(self, pieces: Sequence[str], specials: Iterable[str] = SPECIALS, lowercase: bool = False):
@@ -171,11 +171,8 @@ class WordPieceTokenizer(WordwiseTokenizer):
                 f"vocab_size is {vocab_size}, but {len(names)} special tokens and a character, alone and with "
                 f"{CONTINUES}, need {len(names) + 2}: use at least that"
             )
-        word_counts = Counter(word for word in split_words(text, lowercase) if len(word) <= MAX_WORD)
-        letters: Counter[str] = Counter()
-        for word, count in word_counts.items():
-            for letter in word:
-                letters[letter] += count
+        words = [word for word in split_words(text, lowercase) if len(word) <= MAX_WORD]
+        word_counts, letters = Counter(words), Counter("".join(words))
         if not letters:
             raise TokenizerError("WordPiece cannot be learned from a text without words: use another one")
         alphabet = [letter for letter, _ in letters.most_common(min(MAX_ALPHABET, room // 2))]
@@ -224,19 +221,6 @@ class WordPieceTokenizer(WordwiseTokenizer):
         counts = Counter(self.split(text))
         return {word: count for word, count in counts.items() if self.encode_word(word) == [self._unknown_id]}
 
-    def to_json(self) -> dict:
-        """The kind, the pieces, the specials, and whether capitals become small letters."""
-        return super().to_json() | {"lowercase": self.lowercase}
-
-    @classmethod
-    def from_json(cls, data: dict) -> WordPieceTokenizer:
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        lowercase = data.get("lowercase")
-        if type(lowercase) is not bool:
-            raise TokenizerError(f"a wordpiece tokenizer's lowercase is true or false, not {reprlib.repr(lowercase)}")
-        rest = {name: value for name, value in data.items() if name != "lowercase"}
-        return cls(*json_lists(rest, *cls.parts, "specials"), lowercase)
-
     # ------------------------------------------------------------------------------ the files of a pretrained BERT
 
     @classmethod
@@ -251,19 +235,18 @@ class WordPieceTokenizer(WordwiseTokenizer):
         names = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
         try:
             texts = {name: text_of(folder / name, MAX_SETTINGS) for name in names if (folder / name).is_file()}
-        except (OSError, UnicodeDecodeError) as error:
-            raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
-        if not texts.keys() & {*names[:2]}:
-            return None
-        try:
+            if not texts.keys() & {*names[:2]}:
+                return None
             if "tokenizer.json" in texts:
                 pieces, specials, lowercase = _read_definition(json.loads(texts["tokenizer.json"]))
             else:
-                pieces = texts["vocab.txt"].removesuffix("\n").replace("\r\n", "\n").split("\n")
+                pieces = texts["vocab.txt"].removesuffix("\n").split("\n")
                 specials, lowercase = [name for name in SPECIALS if name in pieces], True
             about = json.loads(texts.get("tokenizer_config.json", "{}"))
             if "tokenizer.json" not in texts or about.get("tokenizer_class") != "PreTrainedTokenizerFast":
                 lowercase = _lowercase(about, lowercase)  # that class goes by tokenizer.json alone
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer in {folder} is damaged ({type(error).__name__}: {error})") from None
         if vocab_size is not None:
@@ -278,7 +261,8 @@ class WordPieceTokenizer(WordwiseTokenizer):
         """The files of Hugging Face's layout that make this tokenizer, by name; `from_folder` reads them."""
         ids = {piece: number for number, piece in enumerate(self.pieces) if piece}
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-        places = {name: self.specials[name] for name in (CLASS, SEPARATOR) if name in self.specials}
+        names = {"sep": SEPARATOR, "cls": CLASS}
+        around = {part: [name, self.specials[name]] for part, name in names.items() if name in self.specials}
         definition = {
             "version": "1.0",
             "added_tokens": [
@@ -286,13 +270,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
             ],
             "normalizer": {"type": "BertNormalizer", **EXPECTED["normalizer"], "lowercase": self.lowercase},
             "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "post_processor": {
-                "type": "BertProcessing",
-                "sep": [SEPARATOR, places[SEPARATOR]],
-                "cls": [CLASS, places[CLASS]],
-            }
-            if len(places) == 2
-            else None,
+            "post_processor": {"type": "BertProcessing", **around} if around.keys() == names.keys() else None,
             "decoder": {"type": "WordPiece", "prefix": CONTINUES, "cleanup": True},
             "model": {"type": "WordPiece", "unk_token": UNKNOWN, **EXPECTED["model"], "vocab": ids},
         }
@@ -375,10 +353,9 @@ def _merged(base: Sequence[str], merges: Iterable[Pair], size: int) -> list[str]
     """
     pieces = list(base)
     found = dict.fromkeys(base)
-    if len(found) < size:
-        for left, right in merges:
-            pieces.append(pieces[left] + pieces[right].removeprefix(CONTINUES))
-            found[pieces[-1]] = None
-            if len(found) == size:
-                break
+    for left, right in merges:
+        if len(found) >= size:
+            break
+        pieces.append(pieces[left] + pieces[right].removeprefix(CONTINUES))
+        found[pieces[-1]] = None
     return list(found)

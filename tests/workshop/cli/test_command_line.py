@@ -43,10 +43,8 @@ def complaint(*argv: str, **settings) -> str:
         ([], {}),
         (["--max_iters", "5"], {"max_iters": 5}),
         (["--max_iters=5"], {"max_iters": 5}),
-        (
-            ["--max_iters", "0", "--batch_size", "4096", "--top_p", "1"],
-            {"max_iters": 0, "batch_size": 4096, "top_p": 1.0},
-        ),
+        (["--max_iters", "0", "--batch_size", "4096"], {"max_iters": 0, "batch_size": 4096}),
+        (["--top_p", "1"], {"top_p": 1.0}),
         (["--max-iters", "5"], {"max_iters": 5}),
         (["--max_iters", "5", "--max-iters=6"], {"max_iters": 6}),
         (["--max_iters", "1e3"], {"max_iters": 1000}),
@@ -73,10 +71,8 @@ def complaint(*argv: str, **settings) -> str:
         (["--text=a b.txt"], {"text": ["a b.txt"]}),
         (["--text", "a", "--text", "b"], {"text": ["b"]}),
         (["--decay_iters", "none"], {"decay_iters": None}),
-        (
-            ["--decay_iters=None", "--cutoff", "none", "--name=none"],
-            {"decay_iters": None, "cutoff": None, "name": None},
-        ),
+        (["--decay_iters=None", "--cutoff", "none"], {"decay_iters": None, "cutoff": None}),
+        (["--name=none"], {"name": None}),
         (["--decay_iters", "7", "--name", "Faust"], {"decay_iters": 7, "name": "Faust"}),
     ],
 )
@@ -88,11 +84,13 @@ def test_the_parsed_values_are_exactly_those_given(argv, values):
     assert parsed.notes == []
 
 
-@pytest.mark.parametrize("argv", [["tiny", "--bias"], ["--bias", "tiny"], ["--bias", "True", "tiny"]])
+@pytest.mark.parametrize(
+    "argv", ["tiny --bias", "--bias tiny", "--bias True tiny", "--max_iters 5 tiny", "--out_dir out tiny"]
+)
 def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
-    parsed = parse(*argv)
+    parsed = parse(*argv.split())
     assert parsed.positional == "tiny"
-    assert parsed.values == {"bias": True}
+    assert parsed.values in ({"bias": True}, {"max_iters": 5}, {"out_dir": "out"})
 
 
 def test_a_command_line_is_split_before_it_is_checked():
@@ -111,12 +109,6 @@ def test_a_command_line_is_split_before_it_is_checked():
         ("", ["x"]),
     ]
     assert " ".join(part.text for part in split_command_line(argv, Options)) == " ".join(argv)
-
-
-def test_only_a_list_takes_several_words():
-    assert parse("--max_iters", "5", "tiny").positional == "tiny"
-    assert parse("--out_dir", "out", "tiny").positional == "tiny"
-    assert parse("--text", "a.txt", "tiny").values == {"text": ["a.txt", "tiny"]}
 
 
 @pytest.mark.parametrize(
@@ -185,6 +177,7 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
         (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help lists all)"),
         (["--"], "unexpected argument '--': write options as --name value (train.py --help lists all)"),
         ([""], "unexpected argument '': write options as --name value (train.py --help lists all)"),
+        (["--max_iters", "9" * 5000 + "x"], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
         (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
     ],
 )
@@ -192,19 +185,11 @@ def test_a_mistake_gives_one_sentence(argv, message):
     assert complaint(*argv) == message
 
 
-def test_several_positionals_may_be_allowed():
+def test_as_many_positionals_are_taken_as_have_a_name():
     parsed = parse("one", "--max_iters", "5", "two", "three", positional="preset ...")
     assert parsed.positionals == ["one", "two", "three"]
     assert complaint("one", "two").startswith("unexpected argument 'two'")
-
-
-def test_without_a_positional_every_bare_word_is_refused():
     assert complaint("tiny", positional=None).startswith("unexpected argument 'tiny'")
-
-
-def test_a_long_value_is_cut_short():
-    message = complaint("--max_iters", "9" * 5000 + "x")
-    assert re.match(r"--max_iters 9{57}\.\.\.: must be", message)
 
 
 def test_a_whole_number_too_large_for_a_float_is_accepted():

@@ -10,25 +10,13 @@ from tests.workshop.cli.some_options import TEXT, Options, result_or_message
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import build, difference, find_preset, list_presets, read_preset
 
-
-def refusal(**values) -> str:
-    """The message that values of a preset are refused with."""
-    with pytest.raises(OptionError) as caught:
-        build(Options, ("preset odd", values))
-    return str(caught.value)
-
-
 # --- layers ---------------------------------------------------------------------------------------------------
 
 
 def test_later_layers_win_and_the_rest_is_default():
     layers = ("preset small", {"max_iters": 10, "bias": True}), ("command line", {"max_iters": 20})
     assert build(Options, *layers) == Options(max_iters=20, bias=True)
-    assert build(Options) == Options()
-
-
-def test_the_defaults_pass_their_own_checks():
-    assert build(Options, ("defaults", asdict(Options()))) == Options()
+    assert build(Options) == build(Options, ("defaults", asdict(Options()))) == Options()
 
 
 def test_a_list_is_never_shared():
@@ -60,6 +48,7 @@ def test_numbers_of_a_preset_take_the_type_of_their_field():
         ("max_iters = inf", "--max_iters inf (preset odd): must be a whole number, at least 0 (steps)"),
         ("temperature = false", "--temperature False (preset odd): must be a finite number, at least 0"),
         ("temperature = nan", "--temperature nan (preset odd): must be a finite number, at least 0"),
+        (f"temperature = {10**400}", f"--temperature 1{'0' * 56}... (preset odd): must be a finite number, at least 0"),
         ("temperature = -0.5", "--temperature -0.5 (preset odd): must be at least 0"),
         ("bias = 1", "--bias 1 (preset odd): must be true or false"),
         ('bias = "true"', "--bias 'true' (preset odd): must be true or false"),
@@ -72,11 +61,9 @@ def test_numbers_of_a_preset_take_the_type_of_their_field():
     ],
 )
 def test_a_mistake_in_a_preset_names_option_and_preset(toml, message):
-    assert refusal(**tomllib.loads(toml)) == message
-
-
-def test_a_preset_may_hold_a_whole_number_too_large_for_a_float():
-    assert "must be a finite number" in refusal(temperature=10**400)
+    with pytest.raises(OptionError) as caught:
+        build(Options, ("preset odd", tomllib.loads(toml)))
+    assert str(caught.value) == message
 
 
 def test_difference_lists_what_changed():
@@ -175,10 +162,3 @@ def test_any_preset_is_accepted_or_refused_in_one_line(values):
         assert options.isprintable()
     else:
         assert build(Options, ("again", asdict(options))) == options
-
-
-@given(content=st.binary(max_size=40) | TOML.map(lambda value: f"a = {value!r}\n".encode("utf-8", "replace")))
-def test_any_file_is_read_as_a_preset_or_refused_in_one_line(tmp_path_factory, content):
-    path = tmp_path_factory.mktemp("preset") / "p.toml"
-    preset = result_or_message(read_preset, write(path, content))
-    assert isinstance(preset, dict) or "\n" not in preset

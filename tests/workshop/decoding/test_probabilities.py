@@ -64,9 +64,10 @@ def test_probabilities_are_the_models_own_at_any_temperature():
     )
     for row in tokens:
         watched.note(int(row[0]), "a")
-    before = [0, *watched.tokens[:-1]]
-    np.testing.assert_allclose(watched.probabilities, np.exp(table[before, watched.tokens]))
-    np.testing.assert_allclose(watched.entropies, entropy(table[before]))
+    tokens, probabilities, entropies = map(list, zip(*watched.rows, strict=True))
+    before = [0, *tokens[:-1]]
+    np.testing.assert_allclose(probabilities, np.exp(table[before, tokens]))
+    np.testing.assert_allclose(entropies, entropy(table[before]))
 
 
 def test_a_table_has_a_line_for_each_position():

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workshop.decoding.test_sampling import random_table, tokens_of
 from tinygrad_lite.errors import DecodingError
 from workshop.decoding.processors import Repetition
-from workshop.decoding.sampling import generate
 
 ROW_0 = np.array([0])
 
@@ -22,17 +22,7 @@ def forbidden_after(text: list[int], n: int, vocab_size: int) -> set[int]:
 
 def generated(table: np.ndarray, prompt: np.ndarray, **settings) -> np.ndarray:
     """(B, n) tokens of a model in which the next token depends on the last one only."""
-
-    def step(tokens, state):
-        return table[tokens], state
-
-    columns = generate(step, table[prompt[:, -1]], None, prompt=prompt, **settings)
-    return np.array(list(columns)).T
-
-
-def random_table(vocab_size: int, seed: int = 0) -> np.ndarray:
-    logits = np.random.default_rng(seed).normal(size=(vocab_size, vocab_size))
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    return tokens_of(table, prompt[:, -1], prompt=prompt, **settings)
 
 
 # --- repetition penalty ---
@@ -98,15 +88,6 @@ def test_when_every_token_is_forbidden_there_is_an_error():
 
 
 # --- in generate ---
-
-
-def test_a_row_does_not_depend_on_its_neighbours():
-    table, prompt = random_table(9), np.array([[0, 3], [5, 5], [2, 3]])
-    settings = {"max_new_tokens": 15, "repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "seed": 4, "stop_token": 8}
-    together = generated(table, prompt, **settings)
-    for row in range(3):
-        alone = generated(table, prompt[row : row + 1], first_row=row, **settings)[0]
-        np.testing.assert_array_equal(together[row, : len(alone)], alone)
 
 
 def test_neutral_settings_change_nothing():

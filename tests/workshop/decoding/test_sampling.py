@@ -22,7 +22,7 @@ class Markov:
         return self.table[tokens], state
 
 
-def random_table(vocab_size: int, seed: int, dtype: type = np.float64) -> np.ndarray:
+def random_table(vocab_size: int, seed: int = 0, dtype: type = np.float64) -> np.ndarray:
     """Rows of log-probabilities without ties."""
     logits = 2 * np.random.default_rng(seed).normal(size=(vocab_size, vocab_size))
     return (logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))).astype(dtype)
@@ -43,16 +43,22 @@ def kept(values: np.ndarray) -> list[set[int]]:
 
 # --- filters ---
 
+WEIGHTS = st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any)
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(1, 14))
-def test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
+
+def logs(weights: list[int]) -> np.ndarray:
+    """(1, V) the logarithms of probabilities that are proportional to the weights."""
     with np.errstate(divide="ignore"):
-        log_probs = np.log(np.array([weights], float))
+        return np.log(np.array([weights]) / sum(weights))
+
+
+@given(WEIGHTS, st.integers(1, 14))
+def test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
     ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
-    assert kept(filter_tokens(log_probs, 1.0, top_k=k)) == [{i for i in ranked[:k] if weights[i]}]
+    assert kept(filter_tokens(logs(weights), 1.0, top_k=k)) == [{i for i in ranked[:k] if weights[i]}]
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(1, 39))
+@given(WEIGHTS, st.integers(1, 39))
 @example([5, 3, 2], 32)  # 0.5 + 0.3 reaches 0.8, but not in floats computed from logarithms
 def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
     top_p = Fraction(fortieths, 40)
@@ -63,19 +69,15 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
             break
         smallest.add(i)
         probability += Fraction(weights[i], sum(weights))
-    with np.errstate(divide="ignore"):
-        log_probs = np.log(np.array([weights], float) / sum(weights))
-    assert kept(filter_tokens(log_probs, 1.0, top_p=float(top_p))) == [smallest]
+    assert kept(filter_tokens(logs(weights), 1.0, top_p=float(top_p))) == [smallest]
 
 
-@given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(0, 40))
+@given(WEIGHTS, st.integers(0, 40))
 @example([6, 3, 0], 20)  # 3 is half of 6, but not in floats computed from logarithms
 def test_min_p_keeps_tokens_above_a_share_of_the_largest_probability(weights, fortieths):
     smallest = Fraction(fortieths, 40) * max(weights)
-    with np.errstate(divide="ignore"):
-        log_probs = np.log(np.array([weights], float) / sum(weights))
     expected = {i for i, weight in enumerate(weights) if weight and weight >= smallest}
-    assert kept(filter_tokens(log_probs, 1.0, min_p=fortieths / 40)) == [expected]
+    assert kept(filter_tokens(logs(weights), 1.0, min_p=fortieths / 40)) == [expected]
 
 
 def test_min_p_comes_after_temperature_and_after_top_p():
@@ -115,12 +117,10 @@ def test_largest_marks_exactly_the_requested_number(values, data):
 # --- sampling ---
 
 
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any), st.floats(0, 1, exclude_max=True))
+@given(WEIGHTS, st.floats(0, 1, exclude_max=True))
 def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
-    with np.errstate(divide="ignore"):
-        values = np.log(np.array([weights]) / max(weights))
     for u in (0.0, uniform, np.nextafter(1.0, 0.0)):
-        assert weights[draw(values, np.array([u]))[0]] > 0
+        assert weights[draw(logs(weights), np.array([u]))[0]] > 0
 
 
 @pytest.mark.parametrize(
@@ -129,18 +129,8 @@ def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
 def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
     n = 20_000
     log_probs = random_table(8, seed=3)[:1]
-    drawn = next(
-        generate(
-            Markov(log_probs).step,
-            np.repeat(log_probs, n, axis=0),
-            None,
-            max_new_tokens=1,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=5,
-        )
-    )
+    settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": 5}
+    drawn = tokens_of(log_probs, [0] * n, max_new_tokens=1, **settings)[:, 0]
     # The definition, by hand: softmax(l / T), the k largest, then the shortest prefix of these that reaches p.
     p = np.exp(log_probs[0] / temperature)
     p[np.argsort(-p)[top_k or len(p) :]] = 0
@@ -185,16 +175,18 @@ def test_greedy_takes_the_lowest_id_of_equals():
     assert tokens_of(table, [0], max_new_tokens=4, temperature=0).tolist() == [[1, 0, 1, 0]]
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+@pytest.mark.parametrize("rules", [{}, {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2}])
+def test_a_row_does_not_depend_on_its_neighbours(rules):
     table = random_table(12, seed=6)
     first = [3, 1, 4, 1, 5]
-    settings = {"max_new_tokens": 20, "temperature": 1.1, "top_k": 9, "top_p": 0.9, "seed": 7, "stop_token": 2}
-    together = tokens_of(table, first, **settings)
+    settings = {"max_new_tokens": 20, "temperature": 1.1, "top_k": 9, "top_p": 0.9, "seed": 7, "stop_token": 2} | rules
+    together = tokens_of(table, first, prompt=np.array([first]).T, **settings)
     for row, token in enumerate(first):
-        alone = tokens_of(table, [token], first_row=row, **settings)[0]
+        alone = tokens_of(table, [token], first_row=row, prompt=np.array([[token]]), **settings)[0]
         np.testing.assert_array_equal(together[row, : len(alone)], alone)
         assert (together[row, len(alone) :] == 2).all()
-    np.testing.assert_array_equal(tokens_of(table, first[2:], first_row=2, **settings), together[2:])
+    later = tokens_of(table, first[2:], first_row=2, prompt=np.array([first[2:]]).T, **settings)
+    np.testing.assert_array_equal(later, together[2:])
     assert not np.array_equal(together[1], together[3])  # same first token, but each row has its own draws
 
 
@@ -265,7 +257,7 @@ OUT_OF_RANGE |= {"repetition_penalty": [0.0, -1.0, math.inf, math.nan], "no_repe
 )
 def test_a_setting_out_of_range_is_refused_at_once(setting, value):
     settings = {"max_new_tokens": 3, setting: value}
-    table = random_table(4, seed=0)
+    table = random_table(4)
     with pytest.raises(DecodingError, match=f"^{setting} is {value}, but must be"):
         generate(Markov(table).step, table, None, **settings)
     with pytest.raises(DecodingError, match="token 4 is not in the vocabulary of 4 tokens"):
@@ -273,7 +265,7 @@ def test_a_setting_out_of_range_is_refused_at_once(setting, value):
 
 
 def test_the_ends_of_the_ranges_are_allowed():
-    table = random_table(4, seed=0)
+    table = random_table(4)
     for settings in (
         {"max_new_tokens": 0, "temperature": 0, "top_k": 0, "top_p": 1, "seed": 0, "first_row": 0},
         {"min_p": 0, "repetition_penalty": 1e-300, "no_repeat_ngram_size": 0},
@@ -286,7 +278,7 @@ def test_the_ends_of_the_ranges_are_allowed():
 @pytest.mark.parametrize("temperature", [0, 1.0])
 def test_no_possible_token_and_nan_are_errors(temperature):
     settings = {"max_new_tokens": 2, "temperature": temperature}
-    table = random_table(3, seed=0)
+    table = random_table(3)
     with pytest.raises(DecodingError, match="row 0: no token can follow"):
         tokens_of(table, [0, 1], forbidden=(0, 1, 2), **settings)
     table[1] = -np.inf

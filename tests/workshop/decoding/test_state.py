@@ -9,7 +9,7 @@ from tests.places import here
 from tinygrad_lite.nn import Embedding
 from tinygrad_lite.tensor import Tensor
 from workshop.decoding.sampling import generate
-from workshop.decoding.state import GenerationState, Generator, pad_rows
+from workshop.decoding.state import GenerationState, Generator
 
 VOCABULARY = 10
 
@@ -61,8 +61,3 @@ def test_shorter_texts_are_padded_on_the_left_and_returned_without_padding():
     assert [text.tolist() for text in chosen.texts()] == [[2, 3, 4], [2, 3, 4], [1]]
     with pytest.raises(ValueError, match="Successor: a prompt is empty"):
         Successor().start([[1], []])
-
-
-def test_rows_are_padded_at_either_end():
-    assert pad_rows([[5, 6], [7]], 9).tolist() == [[5, 6], [7, 9]]
-    assert pad_rows([[5, 6], [7]], 9, left=True).tolist() == [[5, 6], [9, 7]]

@@ -39,17 +39,6 @@ def test_only_the_possible_start_of_a_stop_string_is_held_back(pieces, stops):
         assert held == "" or any(s.startswith(held) for s in stops)
 
 
-def test_without_stop_strings_everything_passes_at_once():
-    stop = StopText()
-    assert [stop.push(piece) for piece in ("Ha", "", "be")] == ["Ha", "", "be"]
-    assert (stop.finish(), stop.found) == ("", False)
-
-
-def test_nothing_passes_after_the_end():
-    stop = StopText(["."])
-    assert [stop.push("So. Nun"), stop.push("denn"), stop.finish()] == ["So", "", ""]
-
-
 def test_an_empty_stop_string_is_refused():
     with pytest.raises(DecodingError, match="stop string is empty"):
         StopText(["\n", ""])

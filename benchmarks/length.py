@@ -39,7 +39,7 @@ from tinygrad_lite.tensor import Tensor
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
-from workshop.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
+from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
 from workshop.run.checkpoint import write_atomically
 from workshop.run.estimate import cache_bytes
 from workshop.run.run_folder import tune_memory
@@ -242,8 +242,7 @@ def plot(findings: Findings):
         axes.minorticks_off()
         axes.set_xlabel("length of the text, tokens")
         axes.set_ylabel(unit)
-        axes.grid(color="#dddddd", linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain_axes(axes)
         axes.legend(frameon=False)
     return figure
 

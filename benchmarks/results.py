@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.console import say
-from workshop.figure import COLOURS, check_file, new_figure, own_style, save
+from workshop.figure import COLOURS, check_file, new_figure, own_style, plain_axes, save
 from workshop.run.checkpoint import write_atomically
 
 COLUMNS = (
@@ -112,9 +112,7 @@ def plot(groups: Sequence[Sequence[Row]], baseline: str, file: Path) -> None:
             axes.plot([statistics.mean(numbers)], [height], "|", color=COLOURS[0], markersize=11)
         axes.set_yticks(range(len(names)), names, parse_math=False)
         axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
-        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        plain_axes(axes, "x")
         axes.set_xlabel("bits per character" if in_bits else "validation loss, nats per token")
         save(figure, file)
     say(f"wrote {file}")

@@ -19,7 +19,7 @@ from benchmarks.table import conditions, facts, quartiles, ratios, spread
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
-from workshop.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
+from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
 SIDES = {"ours": "this project", "torch": "PyTorch"}
@@ -88,8 +88,7 @@ def plot(findings: dict[tuple[str, int], Finding]):
         below.minorticks_off()
         below.set_ylim(bottom=0)
         for part in (above, below):
-            part.grid(color="#dddddd", linewidth=0.6)
-            part.spines[["top", "right"]].set_visible(False)
+            plain_axes(part)
     axes[0, 0].set_ylabel("tokens per second")
     axes[1, 0].set_ylabel("speed-up over PyTorch")
     axes[0, 0].legend(frameon=False)

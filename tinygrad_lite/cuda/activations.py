@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tinygrad_lite.cuda.columns import as_rows, stride_of
-from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_elements, pack
+from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_packs, pack
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.relu_squared import relu_squared_composed
 from tinygrad_lite.functional.swiglu import check_swiglu, swiglu_composed
@@ -52,8 +52,7 @@ def relu_squared_cuda(x: Tensor) -> Tensor:
     def run(name: str, *arrays: Array) -> Array:
         """The result of a kernel for these arrays."""
         out = xp.empty(shape, x.dtype)
-        packed = pack(out.size, *arrays, out)
-        launch_elements(kernel("activations", name, X=x.dtype, PACK=packed), out.size // packed, *arrays, out)
+        launch_packs("activations", name, (*arrays, out), X=x.dtype)
         return out
 
     y = run("relu_squared_forward", xp.ascontiguousarray(x.data))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
+from tinygrad_lite.cuda.launch import launch_packs
 from tinygrad_lite.tensor import Tensor
 
 
@@ -26,9 +26,7 @@ def adamw_cuda(
     With the numbers of a guard (guard.py), g is first multiplied by the factor there, and after a broken step nothing
     is changed. If w has a bfloat16 copy, `w.rounded` (see flat.py), the kernel writes that too, and takes it away.
     """
-    arrays = [tensor.data.reshape(-1) for tensor in (w, g, m, v)]
-    rounded = vars(w).pop("rounded", None)
-    packed = pack(w.numel(), *arrays, rounded)
+    arrays = [*(tensor.data.reshape(-1) for tensor in (w, g, m, v)), vars(w).pop("rounded", None)]
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
-    others = rounded, None if guard is None else guard.data, lr, beta1, beta2, a, b, eps, weight_decay
-    launch_elements(kernel("adamw", "adamw", X=w.dtype, PACK=packed), w.numel() // packed, *arrays, *others)
+    others = None if guard is None else guard.data, lr, beta1, beta2, a, b, eps, weight_decay
+    launch_packs("adamw", "adamw", arrays, *others, X=w.dtype)

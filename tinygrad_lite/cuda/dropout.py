@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
+from tinygrad_lite.cuda.launch import are_known, launch_packs
 from tinygrad_lite.device import Array, next_bits, xp_of
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed
 from tinygrad_lite.tensor import Tensor, node
@@ -21,27 +21,21 @@ def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
     if p == 0 or not are_known(x):
         return dropout_composed(x, p)
     check_probability(p)
-    key = next_bits("dropout")
-
-    def backward(dy):
-        return (dropped(dy, key, p),)
-
-    return node(dropped(x.data, key, p), (x,), backward, "dropout", linear=True)
+    mask = next_dropout(p)
+    return node(dropped(x.data, mask), (x,), lambda dy: (dropped(dy, mask),), "dropout", linear=True)
 
 
-def dropped(x: Array, key: int, p: float) -> Array:
-    """x * mask / (1 - p), with the mask of this key."""
+def dropped(x: Array, mask: Dropout) -> Array:
+    """x * mask / (1 - p)."""
     xp, shape = xp_of(x), x.shape
     x, y = xp.ascontiguousarray(x), xp.empty(shape, x.dtype)
-    packed = pack(x.size, x, y)
-    function = kernel("dropout", "dropout", X=x.dtype, PACK=packed)
-    launch_elements(function, x.size // packed, x, y, key, round(p * 2**32), 1 / (1 - p))
+    launch_packs("dropout", "dropout", (x, y), mask.key, mask.drop_below, mask.keep_scale, X=x.dtype)
     return y
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """One dropout mask, as attention's kernels need it: they drop elements whose random word is below `drop_below`."""
+    """One dropout mask, as the kernels need it: they drop elements whose random word is below `drop_below`."""
 
     key: int
     drop_below: int

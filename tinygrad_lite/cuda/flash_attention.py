@@ -61,23 +61,19 @@ def flash_attention(
     # Eight warps that share a tile read keys and values half as often as twice four, if there are registers for it.
     warps = {"forward": 8 if t >= 128 and width <= 64 and not has_dropout else 4, "backward": 4}
 
-    def kernel_of(way: str, name: str) -> Callable:
-        return kernel(f"flash_{way}", name, WIDTH=width, TILE=tiles[way], WARPS=warps[way], DROPOUT=has_dropout)
-
-    def grid(way: str, length: int) -> tuple[tuple[int, int], tuple[int]]:
-        """Blocks and threads for this many queries or keys."""
-        return (every_head, -(-length // (ROWS * warps[way]))), (32 * warps[way],)
+    def run(way: str, name: str, length: int, *arguments: Any) -> None:
+        """Launch a kernel for this many queries or keys."""
+        function = kernel(f"flash_{way}", name, WIDTH=width, TILE=tiles[way], WARPS=warps[way], DROPOUT=has_dropout)
+        launch(function, (every_head, -(-length // (ROWS * warps[way]))), (32 * warps[way],), *arguments)
 
     out = xp.empty((batch, t, heads, width), q.dtype)
     logs = xp.empty((every_head, padded), "float32")
-    launch(kernel_of("forward", "flash_forward"), *grid("forward", t), *given, out, logs, *numbers)
+    run("forward", "flash_forward", t, *given, out, logs, *numbers)
 
     def backward(dy: Array) -> tuple[Array, Array, Array]:
         dy = in_rows(dy)
         row_sums = xp.empty((every_head, padded), "float32")
-        names = "flash_row_sums", "flash_backward_query", "flash_backward_key_value"
-        of_rows, of_queries, of_keys = (kernel_of("backward", name) for name in names)
-        launch(of_rows, *grid("backward", t), *laid(dy), out, row_sums, heads, t)
+        run("backward", "flash_row_sums", t, *laid(dy), out, row_sums, heads, t)
         if t == s:
             joint = xp.empty((batch, t, 3, heads, width), q.dtype)
             dq, dk, dv = (joint[:, :, i] for i in range(3))
@@ -85,8 +81,8 @@ def flash_attention(
             dq, dk, dv = (xp.empty((batch, length, heads, width), q.dtype) for length in (t, s, s))
         stride = dq.strides[1] // dq.dtype.itemsize  # from row to row, in all three
         known = [*given, *laid(dy), logs, row_sums]
-        launch(of_queries, *grid("backward", t), *known, dq, stride, *numbers)
-        launch(of_keys, *grid("backward", s), *known, dk, dv, stride, *numbers)
+        run("backward", "flash_backward_query", t, *known, dq, stride, *numbers)
+        run("backward", "flash_backward_key_value", s, *known, dk, dv, stride, *numbers)
         return tuple(x.swapaxes(1, 2) for x in (dq, dk, dv))
 
     return out.swapaxes(1, 2), backward

@@ -48,9 +48,7 @@ def gemm(
         out = xp_of(a).empty((*a.shape[:-1], b.shape[-1]), dtype or a.dtype)
     shape, k = out.shape, a.shape[-1]
     m, n = shape[-2:]
-    if 0 in shape:
-        return out
-    if k == 0:
+    if 0 in (*shape, k):
         if not add:
             out[...] = 0
         return out
@@ -62,7 +60,7 @@ def gemm(
     exact = types[0] == TYPES["d"]
     compute = IN_FLOAT64 if exact else IN_TF32 if get_precision() == "tf32" else IN_FLOAT32
     number = np.float64 if exact else np.float32
-    alpha, beta = scalar(scale, number), scalar(1.0 if add else 0.0, number)
+    (_, alpha), (_, beta) = scalar(scale, number), scalar(1.0 if add else 0.0, number)
     library, handle = cublas()
     pointers = [x.data.ptr for x in (b, a, out)]
     if count == 1:
@@ -131,14 +129,10 @@ def joined(arrays: Sequence[Array | None]) -> Array | None:
 
 
 @functools.cache
-def scalar(value: float, kind: type) -> int:
-    """The address of a number on the host, from which cuBLAS reads it; the number is never freed."""
+def scalar(value: float, kind: type) -> tuple[np.ndarray, int]:
+    """A number on the host, and the address from which cuBLAS reads it; the cache keeps the number alive."""
     kept = np.array(value, kind)
-    _scalars.append(kept)
-    return kept.ctypes.data
-
-
-_scalars: list[np.ndarray] = []
+    return kept, kept.ctypes.data
 
 
 def cublas() -> tuple[Any, int]:

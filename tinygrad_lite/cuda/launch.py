@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,6 @@ from tinygrad_lite.tensor import Tensor
 SOURCES = Path(__file__).parent
 FLOATS = "fdE"  # the types in which kernels compute: float32, float64, bfloat16 (their `dtype.char`)
 C_NAMES = {"float32": "float", "float64": "double", "bfloat16": "bf16", "int64": "long long", "bool": "bool"}
-OPTIONS = ("-std=c++17",)
 ROWS = 4  # rows of a matrix per block, where each warp takes one
 
 
@@ -49,12 +48,11 @@ class Kernel:
         if len(arguments) != len(self.parameters):
             raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
         converted = []
-        try:
-            for convert, argument in zip(self.parameters.values(), arguments, strict=True):
+        for (parameter, convert), argument in zip(self.parameters.items(), arguments, strict=True):
+            try:
                 converted.append(convert(argument))
-        except (TypeError, ValueError, OverflowError) as error:
-            parameter = list(self.parameters)[len(converted)]
-            raise TypeError(f"kernel {self.name}, parameter {parameter}: {error}") from error
+            except (TypeError, ValueError, OverflowError) as error:
+                raise TypeError(f"kernel {self.name}, parameter {parameter}: {error}") from error
         return tuple(converted)
 
 
@@ -64,7 +62,7 @@ def kernel(file: str, name: str, **types: Any) -> Kernel:
     import cupy
 
     code = source(file)
-    run = cupy.RawModule(code=code, options=(*OPTIONS, *definitions(**types))).get_function(name)
+    run = cupy.RawModule(code=code, options=("-std=c++17", *definitions(**types))).get_function(name)
     return Kernel(name, run, parameters_of(code, name))
 
 
@@ -88,8 +86,13 @@ def definitions(**types: Any) -> tuple[str, ...]:
 
 
 def are_known(x: Tensor, *parameters: Tensor | None) -> bool:
-    """Whether there are kernels for these types: x is one of FLOATS, and its parameters have its accumulation type."""
-    return x.dtype.char in FLOATS and all(p is None or p.dtype == accumulation_type(x.dtype) for p in parameters)
+    """Whether kernels can take these: x is one of FLOATS, and its parameters have its accumulation type.
+
+    The numbers of a parameter that is a vector must be neighbours.
+    """
+    given = [p for p in parameters if p is not None]
+    fits = x.dtype.char in FLOATS and all(p.dtype == accumulation_type(x.dtype) for p in given)
+    return fits and all(p.ndim > 1 or p.data.flags.c_contiguous for p in given)
 
 
 def parameters_of(code: str, name: str) -> dict[str, Callable[[Any], Any]]:
@@ -145,6 +148,15 @@ def blocks_of_rows(rows: int) -> tuple[tuple[int], tuple[int, int]]:
 def launch_elements(function: Kernel, count: int, *arguments: Any) -> None:
     """Launch a kernel in which each thread takes one element or pack; their number is its first argument."""
     launch(function, (-(-count // 256),), (256,), count, *arguments)
+
+
+def launch_packs(file: str, name: str, arrays: Sequence[Array | None], *others: Any, **types: Any) -> None:
+    """Launch a kernel in which each thread takes a pack of neighbours of contiguous arrays, which have one size.
+
+    After the number of packs, its arguments are these arrays and all others.
+    """
+    size, packed = arrays[0].size, pack(arrays[0].size, *arrays)
+    launch_elements(kernel(file, name, **types, PACK=packed), size // packed, *arrays, *others)
 
 
 def pack(width: int, *arrays: Array | None) -> int:

@@ -70,12 +70,15 @@ def joint_linear(
     rows = xp.ascontiguousarray(x.data).reshape(-1, shape[-1]).astype(activation_type(before), copy=False)
     matrices = [in_precision(weight) for weight in weights]
     whole = joined(matrices)
+    factors = matrices if whole is None else [whole]
+
+    def parts(y: Array) -> list[Array]:
+        """The columns of each factor's product."""
+        return [y] if len(factors) == 1 else [y[:, place] for place in places]
+
     y = empty_rows(rows, places[-1].stop)
-    if whole is not None:
-        gemm(rows, whole.T, out=y)
-    else:
-        for place, matrix in zip(places, matrices, strict=True):
-            gemm(rows, matrix.T, out=y[:, place])
+    for part, factor in zip(parts(y), factors, strict=True):
+        gemm(rows, factor.T, out=part)
     if biases:
         shifts = [bias.data for bias in biases]
         shift = joined(shifts)
@@ -88,11 +91,8 @@ def joint_linear(
                 dy[:, place] = 0
         if x_needs:
             dx = xp.empty(rows.shape, before)
-            if whole is not None:
-                gemm(dy, whole, out=dx)
-            else:
-                for place, matrix in zip(places, matrices, strict=True):
-                    gemm(dy[:, place], matrix, out=dx, add=place.start > 0)
+            for i, (part, factor) in enumerate(zip(parts(dy), factors, strict=True)):
+                gemm(part, factor, out=dx, add=i > 0)
             dx = dx.reshape(shape)
         # cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the
         # sum and writing the sum takes longer. (An observer, who wants to see it, prevents this: `memory_to_write`.)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.autograd import observers
-from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
+from tinygrad_lite.cuda.launch import launch_packs
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.residual import check_residual, residual_composed
 from tinygrad_lite.precision import bfloat16
@@ -94,9 +94,7 @@ def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
 
 def add(x: Array, part: Array, y: Array) -> None:
     """y = x + part, for contiguous arrays."""
-    packed = pack(y.size, x, part, y)
-    function = kernel("residual", "residual", X=x.dtype, P=part.dtype, PACK=packed)
-    launch_elements(function, y.size // packed, x, part, y)
+    launch_packs("residual", "residual", (x, part, y), X=x.dtype, P=part.dtype)
 
 
 def empty_gradient(

@@ -6,39 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from tests.tinygrad_lite.cuda.random_bits import key_of
+from tests.tinygrad_lite.cuda.random_bits import mask as mask_of_weights
 from tinygrad_lite import Tensor
-from tinygrad_lite.cuda.attention import next_dropout
 from tinygrad_lite.device import random_key
 from tinygrad_lite.precision import bfloat16
-
-
-def philox(key: int, counter: np.ndarray) -> np.ndarray:
-    """Philox4x32-7 of 64-bit counters: (..., 4) words of 32 bits. Salmon et al. 2011, section 3.3."""
-    key = key % 2**64
-    words = [counter % 2**32, counter >> 32, np.zeros_like(counter), np.zeros_like(counter)]
-    low_key, high_key = key % 2**32, key >> 32
-    for _ in range(7):
-        a, b, c, d = (word.astype(np.uint64) for word in words)
-        first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        words = [
-            (second >> np.uint64(32)) ^ b ^ np.uint64(low_key),
-            second % 2**32,
-            (first >> np.uint64(32)) ^ d ^ np.uint64(high_key),
-            first % 2**32,
-        ]
-        low_key, high_key = (low_key + 0x9E3779B9) % 2**32, (high_key + 0xBB67AE85) % 2**32
-    return np.stack(words, -1).astype(np.uint64)
-
-
-def keep_scales(shape: tuple[int, ...], p: float, seed: int) -> np.ndarray:
-    """The factor by which dropout multiplies each weight under `random_key(seed)`."""
-    if p == 0:
-        return np.ones(shape)
-    with random_key(seed):
-        dropout = next_dropout(p)
-    element = np.arange(np.prod(shape), dtype=np.uint64)
-    bits = np.take_along_axis(philox(dropout.key, element // 4), (element % 4).astype(int)[:, None], -1)[:, 0]
-    return np.where(bits >= dropout.drop_below, dropout.keep_scale, 0.0).reshape(shape)
 
 
 def attention(
@@ -55,7 +27,7 @@ def attention(
     e = np.exp(scores - largest)
     total = e.sum(-1, keepdims=True)
     p = e / np.where(total == 0, 1, total)
-    m = keep_scales(p.shape, dropout_p, seed)
+    m = mask_of_weights(p.shape, dropout_p, key_of(seed)) / (1 - dropout_p) if dropout_p else 1.0
     dp = dy @ v.swapaxes(2, 3) * m
     ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
     gradients = {"query": ds @ k, "key": ds.swapaxes(2, 3) @ q, "value": (p * m).swapaxes(2, 3) @ dy}

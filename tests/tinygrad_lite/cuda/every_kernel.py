@@ -4,7 +4,9 @@ python -m tests.tinygrad_lite.cuda.every_kernel
 compute-sanitizer --tool racecheck python -m tests.tinygrad_lite.cuda.every_kernel
 """
 
+import itertools
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,9 +14,9 @@ from tests.gpt.combined_settings import SPEED_RUN
 from tests.tinygrad_lite.cuda.naive import attention_naive, layer_norm_naive, softmax_naive
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
-from tinygrad_lite import Tensor, optim
-from tinygrad_lite import functional as F
+from tinygrad_lite import Tensor
 from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.precision import precision
 
 
@@ -31,9 +33,14 @@ def call_every_kernel(device: str) -> None:
             if make is tiny_gpt:
                 model.eval().start(np.array([[1], [2]]))
         print(f"{make.__name__}: loss {losses[0]:.4f}", flush=True)
+    call_all_cases(device, (np.float32,))
+
+
+def call_all_cases(device: str, dtypes: Sequence[type]) -> None:
+    """All operations forward and backward in all cases, in these types; then the naive kernels."""
     for name, cases in CASES.items():
-        for case in cases.values():
-            y = getattr(optim if name in ("adamw", "muon") else F, name)(**tensors(case, np.float32, device=device))
+        for case, dtype in itertools.product(cases.values(), dtypes):
+            y = REGISTRY[name](**tensors(case, dtype, device=device))
             if isinstance(y, Tensor):
                 y.numpy()  # the sum of a residual connection is computed only when something reads it
             if isinstance(y, Tensor) and y.requires_grad:

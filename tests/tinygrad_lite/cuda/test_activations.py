@@ -1,4 +1,4 @@
-"""SwiGLU and ReLU squared on a GPU."""
+"""SwiGLU, ReLU squared and GELU on a GPU: what the comparison with their definitions does not cover."""
 
 import math
 
@@ -8,93 +8,20 @@ import pytest
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.linear import array_around
-from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.functional.registry import REGISTRY
-from tinygrad_lite.functional.relu_squared import relu_squared_composed
-from tinygrad_lite.functional.swiglu import swiglu_composed
-from tinygrad_lite.precision import bfloat16
+from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.precision import bfloat16, precision
 from tinygrad_lite.transformer import FeedForward
 
 rng = np.random.default_rng(33)
-both = pytest.mark.parametrize("name", ["swiglu", "relu_squared"])
+forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
 
 
 def leaf(array, device, dtype="float32"):
     return Tensor(np.asarray(array, dtype), device=device, requires_grad=True)
 
 
-def inputs(name, device, *shape, dtype="float32"):
-    return [leaf(rng.standard_normal(shape) * 2, device, dtype) for _ in range(2 if name == "swiglu" else 1)]
-
-
-@both
-def test_both_are_one_operation_with_the_right_gradients(cuda, name):
-    operation, arguments = REGISTRY[name], inputs(name, cuda, 2, 3, 8, dtype="float64")
-    assert operation(*arguments).op == name
-    gradcheck(operation, arguments)
-
-
-@both
-@pytest.mark.parametrize("shape", [(1,), (3,), (255, 1), (2, 511), (2, 512), (2, 516), (3, 1028), (300, 20)])
-def test_every_element_is_computed(cuda, name, shape):
-    arguments = [leaf(np.full(shape, 0.7), cuda) for _ in inputs(name, cuda, 1)]
-    y = REGISTRY[name](*arguments)
-    y.sum().backward()
-    expected = [Tensor([0.7], dtype="float64", requires_grad=True) for _ in arguments]
-    z = REGISTRY[name].composed(*expected)
-    z.backward(Tensor([1.0], dtype="float64"))
-    np.testing.assert_allclose(y.numpy(), np.full(shape, z.item()), rtol=1e-6)
-    for x, one in zip(arguments, expected, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), np.full(shape, one.grad.item()), rtol=1e-6)
-
-
-HALVES = {
-    "halves of rows": lambda x: (x[..., :16], x[..., 16:32]),
-    "between packs": lambda x: (x[..., 1:17], x[..., 18:34]),
-    "one of each": lambda x: (x[..., 3:19], x[..., :16] * 1.0),
-    "rows apart": lambda x: (x[::2, :, :16], x[1::2, :, 16:32]),
-    "one row for all": lambda x: (x[:1, :1, :16].expand(4, 3, 16), x[..., 4:20]),
-    "turned": lambda x: (x.transpose(0, 2)[:16], x.transpose(0, 2)[16:32]),
-}
-
-
-@pytest.mark.parametrize("halves", HALVES.values(), ids=HALVES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gate_and_up_may_lie_in_one_array(cuda, halves, dtype):
-    joint, found = rng.standard_normal((4, 3, 35)).astype(dtype), []
-    for device, version in (("cpu", swiglu_composed), (cuda, F.swiglu)):
-        x = leaf(joint, device, dtype)
-        y = version(*halves(x))
-        y.backward(Tensor(np.sin(np.arange(y.numel())).reshape(y.shape).astype(dtype), device=device))
-        found.append([y.numpy(), x.grad.numpy()])
-    for expected, other in zip(*found, strict=True):
-        np.testing.assert_allclose(other, expected, rtol=0, atol=1e-12 if dtype == "float64" else 3e-6)
-
-
-@both
-@pytest.mark.parametrize("width", [8, 7])
-def test_bfloat16_is_rounded_once(cuda, name, width):
-    arguments = inputs(name, cuda, 5, width)
-    rounded = [x.cast(bfloat16()) for x in arguments]
-    y = REGISTRY[name](*rounded)
-    assert (y.dtype, y.op) == (bfloat16(), name)
-    exact = [Tensor(x.numpy().astype("float64"), requires_grad=True) for x in rounded]
-    z = REGISTRY[name].composed(*exact)
-    np.testing.assert_allclose(y.numpy().astype("float64"), z.numpy(), rtol=2**-8)
-    y.backward(y.detach())
-    z.backward(Tensor(y.numpy().astype("float64")))
-    for x, other in zip(arguments, exact, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), rtol=2**-7, atol=1e-6)
-
-
-@both
-def test_an_array_may_begin_between_packs(cuda, name):
-    whole = inputs(name, cuda, 17)
-    found = REGISTRY[name](*(Tensor.wrap(x.data[1:]) for x in whole))
-    np.testing.assert_allclose(found.numpy(), REGISTRY[name](*whole).numpy()[1:], rtol=1e-6)
-
-
-def test_nan_is_passed_on_and_no_other_element_is_touched(cuda):
+def test_nan_and_infinity_are_passed_on_and_no_other_element_is_touched(cuda):
     x = leaf([math.nan, 1.0, -1.0, math.inf, -math.inf], cuda)
     y = F.relu_squared(x)
     y.backward(Tensor(np.ones(5, np.float32), device=cuda))
@@ -110,7 +37,7 @@ def test_nan_is_passed_on_and_no_other_element_is_touched(cuda):
 
 def test_an_infinite_gradient_does_not_pass_where_the_result_is_0(cuda):
     found = []
-    for device, version in (("cpu", relu_squared_composed), (cuda, F.relu_squared)):
+    for device, version in (("cpu", F.relu_squared.composed), (cuda, F.relu_squared)):
         x = leaf([-1.0, 0.0, 2.0], device)
         version(x).backward(Tensor(np.full(3, math.inf, np.float32), device=device))
         found.append(x.grad.tolist())
@@ -125,28 +52,108 @@ def test_a_gate_far_below_or_above_zero_does_not_overflow(cuda):
     np.testing.assert_allclose(gate.grad.numpy(), [0, 0, 1.5, 3], atol=1e-30)
 
 
-def test_mixed_types_and_empty_tensors_run_the_reference_version(cuda):
-    y = F.swiglu(leaf([1.0, 2.0], cuda), leaf([1.0, 2.0], cuda, "float64"))
-    assert (y.dtype, y.op) == (np.float64, "mul")
-    assert F.swiglu(leaf(np.ones((2, 0)), cuda), leaf(np.ones((2, 0)), cuda)).shape == (2, 0)
-    assert F.relu_squared(leaf(np.ones((2, 0)), cuda)).shape == (2, 0)
-    for call in (F.relu_squared, lambda half: F.swiglu(half, half)):
-        with pytest.raises(TypeError, match="float16 is for storage only"):
-            call(Tensor(np.ones(3, np.float16), device=cuda))
-    with pytest.raises(ValueError, match=r"swiglu: gate and up must have one shape, not \(2,\) and \(1,\)"):
-        F.swiglu(leaf([1.0, 2.0], cuda), leaf([1.0], cuda))
-
-
-@pytest.mark.parametrize("activation", ["swiglu", "relu2"])
-def test_the_feed_forward_layer_equals_that_of_the_cpu(cuda, activation):
-    layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), rng.standard_normal((2, 3, 4))
-    expected = layer(Tensor(x)).numpy()
-    np.testing.assert_allclose(layer.to(cuda)(Tensor(x, device=cuda)).numpy(), expected, atol=1e-12)
-
-
 def test_the_gradients_of_gate_and_up_lie_side_by_side(cuda):
     gate, up, dy = (Tensor(rng.standard_normal((2, 3, 8)).astype("float32"), device=cuda) for _ in range(3))
     d_gate, d_up = F.swiglu(gate.requires_grad_(), up.requires_grad_())._node.backward(dy.data)
     whole = array_around(d_gate, (2, 3, 16), 0)
     assert whole is not None
     assert array_around(d_up, (2, 3, 16), 8).data.ptr == whole.data.ptr
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "relu2", "swiglu"])
+def test_the_feed_forward_layer_equals_that_of_the_cpu(cuda, activation):
+    layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), rng.standard_normal((2, 3, 4))
+    expected = layer(Tensor(x)).numpy()
+    np.testing.assert_allclose(layer.to(cuda)(Tensor(x, device=cuda)).numpy(), expected, atol=1e-12)
+
+
+# --- GELU, alone and after a linear map -------------------------------------------------------------------------------
+
+
+def test_linear_gelu_is_a_product_and_one_operation(cuda):
+    x, weight, bias = leaf(np.ones((2, 3)), cuda), leaf(np.ones((4, 3)), cuda), leaf(np.ones(4), cuda)
+    y = F.linear_gelu(x, weight, bias)
+    product, second = y._node.parents
+    assert (y.op, product.op, second) == ("gelu", "linear", bias._node)
+    assert product.parents == (x._node, weight._node)
+    assert F.gelu(x).op == "gelu"
+    with composed():
+        assert F.linear_gelu(x, weight, bias).op == F.gelu(x).op == "add"
+
+
+@forms
+def test_float32_errors_are_within_their_bounds(cuda, approximate):
+    """Within a few units in the last place of the definition in float64, for |x| <= 12 (half a unit of 12 is 5e-7)."""
+    numbers = np.linspace(-12, 12, 4801).astype(np.float32)
+    x, exact = leaf(numbers, cuda), Tensor(numbers.astype(np.float64), requires_grad=True)
+    y, z = F.gelu(x, approximate=approximate), F.gelu(exact, approximate=approximate)
+    y.sum().backward()
+    z.sum().backward()
+    np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(x.grad.numpy(), exact.grad.numpy(), rtol=0, atol=3e-6)
+
+
+@forms
+@pytest.mark.parametrize("width", [8, 7])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_bfloat16_rounds_to_eight_bits(cuda, approximate, width, with_bias):
+    """Activations are rounded once per product and once per GELU, each by at most 2^-9 of a number."""
+    arrays = [rng.standard_normal((2, 9, 16)), rng.standard_normal((width, 16)) / 4, rng.standard_normal(width)]
+    arrays = arrays if with_bias else arrays[:2]
+    names, dy = ("x", "weight", "bias"), rng.standard_normal((2, 9, width))
+    exact = [Tensor(a, requires_grad=True) for a in arrays]
+    F.linear_gelu(*exact, approximate=approximate).backward(Tensor(dy))
+    with precision("bfloat16"):
+        inputs = [leaf(a, cuda) for a in arrays]
+        y = F.linear_gelu(*inputs, approximate=approximate)
+        assert y.dtype == bfloat16()
+        y.backward(Tensor.wrap(Tensor(dy.astype(np.float32), device=cuda).data.astype(bfloat16())))
+    expected = F.linear_gelu(*exact, approximate=approximate).numpy()
+    np.testing.assert_allclose(y.numpy().astype(np.float64), expected, rtol=0, atol=0.02 * np.abs(expected).max())
+    for name, x, other in zip(names, inputs, exact, strict=False):
+        largest = np.abs(other.grad.numpy()).max()
+        assert x.grad.dtype == np.float32
+        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), rtol=0, atol=0.02 * largest, err_msg=name)
+
+
+def test_tf32_and_float32_differ_only_in_the_product(cuda):
+    x, weight, bias = (leaf(rng.standard_normal(shape), cuda) for shape in ((5, 64), (8, 64), (8,)))
+    exact = F.linear_gelu(x, weight, bias).numpy()
+    with precision("tf32"):
+        rounded = F.linear_gelu(x, weight, bias)
+        product = F.linear(x, weight)
+    assert rounded.dtype == np.float32
+    assert 0 < np.abs(rounded.numpy() - exact).max() < 0.1
+    np.testing.assert_allclose(F.gelu(product + bias).numpy(), rounded.numpy(), rtol=0, atol=1e-6)
+
+
+@forms
+def test_gelu_passes_nan_and_infinity_on(cuda, approximate):
+    x = leaf([math.nan, math.inf, 1.0, 0.0], cuda)
+    y = F.gelu(x, approximate=approximate)
+    y.backward(Tensor(np.ones(4, np.float32), device=cuda))
+    assert np.isnan(y.numpy()).tolist() == [True, False, False, False]
+    assert y.numpy()[1] == math.inf
+    assert np.isnan(x.grad.numpy())[0]
+    assert np.isfinite(x.grad.numpy()[2:]).all()
+
+
+@forms
+def test_far_from_zero_gelu_is_relu(cuda, approximate):
+    x = leaf([-1e4, -40.0, 40.0, 1e4], cuda)
+    y = F.gelu(x, approximate=approximate)
+    y.sum().backward()
+    np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-7)
+    np.testing.assert_allclose(x.grad.numpy(), [0, 0, 1, 1], atol=1e-7)
+
+
+def test_the_checking_mode_names_the_callers_line(cuda):
+    x, weight = leaf([[1e38, 1e38]], cuda), leaf([[1e38, 1e38]], cuda)
+    with detect_anomaly(), pytest.raises(NonFiniteError, match=r"test_activations\.py:\d+ \(`F.linear_gelu"):
+        F.linear_gelu(x, weight, leaf([0.0], cuda))
+
+
+def test_integers_count_as_float32(cuda):
+    y = F.gelu(Tensor([0, 1], device=cuda))
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.numpy(), [0, 0.841345], rtol=1e-6)

@@ -3,86 +3,46 @@
 The types are recorded: tiny models train and all operations run in all their cases, with kernels that do nothing.
 """
 
-import ast
+import itertools
 import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpt.model import GPT
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
-from tests.tinygrad_lite.cuda.naive import attention_naive, layer_norm_naive, softmax_naive
-from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from tests.tinygrad_lite.functional.version_cases import CASES, tensors
-from tinygrad_lite import Tensor, optim
+from tests.tinygrad_lite.cuda.every_kernel import call_all_cases
+from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train, written
+from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import flash_attention, launch
-from tinygrad_lite.device import get_device
-from tinygrad_lite.nn import Parameter
 from tinygrad_lite.precision import PRECISIONS, precision
 
 SOURCES = sorted(launch.SOURCES.glob("*.cu"))
-MODULES = list(launch.SOURCES.glob("*.py"))
-NAIVE = [Path(__file__).with_name("naive.py")]  # launches what only tests use
-PARAMETER = re.compile(r"(long long|double) \w+|(const )?(\w+|long long|unsigned char) ?\* ?(__restrict__ )?\w+")
 Compiled = tuple[str, tuple[str, ...]]  # a source and its options
 
 
 def use_everything(device: str) -> None:
     """Call everything that has a kernel, with all types for which there is one."""
-    for width in (64, 16, 6):
-        for make in (tiny_gpt, tiny_seq2seq):
-            for numbers in PRECISIONS:
-                with precision(numbers):
-                    train(make(device, n_embd=width, dropout=0.1, bias=True), device, 1)
-            train(make(device, "float64", n_embd=width, dropout=0.1), device, 1)
-            train(make(device, n_embd=width, activation="gelu_tanh"), device, 1)
-        for modern in (QWEN, SPEED_RUN):
-            for numbers in PRECISIONS:
-                with precision(numbers):
-                    train(
-                        tiny_gpt(device, **modern | {"n_embd": width, "head_dim": width // 4 * 2}),
-                        device,
-                        1,
-                        use_muon=True,
-                    )
-        for numbers in ("float32", "bfloat16"):
-            with precision(numbers):
-                generate_one(tiny_gpt(device, n_embd=width))
-        generate_one(tiny_gpt(device, "float64", n_embd=width))
-    for name, cases in CASES.items():
-        for case in cases.values():
-            for dtype in (np.float32, np.float64):
-                y = getattr(optim if name in ("adamw", "muon") else F, name)(**tensors(case, dtype, device=device))
-                if isinstance(y, Tensor) and y.requires_grad:
-                    y.backward(Tensor.ones(y.shape, dtype=y.dtype, device=device))
+    for width, numbers in itertools.product((64, 16, 6), (*PRECISIONS, "float64")):
+        dtype, modern = "float64" if numbers == "float64" else "float32", {"n_embd": width, "head_dim": width // 4 * 2}
+        with precision("float32" if numbers == "float64" else numbers):
+            for make in (tiny_gpt, tiny_seq2seq):
+                train(make(device, dtype, n_embd=width, dropout=0.1, bias=True), device, 1)
+                train(make(device, dtype, n_embd=width, activation="gelu_tanh"), device, 1)
+            for settings in (QWEN, SPEED_RUN):
+                train(tiny_gpt(device, dtype, **settings | modern), device, 1, use_muon=True)
+            written(tiny_gpt(device, dtype, n_embd=width))
+    call_all_cases(device, (np.float32, np.float64))
     with precision("bfloat16"):
         for x in (Tensor.ones(2, width, device=device) for width in (3, 4)):
             (F.residual(x, x) + F.residual(x, x.linear(Tensor.eye(x.shape[1], device=device)))).numpy()
-    for width in flash_attention.TILES:
-        for t, p in ((3, 0.0), (3, 0.1), (128, 0.0)):
-            x = Parameter(np.ones((1, 1, t, width), np.float32))
-            x.data = get_device(device).from_host(x.data)
-            with precision("bfloat16"):
-                flowing = x.linear(Tensor.eye(width, device=device))
-                y = F.scaled_dot_product_attention(flowing, flowing, flowing, dropout_p=p)
-            y.backward(y.detach())
-    one = get_device(device).xp.ones((1, 1, 1, 1), np.float32)
-    attention_naive(one, one, one, 1.0)
-    layer_norm_naive(one[0, 0], one[0, 0, 0], one[0, 0, 0], 1.0)
-    softmax_naive(one, 0)
-
-
-def generate_one(model: GPT) -> None:
-    """A token for a single text, and one for each of several."""
-    model.eval()
-    for rows in (1, 5):
-        model.start(np.ones((rows, 1), int))
+        for width, (t, p) in itertools.product(flash_attention.TILES, ((3, 0.0), (3, 0.1), (128, 0.0))):
+            x = Tensor.ones(1, 1, t, width, device=device, requires_grad=True).linear(Tensor.eye(width, device=device))
+            F.scaled_dot_product_attention(x, x, x, dropout_p=p).sum().backward()
 
 
 @pytest.fixture(scope="module")
@@ -152,36 +112,3 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(requested, arc
         assert sorted(kernels) == sorted(name for name, _ in KERNEL.findall(text))
         assert len(in_memory) >= len(kernels)
         assert max(in_memory) <= 16, f"{options}: {log}"
-
-
-# --- the rules of the sources -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_kernels_take_only_integers_doubles_and_pointers(path):
-    """launch() passes only these three types; sizes may exceed the range of an int."""
-    text = launch.source(path.stem)
-    kernels = KERNEL.findall(text)
-    assert len(kernels) == len(re.findall(r"^[^/\n]*__global__", text, re.MULTILINE))
-    for name, parameters in kernels:
-        for parameter in parameters.split(","):
-            assert PARAMETER.fullmatch(" ".join(parameter.split())), f"{name}: {parameter}"
-
-
-def launched_by(modules: list[Path]) -> list[str]:
-    """Patterns of the sources whose kernels these modules request. (A test above checks the same for every kernel.)"""
-    nodes = [node for path in modules for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
-    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel"]
-    patterns = []
-    for call in calls:
-        parts = call.args[0].values if isinstance(call.args[0], ast.JoinedStr) else [call.args[0]]
-        patterns.append("".join(p.value if isinstance(p, ast.Constant) else r"\w+" for p in parts))
-    return patterns
-
-
-def test_every_source_is_used():
-    """A module in the same folder uses it; only of naive kernels may it be a module of the tests."""
-    product, naive = launched_by(MODULES), launched_by(NAIVE)
-    for path in SOURCES:
-        patterns = naive if path.stem.endswith("_naive") else product
-        assert any(re.fullmatch(pattern, path.stem) for pattern in patterns), path.name

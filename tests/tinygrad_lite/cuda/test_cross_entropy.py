@@ -5,13 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.cross_entropy import cross_entropy_composed
-from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.tensor import node
 
@@ -33,48 +30,6 @@ def assert_as_composed(logits, targets, cuda, tolerance, **options):
         assert mine.dtype == right.dtype
         scale = np.abs(right[np.isfinite(right)]).max(initial=0.0)
         np.testing.assert_allclose(mine, right, rtol=0, atol=tolerance * scale)
-
-
-# The case "several blocks" is about the CPU, and slow on an emulated GPU.
-@pytest.mark.parametrize("case", [case for case in CASES["cross_entropy"] if case != "several blocks"])
-def test_every_case_equals_the_reference_version(case, cuda):
-    arguments, operation = CASES["cross_entropy"][case], REGISTRY["cross_entropy"]
-    for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 1e-5)):
-        expected = outcome(operation.composed, arguments, dtype)
-        assert_close(outcome(operation, arguments, dtype, device=cuda), expected, tolerance)
-    if "no rows" not in case:
-        assert operation(**tensors(arguments, np.float32, device=cuda)).op == "cross_entropy"
-
-
-def test_logits_and_targets_need_not_be_contiguous(cuda):
-    arguments, operation = CASES["cross_entropy"]["mean, 0.1, ignored"], REGISTRY["cross_entropy"]
-    expected = outcome(operation.composed, arguments, np.float64)
-    assert_close(outcome(operation, arguments, np.float64, strided=True, device=cuda), expected, 1e-10)
-
-
-@pytest.mark.parametrize("width", [1, 2, 31, 33, 64, 65, 128, 255, 257, 1024, 1025, 4100])
-def test_all_widths_equal_the_reference_version(width, cuda):
-    """Packs of four and single numbers; rows that a warp fetches at once and longer ones; several blocks of rows."""
-    logits, targets = rng.standard_normal((9, width)).astype(np.float32), rng.integers(0, width, 9)
-    for smoothing in (0.0, 0.1):
-        assert_as_composed(logits, targets, cuda, 1e-5, label_smoothing=smoothing, reduction="none", dy=np.arange(9))
-        assert_as_composed(logits, targets, cuda, 1e-5, label_smoothing=smoothing)
-
-
-@pytest.mark.parametrize("rows", [1, 33, 1100])
-def test_the_mean_of_many_rows_equals_the_reference_version(rows, cuda):
-    logits, targets = rng.standard_normal((rows, 3)), rng.integers(0, 3, rows)
-    targets[rows // 2 :: 5] = -100
-    assert_as_composed(logits, targets, cuda, 1e-12)
-    assert_as_composed(logits, targets, cuda, 1e-12, reduction="sum", dy=0.25)
-
-
-def test_rows_need_not_begin_at_a_multiple_of_a_pack(cuda):
-    whole = Tensor(rng.standard_normal((4, 9)).astype(np.float32)).to(cuda)
-    part, targets = whole.data.reshape(-1)[1:33].reshape(4, 8), rng.integers(0, 8, 4)
-    y = F.cross_entropy(Tensor.wrap(part), Tensor(targets).to(cuda))
-    on_cpu = whole.numpy().reshape(-1)[1:33].reshape(4, 8)
-    assert y.item() == pytest.approx(cross_entropy_composed(Tensor(on_cpu), Tensor(targets)).item(), rel=1e-6)
 
 
 # --- rows with gaps between them, and the gradient in the place of the logits -----------------------------------------
@@ -251,33 +206,3 @@ def test_bfloat16_logits_give_a_float32_loss_and_bfloat16_gradients(width, reduc
     np.testing.assert_allclose(y.numpy(), expected, rtol=2e-6)
     assert logits.grad.dtype == bfloat16()
     np.testing.assert_allclose(logits.grad.numpy().astype(np.float32), d_expected, rtol=2**-8, atol=1e-7)
-
-
-def test_float16_is_rejected_as_on_the_cpu(cuda):
-    with pytest.raises(TypeError, match="float16 is for storage only"):
-        F.cross_entropy(Tensor.zeros(3, 4).to(cuda).cast(np.float16), Tensor([0, 1, 2]).to(cuda))
-
-
-def test_every_run_gives_the_same_bytes_and_leaves_the_logits_unchanged(cuda):
-    logits = rng.standard_normal((50, 77)).astype(np.float32)
-    targets = rng.integers(0, 77, 50)
-    first, again = (loss_and_gradient(F.cross_entropy, logits, targets, cuda) for _ in range(2))
-    assert first[0].tobytes() == again[0].tobytes()
-    assert first[1].tobytes() == again[1].tobytes()
-    on_gpu = Tensor(logits).to(cuda).requires_grad_()
-    F.cross_entropy(on_gpu, Tensor(targets).to(cuda)).backward()
-    np.testing.assert_array_equal(on_gpu.numpy(), logits)
-
-
-@pytest.mark.parametrize(
-    ("logits", "targets", "options", "message"),
-    [
-        ((3, 5), [0, 1], {}, r"logits \(3, 5\) need targets \(3,\), not \(2,\)"),
-        ((2, 5), [0.0, 1.0], {}, "targets must be integers"),
-        ((2, 5), [0, 1], {"reduction": "max"}, "reduction must be"),
-        ((2, 5), [0, 1], {"label_smoothing": 1.5}, "label_smoothing must be in"),
-    ],
-)
-def test_invalid_arguments_are_refused(logits, targets, options, message, cuda):
-    with pytest.raises(ValueError, match=f"cross_entropy: {message}"):
-        F.cross_entropy(Tensor.zeros(*logits).to(cuda), Tensor(targets).to(cuda), **options)

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from tinygrad_lite.cuda import gemm as module
 from tinygrad_lite.cuda.gemm import gemm, laid_out
 from tinygrad_lite.device import get_device
 from tinygrad_lite.precision import bfloat16, precision
@@ -137,8 +136,3 @@ def test_float64_is_always_exact(place, mode):
     with precision(mode):
         out = place.to_host(gemm(a, b))
     np.testing.assert_allclose(out, place.to_host(a) @ place.to_host(b), rtol=1e-13)
-
-
-def test_scalars_keep_their_addresses():
-    assert module.scalar(1.0, np.float32) == module.scalar(1.0, np.float32)
-    assert module.scalar(1.0, np.float32) != module.scalar(1.0, np.float64)

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor
-from tinygrad_lite.cuda.adamw import adamw_cuda
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.device import get_device
+from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.nn import Parameter
-from tinygrad_lite.optim import AdamW, adamw_composed
+from tinygrad_lite.optim import AdamW, Muon
 
 rng = np.random.default_rng(21)
 
@@ -51,38 +51,46 @@ def test_the_first_broken_step_is_kept(cuda, bad):
     assert judged(cuda, [3.0, 4.0], losses=(bad,), step=0).read()[2] == 0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("numbers", [None, [0.25, -1, 0, 0], [1, 5, 0, 0]])
-@pytest.mark.parametrize("count", [1, 7, 1024])
-def test_an_update_equals_that_of_the_reference_version(cuda, dtype, numbers, count):
-    """With a guard, the gradient is scaled, and after a broken step there is no update."""
-    arrays = [rng.standard_normal(count).astype(dtype) for _ in range(4)]
-    arrays[3] = np.abs(arrays[3])
-    settings = (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)
-    expected = [Tensor(array) for array in arrays]
-    if numbers is None or numbers[1] < 0:
-        scaled = expected[1] * (numbers[0] if numbers else 1.0)
-        adamw_composed(expected[0], scaled, *expected[2:], *settings)
-    tensors = [Tensor(array, device=cuda) for array in arrays]
-    guard = None if numbers is None else Tensor(np.array(numbers, "float64"), device=cuda)
-    adamw_cuda(*tensors, *settings, guard)
-    tolerance = 1e-5 if dtype == "float32" else 1e-12
-    for one, other, before in zip(expected, tensors, arrays, strict=True):
-        np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=tolerance, atol=tolerance / 10)
-        if numbers and numbers[1] >= 0:
-            assert (other.numpy() == before).all()
+SETTINGS = {"adamw": (4, 1e-2, 0.9, 0.99, 1e-8, 0.1), "muon": (0.02, 0.95, 0.1, "original")}
+SHAPES = {
+    "adamw": [(1,), (7,), (1024,)],
+    "muon": [(2, 3, 5), (2, 5, 3), (1, 4, 4), (3, 8, 16), (3, 16, 8), (1, 1, 7), (2, 40, 36), (1, 200, 300)],
+}
 
 
-def test_an_optimizer_with_a_guard_clips_as_one_without(cuda):
-    found = []
+@pytest.mark.parametrize("numbers", [[0.25, -1, 0, 0], [1, 5, 0, 0]], ids=["scaled", "broken"])
+@pytest.mark.parametrize(("name", "shape"), [(name, shape) for name, shapes in SHAPES.items() for shape in shapes])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-13)])
+def test_a_guard_scales_gradients_and_stops_updates(cuda, name, shape, numbers, dtype, tolerance):
+    """After a broken step nothing changes, whatever the gradients are."""
+    arrays = [rng.standard_normal(shape).astype(dtype) for _ in range(4 if name == "adamw" else 3)]
+    arrays[-1], is_broken = np.abs(arrays[-1]), numbers[1] >= 0
+    if is_broken:
+        arrays[1].flat[0] = np.nan
+    expected, found = [Tensor(array) for array in arrays], [Tensor(array, device=cuda) for array in arrays]
+    if not is_broken:
+        REGISTRY[name].composed(expected[0], expected[1] * numbers[0], *expected[2:], *SETTINGS[name])
+    REGISTRY[name].version_for("cuda")(*found, *SETTINGS[name], Tensor(np.array(numbers, "float64"), device=cuda))
+    for one, other, before in zip(expected, found, arrays, strict=True):
+        np.testing.assert_allclose(other.numpy(), one.numpy(), rtol=0, atol=tolerance)
+        assert not is_broken or other.numpy().tobytes() == before.tobytes()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-12)])
+@pytest.mark.parametrize("kind", [AdamW, Muon])
+def test_an_optimizer_with_a_guard_clips_as_one_without(cuda, kind, dtype, tolerance):
+    """Muon's matrices, and the vectors beside them, which AdamW updates."""
+    values, found = rng.standard_normal((4, 6)).astype(dtype), []
     for guarded in (False, True):
-        weight = Parameter(np.linspace(-1, 1, 10, dtype="float32"))
-        weight.data = get_device(cuda).from_host(weight.data)
-        optimizer = AdamW([("weight", weight)], 0.1)
+        matrix, vector = Parameter(values.copy()), Parameter(np.linspace(-1, 1, 5, dtype=dtype))
+        for parameter in (matrix, vector):
+            parameter.data = get_device(cuda).from_host(parameter.data)
+        beside = {"params": [("vector", vector)]} | ({"use_muon": False} if kind is Muon else {})
+        optimizer = kind([{"params": [("matrix", matrix)]}, beside], 0.1)
         guard = Guard(optimizer.values.data)
         for step in range(3):
             optimizer.zero_grad()
-            loss = (weight * weight * 3).sum()
+            loss = (matrix * matrix * 3).sum() + (vector * vector).sum()
             loss.backward()
             if guarded:
                 optimizer.guard = guard.numbers
@@ -90,5 +98,6 @@ def test_an_optimizer_with_a_guard_clips_as_one_without(cuda):
             else:
                 optimizer.clip_grad_norm(0.5)
             optimizer.step()
-        found.append(weight.numpy())
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+        found.append([matrix.numpy(), vector.numpy(), *(state.numpy() for state in optimizer.states.values())])
+    for expected, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, expected, rtol=tolerance, atol=tolerance / 10)

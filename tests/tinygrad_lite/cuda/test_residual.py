@@ -24,7 +24,7 @@ def launched(monkeypatch):
         return kernel(file, name, **types)
 
     recorded.cache_clear = kernel.cache_clear
-    for module in ("layer_norm", "rms_norm", "residual"):
+    for module in ("layer_norm", "rms_norm", "launch"):
         monkeypatch.setattr(f"tinygrad_lite.cuda.{module}.kernel", recorded)
     return names
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import gpt.fast.step_cuda  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig

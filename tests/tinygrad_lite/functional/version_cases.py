@@ -38,12 +38,12 @@ def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str
     made = {}
     for name, value in arguments.items():
         if isinstance(value, (np.ndarray, np.generic)):
-            value = np.array(value, dtype if value.dtype.kind == "f" else None)
+            x = Tensor.wrap(np.array(value, dtype if value.dtype.kind == "f" else None)).to(device)
             if strided:
-                spread = np.zeros((*value.shape, 2), value.dtype)[..., 0]
-                spread[...] = value
-                value = spread
-            value = Tensor.wrap(value).to(device).detach().requires_grad_(value.dtype.kind == "f")
+                spread = x.xp.zeros((*x.shape, 2), x.dtype)[..., 0]
+                spread[...] = x.data
+                x = Tensor.wrap(spread)
+            value = x.detach().requires_grad_(value.dtype.kind == "f")
         made[name] = value
     return made
 

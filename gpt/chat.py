@@ -34,7 +34,7 @@ from tinygrad_lite.errors import CheckpointError, UserError
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.decoding.sample_options import SampleOptions
 from workshop.decoding.state import GenerationState
-from workshop.formats.pretrained import read_json
+from workshop.formats.pretrained import end_tokens, read_json
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -61,14 +61,12 @@ class ChatFormat:
         """That of a model in Hugging Face's layout.
 
         Its template is in chat_template.jinja or tokenizer_config.json; the tokens that end a message are the eos_token
-        there, and the eos_token_id in config.json and generation_config.json.
+        there, and those that end a text.
 
         Raises: CheckpointError if there is no template, or no token that ends a message.
         """
-        found = {}
-        for name in ("tokenizer_config.json", "config.json", "generation_config.json"):
-            found[name] = read_json(folder / name) if (folder / name).is_file() else {}
-        about = found["tokenizer_config.json"]
+        path = folder / "tokenizer_config.json"
+        about = read_json(path) if path.is_file() else {}
         template = about.get("chat_template")
         if isinstance(template, list):  # several, by name
             entries = [entry for entry in template if isinstance(entry, dict)]
@@ -86,11 +84,8 @@ class ChatFormat:
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
                 named[name] = token
-        given = [tokenizer.specials.get(named.get("eos_token", ""))]
-        for name in ("config.json", "generation_config.json"):
-            ids = found[name].get("eos_token_id")
-            given += ids if isinstance(ids, list) else [ids]
-        ends = {token for token in given if type(token) is int and 0 <= token < tokenizer.vocab_size}
+        ends = end_tokens(folder, tokenizer.vocab_size)
+        ends |= {tokenizer.specials.get(named.get("eos_token"))} - {None}
         if not ends:
             raise CheckpointError(f"{folder} does not say with which token the model ends its message (eos_token)")
         return cls(template, named, tokenizer, ends)
@@ -196,21 +191,16 @@ def fitting(chat: ChatFormat, messages: Sequence[Message], room: int) -> list[in
     return ids
 
 
-def replies(chat: ChatFormat, model: GPT) -> Any:
-    """A function reply(options, messages, turn) for `Chat`, which calls `write_continuation`."""
-    remembering = RememberingModel(model)
-
-    def reply(options: Any, messages: Sequence[Message], turn: int) -> Iterator[str]:
-        room = model.config.block_size - min(options.max_new_tokens, model.config.block_size // 2)
-        ids = fitting(chat, messages, room)
-        return write_continuation(options, remembering, chat.tokenizer, ids, turn, chat.ends)
-
-    return reply
-
-
 def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
     """Answer one question, or talk with a user who types messages."""
-    chat = Chat(options, [], replies(ChatFormat.from_folder(trained.path, trained.tokenizer), model))
+    form, remembering = ChatFormat.from_folder(trained.path, trained.tokenizer), RememberingModel(model)
+
+    def reply(settings: SampleOptions, messages: Sequence[Message], turn: int) -> Iterator[str]:
+        room = model.config.block_size - min(settings.max_new_tokens, model.config.block_size // 2)
+        ids = fitting(form, messages, room)
+        return write_continuation(settings, remembering, form.tokenizer, ids, turn, form.ends)
+
+    chat = Chat(options, [], reply)
     if "start" in given:
         chat.take(" " + question)  # with a blank, so that a / is text
     else:

@@ -43,7 +43,7 @@ def main() -> int:
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    pieces, length = [], 0
+    pieces, length, status = [], 0, 0
     try:
         for piece in environment.from_string(request["template"]).generate(**request["variables"]):
             pieces.append(piece)
@@ -54,8 +54,6 @@ def main() -> int:
         return 1
     except Exception as error:  # a template can raise whatever Python's operators do
         pieces, status = [f"{error}" or type(error).__name__], REFUSED
-    else:
-        status = 0
     sys.stdout.buffer.write("".join(pieces).encode("utf-8", "replace"))
     return status
 

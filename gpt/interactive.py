@@ -82,9 +82,6 @@ class Conversation:
     def _remember(self, reply: str) -> None:
         self.text += reply
 
-    def _reset(self) -> None:
-        self.text, self.turn = self._start, 0
-
     def _run(self, command: str) -> bool:
         name, _, value = command.partition(" ")
         name = name.replace("-", "_")
@@ -95,7 +92,7 @@ class Conversation:
         elif name == "settings":
             say("  ".join(f"{name} {getattr(self.options, name)}" for name in SETTINGS))
         elif name == "reset":
-            self._reset()
+            self.text, self.turn = self._start, 0
             say("the conversation starts again")
         elif name in SETTINGS:
             self._change(name, value)

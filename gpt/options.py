@@ -24,12 +24,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
     dataset: str = option(
         "goethe",
-        "text to learn from, by name: "
-        + ", ".join(CORPORA)
-        + "; or pictures: "
-        + ", ".join(PICTURES)
-        + "; or, with separator, pairs: "
-        + ", ".join(PARALLEL_CORPORA),
+        f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
+        f"pairs: {', '.join(PARALLEL_CORPORA)}",
         group="data",
     )
     pairs: str = option(
@@ -102,11 +98,6 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
         }
     )
-
-    @property
-    def batch_tokens(self) -> int:
-        """The maximum number of tokens in a batch of pairs, with padding."""
-        return self.batch_size * self.block_size
 
     def check_pairs(self) -> None:
         """Refuse pairs without a separator, and the other way round.

@@ -69,7 +69,7 @@ class AnswerTask(PairTask):
             tokenizer,
             specials=specials,
             ends=specials,
-            batch_tokens=options.batch_tokens,
+            batch_tokens=options.batch_size * options.block_size,
             shown=3 if options.sample_tokens else 0,
         )
 

@@ -29,12 +29,12 @@ from gpt.task import TextTask
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, say
 from workshop.corpora.names import PICTURES
-from workshop.corpora.pictures import LabelledPictures, load_pictures, named_picture
+from workshop.corpora.pictures import load_pictures, named_picture
 from workshop.corpora.texts import Corpus
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.sampling import generate
 from workshop.figure import Picture, write
-from workshop.run.family import Report, Trained
+from workshop.run.family import Trained
 from workshop.tokenizers.pixels import START, PixelTokenizer
 
 # Options of sample.py for these models.
@@ -70,7 +70,7 @@ def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = Non
 class PixelsTask(TextTask):
     """Pictures whose pixels are tokens, and one that the model draws."""
 
-    prepare, asked_with = staticmethod(prepare_pictures), "image"
+    prepare, asked_with, unit = staticmethod(prepare_pictures), "image", "pixel"
 
     def describe(self) -> str:
         """One line about the pictures."""
@@ -82,16 +82,12 @@ class PixelsTask(TextTask):
             f"{math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)):,} steps"
         )
 
-    def report(self, model: GPT, val_loss: float) -> Report:
-        """The loss in bits per pixel, and a picture."""
-        bits = self.data.bits_per_character(val_loss)
+    def sample(self, model: GPT) -> str:
+        """A picture from nothing; always with the same random numbers."""
         side = math.isqrt(self.data.block_size)
         empty = np.zeros((side, side), np.uint8)
-        model.eval()
-        drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)[0]
-        model.train()
-        text = self.tokenizer.printed(drawn) if self.options.sample_tokens else ""
-        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per pixel", text)
+        drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)
+        return self.tokenizer.printed(drawn[0])
 
 
 def as_tokens(tokenizer: PixelTokenizer, pictures: np.ndarray) -> np.ndarray:
@@ -112,11 +108,9 @@ def complete(
     """Continue the first rows of a picture (H, W) in several ways: (samples, H, W) pictures."""
     height, width = picture.shape
     prompt = as_tokens(tokenizer, picture[None])[:, : 1 + keep_rows * width].astype(np.int64)
-    log_probs, state = model.start(np.repeat(prompt, samples, axis=0))
     tokens = generate(
         model.step,
-        log_probs,
-        state,
+        *model.start(np.repeat(prompt, samples, axis=0)),
         max_new_tokens=(height - keep_rows) * width,
         temperature=temperature,
         seed=seed,
@@ -193,18 +187,14 @@ def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strengt
     return float(-np.log2(p_both[contexts(held_out)]).mean())
 
 
-def shades_of(tokenizer: PixelTokenizer, data: LabelledPictures) -> tuple[np.ndarray, np.ndarray]:
-    """The shades of the pictures to learn from, and of the held-out ones: (n, H, W) each."""
-    return tuple(tokenizer.from_brightness(data.brightness(part.pixels)) for part in (data.train, data.validation))
-
-
 def main(argv: Sequence[str]) -> int:
     """Print the bits per pixel that counting reaches; returns the exit status."""
     if len(argv) != 1 or argv[0] not in PICTURES:
         raise OptionError(f"name pictures, as in: python -m gpt.pictures digits (there are {', '.join(PICTURES)})")
     data = load_pictures(argv[0])
     tokenizer = PixelTokenizer(17)
-    train, held_out = shades_of(tokenizer, data)
+    parts = (data.train, data.validation)
+    train, held_out = (tokenizer.from_brightness(data.brightness(part.pixels)) for part in parts)
     for strength in (0.1, 1.0, 10.0, 100.0):
         bits = neighbour_bits(train, held_out, tokenizer.shades, strength)
         print(f"{bits:.4f} bits per pixel, smoothed with {strength:g} counts")

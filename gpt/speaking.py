@@ -25,12 +25,6 @@ from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import StreamDecoder, Tokenizer
 
-# What else a GPT does with a prompt, by the option that asks for it; loaded for it alone.
-WAYS = {
-    "chat": "gpt.chat:show_chat",
-    "interactive": "gpt.interactive:show_conversation",
-}
-
 
 def speak(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT) -> None:
     """Complete a picture, measure a loss, or continue the prompt.
@@ -50,7 +44,7 @@ def speak(options: SampleOptions, given: Mapping[str, Any], trained: Trained, mo
 
 
 def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT) -> None:
-    """Continue the prompt, answer it, or use it in one of the other WAYS, as the options say."""
+    """Continue the prompt, answer it, explain what the model does with it, or talk, as the options say."""
     tokenizer, ends = trained.tokenizer, ends_of(trained)
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")
@@ -63,20 +57,19 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
     if options.explain:
         write_page("gpt", options, given, trained, model, prompt)
-        return
-    for way, place in WAYS.items():
-        if getattr(options, way):
-            resolve_name(place)(options, given, trained, model, prompt)
-            return
-    if not answers:
-        if "start" in given:  # the default prompt, a line break, needs no warning
-            warn_of_unknown(tokenizer, prompt)
-        ids = encode(tokenizer, prompt)
-    if options.attention:
-        found = resolve_name("gpt.inside:self_attention")(model, tokenizer, ids[-model.config.block_size :])
-        plot_attention(found, "self-attention", Path(options.attention))
-    show = show_beam if options.beam else show_samples
-    show(options, model, tokenizer, prompt, ids, ends)
+    elif options.chat or options.interactive:
+        show = resolve_name("gpt.chat:show_chat" if options.chat else "gpt.interactive:show_conversation")
+        show(options, given, trained, model, prompt)
+    else:
+        if not answers:
+            if "start" in given:  # the default prompt, a line break, needs no warning
+                warn_of_unknown(tokenizer, prompt)
+            ids = encode(tokenizer, prompt)
+        if options.attention:
+            found = resolve_name("gpt.inside:self_attention")(model, tokenizer, ids[-model.config.block_size :])
+            plot_attention(found, "self-attention", Path(options.attention))
+        show = show_beam if options.beam else show_samples
+        show(options, model, tokenizer, prompt, ids, ends)
 
 
 def ends_of(trained: Trained) -> set[int]:

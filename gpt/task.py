@@ -22,7 +22,7 @@ from workshop.tokenizers.base import StreamDecoder, Tokenizer
 class TextTask:
     """A training text, its held-out part, and samples by the model."""
 
-    asked_with, predicted = "start", "token"
+    asked_with, predicted, unit = "start", "token", "character"
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -68,15 +68,16 @@ class TextTask:
             yield batch, batch[1].numel()
 
     def report(self, model: GPT, val_loss: float) -> Report:
-        """The loss in bits per character, and a sample."""
+        """The loss in bits per character or pixel, and a sample."""
         bits = self.data.bits_per_character(val_loss)
+        model.eval()
         text = self.sample(model) if self.options.sample_tokens else ""
-        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per character", text)
+        model.train()
+        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per {self.unit}", text)
 
     def sample(self, model: GPT) -> str:
         """A short text by the current model; always with the same random numbers, so that samples are comparable."""
         prompt = self.tokenizer.encode_whole("\n") or [0]
-        model.eval()
         stream = StreamDecoder(self.tokenizer)
         tokens = generate(
             model.step,
@@ -87,7 +88,6 @@ class TextTask:
             forbidden=self.tokenizer.textless,
         )
         text = "".join(stream.push(int(row[0])) for row in tokens) + stream.finish()
-        model.train()
         return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 

@@ -4,7 +4,7 @@ While text is generated, the model sees a single new position at a time. The arr
 spend most of its time on bookkeeping: tensors, checks, a graph that is not needed. This version computes the same
 formulas without it, in as few calls of NumPy as possible, since each takes 0.3 to 1 microseconds:
 
-- `fast_weights.py` computes whatever does not depend on the text, and puts factors where they cost nothing.
+- `weights.py` computes whatever does not depend on the text, and puts factors where they cost nothing.
 - The arrays for results, and the views of their parts, are made once.
 - A softmax subtracts the largest score only so that no exponential overflows. Here that is omitted. Should a sum be
   infinite, 0 or too small to be exact, the token is computed again with the subtraction, as are all later ones.
@@ -22,6 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gpt.fast.weights import Affine, balanced_output, centred, fold, gain, monic_polynomial, scale
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.gelu import gelu_array
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import Linear, Module
@@ -33,10 +34,26 @@ MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file ca
 
 
 class WeightsAsTheyAre:
-    """What is made of the weights of a GPT as they are now, so it is of no use after an update."""
+    """What is made of the weights of a GPT as they are now, so it is of no use after an update.
+
+    Attributes:
+        factor: what the embedding of a token is multiplied by.
+        positions: what is added to it at each position, (T, C), or None.
+        turns: the factors of the rotation at each position, (2, T, D), as `rotary_factors` gives them, or None.
+    """
 
     def __init__(self, model: Module) -> None:
         self.made_of = [(parameter.data, parameter.version) for parameter in model.parameters()]
+        config, table = model.config, model.token_embedding.weight
+        self.factor, self.positions, self.turns = 1.0, None, None
+        if config.positions == "learned":
+            self.positions = model.position_embedding.weight.data
+        elif config.positions == "sinusoidal":
+            self.factor = config.n_embd**0.5
+            codes = sinusoidal_positions(config.block_size, config.n_embd).astype(table.dtype)
+            self.positions = get_device(table.device).from_host(codes)
+        elif config.positions == "rotary":
+            self.turns = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, table.dtype)
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made of."""
@@ -64,20 +81,13 @@ class FastStep(WeightsAsTheyAre):
 
     def __init__(self, model: Module) -> None:
         super().__init__(model)
-        config = model.config
-        tokens = model.token_embedding.weight.data
-        positions = None
-        if config.positions == "learned":
-            positions = model.position_embedding.weight.data
-        elif config.positions == "sinusoidal":
-            tokens = tokens * tokens.dtype.type(config.n_embd**0.5)
-            positions = sinusoidal_positions(config.block_size, config.n_embd).astype(tokens.dtype)
+        config, tokens = model.config, model.token_embedding.weight.data
         balanced = centred if config.norm == "layernorm" else np.asarray
-        self.tokens, self.positions = balanced(tokens), None if positions is None else balanced(positions)
-        self.turns = None
-        if config.positions == "rotary":
-            factors = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, tokens.dtype)
-            self.turns = factors.reshape(2, config.block_size, 2, -1)
+        self.tokens = balanced(tokens if self.factor == 1.0 else tokens * tokens.dtype.type(self.factor))
+        if self.positions is not None:
+            self.positions = balanced(self.positions)
+        if self.turns is not None:
+            self.turns = self.turns.reshape(2, config.block_size, 2, -1)
         self.smallest = config.n_embd * config.norm_eps
         self.layers = [Layer(block, balanced) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])

@@ -8,7 +8,7 @@ again for every token. Here the weights are laid out and rounded once, and a lay
     x = x + attention(q, all k, all v) W_o^T + b_o                        attention also norms and turns q and k
     x = x + activation(norm(x) W_up^T + b_up) W_down^T + b_down           W_up has the gate too, if there is one
 
-where each product is a kernel, and attention is one. As in `fast_weights.py`, gain and shift of a norm are part of the
+where each product is a kernel, and attention is one. As in `weights.py`, gain and shift of a norm are part of the
 product that follows; and where norms are layer norms, the mean is subtracted in advance from everything that is added
 to x, so that of the norm there remains a division by the root mean square. The product behind it computes that from the
 numbers that it reads anyway.
@@ -25,11 +25,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpt.fast.step import WeightsAsTheyAre, has_known_parts
+from gpt.fast.weights import joint_shift
 from tinygrad_lite.device import Array, device_of, get_device, xp_of
-from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.precision import activation_type
-from tinygrad_lite.transformer import Block, KVCache, sinusoidal_positions
+from tinygrad_lite.transformer import Block, KVCache
 
 MEMORY_SHARE = 0.25  # of the GPU's memory, which a copy of the weights may take
 
@@ -43,18 +43,13 @@ class FastStepCuda(WeightsAsTheyAre):
         super().__init__(model)
         config, table = model.config, model.token_embedding.weight
         self.device, self.dtype = device_of(table.data), activation_type(table.dtype)
-        xp, from_host = self.device.xp, self.device.from_host
+        xp = self.device.xp
         self.block_size, self.eps, self.centred = config.block_size, config.norm_eps, config.norm == "layernorm"
-        self.tokens, self.factor, self.positions, self.turns = xp.ascontiguousarray(table.data), 1.0, None, None
-        if config.positions == "learned":
-            self.positions = xp.ascontiguousarray(model.position_embedding.weight.data)
-        elif config.positions == "sinusoidal":
-            self.factor = config.n_embd**0.5
-            codes = sinusoidal_positions(config.block_size, config.n_embd)
-            self.positions = from_host(codes.astype(table.dtype))
-        elif config.positions == "rotary":
-            factors = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, table.dtype)
-            self.turns = from_host(np.ascontiguousarray(factors.swapaxes(0, 1)))  # (T, 2, D)
+        self.tokens = xp.ascontiguousarray(table.data)
+        if self.positions is not None:
+            self.positions = xp.ascontiguousarray(self.positions)
+        if self.turns is not None:
+            self.turns = self.device.from_host(np.ascontiguousarray(self.turns.swapaxes(0, 1)))  # (T, 2, D)
         self.layers = [Layer(block, self.dtype) for block in model.blocks]
         self.head = folded(model.final_norm, [model.lm_head], self.dtype)
         self.prepared_for: tuple | None = None
@@ -151,15 +146,10 @@ class Layer:
 def folded(norm: LayerNorm | RMSNorm, linears: Sequence[Linear], dtype: np.dtype) -> Affine:
     """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
     xp = xp_of(linears[0].weight.data)
-    matrix, shift = xp.concatenate([linear.weight.data for linear in linears]), None
-    if linears[0].bias is not None:
-        shift = xp.concatenate([linear.bias.data for linear in linears])
-    if isinstance(norm, LayerNorm) and norm.bias is not None:
-        moved = matrix @ norm.bias.data
-        shift = moved if shift is None else shift + moved
+    matrix = xp.concatenate([linear.weight.data for linear in linears])
     if norm.weight is not None:
         matrix *= norm.weight.data
-    return matrix.astype(dtype, copy=False), shift
+    return matrix.astype(dtype, copy=False), joint_shift(norm, linears)
 
 
 def balanced(linear: Linear, norm: LayerNorm | RMSNorm, dtype: np.dtype) -> Affine:

@@ -1,4 +1,4 @@
-"""The weights as `fast_step.py` needs them: whatever does not depend on the text is computed in advance.
+"""The weights as `step.py` needs them: whatever does not depend on the text is computed in advance.
 
 - The gain g and shift b of a layer norm become part of the linear map that follows: with n = (x - mean) / deviation,
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.gelu import ERF_POLYNOMIAL, GPT2_POLYNOMIAL
 from tinygrad_lite.nn import LayerNorm, Linear, RMSNorm
 
@@ -55,13 +56,18 @@ def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
         for rows in np.split(weight, range(ROWS, len(weight), ROWS)):
             np.multiply(rows.T, factor, out=matrix[:, done : done + len(rows)])
             done += len(rows)
-    shift = None
+    return matrix, joint_shift(norm, linears)
+
+
+def joint_shift(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Array | None:
+    """The shift of linear maps side by side, behind a norm: their biases, and what they make of the norm's."""
+    xp, shift = xp_of(linears[0].weight.data), None
     if linears[0].bias is not None:
-        shift = np.concatenate([linear.bias.data for linear in linears])
+        shift = xp.concatenate([linear.bias.data for linear in linears])
     if isinstance(norm, LayerNorm) and norm.bias is not None:
-        moved = np.concatenate([weight @ norm.bias.data for weight in weights])
+        moved = xp.concatenate([linear.weight.data @ norm.bias.data for linear in linears])
         shift = moved if shift is None else shift + moved
-    return matrix, shift
+    return shift
 
 
 def scale(affine: Affine, factor: float, columns: slice = slice(None)) -> None:

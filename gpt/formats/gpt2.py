@@ -12,14 +12,15 @@ Format: the class GPT2LMHeadModel of https://huggingface.co/docs/transformers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from workshop.formats.layout import check_settings, own_activation, their_activation
+from workshop.formats.layout import Renamed, check_settings, own_activation, their_activation
 from workshop.tokenizers.huggingface import HFTokenizer
 
 TITLES = {"gpt2": "GPT-2"}  # by model_type
@@ -29,7 +30,18 @@ HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"
 BUFFER = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask, which older files store like a weight
 FAN_IN_FAN_OUT = True  # a linear map is stored as (in, out)
-PACKED = ("query", "key", "value")  # our parts of c_attn
+# Its settings, by ours.
+TRANSLATED = {
+    "vocab_size": "vocab_size",
+    "block_size": "n_positions",
+    "n_layer": "n_layer",
+    "n_head": "n_head",
+    "n_embd": "n_embd",
+    "n_inner": "n_inner",
+    "norm_eps": "layer_norm_epsilon",
+}
+# What makes our GPT a GPT-2.
+FIXED = {"dropout": 0.0, "bias": True, "positions": "learned"}
 # The values that these settings must have, if they are given, for the model to be ours.
 REQUIRED = {
     "tie_word_embeddings": True,
@@ -38,12 +50,6 @@ REQUIRED = {
     "add_cross_attention": False,
     "is_causal": True,
     "quantization_config": None,
-}
-ALIASES = {
-    "hidden_size": "n_embd",
-    "max_position_embeddings": "n_positions",
-    "num_attention_heads": "n_head",
-    "num_hidden_layers": "n_layer",
 }
 # Settings that change no result: dropout, those of another head, and those of older versions.
 OTHERS = {
@@ -62,91 +68,34 @@ DEFAULTS = {
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
 }
+# Its name of each part of a block, by ours.
+PARTS = {
+    "mixer_norm": "ln_1",
+    "mixer.query": "attn.c_attn",
+    "mixer.key": "attn.c_attn",
+    "mixer.value": "attn.c_attn",
+    "mixer.output": "attn.c_proj",
+    "mlp_norm": "ln_2",
+    "mlp.up": "mlp.c_fc",
+    "mlp.down": "mlp.c_proj",
+}
+OUTSIDE = {"token_embedding": "wte", "position_embedding": "wpe", "final_norm": "ln_f"}
+NAMES = Renamed(GPT, "h", PARTS, OUTSIDE)
+LINEAR = "c_"  # in the names of all linear maps, and in no other
 
 
 def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
-    """Our settings from those in a config.json of GPT-2; an alias has precedence, as in transformers.
+    """Our settings from those in a config.json of GPT-2.
 
     Raises: CheckpointError if they describe a different kind of model.
     """
-    check_settings(theirs, (), REQUIRED, {*DEFAULTS, *ALIASES, *OTHERS})
-    theirs = DEFAULTS | theirs | {name: theirs[alias] for alias, name in ALIASES.items() if alias in theirs}
-    return GPTConfig.from_json(
-        {
-            "vocab_size": theirs["vocab_size"],
-            "block_size": theirs["n_positions"],
-            "n_layer": theirs["n_layer"],
-            "n_head": theirs["n_head"],
-            "n_embd": theirs["n_embd"],
-            "dropout": 0.0,
-            "bias": True,
-            "positions": "learned",
-            "activation": own_activation(theirs, "activation_function", DEFAULTS["activation_function"]),
-            "norm_eps": theirs["layer_norm_epsilon"],
-            "n_inner": 0 if theirs["n_inner"] is None else theirs["n_inner"],
-        }
-    )
-
-
-def layer_names(n_layer: int) -> dict[str, str]:
-    """GPT-2's name of each part -> ours. `c_attn` also differs in structure: it packs three of our parts.
-
-    >>> layer_names(1)["h.0.mlp.c_fc"]
-    'blocks.0.mlp.up'
-    """
-    names = {"wte": "token_embedding", "wpe": "position_embedding"}
-    for i in range(n_layer):
-        theirs, ours = f"h.{i}", f"blocks.{i}"
-        names |= {
-            f"{theirs}.ln_1": f"{ours}.mixer_norm",
-            f"{theirs}.attn.c_attn": f"{ours}.mixer",  # .query, .key and .value
-            f"{theirs}.attn.c_proj": f"{ours}.mixer.output",
-            f"{theirs}.ln_2": f"{ours}.mlp_norm",
-            f"{theirs}.mlp.c_fc": f"{ours}.mlp.up",
-            f"{theirs}.mlp.c_proj": f"{ours}.mlp.down",
-        }
-    return names | {"ln_f": "final_norm"}
-
-
-def linear_maps(config: GPTConfig) -> dict[str, tuple[str, ...]]:
-    """Our linear maps by the names of GPT-2's, with the prefix: one, or the three parts of c_attn."""
-    named = {name: ours for name, ours in layer_names(config.n_layer).items() if "c_" in name}
-    return {
-        PREFIX + name: tuple(f"{ours}.{part}" for part in PACKED) if name.endswith("c_attn") else (ours,)
-        for name, ours in named.items()
-    }
-
-
-def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of such a model, under GPT-2's names."""
-    c, f = config.n_embd, config.n_hidden
-    maps = {"attn.c_attn": (c, 3 * c), "attn.c_proj": (c, c), "mlp.c_fc": (c, f), "mlp.c_proj": (f, c)}
-    found: dict[str, tuple[int, ...]] = {"wte.weight": (config.vocab_size, c), "wpe.weight": (config.block_size, c)}
-    for name in layer_names(config.n_layer):
-        kind = name.split(".", 2)[-1]
-        if kind in maps:
-            found |= {f"{name}.weight": maps[kind], f"{name}.bias": maps[kind][1:]}
-        elif kind not in ("wte", "wpe"):
-            found |= {f"{name}.weight": (c,), f"{name}.bias": (c,)}
-    return found
-
-
-def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
-    """The weights under our names and in our orientation, from those under GPT-2's names."""
-    ours = {}
-    for their_name, our_name in layer_names(config.n_layer).items():
-        for kind in ("weight", "bias"):
-            array = theirs.get(f"{their_name}.{kind}")
-            if array is None:  # embeddings have no bias
-                continue
-            if "c_" in their_name:  # a linear map
-                array = array.T  # (in, out) -> (out, in); the bias, a vector, is unchanged
-            if their_name.endswith("c_attn"):
-                for part, piece in zip(PACKED, np.split(array, 3), strict=True):
-                    ours[f"{our_name}.{part}.{kind}"] = np.ascontiguousarray(piece)
-            else:
-                ours[f"{our_name}.{kind}"] = np.ascontiguousarray(array)
-    return ours
+    check_settings(theirs, (), REQUIRED, {*DEFAULTS, *OTHERS})
+    theirs = DEFAULTS | theirs
+    settings = {ours: theirs[name] for ours, name in TRANSLATED.items()}
+    if settings["n_inner"] is None:
+        settings["n_inner"] = 0
+    activation = own_activation(theirs, "activation_function", DEFAULTS["activation_function"])
+    return GPTConfig.from_json(FIXED | settings | {"activation": activation})
 
 
 def their_config(config: GPTConfig) -> dict[str, Any]:
@@ -154,38 +103,54 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
-        "vocab_size": config.vocab_size,
-        "n_positions": config.block_size,
-        "n_embd": config.n_embd,
-        "n_layer": config.n_layer,
-        "n_head": config.n_head,
+        **{name: getattr(config, ours) for ours, name in TRANSLATED.items()},
         "n_inner": config.n_inner or None,
         "activation_function": their_activation(config.activation),
-        "layer_norm_epsilon": config.norm_eps,
-        "embd_pdrop": config.dropout,
-        "attn_pdrop": config.dropout,
-        "resid_pdrop": config.dropout,
+        **dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), config.dropout),
         "tie_word_embeddings": True,
     }
 
 
+def packed(ours: Iterable[str]) -> dict[str, list[str]]:
+    """What each of GPT-2's weights holds, by its name: three of our weights in `c_attn`, one in all others.
+
+    >>> packed(["blocks.0.mixer.query.bias", "blocks.0.mixer.key.bias"])
+    {'h.0.attn.c_attn.bias': ['blocks.0.mixer.query.bias', 'blocks.0.mixer.key.bias']}
+    """
+    found: dict[str, list[str]] = {}
+    for name, theirs in NAMES.names(ours).items():
+        found.setdefault(theirs, []).append(name)
+    return found
+
+
+def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight of such a model, under GPT-2's names."""
+    ours = {name: weight.shape for name, weight in GPT.blueprint(config).named_parameters()}
+    found = {}
+    for theirs, names in packed(ours).items():
+        rows, *columns = ours[names[0]]
+        shape = (len(names) * rows, *columns)
+        found[theirs] = shape[::-1] if LINEAR in theirs else shape
+    return found
+
+
+def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
+    """The weights under our names and in our orientation, from those under GPT-2's names."""
+    ours = {}
+    for name, parts in packed(name for name, _ in GPT.blueprint(config).named_parameters()).items():
+        array = theirs[name].T if LINEAR in name else theirs[name]  # (in, out) -> (out, in)
+        pieces = np.split(array, len(parts))
+        ours |= {part: np.ascontiguousarray(piece) for part, piece in zip(parts, pieces, strict=True)}
+    return ours
+
+
 def to_theirs(model: GPT) -> dict[str, np.ndarray]:
     """The weights under GPT-2's names, in its orientation, with zeros for missing biases."""
-    ours = model.state_dict()
-    dtype = ours["token_embedding.weight"].dtype
-    parts = layer_names(model.config.n_layer)
+    needed, found = GPT.blueprint(replace(model.config, bias=True)).named_parameters(), model.state_dict()
+    dtype = found["token_embedding.weight"].dtype
+    ours = {name: np.zeros(weight.shape, dtype) for name, weight in needed} | found
     theirs = {}
-    for name, shape in shapes(model.config).items():
-        their_part, _, kind = name.rpartition(".")
-        our_part = parts[their_part]
-        sources = [our_part]
-        if their_part.endswith("c_attn"):
-            sources = [f"{our_part}.{part}" for part in PACKED]
-        if kind == "bias" and f"{sources[0]}.bias" not in ours:
-            array = np.zeros(shape, dtype)
-        else:
-            array = np.concatenate([ours[f"{source}.{kind}"] for source in sources])
-        if "c_" in their_part:  # a linear map
-            array = array.T  # (out, in) -> (in, out)
-        theirs[PREFIX + name] = np.ascontiguousarray(array)
+    for name, parts in packed(ours).items():
+        array = np.concatenate([ours[part] for part in parts])
+        theirs[PREFIX + name] = np.ascontiguousarray(array.T if LINEAR in name else array)
     return theirs

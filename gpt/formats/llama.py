@@ -28,7 +28,6 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.nn import Linear
 from workshop.formats.layout import Renamed, architecture_of, check_settings, check_values
 from workshop.tokenizers.huggingface import HFTokenizer
 
@@ -164,17 +163,15 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
 
 NAMES = Renamed(GPT, "model.layers", PARTS, OUTSIDE)
 NO_BIAS = ("o_proj.bias", "gate_proj.bias", "up_proj.bias", "down_proj.bias")  # in Qwen2
+shapes, to_own = NAMES.shapes, NAMES.to_own
 
 
-def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of such a model, under their names."""
-    return {name: shape for name, shape in NAMES.shapes(config).items() if not name.endswith(NO_BIAS)}
-
-
-def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
-    """The weights under our names, with biases of 0 where they have none."""
-    added = {name: np.zeros(shape, "f4") for name, shape in NAMES.shapes(config).items() if name.endswith(NO_BIAS)}
-    return NAMES.to_own(added | theirs, config)
+def complete(theirs: dict[str, np.ndarray], config: GPTConfig) -> None:
+    """Add biases of 0 to the linear maps that have none in Qwen2. Raises: CheckpointError if one is there."""
+    added = {name: np.zeros(shape, "f4") for name, shape in shapes(config).items() if name.endswith(NO_BIAS)}
+    if both := added.keys() & theirs.keys():
+        raise CheckpointError(f"the weights hold the unknown {min(both)}: such a model has no bias there")
+    theirs |= added
 
 
 IN_WEIGHTS = ("norm_weight", "attention_scale")  # settings that they lack, but that weights can express
@@ -193,15 +190,3 @@ def to_theirs(model: GPT) -> dict[str, np.ndarray]:
             if name.endswith(f".{last}.weight"):
                 weights[name] = weights[name] * dtype.type(factor)
     return NAMES.to_theirs(GPT.from_weights(config, weights))
-
-
-def linear_maps(config: GPTConfig) -> dict[str, tuple[str, ...]]:
-    """Our linear maps by their names of them; each is one of ours."""
-    parts = GPT.blueprint(config).named_modules()
-    linears = [
-        name
-        for name, part in parts
-        if isinstance(part, Linear) and not (f"{name}.weight" == HEAD and config.tie_weights)
-    ]
-    names = NAMES.names(f"{name}.weight" for name in linears)
-    return {theirs.removesuffix(".weight"): (ours.removesuffix(".weight"),) for ours, theirs in names.items()}

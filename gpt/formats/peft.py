@@ -5,7 +5,7 @@
 
 where NAME is that of a linear map of the base.
 
-The names of linear maps are those of GPT-2 or of Llama and Qwen3 (`gpt2_layout.py`, `llama_layout.py`), whichever the
+The names of linear maps are those of GPT-2 or of Llama and Qwen3 (`gpt2.py`, `llama.py`), whichever the
 base has in Hugging Face's layout. A and B are oriented as here, whatever the orientation of the base's matrix.
 
 GPT-2 has one map c_attn for our query, key and value, so a change of it has one A for all three, and the parts of its B
@@ -39,8 +39,10 @@ import safetensors
 from safetensors.numpy import save as to_bytes
 
 from gpt.config import GPTConfig
+from gpt.model import GPT
 from gpt.trained import layout_of
 from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.nn import Linear
 from workshop.adapters import Adapter, Change, adapter_in, change_of
 from workshop.formats.export import as_json
 from workshop.formats.pretrained import as_float, read_json
@@ -72,7 +74,7 @@ def read_peft(folder: Path, config: GPTConfig) -> Adapter:
         _check_settings(settings)
     except CheckpointError as error:
         raise CheckpointError(f"{folder / PEFT_CONFIG}: {error}") from None
-    maps, path, pairs = layout_of(config).linear_maps(config), folder / WEIGHTS, {}
+    maps, path, pairs = linear_maps(config), folder / WEIGHTS, {}
     for name, array in _read(path).items():
         found = re.fullmatch(rf"{re.escape(PREFIX)}(.+)\.lora_([AB])\.weight", name)
         if not found or found[1] not in maps:
@@ -92,6 +94,18 @@ def read_peft(folder: Path, config: GPTConfig) -> Adapter:
     if not changes:
         raise CheckpointError(f"{path} changes nothing: it holds no tensors")
     return Adapter(folder, changes)
+
+
+def linear_maps(config: GPTConfig) -> dict[str, list[str]]:
+    """Our linear maps by their name in the layout of such a model: three for GPT-2's c_attn, one for every other."""
+    layout, found = layout_of(config), {}
+    for name, part in GPT.blueprint(config).named_modules():
+        is_named = name.split(".", 2)[-1] in layout.PARTS | layout.OUTSIDE
+        is_tied = name == "lm_head" and config.tie_weights
+        if isinstance(part, Linear) and is_named and not is_tied:
+            (theirs,) = layout.NAMES.names([f"{name}.weight"]).values()
+            found.setdefault(layout.PREFIX + theirs.removesuffix(".weight"), []).append(name)
+    return found
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
@@ -148,7 +162,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
             "base with python -m gpt.merge, and export that"
         )
     changes = {}
-    for theirs, ours in layout_of(config).linear_maps(config).items():
+    for theirs, ours in linear_maps(config).items():
         parts = [adapter.changes.pop(name, None) for name in ours]
         if any(parts):
             changes[theirs] = joined(parts)
@@ -158,7 +172,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
     for name, (a, b, _) in changes.items():
         tensors |= {f"{PREFIX}{name}.lora_A.weight": a, f"{PREFIX}{name}.lora_B.weight": b}
     ranks = {name: len(a) for name, (a, _, _) in changes.items()}
-    alphas = {name: scale * len(a) for name, (a, _, scale) in changes.items()}
+    alphas = {name: scale * ranks[name] for name, (_, _, scale) in changes.items()}
     rank, alpha = (Counter(table.values()).most_common(1)[0][0] for table in (ranks, alphas))
     settings = {
         "peft_type": "LORA",
@@ -174,10 +188,8 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
         "bias": "none",
         "inference_mode": True,
     }
-    return {
-        PEFT_CONFIG: as_json(settings),
-        WEIGHTS: to_bytes({name: np.ascontiguousarray(array) for name, array in tensors.items()}, {"format": "pt"}),
-    }
+    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    return {PEFT_CONFIG: as_json(settings), WEIGHTS: to_bytes(contiguous, {"format": "pt"})}
 
 
 def joined(parts: list[Change | None]) -> Change:
@@ -189,13 +201,12 @@ def joined(parts: list[Change | None]) -> Change:
     [0, 0, 0, 0, 3, 3]
     """
     present = [part for part in parts if part]
-    rows = len(present[0][1])
     a = np.concatenate([part[0] for part in present])
-    b = np.zeros((rows * len(parts), len(a)), a.dtype)
+    b = np.zeros((len(parts), len(present[0][1]), len(a)), a.dtype)
     column = 0
-    for number, part in enumerate(parts):
+    for rows, part in zip(b, parts, strict=True):
         if part:
             width = len(part[0])
-            b[number * rows : (number + 1) * rows, column : column + width] = part[1]
+            rows[:, column : column + width] = part[1]
             column += width
-    return a, b, present[0][2]
+    return a, b.reshape(-1, len(a)), present[0][2]

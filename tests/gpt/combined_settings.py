@@ -1,7 +1,7 @@
 """Settings of a GPT that change several parts at once, as in current models.
 
 A new part belongs in one of them: then it is tested with and without a cache, in one step and in several, fused and
-composed, and against PyTorch.
+composed.
 """
 
 from typing import Any

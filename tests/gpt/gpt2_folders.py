@@ -6,17 +6,23 @@ the library reads such a folder correctly.
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import save_file
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
+from tests.places import here
+from tinygrad_lite.tensor import Tensor
+from workshop.formats.pretrained import load_pretrained
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 SETTINGS = {
     "model_type": "gpt2",
     "vocab_size": 23,
@@ -89,6 +95,36 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
         x = x + attention(f"h.{i}.attn", norm(f"h.{i}.ln_1", x))
         x = x + linear(f"h.{i}.mlp.c_proj", activation(linear(f"h.{i}.mlp.c_fc", norm(f"h.{i}.ln_2", x))))
     return norm("ln_f", x) @ weights["wte.weight"].T
+
+
+def load_model(folder: Path) -> GPT:
+    """The model in a folder, ready to write."""
+    _, config, weights, _ = load_pretrained(folder, "gpt")
+    return GPT.from_weights(config, weights, here()).eval()
+
+
+def assert_computes(model: GPT, logits_of: Callable[[list[int]], np.ndarray], length: int) -> None:
+    """The model has these logits (T, V) of a text, and continues one greedily as they say."""
+    np.testing.assert_allclose(model(Tensor(np.array([IDS]))).numpy()[0], logits_of(IDS), rtol=0, atol=1e-10)
+    text = IDS[:4]
+    for _ in range(length):
+        text.append(int(logits_of(text)[-1].argmax()))
+    assert greedy(model, IDS[:4], length) == text[4:]
+
+
+def assert_same_as_transformers(folder: Path, ours: GPT, length: int = 8) -> None:
+    """transformers reads all of the folder, and its model has the same logits and writes the same text."""
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    theirs, report = load(folder, dtype=torch.float32, output_loading_info=True)
+    assert not report["unexpected_keys"]
+    assert set(report["missing_keys"]) <= {"lm_head.weight"}
+    with torch.no_grad():
+        expected = theirs.eval()(torch.tensor([IDS])).logits[0].numpy()
+        settings = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=length, **settings)[0].tolist()
+    np.testing.assert_allclose(ours(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
+    assert greedy(ours, IDS[:4], length) == text[4:]
 
 
 def padded(tokenizer: Tokenizer, rows: int = 7) -> Tokenizer:

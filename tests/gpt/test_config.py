@@ -93,19 +93,6 @@ def test_no_other_setting_may_be_missing(missing):
         GPTConfig.from_json(settings)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-@pytest.mark.parametrize("n_inner", [0, 1, 25])
-def test_a_blueprint_has_the_sizes_of_the_model(bias, positions, n_inner):
-    config = dataclasses.replace(SMALL, bias=bias, positions=positions, n_inner=n_inner)
-    blueprint, model = GPT.blueprint(config), GPT(config)
-    assert blueprint.num_parameters() == model.num_parameters()
-    assert blueprint.flops_per_token() == model.flops_per_token()
-    assert [(n, p.shape) for n, p in blueprint.named_parameters()] == [
-        (n, p.shape) for n, p in model.named_parameters()
-    ]
-
-
 @pytest.mark.parametrize(
     ("n_layer", "n_head", "n_embd", "expected"),
     [

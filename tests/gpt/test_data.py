@@ -15,9 +15,13 @@ TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
 
 @pytest.fixture
 def data(tmp_path) -> TextData:
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT, encoding="utf-8")
-    return prepare(GPTOptions(text=[str(path)], block_size=16))
+    return prepared(tmp_path, TEXT, block_size=16)
+
+
+def prepared(folder, text, known=None, **options) -> TextData:
+    """The data of a run on this text."""
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    return prepare(GPTOptions(text=[str(folder / "text.txt")], **options), known)
 
 
 @pytest.mark.parametrize(
@@ -25,19 +29,18 @@ def data(tmp_path) -> TextData:
     [
         (18, "take --block_size 15 or smaller, or a text of 74 characters or more \\(this one has 18\\)"),
         (72, "take --block_size 64 or smaller, or a text of 74 characters or more"),
+        (50, "45 tokens to learn from and 5 held out.*at least 66 .*take --block_size 44 or smaller, or a text of 74"),
         (10, "held out, .* and 2; take a text of 74 characters or more \\(this one has 10\\)"),
     ],
 )
 def test_the_error_about_a_short_text_says_what_helps(tmp_path, characters, advice):
     """And following its advice works."""
-    path = tmp_path / "short.txt"
-    path.write_text(TEXT[:characters], encoding="utf-8")
     with pytest.raises(CorpusError, match=advice):
-        prepare(GPTOptions(text=[str(path)], block_size=65))
+        prepared(tmp_path, TEXT[:characters], block_size=65)
     if smaller := re.search(r"--block_size (\d+) or", advice):
-        prepare(GPTOptions(text=[str(path)], block_size=int(smaller[1])))
-    path.write_text(TEXT[:74], encoding="utf-8")
-    prepare(GPTOptions(text=[str(path)], block_size=65))
+        data = prepared(tmp_path, TEXT[:characters], block_size=int(smaller[1]))
+        assert len(data.train) == int(smaller[1]) + 1
+    prepared(tmp_path, TEXT[:74], block_size=65)
 
 
 def test_the_split_is_a_contiguous_tenth_at_the_end(data):
@@ -151,26 +154,14 @@ def test_n_windows_are_evenly_spaced_and_fixed(data):
 
 
 def test_bits_per_character_depend_on_the_characters_per_token(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("abcdefgh" * 200, encoding="utf-8")
-    characters = prepare(GPTOptions(text=[str(path)], block_size=8))
+    characters = prepared(tmp_path, "abcdefgh" * 200, block_size=8)
     assert characters.bits_per_character(math.log(2)) == pytest.approx(1.0)
-    pairs = prepare(GPTOptions(text=[str(path)], block_size=8, tokenizer="bpe", vocab_size=300))
+    pairs = prepared(tmp_path, "abcdefgh" * 200, block_size=8, tokenizer="bpe", vocab_size=300)
     assert pairs.chars_per_token > 1
     assert pairs.bits_per_character(math.log(2)) == pytest.approx(1 / pairs.chars_per_token)
 
 
 def test_a_given_tokenizer_is_used_and_unknown_characters_survive(data, tmp_path):
-    path = tmp_path / "other.txt"
-    path.write_text("ÄÖÜ abc " * 100, encoding="utf-8")
-    other = prepare(GPTOptions(text=[str(path)], block_size=16), data.tokenizer)
+    other = prepared(tmp_path, "ÄÖÜ abc " * 100, data.tokenizer, block_size=16)
     assert other.tokenizer is data.tokenizer
     assert other.train.max() == data.tokenizer.specials["<unk>"]
-
-
-def test_too_short_a_text_is_refused_with_both_lengths(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("x" * 50, encoding="utf-8")
-    with pytest.raises(CorpusError, match=r"45 tokens to learn from and 5 held out.*at least 65"):
-        prepare(GPTOptions(text=[str(path)], block_size=64))
-    assert len(prepare(GPTOptions(text=[str(path)], block_size=44)).train) == 45

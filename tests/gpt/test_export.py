@@ -8,22 +8,20 @@ from safetensors import safe_open
 
 from gpt.config import GPTConfig
 from gpt.export import export, main
-from gpt.formats.gpt2 import their_config, to_theirs
 from gpt.model import GPT
-from tests.gpt.gpt2_folders import as_trained, forward, greedy
+from tests.gpt.gpt2_folders import IDS, as_trained, assert_same_as_transformers, forward, greedy
+from tests.gpt.saved_models import saved_gpt
 from tests.places import here
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained
-from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
 
-IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 TOKENIZER = CharTokenizer.train("abcdefghijklmno", ["<unk>", "<eos>"])
 KINDS = [
     {"bias": True},
@@ -42,13 +40,6 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
     rng = np.random.default_rng(2)
     weights = {name: (0.4 * rng.standard_normal(a.shape)).astype(dtype) for name, a in model.state_dict().items()}
     return as_trained(config, weights, tokenizer)
-
-
-def as_checkpoint(trained):
-    """A trained GPT as a run would have saved it."""
-    facts = {"training": {}, "step": 0, "best_loss": None, "best_step": None, "corpus_sha256": "", "optimizer": {}}
-    model, tokenizer = trained.config.to_json(), trained.tokenizer.to_json()
-    return Checkpoint(family="gpt", model=model, tokenizer=tokenizer, weights=trained.weights, **facts)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -76,26 +67,13 @@ def test_the_files_describe_a_gpt2_with_the_same_logits(tmp_path, settings):
     trained = make_trained("float64", **settings)
     export(trained, tmp_path / "folder")
     theirs = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
+    assert (theirs["model_type"], theirs["architectures"]) == ("gpt2", ["GPT2LMHeadModel"])
+    assert (theirs["n_inner"], theirs["resid_pdrop"]) == (settings.get("n_inner"), 0.1)
     with safe_open(tmp_path / "folder" / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
         weights = {name.removeprefix("transformer."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     logits = trained.make_model(here())(Tensor(np.array([IDS]))).numpy()[0]
     np.testing.assert_allclose(logits, forward(weights, theirs, IDS), rtol=0, atol=1e-10)
-
-
-def test_settings_get_gpt2s_names():
-    config = GPTConfig(17, 16, 2, 2, 8, dropout=0.1)
-    theirs = their_config(config)
-    assert (theirs["model_type"], theirs["architectures"]) == ("gpt2", ["GPT2LMHeadModel"])
-    assert (theirs["activation_function"], theirs["n_inner"], theirs["resid_pdrop"]) == ("gelu", None, 0.1)
-    assert their_config(GPTConfig(17, activation="gelu_tanh"))["activation_function"] == "gelu_new"
-
-
-def test_queries_keys_and_values_are_stored_side_by_side():
-    model = make_trained(bias=True).make_model(here())
-    packed, mixer = to_theirs(model)["transformer.h.1.attn.c_attn.weight"], model.blocks[1].mixer
-    assert packed.shape == (8, 24)
-    np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +107,10 @@ def test_nothing_is_overwritten(tmp_path):
 
 
 def test_the_command_exports_a_file_or_a_run(tmp_path, capsys):
-    save_checkpoint(tmp_path / "best.safetensors", as_checkpoint(make_trained()))
+    saved_gpt(tmp_path / "best.safetensors", TOKENIZER)
     assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
     assert "in the layout of GPT2LMHeadModel" in capsys.readouterr().err
-    (tmp_path / "run").mkdir()
-    save_checkpoint(tmp_path / "run" / "last.safetensors", as_checkpoint(make_trained(bias=True)))
+    saved_gpt(tmp_path / "run" / "last.safetensors", TOKENIZER, bias=True)
     assert main([str(tmp_path / "run"), str(tmp_path / "two")]) == 0
     names = sorted(path.name for path in (tmp_path / "two").iterdir())
     assert names == ["config.json", "model.safetensors", OWN_TOKENIZER]
@@ -168,17 +145,6 @@ def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
 @pytest.mark.torch
 @pytest.mark.parametrize("settings", KINDS)
 def test_transformers_computes_and_generates_the_same(tmp_path, settings):
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    tokenizer = CharTokenizer.train("abcdefghijklmno")
-    trained = make_trained(tokenizer=tokenizer, **settings)
+    trained = make_trained(**settings)
     export(trained, tmp_path / "folder")
-    theirs, report = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "folder", output_loading_info=True)
-    assert not report["unexpected_keys"]
-    assert set(report["missing_keys"]) <= {"lm_head.weight"}
-    ours = trained.make_model(here())
-    with torch.no_grad():
-        expected = theirs.eval()(torch.tensor([IDS])).logits[0].numpy()
-        text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=12, do_sample=False)[0].tolist()
-    np.testing.assert_allclose(ours(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
-    assert tokenizer.decode(greedy(ours, IDS[:4], 12)) == tokenizer.decode(text[4:])
+    assert_same_as_transformers(tmp_path / "folder", trained.make_model(here()), length=12)

@@ -3,21 +3,12 @@
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig
 from gpt.inside import look_inside, without_heads
-from gpt.model import GPT
 from tests.gpt.combined_settings import COMBINED
-from tinygrad_lite import Tensor, manual_seed, no_grad
+from tests.gpt.small_gpts import gpt_with_large_weights
+from tinygrad_lite import Tensor, no_grad
 
 IDS = [3, 1, 4, 1, 5, 9]
-
-
-def make_model(**changes):
-    manual_seed(3)
-    model = GPT(GPTConfig(**{"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 16} | changes))
-    for number, parameter in enumerate(model.parameters()):
-        parameter.data += np.random.default_rng(number).normal(size=parameter.shape).astype(np.float32) * 0.3
-    return model.eval()
 
 
 def predictions(model, ids=IDS):
@@ -27,7 +18,7 @@ def predictions(model, ids=IDS):
 
 @pytest.mark.parametrize("settings", [{}, {"norm_first": False}, *COMBINED.values()])
 def test_what_is_recorded_adds_up_to_the_prediction(settings):
-    model = make_model(**settings, dropout=0.5)
+    model = gpt_with_large_weights("float32", **{"n_embd": 16, "dropout": 0.5} | settings)
     found = look_inside(model.train(), IDS)  # dropout is switched off
     np.testing.assert_allclose(found.logits[-1], predictions(model), atol=1e-5)
     assert found.attention.shape == (2, settings.get("n_head", 2), 6, 6)
@@ -38,7 +29,9 @@ def test_what_is_recorded_adds_up_to_the_prediction(settings):
 
 
 def test_the_recorded_attention_is_the_one_that_is_used():
-    model = make_model(n_layer=1, positions="rotary", qk_norm=True, attention_scale=0.7)
+    model = gpt_with_large_weights(
+        "float32", n_embd=16, n_layer=1, positions="rotary", qk_norm=True, attention_scale=0.7
+    )
     found, mixer = look_inside(model, IDS), model.blocks[0].mixer
     with no_grad():
         x = model.blocks[0].mixer_norm(Tensor(found.stream[:1]))
@@ -48,7 +41,7 @@ def test_the_recorded_attention_is_the_one_that_is_used():
 
 
 def test_a_head_without_weight_is_not_missed_and_others_are():
-    model = make_model()
+    model = gpt_with_large_weights("float32", n_embd=16)
     before = predictions(model)
     model.blocks[1].mixer.output.weight.data[:, 8:] = 0  # layer 1, head 1 adds nothing
     same, weights = predictions(model), model.state_dict()
@@ -65,7 +58,7 @@ def test_a_head_without_weight_is_not_missed_and_others_are():
 
 def test_text_is_generated_without_the_heads_too():
     """The fast step, made before, does not keep the weights that it was made of."""
-    model = make_model()
+    model = gpt_with_large_weights("float32", n_embd=16)
 
     def after_two_tokens():
         _, state = model.start(np.array([[3]]))
@@ -82,4 +75,4 @@ def test_text_is_generated_without_the_heads_too():
 
 def test_reading_nothing_is_refused():
     with pytest.raises(ValueError, match="no tokens"):
-        look_inside(make_model(), [])
+        look_inside(gpt_with_large_weights("float32", n_embd=16), [])

@@ -1,3 +1,5 @@
+"""The GPT computes, learns and writes correctly, whatever parts it has."""
+
 import math
 from dataclasses import replace
 
@@ -6,10 +8,11 @@ import pytest
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tests.places import fill, here
+from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
+from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
+from tests.places import here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
@@ -18,33 +21,9 @@ from workshop.decoding.sampling import generate
 pytestmark = pytest.mark.every_device
 
 rng = np.random.default_rng(9)
-both_positions = pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-
-
-def small(dtype="float64", **changes):
-    """A GPT of two blocks over 11 tokens with a context of 8."""
-    settings = {"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12} | changes
-    manual_seed(3)
-    return GPT(GPTConfig(**settings)).to(here(), dtype)
-
-
-def gpt_with_large_weights(dtype="float64", **changes):
-    """Weights large enough that the prediction depends on every token."""
-    model, numbers = small(dtype, **changes), np.random.default_rng(1)
-    for parameter in model.parameters():
-        fill(parameter, numbers.standard_normal(parameter.shape) * 0.3)
-    return model.eval()
-
-
-def ids(*shape, vocab_size=11):
-    return Tensor(rng.integers(0, vocab_size, shape))
-
-
-def gradients(model, *batches, share=1.0):
-    model.zero_grad()
-    for batch in batches:
-        (model.loss(batch) * share).backward()
-    return {name: parameter.grad.numpy().copy() for name, parameter in model.named_parameters()}
+POSITIONS = ("learned", "sinusoidal")
+every_kind = pytest.mark.parametrize("settings", EVERY_KIND.values(), ids=EVERY_KIND)
+both_positions = pytest.mark.parametrize("positions", POSITIONS)
 
 
 # --- what it computes -----------------------------------------------------------------------------------------
@@ -81,7 +60,7 @@ def test_the_order_of_earlier_tokens_matters(positions):
 
 
 def test_more_positions_than_the_context_are_refused():
-    model = small()
+    model = small_gpt()
     with pytest.raises(ValueError, match="GPT: 9 positions do not fit into block_size 8"):
         model(ids(1, 9))
     caches = model.new_caches()
@@ -91,10 +70,11 @@ def test_more_positions_than_the_context_are_refused():
             model(ids(1, 3), caches)
 
 
-def test_the_head_is_the_token_embedding():
-    model = small()
-    assert model.lm_head.weight is model.token_embedding.weight
-    assert "lm_head.weight" not in model.state_dict()
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_head_is_the_token_embedding_unless_told_otherwise(tied):
+    model = small_gpt(tie_weights=tied)
+    assert (model.lm_head.weight is model.token_embedding.weight) == tied
+    assert ("lm_head.weight" not in model.state_dict()) == tied
 
 
 def test_initialisation_reaches_all_matrices():
@@ -112,18 +92,25 @@ def test_initialisation_reaches_all_matrices():
 # --- gradients ------------------------------------------------------------------------------------------------
 
 
-@both_positions
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_gradients_of_all_parameters_are_right(positions, bias):
-    model, batch = small(positions=positions, bias=bias, dropout=0.1), (ids(2, 5), ids(2, 5))
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"dropout": 0.1, "positions": name, "bias": bias} for name in POSITIONS for bias in (True, False)),
+        *(kind | {"n_layer": 1} for kind in (SPEED_RUN, LLAMA, QWEN)),
+    ],
+    ids=str,
+)
+def test_the_gradients_of_all_parameters_are_right(settings):
+    model, batch = gpt_with_large_weights(**settings).train(), (ids(2, 5), ids(2, 5))
     gradcheck(lambda *parameters: model.loss(batch), model.parameters(), directions=2)
 
 
-def test_composed_and_fused_models_agree():
-    model, batch = small(dropout=0.1 if here() == "cpu" else 0.0, bias=True), (ids(3, 8), ids(3, 8))
-    with random_key(5):
-        fused = gradients(model, batch)
-    with random_key(5), composed():
+@every_kind
+def test_composed_and_fused_models_agree(settings):
+    dropout = 0.1 if here() == "cpu" else 0.0
+    model, batch = gpt_with_large_weights(dropout=dropout, **settings).train(), (ids(3, 8), ids(3, 8))
+    fused = gradients(model, batch)
+    with composed():
         expected = gradients(model, batch)
     for name, gradient in expected.items():
         np.testing.assert_allclose(fused[name], gradient, atol=1e-12 * np.abs(gradient).max() + 1e-15, err_msg=name)
@@ -132,7 +119,7 @@ def test_composed_and_fused_models_agree():
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("float64", 1e-13)])
 def test_gradient_accumulation_is_exact(dtype, tolerance):
     """3 micro-steps of 4 sequences equal one of 12."""
-    model, tokens, targets = small(dtype), ids(12, 8), ids(12, 8)
+    model, tokens, targets = small_gpt(dtype), ids(12, 8), ids(12, 8)
     whole = gradients(model, (tokens, targets))
     thirds = [(tokens[i : i + 4], targets[i : i + 4]) for i in (0, 4, 8)]
     summed = gradients(model, *thirds, share=1 / 3)
@@ -142,7 +129,7 @@ def test_gradient_accumulation_is_exact(dtype, tolerance):
 
 
 def test_the_model_learns_a_sentence():
-    model = small("float32", n_layer=1)
+    model = small_gpt("float32", n_layer=1)
     tokens = np.array([[1, 2, 3, 4, 1, 5, 6, 7, 0]])
     optimizer = AdamW(decay_groups(model, 0.0), lr=0.02)
     for _ in range(60):
@@ -158,16 +145,33 @@ def test_the_model_learns_a_sentence():
 # --- generating -----------------------------------------------------------------------------------------------
 
 
-@both_positions
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-5)])
-def test_a_cache_changes_no_prediction(positions, dtype, tolerance):
-    model, tokens = gpt_with_large_weights(dtype, positions=positions), ids(3, 8)
+# Shorter and longer than the context of 8 tokens.
+UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8], [2, 7]]
+
+
+@every_kind
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
+def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
+    """In pieces, and step by step beyond a full context, for a batch of texts of unequal lengths and for each alone."""
+    model, tokens = gpt_with_large_weights(dtype, **settings), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
         for pieces in ([1] * 8, [5, 1, 2], [3, 5]):
             caches = model.new_caches()
             parts = [model(part, caches).numpy() for part in tokens.split(pieces, axis=1)]
             np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=tolerance)
+    assert caches[0].both.shape[2] == (model.config.n_kv_head or model.config.n_head)
+    states = [model.start(UNEQUAL), model.start(UNEQUAL, use_cache=False)]
+    assert states[1][1].caches is None
+    alone = [model.start([prompt]) for prompt in UNEQUAL]
+    for _ in range(12):
+        for log_probs, state in states:
+            np.testing.assert_allclose(log_probs, np.concatenate([row for row, _ in alone]), rtol=0, atol=tolerance)
+            for text, (_, one) in zip(state.texts(), alone, strict=True):
+                np.testing.assert_array_equal(text, one.window[0])
+        column = ids(len(UNEQUAL)).numpy()
+        states = [model.step(column, state) for _, state in states]
+        alone = [model.step(token, state) for token, (_, state) in zip(column[:, None], alone, strict=True)]
 
 
 def written(model, prompt, use_cache, **settings):
@@ -175,29 +179,15 @@ def written(model, prompt, use_cache, **settings):
     return np.stack(list(generate(model.step, log_probs, state, max_new_tokens=20, **settings)), axis=1)
 
 
-@both_positions
-@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 5}])
+@every_kind
+@pytest.mark.parametrize("sampling", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 5}])
 @pytest.mark.parametrize("length", [1, 7, 8, 13])
-def test_cached_and_uncached_text_are_equal_beyond_a_full_context(positions, settings, length):
+def test_cached_and_uncached_text_are_equal_beyond_a_full_context(settings, sampling, length):
     """20 tokens in a context of 8: it becomes full twice."""
-    model, prompt = gpt_with_large_weights(positions=positions), ids(2, length).numpy()
-    cached, uncached = (written(model, prompt, use_cache, **settings) for use_cache in (True, False))
+    model, prompt = gpt_with_large_weights(**settings), ids(2, length).numpy()
+    cached, uncached = (written(model, prompt, use_cache, **sampling) for use_cache in (True, False))
     assert cached.shape == (2, 20)
     np.testing.assert_array_equal(cached, uncached)
-
-
-@both_positions
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
-def test_cached_and_uncached_predictions_agree_beyond_a_full_context(positions, dtype, tolerance):
-    model = gpt_with_large_weights(dtype, positions=positions)
-    log_probs, state = model.start(ids(3, 5).numpy())
-    expected, plain = model.start(state.window, use_cache=False)
-    assert plain.caches is None
-    for _ in range(25):
-        np.testing.assert_allclose(log_probs, expected, rtol=0, atol=tolerance)
-        tokens = ids(3).numpy()
-        log_probs, state = model.step(tokens, state)
-        expected, plain = model.step(tokens, plain)
 
 
 def test_a_full_context_continues_from_its_second_half():
@@ -221,20 +211,6 @@ def test_a_context_of_one_token_works():
     np.testing.assert_array_equal(written(model, prompt, True, seed=1), written(model, prompt, False, seed=1))
 
 
-@pytest.mark.parametrize("use_cache", [True, False])
-def test_rows_can_be_selected_from_a_state(use_cache):
-    model, tokens = gpt_with_large_weights(), ids(3, 5).numpy()
-    _, state = model.start(tokens, use_cache)
-    rows, following = np.array([2, 2, 0]), np.array([4, 9, 1])
-    log_probs, _ = model.step(following, state.select(rows))
-    expected, _ = model.start(np.concatenate([tokens[rows], following[:, None]], axis=1))
-    np.testing.assert_allclose(log_probs, expected, atol=1e-13)
-
-
-# Shorter and longer than the context of 8 tokens.
-UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8], [2, 7]]
-
-
 @both_positions
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize(
@@ -249,33 +225,14 @@ def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions,
         np.testing.assert_array_equal(together[row : row + 1], alone)
 
 
-@both_positions
 @pytest.mark.parametrize("use_cache", [True, False])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [("float64", 1e-12), pytest.param("float32", 1e-4, marks=pytest.mark.slow)]
-)
-def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(positions, use_cache, dtype, tolerance):
-    model = gpt_with_large_weights(dtype, positions=positions)
-    log_probs, state = model.start(UNEQUAL, use_cache)
-    alone = [model.start([prompt], use_cache) for prompt in UNEQUAL]
-    for _ in range(12):
-        np.testing.assert_allclose(log_probs, np.concatenate([row for row, _ in alone]), rtol=0, atol=tolerance)
-        tokens = ids(len(UNEQUAL)).numpy()
-        log_probs, state = model.step(tokens, state)
-        alone = [model.step(token, before) for token, (_, before) in zip(tokens[:, None], alone, strict=True)]
-        for text, (_, one) in zip(state.texts(), alone, strict=True):
-            np.testing.assert_array_equal(text, one.window[0])
-
-
-@pytest.mark.parametrize("use_cache", [True, False])
-def test_rows_of_unequal_lengths_can_be_selected_from_a_state(use_cache):
-    model = gpt_with_large_weights()
-    _, state = model.start(UNEQUAL, use_cache)
-    rows, following = np.array([4, 0, 4]), np.array([4, 9, 1])
-    log_probs, _ = model.step(following, state.select(rows))
+@pytest.mark.parametrize("prompts", [[[n, 2, n + 3, 4, 5] for n in range(5)], UNEQUAL], ids=["equal", "unequal"])
+def test_rows_can_be_selected_from_a_state(prompts, use_cache):
+    model, rows, following = gpt_with_large_weights(), np.array([4, 0, 4]), np.array([4, 9, 1])
+    log_probs, _ = model.step(following, model.start(prompts, use_cache)[1].select(rows))
     for row, token, found in zip(rows, following, log_probs, strict=True):
-        expected, _ = model.start([[*UNEQUAL[row], token]])
-        np.testing.assert_allclose(found, expected[0], atol=1e-12)
+        expected, _ = model.start([[*prompts[row], token]])
+        np.testing.assert_allclose(found, expected[0], atol=1e-13)
 
 
 def test_unequal_prompts_work_on_every_device(device):
@@ -294,15 +251,23 @@ def test_an_empty_prompt_is_refused():
 # --- from weights ---------------------------------------------------------------------------------------------
 
 
-def test_a_model_is_restored_from_its_weights():
-    model, tokens = gpt_with_large_weights("float32", dropout=0.3), ids(2, 6)
-    again = GPT.from_weights(replace(model.config, dropout=0.1), model.state_dict(), here())
+@every_kind
+def test_a_blueprint_has_the_sizes_of_the_model_and_weights_restore_it(settings):
+    model, tokens = gpt_with_large_weights("float32", dropout=0.3, **settings), ids(2, 6)
+    blueprint = GPT.blueprint(model.config)
+    assert [(n, p.shape) for n, p in blueprint.named_parameters()] == [
+        (n, p.shape) for n, p in model.named_parameters()
+    ]
+    assert blueprint.num_parameters() == model.num_parameters()
+    assert blueprint.flops_per_token() == model.flops_per_token()
+    config = replace(GPTConfig.from_json(model.config.to_json()), dropout=0.1)
+    again = GPT.from_weights(config, model.state_dict(), here())
     assert again.config.dropout == 0.1
-    np.testing.assert_array_equal(again.eval()(tokens).numpy(), model.eval()(tokens).numpy())
+    np.testing.assert_array_equal(again.eval()(tokens).numpy(), model(tokens).numpy())
 
 
 def test_weights_of_another_model_are_refused():
-    model = small()
+    model = small_gpt()
     with pytest.raises(CheckpointError, match=r"describe a GPT of 1,\d+,\d+ parameters, but the weights have 3,\d+"):
         GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())
     renamed = {name.replace("mixer", "mixture"): array for name, array in model.state_dict().items()}

@@ -1,5 +1,6 @@
 """A GPT that answers: what is learned of a pair, prompts with a separator, answers that end, few-shot prompts."""
 
+import functools
 import importlib.util
 
 import numpy as np
@@ -9,16 +10,14 @@ import sample
 import train
 from gpt.answering import END, answer, end_of, prompt_ids
 from gpt.chat import RememberingModel
-from gpt.config import GPTConfig
-from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.pairs import IGNORED, AnswerData, AnswerTask
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
 from studies import answers, few_shot
 from tests.gpt.saved_models import saved_gpt
+from tests.gpt.small_gpts import small_gpt
 from tests.tiny_runs import undone
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from workshop.corpora import reviews
 from workshop.decoding.scores import rouge
@@ -30,6 +29,7 @@ TO = "<to-en>"
 TOKENIZER = ByteTokenizer((TO, END))
 A, B, C, D = (ord(letter) for letter in "abcd")
 SEPARATOR, STOP = TOKENIZER.specials[TO], TOKENIZER.specials[END]
+small = functools.partial(small_gpt, vocab_size=TOKENIZER.vocab_size, n_layer=1, n_embd=8, block_size=32)
 
 
 @pytest.fixture
@@ -40,12 +40,6 @@ def table(tmp_path, monkeypatch):
     (tmp_path / "n.tsv").write_text("".join(lines), encoding="utf-8")
     with undone():
         yield "n.tsv"
-
-
-def small(block_size: int = 32) -> GPT:
-    config = GPTConfig(vocab_size=TOKENIZER.vocab_size, n_layer=1, n_head=2, n_embd=8, block_size=block_size)
-    with random_key(1):
-        return GPT(config).to("cpu", "float64")
 
 
 def test_only_the_answer_and_its_end_are_learned():

@@ -5,10 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig
-from gpt.model import GPT
 from gpt.score import score, token_log_probs
-from tests.places import here
+from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora.texts import Corpus
 from workshop.tokenizers.bpe import BPETokenizer
@@ -19,12 +17,7 @@ pytestmark = pytest.mark.every_device
 TEXT = "Es irrt der Mensch, so lang er strebt. Grün ist nur des Lebens goldner Baum."
 
 
-def small_gpt(vocab_size: int) -> GPT:
-    model = GPT(GPTConfig(vocab_size=vocab_size, n_layer=1, n_head=2, n_embd=8, block_size=7))
-    model.to(here(), np.float64)
-    rng = np.random.default_rng(0)
-    model.load_state_dict({name: rng.normal(size=value.shape) for name, value in model.state_dict().items()})
-    return model
+SIZES = {"n_layer": 1, "n_embd": 8, "block_size": 7}
 
 
 def corpus(text: str) -> Corpus:
@@ -34,7 +27,7 @@ def corpus(text: str) -> Corpus:
 @pytest.mark.parametrize("kind", ["char", "bpe"])
 def test_the_score_equals_that_of_the_tokens_one_by_one(kind):
     tokenizer = CharTokenizer.train(TEXT) if kind == "char" else BPETokenizer.train(TEXT, 290)
-    model = small_gpt(tokenizer.vocab_size)
+    model = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES)
     ids, nats = tokenizer.encode(TEXT), 0.0
     for position in range(1, len(ids)):
         window = (position - 1) // 7 * 7  # the start of the window in which this token is a target
@@ -50,7 +43,7 @@ def test_the_score_equals_that_of_the_tokens_one_by_one(kind):
 @pytest.mark.parametrize("stride", [1, 3, 7])
 @pytest.mark.parametrize("length", [2, 5, 8, 9, 11, 64])
 def test_overlapping_windows_count_every_token_once_with_enough_before_it(stride, length):
-    model, ids = small_gpt(20), np.random.default_rng(1).integers(0, 20, length)
+    model, ids = gpt_with_large_weights(vocab_size=20, **SIZES), np.random.default_rng(1).integers(0, 20, length)
     found = token_log_probs(model, ids, stride)
     assert found.shape == (length - 1,)
     for position in range(1, length):
@@ -60,32 +53,31 @@ def test_overlapping_windows_count_every_token_once_with_enough_before_it(stride
         assert found[position - 1] == pytest.approx(log_probs[0, ids[position]], rel=1e-9)
     tokenizer = CharTokenizer.train(TEXT)
     if stride == 7:
-        assert score(small_gpt(tokenizer.vocab_size), tokenizer, corpus(TEXT), 7) == score(
-            small_gpt(tokenizer.vocab_size), tokenizer, corpus(TEXT)
-        )
+        model = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES)
+        assert score(model, tokenizer, corpus(TEXT), 7) == score(model, tokenizer, corpus(TEXT))
 
 
 def test_a_stride_longer_than_a_window_is_refused():
     with pytest.raises(OptionError, match=r"--stride 8: the windows of this model have 7 tokens; take at most that"):
-        token_log_probs(small_gpt(20), np.zeros(9, int), 8)
+        token_log_probs(gpt_with_large_weights(vocab_size=20, **SIZES), np.zeros(9, int), 8)
 
 
 def test_unknown_characters_have_a_score():
     tokenizer = CharTokenizer.train("Es irt")
-    found = score(small_gpt(tokenizer.vocab_size), tokenizer, corpus("Es €rrt"))
+    found = score(gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), tokenizer, corpus("Es €rrt"))
     assert math.isfinite(found.bits_per_character)
 
 
 def test_one_token_is_too_short():
     tokenizer = CharTokenizer.train(TEXT)
     with pytest.raises(CorpusError, match=r"text\.txt has fewer than two tokens"):
-        score(small_gpt(tokenizer.vocab_size), tokenizer, corpus("E"))
+        score(gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), tokenizer, corpus("E"))
 
 
 def test_a_text_begins_with_the_tokens_that_the_tokenizer_puts_before_it():
     tokenizer = CharTokenizer.train(TEXT, ["<unk>", "<bos>"])
     tokenizer.prefix = [tokenizer.specials["<bos>"]]
-    model, text = small_gpt(tokenizer.vocab_size), corpus(TEXT)
+    model, text = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), corpus(TEXT)
     ids = np.array([*tokenizer.prefix, *tokenizer.encode(TEXT)])
     nats = -token_log_probs(model, ids).mean()
     found = score(model, tokenizer, text)

@@ -11,7 +11,8 @@ from gpt.family import FAMILY
 from gpt.inside import look_inside
 from gpt.score import score
 from studies.damage import WAYS, damaged, head_importance, linear_maps, main, smallest
-from tests.gpt.test_inside import IDS, make_model
+from tests.gpt.small_gpts import gpt_with_large_weights
+from tests.gpt.test_inside import IDS
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora.texts import load_files
@@ -33,7 +34,7 @@ def removed(model, way, share, seed=0, importance=None):
 
 @pytest.mark.parametrize("settings", [{}, GROUPED | {"activation": "swiglu"}])
 def test_the_share_is_exact_in_every_matrix_and_grows_with_the_same_seed(settings):
-    model = make_model(**settings)
+    model = gpt_with_large_weights("float32", **{"n_embd": 16} | settings)
     assert len(linear_maps(model)) == 2 * (7 if settings else 6)
     quarter, half, other = (removed(model, WAYS[0], share, seed) for share, seed in ((0.25, 1), (0.5, 1), (0.25, 2)))
     for name, zeros in quarter.items():
@@ -45,7 +46,7 @@ def test_the_share_is_exact_in_every_matrix_and_grows_with_the_same_seed(setting
 
 
 def test_by_size_exactly_the_smallest_go():
-    model = make_model()
+    model = gpt_with_large_weights("float32", n_embd=16)
     zeros = removed(model, "smallest weights", 0.3)
     for name, linear in linear_maps(model):
         size, gone = np.abs(linear.weight.numpy()), zeros[name]
@@ -54,7 +55,7 @@ def test_by_size_exactly_the_smallest_go():
 
 
 def test_heads_go_in_the_order_of_their_importance_and_without_all_attention_adds_nothing():
-    model = make_model(**GROUPED)
+    model = gpt_with_large_weights("float32", **{"n_embd": 16} | GROUPED)
     importance = np.array([[5, 1, 6, 7], [8, 4, 2, 3]])
     zeros = removed(model, WAYS[3], 3 / 8, importance=importance)
     heads = [zeros[f"blocks.{layer}.mixer.output"].all(0).reshape(4, 8) for layer in range(2)]
@@ -77,7 +78,7 @@ def test_nothing_is_removed_of_a_share_that_rounds_to_nothing():
 @pytest.mark.parametrize("settings", [{}, GROUPED])
 def test_the_importance_is_the_slope_of_the_loss(settings):
     """Against a central difference, in float64: the columns of one head are multiplied by 1 + h and 1 - h."""
-    model = make_model(**settings)
+    model = gpt_with_large_weights("float32", **{"n_embd": 16} | settings)
     model.to("cpu", np.float64)
     tokens = np.random.default_rng(0).integers(0, 11, 26)
     windows = [tokens[None, start : start + 9] for start in (0, 8, 17)]

@@ -1,5 +1,7 @@
 """The fast step: the same log-probabilities as the general step, for all settings."""
 
+import contextlib
+import itertools
 import subprocess
 import sys
 
@@ -7,6 +9,7 @@ import numpy as np
 import pytest
 
 from gpt.config import GPTConfig
+from gpt.fast import step as fast_module
 from gpt.fast.step import ACTIVATIONS, FastStep
 from gpt.model import GPT
 from tests.gpt.combined_settings import COMBINED
@@ -41,6 +44,23 @@ def steps(model, prompt, tokens):
         log_probs, state = model.step(column, state)
         found.append(log_probs)
     return np.array(found), state.fast is not None
+
+
+def fast_step(model):
+    """The fast step that writes a token, which must be the one that the general step writes."""
+    prompt, token = np.array([[3, 1]]), np.array([2])
+    log_probs, state = model.step(token, model.start(prompt)[1])
+    with composed():
+        general, _ = model.step(token, model.start(prompt)[1])
+    np.testing.assert_allclose(log_probs, general, rtol=1e-4, atol=1e-5)
+    return state.fast
+
+
+def updated(model, optimizer):
+    """Do an update with gradients of 1."""
+    for parameter in model.parameters():
+        parameter.grad = parameter.ones_like()
+    optimizer.step()
 
 
 def test_the_fast_step_is_loaded_when_a_model_generates():
@@ -107,8 +127,8 @@ def test_the_fast_step_equals_the_general_one(settings, dtype, monkeypatch):
 def test_the_generated_texts_are_the_same(settings):
     model = make_model(**settings)
     texts = []
-    for run in (lambda: None, composed):
-        with run() or composed() if run is composed else random_key(0):
+    for version in (contextlib.nullcontext, composed):
+        with version():
             log_probs, state = model.start(np.array([[3, 1]]))
             rows = generate(model.step, log_probs, state, max_new_tokens=30, temperature=0.9, seed=4)
             (hypotheses,) = beam_search(model.step, *model.start(np.array([[3, 1]])), beam=3, max_new_tokens=8)
@@ -117,8 +137,10 @@ def test_the_generated_texts_are_the_same(settings):
 
 
 def test_the_fast_step_is_not_used_where_it_does_not_apply(monkeypatch):
-    model, tokens = make_model(), np.ones((2, 2), int)
-    prompts = np.ones((2, 3), int)
+    class Mixer(MultiHeadAttention):
+        """Another mixer, which may compute something else."""
+
+    model, tokens, prompts = make_model(), np.ones((2, 2), int), np.ones((2, 3), int)
     assert steps(model, prompts, tokens)[1]
     assert not steps(model, [[1, 2, 3], [4]], tokens)[1]  # rows of different lengths
     _, state = model.start(prompts, use_cache=False)
@@ -126,21 +148,14 @@ def test_the_fast_step_is_not_used_where_it_does_not_apply(monkeypatch):
     model.train()
     assert not steps(model, prompts, tokens)[1]  # dropout
     model.eval()
-    monkeypatch.setattr("gpt.fast.step.MAX_PARAMETERS", 100)
-    assert not steps(model, prompts, tokens)[1]
-
-
-def test_the_fast_step_is_not_used_for_an_unknown_block():
-    model, tokens = make_model(), np.ones((2, 2), int)
-    model.blocks[1].norm_first = False
-    assert not steps(model, np.ones((2, 3), int), tokens)[1]
-    model.blocks[1].norm_first = True
-
-    class Mixer(MultiHeadAttention):
-        """Another mixer, which may compute something else."""
-
-    model.blocks[0].mixer.__class__ = Mixer
-    assert not steps(model, np.ones((2, 3), int), tokens)[1]
+    for place, name, value in (
+        (fast_module, "MAX_PARAMETERS", 100),
+        (model.blocks[1], "norm_first", False),
+        (model.blocks[0].mixer, "__class__", Mixer),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setattr(place, name, value)
+            assert not steps(model, prompts, tokens)[1]
 
 
 def test_a_prompt_of_one_token_uses_the_fast_step_too():
@@ -154,30 +169,18 @@ def test_a_prompt_of_one_token_uses_the_fast_step_too():
 
 
 def test_weights_are_laid_out_once_and_again_after_every_change():
-    model, prompt, token = make_model(), np.array([[3, 1]]), np.array([2])
-
-    def write():
-        log_probs, state = model.step(token, model.start(prompt)[1])
-        with composed():
-            general, _ = model.step(token, model.start(prompt)[1])
-        np.testing.assert_allclose(log_probs, general, rtol=1e-4, atol=1e-5)
-        return state.fast
-
-    first = write()
-    assert write() is first
-    optimizer = AdamW(model.named_parameters(), lr=0.1)
-    second = write()
-    assert second is not first  # the weights have moved
-    for parameter in model.parameters():
-        parameter.grad = parameter.ones_like()
-    optimizer.step()
-    third = write()
-    assert third is not second
+    model = make_model()
+    used = [fast_step(model)]
+    assert fast_step(model) is used[0]
+    optimizer = AdamW(model.named_parameters(), lr=0.1)  # which moves the weights
+    used.append(fast_step(model))
+    updated(model, optimizer)
+    used.append(fast_step(model))
     model.load_state_dict({name: array * 1.5 for name, array in model.state_dict().items()})
-    fourth = write()
-    assert fourth is not third
+    used.append(fast_step(model))
     model.lm_head.weight.data = model.lm_head.weight.data * 2
-    assert write() is not fourth
+    used.append(fast_step(model))
+    assert all(after is not before for before, after in itertools.pairwise(used))
     model.train()
     assert model._fast is None
 

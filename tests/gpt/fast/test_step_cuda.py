@@ -9,7 +9,7 @@ import pytest
 from gpt.fast.step import FastStep, has_known_parts
 from gpt.fast.step_cuda import FastStepCuda
 from tests.gpt.combined_settings import COMBINED
-from tests.gpt.fast.test_step import CHOICES, SETTINGS, make_model, steps
+from tests.gpt.fast.test_step import CHOICES, SETTINGS, TOLERANCE, fast_step, make_model, steps, updated
 from tinygrad_lite.adapt import add_lora
 from tinygrad_lite.cuda import decode
 from tinygrad_lite.functional.registry import composed
@@ -17,7 +17,6 @@ from tinygrad_lite.optim import AdamW
 from tinygrad_lite.precision import bfloat16, precision
 from workshop.decoding.beam import beam_search
 
-TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 GPT2 = {"bias": True, "activation": "gelu_tanh"}
 FITTING = {"gpt-2": GPT2} | COMBINED
 FITTING = {name: settings for name, settings in FITTING.items() if has_known_parts(make_model(**settings))}
@@ -171,32 +170,18 @@ def test_a_conversation_is_resumed(cuda):
 
 
 def test_weights_are_laid_out_again_after_every_change(cuda):
-    model, prompt, token = make_model("float32").to(cuda), np.array([[3, 1]]), np.array([2])
-
-    def write():
-        log_probs, state = model.step(token, model.start(prompt)[1])
-        with composed():
-            general, _ = model.step(token, model.start(prompt)[1])
-        np.testing.assert_allclose(log_probs, general, rtol=1e-4, atol=1e-5)
-        return state.fast
-
-    first = write()
-    assert write() is first
-    optimizer = AdamW(model.named_parameters(), lr=0.1)
-    for parameter in model.parameters():
-        parameter.grad = parameter.ones_like()
-    optimizer.step()
-    second = write()
+    model, prompt = make_model("float32").to(cuda), np.array([[3]])
+    first = fast_step(model)
+    assert fast_step(model) is first
+    updated(model, AdamW(model.named_parameters(), lr=0.1))
+    second = fast_step(model)
     assert second is not first
     with precision("tf32"):
-        assert model.start(prompt[:, :1])[1].fast is second  # the same arrays
+        assert model.start(prompt)[1].fast is second  # the same arrays
     with precision("bfloat16"):
-        third = model.start(prompt[:, :1])[1].fast
-    assert third.dtype == bfloat16()
-    fourth = write()
-    assert fourth.dtype == np.float32
-    model.to("cpu")
-    assert type(write()) is FastStep
+        assert model.start(prompt)[1].fast.dtype == bfloat16()
+    assert fast_step(model).dtype == np.float32
+    assert type(fast_step(model.to("cpu"))) is FastStep
 
 
 def test_the_fast_step_is_not_used_where_it_does_not_apply(cuda, monkeypatch):

@@ -13,8 +13,8 @@ from gpt.family import FAMILY
 from gpt.formats.gguf_file import convert, main, their_names, tokenizer, unpermuted
 from gpt.model import GPT
 from gpt.trained import load_trained
-from tests.gpt.formats.test_llama import IDS, LLAMA, forward, random_weights
-from tests.gpt.gpt2_folders import greedy
+from tests.gpt.formats.test_llama import LLAMA, forward, random_weights
+from tests.gpt.gpt2_folders import IDS, greedy
 from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import load_pretrained

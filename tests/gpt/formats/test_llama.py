@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gpt.config import GPTConfig
 from gpt.export import export
 from gpt.formats.llama import own_config
-from gpt.model import GPT
-from tests.gpt.gpt2_folders import as_trained, greedy
+from tests.gpt.gpt2_folders import IDS, as_trained, assert_computes, assert_same_as_transformers, load_model
+from tests.gpt.test_export import make_trained
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import load_pretrained
-from workshop.tokenizers.char import CharTokenizer
 
-IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 LLAMA = {
     "model_type": "llama",
@@ -137,23 +134,11 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
     return norm("model.norm", x) @ weights.get("lm_head.weight", weights["model.embed_tokens.weight"]).T
 
 
-def load_model(folder) -> GPT:
-    _, config, weights, _ = load_pretrained(folder, "gpt")
-    model = GPT.from_weights(config, weights)
-    model.eval()
-    return model
-
-
 @pytest.mark.parametrize("settings", KINDS)
 def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
     weights = random_weights(settings)
     model = load_model(write_folder(tmp_path, settings, weights))
-    logits = model(Tensor(np.array([IDS]))).numpy()[0]
-    np.testing.assert_allclose(logits, forward(weights, settings, IDS), rtol=0, atol=1e-10)
-    text = IDS[:4]
-    for _ in range(6):
-        text.append(int(forward(weights, settings, text)[-1].argmax()))
-    assert greedy(model, IDS[:4], 6) == text[4:]
+    assert_computes(model, lambda ids: forward(weights, settings, ids), 6)
 
 
 def test_several_files_with_an_index_are_read(tmp_path):
@@ -193,10 +178,7 @@ def test_several_files_with_an_index_are_read(tmp_path):
         ),
         ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
         ({"is_causal": False}, "is_causal is False, but this program supports only True"),
-        (
-            {"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}},
-            "factor in rope_scaling is '8', but",
-        ),
+        ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}}, "factor in rope_scaling is '8', but"),
         ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": 0.5}}, "rope_scaling 0.5,1,4,16 is not FACTOR"),
         ({"rope_parameters": {"rope_type": "default", "beta": 1}}, "rope_parameters has beta, a setting that this"),
         ({"rope_parameters": [1]}, "rope_parameters is .* not a JSON object"),
@@ -234,13 +216,7 @@ def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
 
 def modern(**settings):
     """A GPT of ours with the parts of Llama, and of Qwen3 with qk_norm."""
-    tokenizer = CharTokenizer.train("abcdefghijklmno", ["<unk>", "<eos>"])
-    shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
-    parts = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu"}
-    config = GPTConfig(**shape | parts | settings)
-    rng = np.random.default_rng(2)
-    weights = {name: 0.4 * rng.standard_normal(p.shape) for name, p in GPT.blueprint(config).named_parameters()}
-    return as_trained(config, {name: array.astype("float32") for name, array in weights.items()}, tokenizer)
+    return make_trained(**{"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu"} | settings)
 
 
 MODERN = [
@@ -265,25 +241,11 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     np.testing.assert_allclose(again(ids).numpy(), trained.make_model()(ids).numpy(), rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(
-    "setting",
-    [{"activation": "relu2"}, {"bias": True}],
-)
+@pytest.mark.parametrize("setting", [{"activation": "relu2"}, {"bias": True}])
 def test_a_setting_that_the_layout_lacks_is_named(tmp_path, setting):
     (name, value), *_ = setting.items()
     with pytest.raises(CheckpointError, match=f"the model has {name} {value}, but the layout of LlamaForCausalLM"):
         export(modern(**setting), tmp_path / "folder")
-
-
-def assert_same_as_transformers(folder, ours):
-    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    with torch.no_grad():
-        expected = theirs(torch.tensor([IDS])).logits[0].numpy()
-        settings = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
-        text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=8, **settings)[0].tolist()
-    np.testing.assert_allclose(ours(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
-    assert greedy(ours, IDS[:4], 8) == text[4:]
 
 
 @pytest.mark.torch

@@ -212,7 +212,7 @@ def test_every_optimizer_and_schedule_runs(optimizer, schedule):
 def test_a_named_corpus_comes_from_the_cache(capsys):
     fetch.store("goethe", made_up_text(), {"source": "this test", "licence": "none"})
     assert train.main(arguments(text=None, out_dir=None, max_iters=1)) == 0
-    assert "from this test" in capsys.readouterr().err
+    assert f"corpus goethe: {len(made_up_text()):,} characters" in capsys.readouterr().err
     assert load_checkpoint(RunFolder("out/goethe-char").last).step == 1
 
 

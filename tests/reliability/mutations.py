@@ -177,6 +177,18 @@ class Outcomes(Counter):
         return ", ".join(f"{name} {count:,}" for name, count in self.most_common())
 
 
+def try_all(
+    count: int, use: Callable, broken: Callable, seed: int, folder: Path, allowed: type = UserError
+) -> Outcomes:
+    """Use many files, each as `broken` makes it from a generator of random numbers; only the folder may change."""
+    rng, outcomes = random.Random(seed), Outcomes()
+    with harmless(folder):
+        for number in range(count):
+            data = broken(rng)
+            outcomes.tried(number, lambda data=data: use(data), allowed)
+    return outcomes
+
+
 # --- what must not happen ---------------------------------------------------------------------------------------------
 
 FORBIDDEN = (

@@ -19,7 +19,7 @@ from studies import baselines
 from studies import compare_tokenizers as compare
 from studies import scores as evaluate
 from studies.pictures import loss
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text, try_all
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.workshop.tokenizers.test_huggingface import gpt2_files
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
@@ -80,12 +80,12 @@ def read_and_write(data: object) -> None:
 
 @many(150, 3000)
 def test_a_broken_tokenizer_works_or_is_refused(count, workplace, report):
-    rng, outcomes = random.Random(SEED), Outcomes()
     forms = [tokenizer.to_json() for tokenizer in TOKENIZERS]
-    with harmless(workplace):
-        for number in range(count):
-            data = odd_json(rng, rng.choice(forms))
-            outcomes.tried(number, lambda data=data: read_and_write(data), allowed=TokenizerError)
+
+    def broken(rng: random.Random) -> object:
+        return odd_json(rng, rng.choice(forms))
+
+    outcomes = try_all(count, read_and_write, broken, SEED, workplace, TokenizerError)
     assert outcomes["used"] > count / 20
     assert outcomes["TokenizerError"] > count / 4
     report(f"hostile files: {count:,} broken tokenizers of {len(forms)} kinds (seed {SEED}): {outcomes}")
@@ -153,8 +153,9 @@ def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
 # --- presets ----------------------------------------------------------------------------------------------------------
 
 
-def use_preset(path: Path) -> None:
-    values = read_preset(path)
+def use_preset(data: bytes) -> None:
+    Path("odd.toml").write_bytes(data)
+    values = read_preset(Path("odd.toml"))
     family = load_family(start.family_of(values))
     values.pop("family", None)
     options = build(family.options, ("preset odd", values))
@@ -164,21 +165,19 @@ def use_preset(path: Path) -> None:
 
 @many(100, 2000)
 def test_a_broken_preset_is_used_or_refused(count, workplace, report):
-    rng, outcomes, path = random.Random(SEED + 1), Outcomes(), Path("odd.toml")
     good = [preset.read_bytes() for preset in PRESETS]
     values = ['"\\u0000"', "0x" + "f" * 9000, "[[[[1]]]]", "{a.b = 1}", "nan", '"\\u001b[2J"', "1e400", "9" * 4000]
-    with harmless(workplace):
-        for number in range(count):
-            data = rng.choice(good)
-            if rng.random() < 0.5:
-                lines = [line for line in data.decode().splitlines() if "=" in line]
-                name = rng.choice(lines).partition(" ")[0]
-                changed = [line for line in lines if not line.startswith(f"{name} ")]
-                data = "\n".join([*changed, f"{name} = {rng.choice(values)}"]).encode()
-            else:
-                data = odd_bytes(rng, data)
-            path.write_bytes(data)
-            outcomes.tried(number, lambda: use_preset(path), allowed=OptionError)
+
+    def broken(rng: random.Random) -> bytes:
+        data = rng.choice(good)
+        if rng.random() >= 0.5:
+            return odd_bytes(rng, data)
+        lines = [line for line in data.decode().splitlines() if "=" in line]
+        name = rng.choice(lines).partition(" ")[0]
+        changed = [line for line in lines if not line.startswith(f"{name} ")]
+        return "\n".join([*changed, f"{name} = {rng.choice(values)}"]).encode()
+
+    outcomes = try_all(count, use_preset, broken, SEED + 1, workplace, OptionError)
     assert outcomes["OptionError"] > count / 4
     report(f"hostile files: {count:,} broken presets (seed {SEED + 1}): {outcomes}")
 
@@ -202,9 +201,8 @@ def test_a_broken_preset_is_used_or_refused(count, workplace, report):
     ],
 )
 def test_a_preset_that_is_a_bomb_is_refused(toml, reason, workplace):
-    Path("odd.toml").write_text(toml, encoding="utf-8")
     with pytest.raises(OptionError, match=reason):
-        use_preset(Path("odd.toml"))
+        use_preset(toml.encode())
 
 
 # --- corpora ----------------------------------------------------------------------------------------------------------
@@ -213,31 +211,34 @@ def test_a_preset_that_is_a_bomb_is_refused(toml, reason, workplace):
 @many(60, 1200)
 @pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
 def test_a_broken_text_is_learned_from_or_refused(kind, count, workplace, report, capsys):
-    rng, outcomes, path = random.Random(SEED + 2), Outcomes(), Path("text.txt")
     count //= 5
     options = build(GPTOptions, ("test", {"text": ["text.txt"], "tokenizer": kind, "vocab_size": 300, "block_size": 4}))
-    good = made_up_text(100).encode()
-    with harmless(workplace):
-        for number in range(count):
-            data = good
-            for _ in range(rng.choice([1, 1, 5])):
-                data = odd_bytes(rng, data) if data else data
-            path.write_bytes(data)
-            outcomes.tried(number, lambda: load_family("gpt").task(options, None).unknown())
-    capsys.readouterr()
+
+    def broken(rng: random.Random) -> bytes:
+        data = made_up_text(100).encode()
+        for _ in range(rng.choice([1, 1, 5])):
+            data = odd_bytes(rng, data) if data else data
+        return data
+
+    def learn(data: bytes) -> None:
+        Path("text.txt").write_bytes(data)
+        load_family("gpt").task(options, None).unknown()
+
+    outcomes = try_all(count, learn, broken, SEED + 2, workplace)
     report(f"hostile files: {count:,} broken texts for the tokenizer {kind} (seed {SEED + 2}): {outcomes}")
 
 
 @many(60, 1000)
 def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, workplace, report):
-    rng, outcomes, path = random.Random(SEED + 3), Outcomes(), Path("pairs.tsv")
     options = {"pairs": "pairs.tsv", "tokenizer": "char", "block_size": 64, "batch_tokens": 200}
     options = build(Seq2SeqOptions, ("test", options))
     good = "".join(f"Satz {i} ist lang.\tSentence {i} is long.\n" for i in range(100)).encode()
-    with harmless(workplace):
-        for number in range(count):
-            path.write_bytes(odd_bytes(rng, good))
-            outcomes.tried(number, lambda: SEQ2SEQ.task(options, None).unknown())
+
+    def learn(data: bytes) -> None:
+        Path("pairs.tsv").write_bytes(data)
+        SEQ2SEQ.task(options, None).unknown()
+
+    outcomes = try_all(count, learn, lambda rng: odd_bytes(rng, good), SEED + 3, workplace)
     assert outcomes["used"] > count / 20
     report(f"hostile files: {count:,} broken tables of pairs (seed {SEED + 3}): {outcomes}")
 
@@ -254,18 +255,15 @@ def test_texts_without_lines_or_letters_are_used_or_refused(data, workplace, cap
     Path("odd.txt").write_bytes(data)
     with harmless(workplace):
         for main, words in (
-            (train.main, arguments(text="odd.txt", max_iters=0, tokenizer="bpe", vocab_size=300)),
+            (train.main, [*arguments(text="odd.txt", max_iters=0, tokenizer="bpe", vocab_size=300), *OVERWRITE]),
             (compare.main, ["odd.txt", "--vocab_size=300"]),
             (baselines.main, ["--text=odd.txt", "--orders=1"]),
-            (train.main, ["reverse", "--pairs=odd.txt", "--max_iters=0", "--out_dir=pairs"]),
+            (train.main, ["reverse", "--pairs=odd.txt", "--max_iters=0", "--out_dir=pairs", *OVERWRITE]),
         ):
-            outcomes = Outcomes()
-            outcomes.tried(0, lambda main=main, words=words: main([*words, *overwrite(main)]))
-    capsys.readouterr()
+            Outcomes().tried(0, lambda main=main, words=words: main(words))
 
 
-def overwrite(main) -> list[str]:
-    return ["--overwrite", "--workers=1"] if main is train.main else []
+OVERWRITE = ["--overwrite", "--workers=1"]
 
 
 def test_a_sentence_of_nothing_but_accents_is_read():
@@ -343,21 +341,23 @@ def test_unreadable_files_are_reported(name, workplace):
 
 @many(60, 1000)
 def test_a_broken_table_of_losses_is_plotted_or_refused(count, workplace, report, capsys):
-    rng, outcomes, path = random.Random(SEED + 4), Outcomes(), Path("metrics.csv")
     header = "step,loss,learning_rate,grad_norm,tokens_per_second,val_loss,bits_per_char,bleu,chrf,exact\n"
     rows = [f"{i},{3 / (i + 1):.4f},0.001,1,100,{'' if i % 5 else 2.5},3.6,,,\n" for i in range(20)]
     good = header + "".join(rows)
     odd = ["9" * 400, "-1", "1e308", "nan", "inf", "-inf", "²", "0x1", "1_0", '"', "", "9" * 5000]
-    with harmless(workplace):
-        for number in range(count):
-            if rng.random() < 0.5:
-                cells = good.split(",")
-                cells[rng.randrange(len(cells))] = rng.choice(odd)
-                path.write_text(",".join(cells), encoding="utf-8")
-            else:
-                path.write_bytes(odd_bytes(rng, good.encode()))
-            outcomes.tried(number, lambda: loss.read_run(path), allowed=OptionError)
-    capsys.readouterr()
+
+    def broken(rng: random.Random) -> bytes:
+        if rng.random() >= 0.5:
+            return odd_bytes(rng, good.encode())
+        cells = good.split(",")
+        cells[rng.randrange(len(cells))] = rng.choice(odd)
+        return ",".join(cells).encode()
+
+    def plot(data: bytes) -> None:
+        Path("metrics.csv").write_bytes(data)
+        loss.read_run(Path("metrics.csv"))
+
+    outcomes = try_all(count, plot, broken, SEED + 4, workplace, OptionError)
     assert outcomes["used"] > count / 20
     report(f"hostile files: {count:,} broken tables of losses for the plot (seed {SEED + 4}): {outcomes}")
 

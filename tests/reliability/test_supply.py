@@ -5,6 +5,7 @@ import re
 import tokenize
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -169,11 +170,11 @@ def test_a_download_without_a_known_hash_prints_its_own(module, monkeypatch, wor
         if recipe.expected is None:
             if module is corpora:
                 fetched = "Es irrt der Mensch, solang er strebt.\n"
-                monkeypatch.setitem(module.RECIPES, name, type(recipe)("", "", "", make=lambda text=fetched: text))
+                monkeypatch.setitem(module.RECIPES, name, replace(recipe, make=lambda text=fetched: text))
                 corpora.load_corpus(name, said.append)
             else:
                 found = pair_sources.Found([("ja", "yes")])
-                monkeypatch.setitem(module.RECIPES, name, type(recipe)("", "", "", make=lambda found=found: found))
+                monkeypatch.setitem(module.RECIPES, name, replace(recipe, make=lambda found=found: found))
                 pairs.load_parallel(name, said.append)
             printed = "sha256 [0-9a-f]{64}: stored in the cache, because there is no known one"
             assert any(re.match(printed, line) for line in said)

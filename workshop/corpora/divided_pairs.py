@@ -3,8 +3,6 @@
 Both models that learn from pairs use it: the encoder-decoder, and a GPT that answers (gpt/pairs.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -6,12 +6,10 @@ so that a broken or hostile source causes an error instead of exhausting the mem
 `store` and `recall` keep a text and a few facts about it in the cache folder.
 """
 
-import bz2
 import hashlib
 import http.client
 import io
 import json
-import lzma
 import os
 import shutil
 import ssl
@@ -21,7 +19,6 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -87,24 +84,19 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
     Returns: package name -> content of the file.
     Raises: CorpusError with the reason if there is no apt-get, no network, or no such file in the package.
     """
-    return {package: texts[wanted[package]] for package, texts in debian_folders(wanted, run).items()}
+    found = debian_folders(wanted, run)
+    return {name: decode_utf8(found[name][path], f"{name}'s {path}") for name, path in wanted.items()}
 
 
-def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, dict[str, str]]:
-    """Download Debian packages and read all text files with certain paths from each; otherwise as `debian_files`.
+def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, dict[str, bytes]]:
+    """Download Debian packages and read all files with certain paths from each; otherwise as `debian_files`.
 
     Args:
         wanted: package name -> the paths inside the package, with * for any characters, such as usr/share/poems/*.txt.
     Returns: package name -> path -> content of the file.
     """
     with apt_folder(run, sorted(wanted)) as (folder, _):
-        return {
-            package: {
-                path: decode_utf8(data, f"{package}'s {path}")
-                for path, data in read_deb(find_deb(package, folder), paths, run).items()
-            }
-            for package, paths in wanted.items()
-        }
+        return {package: read_deb(package, folder, paths, run) for package, paths in wanted.items()}
 
 
 @contextmanager
@@ -127,24 +119,19 @@ def apt_folder(
             (folder / subfolder).mkdir(parents=True)
         # A system may be set up to do something after every update, such as emptying its own cache of packages.
         cleared = ("APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "Acquire::Languages")
-        settings = "".join(f"#clear {name};\n" for name in cleared)
-        settings += "".join(f'Acquire::Languages:: "{language}";\n' for language in languages)
-        (folder / "apt.conf").write_text(settings, encoding="utf-8", newline="\n")
-        apt = ["apt-get", "-q", "-c", str(folder / "apt.conf")]
-        for setting in (
-            f"Dir::State::Lists={folder / 'lists'}",
-            f"Dir::Cache={folder / 'cache'}",
-            "Acquire::GzipIndexes=false",
-            "Acquire::http::Timeout=20",
-            "Acquire::https::Timeout=20",
-        ):
-            apt += ["-o", setting]
-
+        settings = [
+            *(f"#clear {name};" for name in cleared),
+            *(f'Acquire::Languages:: "{language}";' for language in languages),
+            f'Dir::State::Lists "{folder / "lists"}";',
+            f'Dir::Cache "{folder / "cache"}";',
+            'Acquire { GzipIndexes "false"; http::Timeout "20"; https::Timeout "20"; };',
+        ]
+        (folder / "apt.conf").write_text("\n".join(settings), encoding="utf-8", newline="\n")
         complaints: list[str] = []
         for command in (["update"], ["download", *packages])[: 2 if packages else 1]:
             try:
                 done = run(
-                    apt + command,
+                    ["apt-get", "-q", "-c", str(folder / "apt.conf"), *command],
                     cwd=folder,
                     env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
                     stdin=subprocess.DEVNULL,
@@ -176,96 +163,26 @@ def telling_line(complaints: list[str]) -> str:
     return (unfetched or lines)[-1].removeprefix("E: ").removeprefix("W: ").rstrip(" :")
 
 
-def find_deb(package: str, folder: Path) -> Path:
-    """The downloaded file of a package; its name is package_version_architecture.deb."""
-    found = sorted(folder.glob(f"{package}_*.deb"))
-    if not found:
+def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.run) -> dict[str, bytes]:
+    """Read the files with certain paths, with * for any characters, from the downloaded file of a package.
+
+    dpkg-deb makes a tar archive of it, in a temporary file without a name. Only regular files are read, whatever else
+    the archive names; of several with one path, the first.
+
+    Args:
+        folder: holds the file, whose name is package_version_architecture.deb.
+    Raises: CorpusError if the package is missing or damaged, has no such file, or has more than MAX_UNPACKED bytes.
+    """
+    deb = next(folder.glob(f"{package}_*.deb"), None)
+    if deb is None:
         raise CorpusError(f"`apt-get download` left no file of the package {package}")
-    return found[0]
-
-
-def read_deb(deb: Path, paths: str, run: Callable = subprocess.run) -> dict[str, bytes]:
-    """Read the files with certain paths, with * for any characters, from a .deb, without unpacking anything to disk.
-
-    A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
-    holds the files. Only regular files are read, whatever else the archive names; of several with one path, the first.
-    Raises CorpusError if the package is damaged or has no such file, if a file is larger than MAX_BYTES, or if the
-    unpacked package or all the files are larger than MAX_UNPACKED.
-    Format: deb(5), ar(5).
-    """
     found, room = {}, MAX_UNPACKED
-    try:
-        suffix, data = ar_part(deb.read_bytes(), "data.tar")
-        if suffix == ".zst":  # Ubuntu's choice; Python's standard library reads it only since 3.14
-            suffix, data = "", run_dpkg_deb(deb, run)
-        # Unpacked first, up to the bound: tarfile alone would trust the sizes that an archive states.
-        with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
-            for entry in tar:
-                path = str(PurePosixPath(entry.name))
-                if entry.isfile() and path not in found and fnmatchcase(path, paths):
-                    if entry.size > MAX_BYTES:
-                        raise CorpusError(f"{path} in {deb.name} has {entry.size:,} bytes, above {MAX_BYTES:,}")
-                    room -= entry.size  # a sparse file can be larger than the archive
-                    if room < 0:
-                        raise ValueError(f"its files have more than {MAX_UNPACKED:,} bytes")
-                    found[path] = tar.extractfile(entry).read()
-    except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
-        raise CorpusError(f"{deb.name} cannot be read as a Debian package: {error}") from error
-    if not found:
-        raise CorpusError(f"{deb.name} has no file {paths}; the package has changed")
-    return found
-
-
-def unpacked(data: bytes, suffix: str) -> bytes:
-    """`data` decompressed; ValueError if it is truncated, or more than MAX_UNPACKED bytes."""
-    if not suffix:
-        return data
-    kinds = {
-        ".gz": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),  # 16: with the header of gzip
-        ".xz": lambda: lzma.LZMADecompressor(memlimit=MAX_UNPACKED),
-        ".bz2": bz2.BZ2Decompressor,
-    }
-    if suffix not in kinds:
-        raise ValueError(f"data.tar{suffix} has an unknown compression")
-    unpacker = kinds[suffix]()
-    whole = unpacker.decompress(data, MAX_UNPACKED + 1)
-    if len(whole) > MAX_UNPACKED:
-        raise ValueError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
-    if not unpacker.eof:
-        raise ValueError("it is truncated")
-    return whole
-
-
-def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
-    """The part of an ar archive whose name starts with `stem`: the rest of its name, and its bytes.
-
-    After the eight bytes "!<arch>\\n" every part has a header of 60 bytes, with its name in the first 16 and
-    its size, in decimal, in bytes 48 to 57; parts start at even offsets.
-    """
-    if not archive.startswith(b"!<arch>\n"):
-        raise ValueError("it does not start like an ar archive")
-    at = 8
-    while at + 60 <= len(archive):
-        name = archive[at : at + 16].decode("ascii").rstrip(" /")
-        size = int(archive[at + 48 : at + 58])
-        start = at + 60
-        if size < 0 or start + size > len(archive):
-            raise ValueError("it is truncated")
-        if name.startswith(stem):
-            return name.removeprefix(stem), archive[start : start + size]
-        at = start + size + size % 2
-    raise ValueError(f"it has no part {stem}")
-
-
-def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
-    """The uncompressed data.tar of a package, by Debian's own tool."""
-    command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
-    with tempfile.TemporaryFile() as tar:
+    with tempfile.TemporaryFile() as unpacked:
         try:
             done = run(
-                command,
+                ["dpkg-deb", "--fsys-tarfile", str(deb)],
                 stdin=subprocess.DEVNULL,
-                stdout=tar,
+                stdout=unpacked,
                 stderr=subprocess.PIPE,
                 timeout=60,
                 preexec_fn=bound_files,  # the system ends it if it writes more
@@ -274,8 +191,22 @@ def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
             raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
         if done.returncode != 0:
             raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
-        tar.seek(0)
-        return tar.read()
+        unpacked.seek(0)
+        data = io.BytesIO(unpacked.read())  # of a file, tarfile would trust the sizes that an archive states
+    try:
+        with tarfile.open(fileobj=data, mode="r:") as tar:
+            for entry in tar:
+                path = str(PurePosixPath(entry.name))
+                if entry.isfile() and path not in found and fnmatchcase(path, paths):
+                    room -= entry.size  # a sparse file can be larger than the archive
+                    if room < 0:
+                        raise ValueError(f"its files have more than {MAX_UNPACKED:,} bytes")
+                    found[path] = tar.extractfile(entry).read()
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        raise CorpusError(f"{deb.name} cannot be read as a Debian package: {error}") from error
+    if not found:
+        raise CorpusError(f"{deb.name} has no file {paths}; the package has changed")
+    return found
 
 
 def bound_files() -> None:
@@ -389,10 +320,37 @@ def recall(name: str) -> tuple[str, dict[str, str]] | None:
             return None
         text = text_path.read_bytes().decode("utf-8")
         facts = json.loads(about_path.read_text(encoding="utf-8"))
-        described = all(isinstance(facts[key], str) for key in ("source", "licence"))
-        intact = described and facts["sha256"] == sha256(text)
+        intact = facts["sha256"] == sha256(text)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         intact = False
     if not intact:
         raise CorpusError(f"{text_path} is damaged or cannot be read")
     return text, facts
+
+
+def from_cache(name: str, what: str, rules: str | None, read: Callable, say: Callable) -> object | None:
+    """What `read` makes of a text in the cache, or None if there is none or it can no longer be trusted.
+
+    Args:
+        what: the name of the corpus for messages.
+        rules: the present rules of cleaning, by which the text must have been made; None: it is used in any case.
+        say: takes each line meant for the user.
+    """
+    try:
+        text, facts = recall(name) or (None, {})
+        if text is None or rules not in (None, facts.get("rules")):
+            return None
+        return read(text)
+    except CorpusError as error:
+        say(f"the {what} is fetched again, because {error}")
+        return None
+
+
+def keep(name: str, what: str, text: str, facts: dict[str, str], expected: str | None, say: Callable) -> None:
+    """Store a text, as `store` does; if the cache cannot be written, that only costs a later download."""
+    if expected is None:
+        say(f"sha256 {sha256(text)}: stored in the cache, because there is no known one to compare it with")
+    try:
+        store(name, text, facts)
+    except (OSError, CorpusError) as error:
+        say(f"the {what} cannot be cached: {error}")

@@ -148,18 +148,18 @@ def whole_sentences(pairs: Iterable[Pair]) -> list[Pair]:
     ]
 
 
-def common_entries(pairs: Iterable[Pair], sentences: list[Pair], max_words: int = 3, at_least: int = 2) -> list[Pair]:
+def common_entries(pairs: Iterable[Pair], sentences: list[Pair]) -> list[Pair]:
     """Short entries whose words are all common, that is, occur in several of the sentences.
 
-    A dictionary has more names of fish and screws than a small model can learn. Each word of an entry must occur
-    `at_least` times on its side of the sentences (the "to" of an English verb always does). Entries that are sentences
-    are excluded.
+    A dictionary has more names of fish and screws than a small model can learn. Each word of an entry, of three at
+    most, must occur twice on its side of the sentences (the "to" of an English verb always does). Entries that are
+    sentences are excluded.
     """
     counts = [Counter(word for pair in sentences for word in words(pair[side])) for side in (0, 1)]
 
     def common(side: str, count: Counter) -> bool:
         found = words(side)
-        return 0 < len(found) <= max_words and all(count[word] >= at_least for word in found)
+        return 0 < len(found) <= 3 and all(count[word] >= 2 for word in found)
 
     return [
         pair

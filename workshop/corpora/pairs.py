@@ -5,8 +5,6 @@ None of them is part of this repository. `load_parallel` takes a corpus from the
 address (`pair_sources.RECIPES`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -66,29 +64,21 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
 
 def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
     """The cached corpus, or None if there is none, or if it is damaged or was made by an older version."""
-    try:
-        kept = fetch.recall(f"pairs-{name}")
-        if kept is None or kept[1].get("rules") != RULES:
-            return None
-        text, facts = kept
-        return make_corpus(name, from_table(text), facts["source"], facts["licence"])
-    except CorpusError as error:
-        say(f"the parallel corpus {name} is fetched again, because {error}")
-        return None
+    recipe = RECIPES[name]
+
+    def read(text: str) -> ParallelCorpus:
+        return make_corpus(name, from_table(text), recipe.source, recipe.licence)
+
+    return fetch.from_cache(f"pairs-{name}", f"parallel corpus {name}", RULES, read, say)
 
 
 def from_source(name: str, say: Callable[[str], None]) -> ParallelCorpus:
-    """Fetch the corpus and cache it; if the cache cannot be written, the corpus is fetched again next time."""
+    """Fetch the corpus and cache it."""
     recipe = RECIPES[name]
     say(f"fetching the parallel corpus {name}: {recipe.source}")
     corpus = make_corpus(name, recipe.make(), recipe.source, recipe.licence)
-    if recipe.expected is None:
-        say(f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with")
-    try:
-        facts = {"source": corpus.source, "licence": corpus.licence, "rules": RULES}
-        fetch.store(f"pairs-{name}", to_table(corpus), facts)
-    except (OSError, CorpusError) as error:
-        say(f"the parallel corpus {name} cannot be cached: {error}")
+    facts = {"source": recipe.source, "licence": recipe.licence, "rules": RULES}
+    fetch.keep(f"pairs-{name}", f"parallel corpus {name}", to_table(corpus), facts, recipe.expected, say)
     return corpus
 
 

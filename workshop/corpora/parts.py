@@ -1,7 +1,5 @@
 """Rows with labels in parts: for training, for validation, for the test, with each label's share the same in all."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence

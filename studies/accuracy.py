@@ -17,8 +17,8 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from studies.program import program
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
 from workshop.cli.options import option
 from workshop.corpora.tables import LabelledTexts
@@ -36,26 +36,22 @@ class EvaluateOptions:
     tfidf: bool = option(False, "also count words, with a linear model")
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, [names] = read_command(
-        EvaluateOptions,
-        argv,
-        "python -m studies.accuracy",
-        "Accuracy of classifiers on the test part of their data.",
-        "RUN",
-        "out/classify",
-        about_positional="checkpoints or folders of runs, separated by commas",
-    )
+@program(
+    "studies.accuracy",
+    EvaluateOptions,
+    "RUN",
+    "out/classify",
+    about_positional="checkpoints or folders of runs, separated by commas",
+)
+def main(options: EvaluateOptions, names: str) -> None:
+    """Accuracy of classifiers on the test part of their data."""
     names = names.split(",")
-    ours, data = zip(*(accuracy(Path(name)) for name in names), strict=True)
-    show_mean(ours)
+    ours, data = accuracies(names)
     if options.against:
         others = options.against.split(",")
         if len(others) != len(names):
             raise OptionError(f"--against names {len(others)} runs, but there are {len(names)} to compare with them")
-        theirs = [accuracy(Path(name))[0] for name in others]
-        show_mean(theirs)
+        theirs, _ = accuracies(others)
         gains = [one - other for one, other in zip(ours, theirs, strict=True)]
         error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
         print(f"gain, in pairs: {statistics.mean(gains):+.1%} with a standard error of {error:.1%}")
@@ -63,13 +59,14 @@ def main(argv: list[str]) -> int:
         if not isinstance(data[0], LabelledTexts):
             raise OptionError("--tfidf counts words, but these are models of pictures")
         print(f"{tfidf(data[0]):.1%} by TF-IDF and a linear model")
-    return 0
 
 
-def show_mean(accuracies: tuple[float, ...] | list[float]) -> None:
-    """Print the mean and the standard deviation, if there are several."""
-    if len(accuracies) > 1:
-        print(f"mean of {len(accuracies)}: {statistics.mean(accuracies):.1%} ± {statistics.stdev(accuracies):.1%}")
+def accuracies(names: list[str]) -> tuple[tuple[float, ...], tuple[object, ...]]:
+    """The accuracies of runs, whose mean and standard deviation are printed if there are several; and their data."""
+    found, data = zip(*(accuracy(Path(name)) for name in names), strict=True)
+    if len(found) > 1:
+        print(f"mean of {len(found)}: {statistics.mean(found):.1%} ± {statistics.stdev(found):.1%}")
+    return found, data
 
 
 def accuracy(path: Path) -> tuple[float, object]:

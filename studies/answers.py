@@ -21,8 +21,8 @@ import numpy as np
 from gpt.answering import answer, separator_of
 from gpt.family import FAMILY
 from gpt.pairs import load_pairs, positions
+from studies.program import program
 from tinygrad_lite.errors import CheckpointError, CorpusError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, without_empty, write_lines
@@ -51,17 +51,10 @@ class AnswerOptions:
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
+@program("studies.answers", AnswerOptions, "CHECKPOINT", "out/gpt-translate")
+def main(options: AnswerOptions, name: str) -> None:
+    """Let a GPT answer held-out texts, and score the answers."""
     tune_memory()
-    options, [name] = read_command(
-        AnswerOptions,
-        argv,
-        "python -m studies.answers",
-        "Let a GPT answer held-out texts, and score the answers.",
-        "CHECKPOINT",
-        "out/gpt-translate",
-    )
     trained = FAMILY.read(Path(name))
     tokenizer = trained.tokenizer
     if not (separator := separator_of(tokenizer)):
@@ -72,8 +65,8 @@ def main(argv: list[str]) -> int:
     else:
         held_out = load_pairs(options_of_run(FAMILY, trained.adapter or trained.path)).held_out
         tokens = encode_pairs(tokenizer, held_out, separator, separator)
-        fitting = [positions(pair) <= trained.config.block_size for pair in tokens]
-        pairs = [pair for pair, fits in zip(held_out, fitting, strict=True) if fits]
+        room = trained.config.block_size
+        pairs = [pair for pair, ids in zip(held_out, tokens, strict=True) if positions(ids) <= room]
     pairs = pairs[: options.max_pairs or None]
     if not pairs:
         raise CorpusError("there are no pairs to answer")
@@ -87,11 +80,8 @@ def main(argv: list[str]) -> int:
     if options.out:
         write_lines(Path(options.out), written)
     exact = np.mean([one == right for one, right in zip(written, targets, strict=True)])
-    print(f"exactly right: {exact:.1%}")
-    print(
-        "\n".join(rouge_table(sources, targets, written) if options.rouge else scores_with_confidence(written, targets))
-    )
-    return 0
+    table = rouge_table(sources, targets, written) if options.rouge else scores_with_confidence(written, targets)
+    print(f"exactly right: {exact:.1%}", *table, sep="\n")
 
 
 def rouge_table(sources: Sequence[str], targets: Sequence[str], written: Sequence[str]) -> list[str]:

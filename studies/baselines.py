@@ -86,8 +86,8 @@ import numpy as np
 
 from gpt.score import score, token_log_probs
 from gpt.trained import load_trained
+from studies.program import program
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
@@ -273,8 +273,7 @@ def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> Non
     middle = len(p_gpt) // 2
     halves, chosen, mixture = (slice(middle), slice(middle, None)), [], []
     for this, other in (halves, halves[::-1]):
-        choices = [(*best_weight(p_gpt[other], p[other])[::-1], order) for order, p in p_counts.items()]
-        _, weight, order = min(choices)
+        _, weight, order = min((*best_weight(p_gpt[other], p[other])[::-1], order) for order, p in p_counts.items())
         chosen.append((weight, order))
         mixture.append(mixed(weight, p_gpt[this], p_counts[order][this]))
     weights = ", ".join(f"{weight:.2f}" for weight, _ in chosen)
@@ -286,14 +285,9 @@ def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> Non
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, _ = read_command(
-        BaselineOptions,
-        argv,
-        "python -m studies.baselines",
-        "Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text.",
-    )
+@program("studies.baselines", BaselineOptions)
+def main(options: BaselineOptions) -> None:
+    """Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text."""
     orders = read_orders(options.orders)
     corpus = load_text(options.text, options.dataset)
     train, held_out = cut(corpus)
@@ -306,7 +300,7 @@ def main(argv: list[str]) -> int:
         print_counts(orders, train, held_out, len(set(corpus.text)))
     if gpt is None:
         say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
-        return 0
+        return
     model, block = gpt.make_model(), gpt.config.block_size
     strides = ([] if options.mix else [0]) + ([options.stride] if options.stride else [])
     for stride in strides:
@@ -314,7 +308,6 @@ def main(argv: list[str]) -> int:
         context = f"{block - stride + 1} to {block} tokens" if stride else f"{block} tokens"
         print_row("strided" if stride else "GPT", context, model.num_parameters(), found.bits_per_character)
     say(f"GPT: {gpt.about}")
-    return 0
 
 
 def print_counts(orders: range, train: str, held_out: str, vocab_size: int) -> None:

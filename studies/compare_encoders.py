@@ -49,11 +49,10 @@ def main(argv: list[str]) -> int:
     task = WordsTask(options, trained.tokenizer)
     if task.corpus_sha256 != trained.corpus_sha256:
         raise OptionError(f"{argv[0]} learned from another text than {options.dataset}")
-    sequences = task.held_out
     common = int(np.bincount(task.data.train.tokens).argmax())
     answers = {
-        "BERT": bert_answers(trained.make_model(), task, sequences),
-        "counting": np.concatenate([one.targets == common for one in sequences]),
+        "BERT": bert_answers(trained.make_model(), task),
+        "counting": np.concatenate([one.targets == common for one in task.held_out]),
     }
     if len(argv) == 2:
         gpt = load_gpt(Path(argv[1]))
@@ -61,24 +60,24 @@ def main(argv: list[str]) -> int:
         if getattr(gpt.tokenizer, "merges", None) != getattr(trained.tokenizer, "merges", ()):
             size = trained.tokenizer.vocab_size - len(trained.tokenizer.specials)
             raise OptionError(f"{argv[1]} has other tokens: train it with --tokenizer bpe --vocab_size {size}")
-        answers["GPT"] = gpt_answers(gpt.make_model(), sequences)
+        answers["GPT"] = gpt_answers(gpt.make_model(), task.held_out)
     # The first token of a sequence has nothing before it, so nobody is asked for it.
-    asked = np.concatenate([one.places > 1 for one in sequences])
-    answers = {name: right[asked] for name, right in answers.items()}
-    print(f"{len(answers['BERT']):,} hidden tokens of the held-out part of {options.dataset}\n")
+    asked = np.concatenate([one.places > 1 for one in task.held_out])
+    print(f"{asked.sum():,} hidden tokens of the held-out part of {options.dataset}\n")
     print("| | guessed | BERT guesses more by |\n|---|---|---|")
     for name, right in answers.items():
-        gap = answers["BERT"].astype(float) - right
+        gap = (answers["BERT"].astype(float) - right)[asked]
         error = gap.std() / math.sqrt(len(gap))
-        print(f"| {name} | {right.mean():.1%} | " + (" |" if name == "BERT" else f"{gap.mean():.1%} ± {error:.1%} |"))
+        more = "" if name == "BERT" else f"{gap.mean():.1%} ± {error:.1%}"
+        print(f"| {name} | {right[asked].mean():.1%} | {more} |")
     return 0
 
 
-def bert_answers(model: Bert, task: WordsTask, sequences: list[MaskedSequence]) -> np.ndarray:
+def bert_answers(model: Bert, task: WordsTask) -> np.ndarray:
     """Whether each hidden token is guessed: (N,) truth values."""
     right = []
-    for first in range(0, len(sequences), task.options.batch_size):
-        batch = task.data.batch(sequences[first : first + task.options.batch_size])
+    for first in range(0, len(task.held_out), task.options.batch_size):
+        batch = task.data.batch(task.held_out[first : first + task.options.batch_size])
         with no_grad():
             right.append(are_guessed(model, model(batch.ids, batch.segments), batch))
     return np.concatenate(right)

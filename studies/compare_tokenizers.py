@@ -30,8 +30,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from studies.program import program
 from tinygrad_lite.errors import CorpusError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import RESET, run_command, wants_colour
 from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
@@ -41,7 +41,7 @@ from workshop.tokenizers.end_of_word import EndOfWordTokenizer
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 COMPARED = (*LEARNED, "wordpiece")  # in the order of the table
-
+ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA)
 CODE_POINT = 21  # bits that name any character of Unicode
 
 # Black on cyan and black on yellow: setting both colours keeps the text readable whatever the terminal's own are.
@@ -56,27 +56,8 @@ class CompareOptions:
     sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
 
 
-@dataclass
-class Measured:
-    """One row of the table.
-
-    Attributes:
-        characters_per_token, unknown: on held-out text; unknown is a share of its characters.
-        to_restore: bits per character that the tokens leave out.
-        seconds: to learn the vocabulary.
-        speed: of encoding the held-out text, in 10^6 bytes per second.
-    """
-
-    tokenizer: Tokenizer
-    characters_per_token: float
-    unknown: float
-    to_restore: float
-    seconds: float
-    speed: float
-
-
-def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
-    """Learn a tokenizer of this kind from one text, and measure it on another.
+def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Tokenizer:
+    """Learn a tokenizer of this kind from one text, measure it on another, and print its row of the table.
 
     Raises: TokenizerError if the vocabulary is too small for this kind.
     """
@@ -84,16 +65,15 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
     tokenizer = learn(kind, text, vocab_size)
     learned = time.perf_counter()
     ids = tokenizer.encode(held_out)
-    encoded = time.perf_counter()
-    lost = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items())
-    return Measured(
-        tokenizer=tokenizer,
-        characters_per_token=len(held_out) / len(ids),
-        unknown=lost / len(held_out),
-        to_restore=bits_to_restore(tokenizer, text, held_out),
-        seconds=learned - began,
-        speed=len(to_utf8(held_out)) / 1e6 / max(encoded - learned, 1e-9),  # the clock may be too coarse to measure it
+    encoding = max(time.perf_counter() - learned, 1e-9)  # the clock may be too coarse to measure it
+    unknown = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items()) / len(held_out)
+    print(
+        f"{kind:<9} {tokenizer.vocab_size:>11,} {len(held_out) / len(ids):>21.2f} {unknown:>8.2%} "
+        f"{bits_to_restore(tokenizer, text, held_out):>6.2f} bits {learned - began:>9.2f} s "
+        f"{len(to_utf8(held_out)) / 1e6 / encoding:>7.1f} MB/s",
+        flush=True,
     )
+    return tokenizer
 
 
 def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
@@ -105,10 +85,8 @@ def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
     does not occur there takes a place among them that is kept free, and 21 bits for each character. A better code, such
     as a model of letters, would need fewer bits.
     """
-    bits = 0.0
     spelled = shares(letters(tokenizer.unknown(text)))
-    for letter, count in letters(tokenizer.unknown(held_out)).items():
-        bits += count * spelled(letter)
+    bits = sum(count * spelled(letter) for letter, count in letters(tokenizer.unknown(held_out)).items())
     if tokenizer.kind in (EndOfWordTokenizer.kind, WordPieceTokenizer.kind):
         spaced = shares(spaces(tokenizer, text))
         bits += sum(count * spaced(space) for space, count in spaces(tokenizer, held_out).items())
@@ -168,35 +146,18 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, [name] = read_command(
-        CompareOptions,
-        argv,
-        "python -m studies.compare_tokenizers",
-        "Learn every kind of tokenizer from a text, and compare them on its last tenth.",
-        "FILE",
-        "goethe",
-        epilog="FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA),
-    )
+@program("studies.compare_tokenizers", CompareOptions, "FILE", "goethe", epilog=ABOUT_FILE)
+def main(options: CompareOptions, name: str) -> None:
+    """Learn every kind of tokenizer from a text, and compare them on its last tenth."""
     text, held_out = split(read_corpus(name))
 
     print("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
-    tokenizers = []
-    for kind in COMPARED:
-        row = measure(kind, text, held_out, options.vocab_size)
-        tokenizers.append(row.tokenizer)
-        print(
-            f"{kind:<9} {row.tokenizer.vocab_size:>11,} {row.characters_per_token:>21.2f} {row.unknown:>8.2%} "
-            f"{row.to_restore:>6.2f} bits {row.seconds:>9.2f} s {row.speed:>7.1f} MB/s",
-            flush=True,
-        )
+    tokenizers = [measure(kind, text, held_out, options.vocab_size) for kind in COMPARED]
     if options.sample:
         passage = first_words(held_out, options.sample)
         for tokenizer in tokenizers:
             print(f"\n{tokenizer.kind}: {len(passage):,} characters, {len(tokenizer.encode(passage)):,} tokens")
             print(show_tokens(tokenizer, passage, wants_colour()))
-    return 0
 
 
 def read_corpus(name: str) -> Corpus:
@@ -235,4 +196,4 @@ def first_words(text: str, length: int) -> str:
 
 
 if __name__ == "__main__":
-    run_command("tokenizers.compare", main)
+    run_command("studies.compare_tokenizers", main)

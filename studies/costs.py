@@ -47,15 +47,13 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
         say(f"{count:>32,} {count / size.parameters:>6.1%}  {part}")
     if size.learned < size.parameters:
         say(f"trained          {size.learned:,}, {100 * size.learned / size.parameters:.2g} % of them")
-    load, config, each = size.parameters, size.model.config, options.weight_dtype.itemsize
-    cached = cache_bytes(config, each)
-    say(f"memory to load   {quantity(2 * load, 'B')} in 16 bits, {quantity(4 * load, 'B')} in 32 bits")
+    config, load = size.model.config, [quantity(width * size.parameters, "B") for width in (2, 4)]
+    cached = quantity(cache_bytes(config, options.weight_dtype.itemsize), "B")
+    say(f"memory to load   {load[0]} in 16 bits, {load[1]} in 32 bits")
     say(f"memory to train  {quantity(kept, 'B')} {what}")
     say(f"                 {quantity(size.activations, 'B')} activations of one micro-step, about")
-    say(
-        f"memory to sample {quantity(size.weights, 'B')} weights, and {quantity(cached, 'B')} keys and values of "
-        f"{config.block_size:,} tokens"
-    )
+    sampled = f"{quantity(size.weights, 'B')} weights, and {cached} keys and values"
+    say(f"memory to sample {sampled} of {config.block_size:,} tokens")
     say(f"tokens per step  {tokens:,} = {factors}")
     per_token, total = size.model.flops_per_token(), options.max_iters * size.products
     forward = ", a third of it forward" if size.learned == size.parameters else ""
@@ -104,21 +102,20 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) ->
     options = setup.options
     steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
     rate = options.flops_per_second or matmul_rate(options.device, options.dtype)
-    products = size.products / rate
-    free, reason = free_memory(options.device), ""
+    products, speed = size.products / rate, quantity(rate, "FLOP/s")
+    least = duration(steps * products)
+    free = free_memory(options.device)
     if options.flops_per_second:
-        return steps * products, f"{duration(steps * products)} for the matrix products at {quantity(rate, 'FLOP/s')}"
-    if setup.named:
-        reason = "it is not trained here"
-    elif task is None:
-        reason = f"{options.dataset} is not in the cache yet"
-    elif products > TOO_LONG:
-        reason = f"a step takes {duration(products)} or more"
-    elif free and size.kept[0] + size.activations > free:
-        reason = f"only {quantity(free, 'B')} of memory is free"
-    if reason:
+        return steps * products, f"{least} for the matrix products at {speed}"
+    reasons = {
+        "it is not trained here": setup.named,
+        f"{options.dataset} is not in the cache yet": task is None,
+        f"a step takes {duration(products)} or more": products > TOO_LONG,
+        f"only {quantity(free or 0, 'B')} of memory is free": free and size.kept[0] + size.activations > free,
+    }
+    if reason := next((reason for reason, holds in reasons.items() if holds), ""):
         return steps * products, (
-            f"at least {duration(steps * products)} for the matrix products alone, at the {quantity(rate, 'FLOP/s')} "
+            f"at least {least} for the matrix products alone, at the {speed} "
             f"that one large product reaches here; not measured, because {reason}"
         )
     model = setup.make_model(task.tokenizer)
@@ -140,8 +137,7 @@ def duration(seconds: float) -> str:
     ('0.4 s', '99 s', '2.5 h', '11.6 days', '3,168,809 years')
     """
     for unit, length in (("years", 365.25 * 86400), ("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            count = seconds / length
+        if (count := seconds / length) >= 2:
             return f"{count:,.0f} {unit}" if count >= 1000 else f"{count:.1f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 

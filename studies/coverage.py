@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from studies.compare_tokenizers import read_corpus, split
+from studies.compare_tokenizers import ABOUT_FILE, read_corpus, split
+from studies.program import program
 from tinygrad_lite.errors import CorpusError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
 from workshop.cli.options import option, whole_numbers
-from workshop.corpora.texts import CORPORA
 from workshop.tokenizers.word import split_pieces
 
 
@@ -31,17 +30,9 @@ class CoverageOptions:
     words: str = option("1000,2000,5000,10000,20000,50000", "sizes of the vocabulary, such as 1000,50000", unit="words")
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, [name] = read_command(
-        CoverageOptions,
-        argv,
-        "python -m studies.coverage",
-        "How much of a running text do the most frequent words cover?",
-        "FILE",
-        "goethe",
-        epilog="FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA),
-    )
+@program("studies.coverage", CoverageOptions, "FILE", "goethe", epilog=ABOUT_FILE)
+def main(options: CoverageOptions, name: str) -> None:
+    """How much of a running text do the most frequent words cover?"""
     sizes = sorted({*whole_numbers(options.words, "--words", "1000,50000", low=1)})
     counted, held_out = map(running_words, split(read_corpus(name)))
     different = len(set(counted))
@@ -51,7 +42,6 @@ def main(argv: list[str]) -> int:
     print("vocabulary    of the text itself    of held-out text")
     for size, own, new in coverage(counted, held_out, [*(size for size in sizes if size < different), different]):
         print(f"{size:>10,}    {own:>18.2%}    {new:>16.2%}" + ("    all words" if size == different else ""))
-    return 0
 
 
 def running_words(text: str) -> list[str]:
@@ -78,4 +68,4 @@ def coverage(counted: Sequence[str], held_out: Sequence[str], sizes: Sequence[in
 
 
 if __name__ == "__main__":
-    run_command("tokenizers.coverage", main)
+    run_command("studies.coverage", main)

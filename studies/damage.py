@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,12 +47,12 @@ from gpt.family import FAMILY
 from gpt.inside import without_heads
 from gpt.model import GPT
 from gpt.score import score
-from studies.quantized import QuantizedOptions, named_text
+from studies.program import numbers, program
+from studies.quantized import MODELS, QuantizedOptions, named_text
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option, whole_numbers
 from workshop.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
@@ -73,27 +73,9 @@ class DamageOptions(QuantizedOptions):
     csv: str = option("", "file for the numbers of every draw: .csv", is_path=True)
 
 
-@dataclass(frozen=True)
-class Damaged:
-    """A measurement: what was removed, which share, with which random draw (0: nothing is random), and the loss."""
-
-    way: str
-    share: float
-    seed: int
-    bits_per_character: float
-
-
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, [name] = read_command(
-        DamageOptions,
-        argv,
-        "python -m studies.damage",
-        "The loss of a GPT without a share of its weights or heads.",
-        "CHECKPOINT",
-        "out/goethe",
-        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
-    )
+@program("studies.damage", DamageOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
+def main(options: DamageOptions, name: str) -> None:
+    """The loss of a GPT without a share of its weights or heads."""
     shares, seeds = read_shares(options.shares), whole_numbers(options.seeds, "--seeds", "1,2,3")
     if options.plot:
         check_plot(options.plot, "--plot")
@@ -117,22 +99,21 @@ def main(argv: list[str]) -> int:
     importance = head_importance(model, np.array(trained.tokenizer.encode(learned)))
     print(f"{'share':>7}" + "".join(f"{way:>23}" for way in WAYS) + "    bits per character", flush=True)
     print(f"{0:>7.2%}" + f"{undamaged:>23.4f}" * len(WAYS), flush=True)
-    found = [Damaged(way, 0.0, 0, undamaged) for way in WAYS]
+    found = {(way, 0.0): [(0, undamaged)] for way in WAYS}
     for share in shares:
         print(f"{share:>7.2%}", end="")
         for way in WAYS:
-            drawn = []
+            drawn = found[way, share] = []
             for seed in seeds if way.startswith("random") else [0]:
                 with damaged(model, way, share, seed, importance):
-                    drawn.append(Damaged(way, share, seed, loss()))
-            print(f"{spread(drawn):>23}", end="", flush=True)
-            found += drawn
+                    drawn.append((seed, loss()))
+            mean, deviation = mean_and_deviation(drawn)
+            print(f"{mean:.4f}{f' ± {deviation:.4f}' if len(drawn) > 1 else ''}".rjust(23), end="", flush=True)
         print()
     picture = picture_of(found, f"{name} without a share of its weights or heads")
     for file in files:
         write(picture, Path(file))
         say(f"wrote {file}")
-    return 0
 
 
 def read_shares(text: str) -> list[float]:
@@ -140,10 +121,7 @@ def read_shares(text: str) -> list[float]:
 
     Raises: OptionError if they are something else.
     """
-    try:
-        shares = sorted({float(word) for word in text.split(",")})
-    except ValueError:
-        shares = []
+    shares = numbers(text)
     if not shares or not all(0 < share <= 1 for share in shares):
         raise OptionError(f"--shares {text}: write numbers above 0 and at most 1, such as 0.1,0.5,1")
     return shares
@@ -160,18 +138,17 @@ def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarra
         seed: of the random draws; a larger share of the same seed removes all that a smaller one does, and more.
         importance: (L, H), by which heads are removed, the least first.
     """
-    if way == "random weights":
-        with without_weights(model, share, lambda name, w: keyed_rng(seed, f"damage {name}").random(w.size)):
-            yield
-    elif way == "smallest weights":
-        with without_weights(model, share, lambda name, w: np.abs(w).ravel()):
-            yield
-    else:
+    if way.endswith("heads"):
         shape = (len(model.blocks), model.config.n_head)
         keys = importance if way == WAYS[-1] else keyed_rng(seed, "damage heads").random(shape)
         places = np.unravel_index(smallest(keys.ravel(), share), shape)
-        with without_heads(model, list(zip(*(place.tolist() for place in places), strict=True))):
-            yield
+        missing = without_heads(model, list(zip(*(place.tolist() for place in places), strict=True)))
+    elif way == "random weights":
+        missing = without_weights(model, share, lambda name, w: keyed_rng(seed, f"damage {name}").random(w.size))
+    else:
+        missing = without_weights(model, share, lambda name, w: np.abs(w).ravel())
+    with missing:
+        yield
 
 
 @contextmanager
@@ -243,15 +220,18 @@ def head_importance(model: GPT, tokens: np.ndarray, windows: int = WINDOWS) -> n
 # --- results --------------------------------------------------------------------------------------------------
 
 
-def spread(drawn: list[Damaged]) -> str:
-    """The mean loss of several draws, and after ± its standard deviation."""
-    losses = [one.bits_per_character for one in drawn]
-    deviation = f" ± {statistics.stdev(losses):.4f}" if len(losses) > 1 else ""
-    return f"{statistics.mean(losses):.4f}{deviation}"
+def mean_and_deviation(drawn: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """The mean of the losses of several draws, and their standard deviation: 0 of a single one."""
+    losses = [bits for _, bits in drawn]
+    return statistics.mean(losses), statistics.stdev(losses) if len(losses) > 1 else 0.0
 
 
-def picture_of(found: list[Damaged], title: str) -> Picture:
-    """Loss against share, weights on the left, heads on the right; and the numbers as a table."""
+def picture_of(found: Mapping[tuple[str, float], Sequence[tuple[int, float]]], title: str) -> Picture:
+    """Loss against share, weights on the left, heads on the right; and the numbers as a table.
+
+    Args:
+        found: of each way and share, the random draws (0: nothing is random) with their bits per character.
+    """
     caption = (
         "Each point is the mean of all random draws, the bar its standard deviation. Nothing is trained after the "
         "removal. The smallest weights of each matrix go first; the least important heads are those to which the "
@@ -261,22 +241,19 @@ def picture_of(found: list[Damaged], title: str) -> Picture:
     def draw(figure) -> None:
         parts = figure.subplots(1, 2)
         for number, way in enumerate(WAYS):
-            axes, points = parts[number // 2], {}
-            for one in found:
-                if one.way == way:
-                    points.setdefault(100 * one.share, []).append(one.bits_per_character)
-            means = [statistics.mean(losses) for losses in points.values()]
-            bars = [statistics.stdev(losses) if len(losses) > 1 else 0 for losses in points.values()]
+            axes, shares = parts[number // 2], [share for one, share in found if one == way]
+            means, bars = zip(*(mean_and_deviation(found[way, share]) for share in shares), strict=True)
             style = {"color": COLOURS[number], "marker": MARKERS[number], "markersize": 4, "capsize": 2}
-            axes.errorbar(list(points), means, bars, label=way, **style)
+            axes.errorbar([100 * share for share in shares], means, bars, label=way, **style)
         for axes, what in zip(parts, ("weights", "heads"), strict=True):
-            axes.set_xlabel(f"{what} removed, %")
-            axes.set_ylabel("bits per character")
+            axes.set(xlabel=f"{what} removed, %", ylabel="bits per character")
             axes.legend(frameon=False)
             plain_axes(axes)
 
-    rows = [(one.way, f"{one.share:g}", one.seed or "", f"{one.bits_per_character:.4f}") for one in found]
-    return Picture(title, caption, (8, 3.6), draw, table=[("removed", "share", "seed", "bits_per_char"), *rows])
+    rows = [("removed", "share", "seed", "bits_per_char")]
+    for (way, share), drawn in found.items():
+        rows += [(way, f"{share:g}", seed or "", f"{bits:.4f}") for seed, bits in drawn]
+    return Picture(title, caption, (8, 3.6), draw, table=rows)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,15 @@ docs/pictures.md shows each of them, and how to read it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from gpt.inside import self_attention
 from gpt.trained import load_trained
 from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
-from studies.pictures.kinds import CHECKPOINT, all_kinds
-from studies.pictures.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
+from studies.pictures.kinds import all_kinds
+from studies.pictures.positions import POSITIONS, PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command
 from workshop.figure import Picture
@@ -70,18 +71,11 @@ KINDS = all_kinds(
         "where the model looks while it reads a text, in every layer and head",
         attention,
         AttentionOptions,
-        "CHECKPOINT",
-        CHECKPOINT,
         'out/goethe --text "Habe nun, ach!"',
     ),
-    positions,
-    PositionOptions,
+    Kind(POSITIONS, positions, PositionOptions),
 )
-
-
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    return draw("python -m studies.draw", KINDS, argv)
+main = partial(draw, "python -m studies.draw", KINDS)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from seq2seq.attention import PARTS, attention_weights
@@ -19,8 +20,8 @@ from seq2seq.task import FAMILY
 from seq2seq.translate import translate
 from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
-from studies.pictures.kinds import CHECKPOINT, all_kinds
-from studies.pictures.positions import PositionOptions, draw_learned, draw_sinusoidal
+from studies.pictures.kinds import all_kinds
+from studies.pictures.positions import POSITIONS, PositionOptions, draw_learned, draw_sinusoidal
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
@@ -80,18 +81,11 @@ KINDS = all_kinds(
         "what the decoder attends to in the sentence, or self-attention, in every layer and head",
         attention,
         TranslationAttentionOptions,
-        "CHECKPOINT",
-        CHECKPOINT,
         'out/translate-de-en --text "Wo ist der Bahnhof?"',
     ),
-    positions,
-    TranslationPositionOptions,
+    Kind(POSITIONS, positions, TranslationPositionOptions),
 )
-
-
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    return draw("python -m studies.draw_translation", KINDS, argv)
+main = partial(draw, "python -m studies.draw_translation", KINDS)
 
 
 if __name__ == "__main__":

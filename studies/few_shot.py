@@ -35,9 +35,9 @@ import numpy as np
 
 from gpt.chat import RememberingModel
 from gpt.family import FAMILY
+from studies.program import program
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import OptionError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option, whole_numbers
 from workshop.corpora.reviews import Labelled
@@ -60,17 +60,10 @@ class FewShotOptions:
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
+@program("studies.few_shot", FewShotOptions, "MODEL", "smollm2")
+def main(options: FewShotOptions, name: str) -> None:
+    """Classify texts by prompts with examples."""
     tune_memory()
-    options, [name] = read_command(
-        FewShotOptions,
-        argv,
-        "python -m studies.few_shot",
-        "Classify texts by prompts with examples.",
-        "MODEL",
-        "smollm2",
-    )
     counts = whole_numbers(options.examples, "--examples", "0,1,4")
     data = load_labelled(options.table)
     if data.are_pairs:
@@ -100,7 +93,6 @@ def main(argv: list[str]) -> int:
         said = ", ".join(f"{name} {guesses.count(i) / len(guesses):.0%}" for i, name in enumerate(data.labels))
         plural = "" if count == 1 else "s"
         print(f"{count} example{plural}: {with_interval(right, len(questions))} right; said {said}", flush=True)
-    return 0
 
 
 def asked(options: FewShotOptions, text: str) -> str:
@@ -127,13 +119,11 @@ def balanced(texts: Sequence[Labelled], labels: int, count: int, seed: int) -> l
 def label_log_probs(model: RememberingModel, prompt: list[int], labels: Sequence[Sequence[int]]) -> list[float]:
     """ln p(label | prompt) of each label: the sum over its tokens, each given those before it."""
     first, _ = model.start(np.array([prompt]))
-    totals = []
-    for label in labels:
-        total = float(first[0, label[0]])
+    totals = [float(first[0, label[0]]) for label in labels]
+    for i, label in enumerate(labels):
         for n in range(1, len(label)):
             log_probs, _ = model.start(np.array([[*prompt, *label[:n]]]))
-            total += float(log_probs[0, label[n]])
-        totals.append(total)
+            totals[i] += float(log_probs[0, label[n]])
     return totals
 
 

@@ -23,15 +23,16 @@ import numpy as np
 from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
+from studies.program import program
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.texts import Corpus, load_corpus, load_files
 from workshop.run.family import Trained
 
 TIMED = 12  # tokens
+MODELS = "a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2"
 
 
 @dataclass
@@ -43,17 +44,9 @@ class QuantizedOptions:
     characters: int = option(0, "predict only the first N characters; 0: all", unit="characters", low=0)
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, [name] = read_command(
-        QuantizedOptions,
-        argv,
-        "python -m studies.quantized",
-        "Memory and loss of a GPT with quantized weights.",
-        "CHECKPOINT",
-        "out/goethe",
-        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
-    )
+@program("studies.quantized", QuantizedOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
+def main(options: QuantizedOptions, name: str) -> None:
+    """Memory and loss of a GPT with quantized weights."""
     trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = text_to_predict(options, trained)
@@ -69,7 +62,6 @@ def main(argv: list[str]) -> int:
         first = first or found
         row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {found / first - 1:>z8.2%}"
         print(f"{row} {1e3 * seconds_of_token(model):>7.2f} ms", flush=True)
-    return 0
 
 
 def seconds_of_token(model: GPT) -> float:

@@ -20,8 +20,8 @@ from pathlib import Path
 from seq2seq.corpus import load_pairs
 from seq2seq.task import FAMILY
 from seq2seq.translate import penalty_of, translate
+from studies.program import numbers, program
 from tinygrad_lite.errors import CorpusError, OptionError
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
@@ -49,17 +49,10 @@ class EvaluateOptions:
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
+@program("studies.scores", EvaluateOptions, "CHECKPOINT", "out/translate-de-en")
+def main(options: EvaluateOptions, name: str) -> None:
+    """Translate held-out sentences and score the translations."""
     tune_memory()
-    options, [name] = read_command(
-        EvaluateOptions,
-        argv,
-        "python -m studies.scores",
-        "Translate held-out sentences and score the translations.",
-        "CHECKPOINT",
-        "out/translate-de-en",
-    )
     penalties = penalties_to_compare(options)
     trained = FAMILY.read(Path(name))
     say(trained.about)
@@ -79,7 +72,7 @@ def main(argv: list[str]) -> int:
             found[penalty], row = scores_with_brevity(written_with(penalty), targets)
             print(f"{penalty:14g}{row}", flush=True)
         print(f"best BLEU with --length_penalty {max(found, key=found.get):g}")
-        return 0
+        return
     began = time.perf_counter()
     written = written_with(options.length_penalty)
     seconds = time.perf_counter() - began
@@ -89,7 +82,6 @@ def main(argv: list[str]) -> int:
         write_lines(Path(options.out), written)
     print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}")
     print("\n".join(scores_with_confidence(written, targets)))
-    return 0
 
 
 def penalties_to_compare(options: EvaluateOptions) -> list[float]:
@@ -99,10 +91,7 @@ def penalties_to_compare(options: EvaluateOptions) -> list[float]:
     """
     if not options.compare:
         return []
-    try:
-        penalties = sorted({float(word) for word in options.compare.split(",")})
-    except ValueError:
-        penalties = []
+    penalties = numbers(options.compare)
     if not penalties or not all(0 <= penalty <= 10 for penalty in penalties):
         raise OptionError(f"--compare {options.compare}: write numbers from 0 to 10 with commas between them: 0,0.6,1")
     if options.beam == 1 or options.out:

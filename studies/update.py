@@ -30,10 +30,10 @@ from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
 from studies.damage import linear_maps
+from studies.program import program
 from studies.quantized import QuantizedOptions, text_to_predict
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Parameter
-from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option, whole_numbers
 
@@ -68,17 +68,15 @@ class Update:
         return float((self.s[:rank] ** 2).sum() / (self.s**2).sum())
 
 
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    options, names = read_command(
-        UpdateOptions,
-        argv,
-        "python -m studies.update",
-        "The singular values of what training changed.",
-        "BASE_MODEL TUNED_MODEL",
-        "smollm2 out/tuned",
-        about_positional="two: the model before the training, and after it",
-    )
+@program(
+    "studies.update",
+    UpdateOptions,
+    "BASE_MODEL TUNED_MODEL",
+    "smollm2 out/tuned",
+    about_positional="two: the model before the training, and after it",
+)
+def main(options: UpdateOptions, *names: str) -> None:
+    """The singular values of what training changed."""
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
     base, tuned = (FAMILY.read(Path(name)) for name in names)
     say(f"{base.about}\n{tuned.about}")
@@ -96,7 +94,6 @@ def main(argv: list[str]) -> int:
         bits = score(model, tuned.tokenizer, corpus).bits_per_character
         shares = [statistics.mean(update.share(rank) for update in each) for each in (found.values(), by_chance)]
         print(f"{'all' if rank is None else rank:>6} {shares[0]:>21.1%} {shares[1]:>20.1%} {bits:>20.4f}", flush=True)
-    return 0
 
 
 def matrices(model: GPT) -> dict[str, Parameter]:

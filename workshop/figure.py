@@ -214,6 +214,6 @@ def compose(picture: Picture):
     return figure
 
 
-def cannot_write(path: Path, error: OSError) -> OptionError:
+def cannot_write(path: Path | str, error: OSError) -> OptionError:
     """The sentence about a file that cannot be written."""
     return OptionError(f"{path} cannot be written ({error.strerror}): choose another file")

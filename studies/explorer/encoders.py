@@ -34,7 +34,7 @@ MAX_TOKENS = 128  # of a text; more would be unreadable
 MAX_NUMBERS = 20_000_000  # attention weights in a page: 40 MB as float16, 53 MB in base64
 MOST = 10  # words or classes that are listed
 BATCH = 32  # texts that are read at once
-FAMILIES = {"bert": "a BERT", "BERT": "a BERT", "vit": "a Vision Transformer", "ViT": "a Vision Transformer"}
+TITLES = {"bert": "BERT", "vit": "Vision Transformer"}
 
 TOKENS = Panel(
     "tokens",
@@ -111,21 +111,15 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
         raise OptionError(f"--explain needs exactly one line of text; lines given: {len(lines)}")
     tokenizer, size = trained.tokenizer, min(model.config.block_size, MAX_TOKENS)
     asks_label = model.config.objective == "labels"
+    ids = whole_sequence(tokenizer, lines[0])
+    segments = np.zeros_like(ids)
     if asks_label:
         ids, segments = sequence(tokenizer, texts_of(lines[0], model.config.segments), len(text) + size)
-    else:
-        ids = whole_sequence(tokenizer, lines[0])
-        segments = np.zeros_like(ids)
     if len(ids) > size:
         raise OptionError(f"--explain: the page shows at most {size} tokens of this model, and the text has {len(ids)}")
-    inputs = [Tensor(array[None], dtype=np.int64, device=model.device) for array in (ids, segments)]
-    found = look_inside(model, *inputs)
-    data = recording(found) | {
-        "tokens": pieces(tokenizer, ids.tolist()),
-        "ids": ids.tolist(),
-        "segments": segments.tolist(),
-        "start": 0,
-    }
+    found = look_inside(model, *inputs(model, ids[None], segments))
+    numbers = {"ids": ids.tolist(), "segments": segments.tolist()}
+    data = recording(found) | {"tokens": pieces(tokenizer, ids.tolist())} | numbers | {"start": 0}
     panels = [TOKENS, ATTENTION, stream_panel(model.config.norm_first)]
     if asks_label:
         shown = data["labels"] = labels_of(model, ids, segments)
@@ -144,6 +138,11 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
         say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model gives features only")
     intro = f"This is your model: {about(trained)}. It read one text while this page was written."
     write(options, "Inside your encoder", intro, panels, data, found, {})
+
+
+def inputs(model: Bert, ids: np.ndarray, segments: np.ndarray) -> list[Tensor]:
+    """The tokens (B, T) of texts, and their segments (T,), as the model takes them."""
+    return [Tensor(x, dtype=np.int64, device=model.device) for x in (ids, np.broadcast_to(segments, ids.shape))]
 
 
 def labels_of(model: Bert, ids: np.ndarray, segments: np.ndarray) -> dict[str, Any]:
@@ -173,10 +172,8 @@ def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> tuple[np.nd
     model.eval()
     for first in range(0, len(texts), BATCH):
         part = texts[first : first + BATCH]
-        pair = (part, np.broadcast_to(segments, part.shape))
         with no_grad():
-            logits = model.label_logits(*(Tensor(array, dtype=np.int64, device=model.device) for array in pair))
-            found.append(logits.softmax().numpy())
+            found.append(model.label_logits(*inputs(model, part, segments)).softmax().numpy())
     probabilities = np.concatenate(found)
     hidden = np.full((len(ids), probabilities.shape[1]), np.nan)
     hidden[places] = probabilities[1:]
@@ -235,18 +232,10 @@ def stream_panel(norm_first: bool = True) -> Panel:
 def about(trained: Trained) -> str:
     """Which model this is, without its path."""
     family, _, more = trained.about.partition(": ")[2].partition(" ")
-    return f"{FAMILIES.get(family, family)} {more}"
+    return f"a {TITLES.get(family.lower(), family)} {more}"
 
 
-def write(
-    options: Any,
-    title: str,
-    intro: str,
-    panels: list[Panel],
-    data: dict[str, Any],
-    found: Inside,
-    blobs: dict[str, bytes],
-) -> None:
+def write(options: Any, title: str, intro: str, panels: list[Panel], data: dict, found: Inside, blobs: dict) -> None:
     """Write a page of these panels."""
     more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
     data["panels"] = [panel.name for panel in panels]

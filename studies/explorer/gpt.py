@@ -16,9 +16,9 @@ from studies.explorer.recorded import MAX_RECORDED, record
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from workshop.cli.console import say
-from workshop.corpora.texts import CORPORA, Corpus, load_corpus
+from workshop.corpora.texts import CORPORA, load_corpus
 from workshop.decoding.sample_options import SampleOptions
-from workshop.run.checkpoint import Checkpoint, load_checkpoint
+from workshop.run.checkpoint import load_checkpoint
 from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
 
@@ -63,34 +63,23 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
 def why_recorded(trained: Trained, model: GPT) -> str:
     """Why a page cannot compute with this model, in a sentence; empty if it can."""
     config, numbers = trained.config, sum(array.size for array in trained.weights.values())
-    others = {name: field.default for name, field in config.chosen().items() if name not in COMPUTED}
-    changed = [name for name, default in others.items() if getattr(config, name) != default]
+    chosen = config.chosen().items()
+    others = [name for name, field in chosen if name not in COMPUTED and getattr(config, name) != field.default]
+    parts = [part for block in model.blocks for part in (block, block.mixer, block.mlp)]
+    others += [type(part).__name__ for part in parts if type(part) not in (Block, MultiHeadAttention, FeedForward)]
     largest = max((float(np.abs(array).max(initial=0)) for array in trained.weights.values()), default=0.0)
+    recording = f"shows a recording of the first {MAX_RECORDED} tokens"
     if numbers > MAX_LIVE:
-        return (
-            f"this model has {numbers:,} parameters, more than the {MAX_LIVE:,} that a page computes with, so the page "
-            f"shows a recording of its first {MAX_RECORDED} tokens"
-        )
+        more = f"more than the {MAX_LIVE:,} that a page computes with"
+        return f"this model has {numbers:,} parameters, {more}, so the page {recording}"
     if trained.tokenizer.kind == "hf":
-        return f"the page lacks this model's tokenizer, so it shows a recording of its first {MAX_RECORDED} tokens"
-    changed += [
-        type(part).__name__
-        for block in model.blocks
-        for part in (block, block.mixer, block.mlp)
-        if type(part) not in (Block, MultiHeadAttention, FeedForward)
-    ]
-    if trained.composed:
-        return (
-            "this model was trained with the reference versions of all operations (--composed), and the page has "
-            f"formulas of its own, so it shows a recording of the first {MAX_RECORDED} tokens"
-        )
-    if changed:
-        return f"the page does not compute {changed[0]}, so it shows a recording of the first {MAX_RECORDED} tokens"
-    if largest > MAX_HALF:
-        return (
-            f"a weight of {largest:g} is no float16, so the page shows a recording of its first {MAX_RECORDED} tokens"
-        )
-    return ""
+        return f"the page lacks this model's tokenizer, so it {recording}"
+    if trained.composed:  # perhaps with a definition that somebody changed
+        why = "this model was trained with the reference versions of all operations (--composed)"
+        return f"{why}, and the page has formulas of its own, so it {recording}"
+    if others:
+        return f"the page does not compute {others[0]}, so it {recording}"
+    return f"a weight of {largest:g} is no float16, so the page {recording}" if largest > MAX_HALF else ""
 
 
 def page(
@@ -116,18 +105,14 @@ def page(
         "compare": compare,
     }
     shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
-    if recorded:
-        shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
-    about = trained.about.partition(": ")[2].replace("gpt with", "a GPT with", 1)
-    intro = [f"This is your model: {about}. Everything below is computed from its weights."]
+    about = f"This is your model: {trained.about.partition(': ')[2].replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
-        recording, blobs = record(model, tokenizer, prompt)
-        data["recording"] = recording
-        intro = [f"This is your model: {about}.", f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
+        data["recording"], blobs = record(model, tokenizer, prompt)
+        shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
+        intro = [about, f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
     else:
-        run = checkpoints_of(trained)
-        names = list(trained.weights)
+        run, names = checkpoints_of(trained), list(trained.weights)
         data |= {
             "tokenizer": tokenizer.to_json(),
             "prompt": prompt,
@@ -136,10 +121,11 @@ def page(
             "selected": next(i for i, (_, weights) in enumerate(run) if weights is trained.weights),
         }
         blobs = {f"weights-{i}": halves([w[name] for name in names]) for i, (_, w) in enumerate(run)}
-        intro.append(
+        intro = [
+            f"{about} Everything below is computed from its weights.",
             "The page has no connection: your text stays in it, and it works from a file, without a network. Its "
-            "scripts can be read in its source, or in the browser's debugger; model.js is the forward pass."
-        )
+            "scripts can be read in its source, or in the browser's debugger; model.js is the forward pass.",
+        ]
         if config.block_size > MAX_CONTEXT:
             intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")
         if len(run) > 1:
@@ -178,14 +164,11 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
     if trained.adapter or trained.path.suffix != ".safetensors":
         return [(0, trained.weights)]
     own = load_checkpoint(trained.path)
-    own_shapes = {name: array.shape for name, array in own.weights.items()}
-    found: dict[int, Checkpoint] = {}
-    for path in RunFolder(trained.path.parent).kept():
-        other = load_checkpoint(path)
-        shapes = {name: array.shape for name, array in other.weights.items()}
-        same = (other.model, other.tokenizer, shapes) == (own.model, own.tokenizer, own_shapes)
-        if same and other.step != own.step:
-            found[other.step] = other
+    found = {
+        other.step: other.weights
+        for other in map(load_checkpoint, RunFolder(trained.path.parent).kept())
+        if (other.model, other.tokenizer) == (own.model, own.tokenizer) and other.step != own.step
+    }
     size = max(1, sum(array.size for array in trained.weights.values()))
     room = max(0, min(MAX_CHECKPOINTS, MAX_NUMBERS // size) - 1)
     steps = sorted(found)
@@ -193,8 +176,7 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
         places = np.linspace(0, len(steps) - 1, room).round().astype(int)
         say(f"note: of {len(steps)} kept checkpoints, the page holds {room}")
         steps = [steps[i] for i in places]
-    run = [(step, found[step].weights) for step in steps] + [(own.step, trained.weights)]
-    return sorted(run, key=lambda one: one[0])
+    return sorted([*((step, found[step]) for step in steps), (own.step, trained.weights)], key=lambda one: one[0])
 
 
 def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
@@ -206,14 +188,13 @@ def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
         return None
     if options.compare not in CORPORA and not Path(options.compare).exists():
         raise OptionError(f"--compare {options.compare}: name an existing file, or one of {', '.join(CORPORA)}")
-    corpus: Corpus = load_corpus(options.compare)
-    text = corpus.split()[0]
-    is_own = corpus.sha256 == trained.corpus_sha256
+    corpus = load_corpus(options.compare)
+    text, _ = corpus.split()
     if len(text) > MAX_COUNTED:
         say(f"note: the page counts the first {MAX_COUNTED:,} of {len(text):,} characters of {corpus.name}")
     return {
         "name": corpus.name,
-        "isOwn": is_own,
+        "isOwn": corpus.sha256 == trained.corpus_sha256,
         "text": text[:MAX_COUNTED],
         "order": ORDER,
         "vocabSize": len(set(corpus.text)),

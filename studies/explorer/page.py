@@ -2,7 +2,8 @@
 
     html = assemble(title, intro, panels, data={"prompt": "</script>"}, blobs={"weights-0": b"..."}, scripts=[...])
 
-The file contains everything: styles, scripts, data as JSON, and binary data in base64. Three rules keep it closed:
+`page.html` is its frame, and `section.html` that of a panel. The file contains everything: styles, scripts, data as
+JSON, and binary data in base64. Three rules keep it closed:
 
 1. A Content-Security-Policy forbids every connection and every script or style whose SHA-256 is not named in it. So
    even if a text did become a script, no browser would run it.
@@ -21,54 +22,15 @@ import base64
 import hashlib
 import html
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinygrad_lite.errors import OptionError
+from workshop.figure import cannot_write
 
 FOLDER = Path(__file__).parent
 ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
-ENDS = re.compile("</(script|style)|<!--", re.IGNORECASE)
-
-TEMPLATE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#{first}">Skip to the first panel</a>
-<header>
-<h1>{title}</h1>
-{intro}
-<nav aria-label="Panels"><ol>
-{contents}
-</ol></nav>
-<noscript><p class="note">This page computes with JavaScript, which is switched off in this browser.</p></noscript>
-<p id="status" class="note" role="status">Reading the model ...</p>
-</header>
-<main>
-{sections}
-</main>
-{data}
-{scripts}
-</body>
-</html>
-"""
-
-SECTION = """<section id="{name}" aria-labelledby="{name}-title">
-<h2 id="{name}-title">{title}</h2>
-<p class="lead">{lead}</p>
-<div class="body"></div>
-<footer><pre>{formula}</pre><p>{sources}</p></footer>
-</section>"""
 
 
 @dataclass(frozen=True)
@@ -112,12 +74,11 @@ def assemble(
         f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in (FOLDER / "widgets.js", *scripts)
     ]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
-    elements = [f'<script type="application/json" id="data">{embedded(data)}</script>']
-    for name, blob in blobs.items():
-        elements.append(
-            f'<script type="text/plain" id="{html.escape(name)}">{base64.b64encode(blob).decode()}</script>'
-        )
-    return TEMPLATE.format(
+    elements = [f'<script type="application/json" id="data">{embedded(data)}</script>'] + [
+        f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>'
+        for name, blob in blobs.items()
+    ]
+    return read(FOLDER / "page.html").format(
         policy=policy + "form-action 'none'",
         title=html.escape(title),
         style=style,
@@ -137,27 +98,20 @@ def write_page(path: str, html: str) -> None:
     """
     try:
         Path(path).write_text(html, encoding="utf-8", newline="\n")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OptionError(f"--explain {path} cannot be written ({reason}): choose another file") from None
+    except OSError as error:
+        raise cannot_write(f"--explain {path}", error) from None
 
 
 def section(panel: Panel) -> str:
     """The frame of a panel, with its heading, and its formula and source below."""
     sources = ", ".join(f"<code>{html.escape(file)}</code> {html.escape(name)}" for file, name in panel.sources)
     texts = {name: html.escape(getattr(panel, name)) for name in ("name", "title", "lead", "formula")}
-    return SECTION.format(**texts, sources=f"Computed in {sources}")
+    return read(FOLDER / "section.html").rstrip().format(**texts, sources=f"Computed in {sources}")
 
 
 def read(path: Path) -> str:
-    """The text of a script or style.
-
-    Raises: ValueError if it would end its own element.
-    """
-    text = path.read_text(encoding="utf-8")
-    if ENDS.search(text):
-        raise ValueError(f"{path} contains {ENDS.search(text)[0]}, which would end its element in the page")
-    return text
+    """The text of a script, a style or a template, none of which may contain what would end its own element."""
+    return path.read_text(encoding="utf-8")
 
 
 def hashes(texts: Iterable[str]) -> str:

@@ -60,7 +60,7 @@ BEAM_TREE = Panel(
 
 
 class WatchedModel:
-    """A model that notes, while `translate` uses it, what each step of the search saw and chose.
+    """A model, and its own state, that notes while `translate` uses it what each step of the search saw and chose.
 
     Attributes:
         log_probs: of each step, those of the tokens that may follow each open hypothesis: (K, V).
@@ -73,30 +73,25 @@ class WatchedModel:
         self.parents: list[np.ndarray] = []
         self.tokens: list[np.ndarray] = []
 
-    def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedState]:
+    def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedModel]:
         """As the model's `start`."""
         return self._noted(*self.model.start(sources))
 
-    def step(self, tokens: np.ndarray, state: WatchedState) -> tuple[np.ndarray, WatchedState]:
+    def step(self, tokens: np.ndarray, state: WatchedModel) -> tuple[np.ndarray, WatchedModel]:
         """As the model's `step`."""
-        self.parents.append(state.rows)
         self.tokens.append(tokens)
-        return self._noted(*self.model.step(tokens, state.inner))
+        return self._noted(*self.model.step(tokens, self.state))
 
-    def _noted(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, WatchedState]:
+    def select(self, rows: np.ndarray) -> WatchedModel:
+        """As the state's `select`, which the search calls once before each step."""
+        self.parents.append(rows)
+        self.state = self.state.select(rows)
+        return self
+
+    def _noted(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, WatchedModel]:
         self.log_probs.append(log_probs)
-        return log_probs, WatchedState(state, np.arange(len(log_probs)))
-
-
-class WatchedState:
-    """A model's state, and which rows of the one before it were selected."""
-
-    def __init__(self, inner: GenerationState, rows: np.ndarray) -> None:
-        self.inner, self.rows = inner, rows
-
-    def select(self, rows: np.ndarray) -> WatchedState:
-        """The state of these rows."""
-        return WatchedState(self.inner.select(rows), rows)
+        self.state = state
+        return log_probs, self
 
 
 def tree(
@@ -138,15 +133,14 @@ def tree(
                 "tokens": [*parent["tokens"], int(token)],
                 "log_prob": total - parent["total"],
                 "total": total,
+                "fate": "dropped",
             }
             if token == eos and rank < beam:
                 node["fate"] = "ended"
             elif (row, token) in kept:
                 node["fate"] = "continued"
-            elif is_last and token != eos and len([1 for one in grown.values() if one["fate"] == "cut off"]) < beam:
+            elif is_last and token != eos and sum(one["fate"] == "cut off" for one in grown.values()) < beam:
                 node["fate"] = "cut off"
-            else:
-                node["fate"] = "dropped"
             grown[row, token] = node
             nodes.append(node)
         explain_fates(list(grown.values()), found, beam, length_penalty, limit)
@@ -164,26 +158,23 @@ def explain_fates(
     """Say for the hypotheses of one step why each was continued, ended or dropped."""
     kept = [node["total"] for node in nodes if node["fate"] in ("continued", "cut off")]
     for node in nodes:
-        score = node["total"] / length_factor(len(node["tokens"]), length_penalty)
-        if node["fate"] == "continued":
+        fate, length = node["fate"], len(node["tokens"])
+        score = node["total"] / length_factor(length, length_penalty)
+        bound = node["total"] / length_factor(limit, length_penalty)
+        if fate == "continued":
             node["why"] = f"continued: one of the {beam} best that have not ended"
-        elif node["fate"] == "cut off":
-            bound = node["total"] / length_factor(limit, length_penalty)
+        elif fate == "cut off" and length == limit:
+            node["why"] = f"cut off at the maximum length of {limit} tokens, with score {score:.4f}"
+        elif fate == "cut off":
             node["why"] = (
-                f"cut off at the maximum length of {limit} tokens, with score {score:.4f}"
-                if len(node["tokens"]) == limit
-                else f"given up when the search ended: however it continued, its score could not exceed {bound:.4f}, "
+                f"given up when the search ended: however it continued, its score could not exceed {bound:.4f}, "
                 f"and the result has {found[-1].score:.4f}"
             )
-        elif node["fate"] == "ended":
-            rank = next((i for i, one in enumerate(found) if one.tokens == node["tokens"]), None)
-            node["why"] = f"ended with score {score:.4f}, " + (
-                "the best of all: this is the translation"
-                if rank == 0
-                else f"number {rank + 1} of the result"
-                if rank
-                else f"below the {found[-1].score:.4f} of the result"
-            )
+        elif fate == "ended":
+            ranks = [f"number {i}" for i, one in enumerate(found, start=1) if one.tokens == node["tokens"]]
+            place = f"{ranks[0]} of the result" if ranks else f"below the {found[-1].score:.4f} of the result"
+            best = "the best of all: this is the translation"
+            node["why"] = f"ended with score {score:.4f}, {best if ranks == ['number 1'] else place}"
         elif node["token"] == EOS:
             node["why"] = f"dropped: it ended, but was not among the {beam} best of this step"
         else:
@@ -208,19 +199,17 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
     beam = options.beam or BEAM
     penalty = penalty_of(model, options.length_penalty)
     watched = WatchedModel(model)
-    settings = {"beam": beam, "n_best": options.n_best, "length_penalty": penalty}
-    (found,) = translate(watched, tokenizer, [sentence], **settings)
+    (found,) = translate(watched, tokenizer, [sentence], beam=beam, n_best=options.n_best, length_penalty=penalty)
     shown = attention_weights(model, tokenizer, sentence, found[0].tokens)
-    source = tokenizer.encode(sentence)[: model.config.block_size]
+    size = model.config.block_size
+    limit = longest_translation(min(len(tokenizer.encode(sentence)), size), size)
     data = {
         "source": shown.keys,
         "target": shown.queries,
         "translation": found[0].text,
         "shape": list(shown.weights.shape),
         "beam": beam,
-        "nodes": tree(
-            watched, found, tokenizer, beam, penalty, longest_translation(len(source), model.config.block_size)
-        ),
+        "nodes": tree(watched, found, tokenizer, beam, penalty, limit),
     }
     intro = [
         f"This is your model: {about}. It translated one sentence while this page was written; everything below was "

@@ -47,36 +47,24 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
     Raises: OptionError if there is no such layer, head or token.
     """
     check_finite(found.weights, what)
-    layers, heads = (
-        chosen(name, number, count)
-        for name, number, count in zip(
-            ("layer", "head"), (options.layer, options.head), found.weights.shape, strict=False
-        )
-    )
-    arrays = {
-        "weights": found.weights[np.ix_(layers, heads)],
-        "queries": np.array(found.queries),
-        "keys": np.array(found.keys),
-    }
+    layers = chosen("layer", options.layer, found.weights.shape[0])
+    heads = chosen("head", options.head, found.weights.shape[1])
+    part = np.ix_(layers, heads)
+    shown, arrays = found.visible()[part], {"weights": found.weights[part]}
+    arrays |= {"queries": np.array(found.queries), "keys": np.array(found.keys)}
     title = f"{what[0].upper()}{what[1:]}"
     title += "".join(f", {name} {number}" for name in ("layer", "head") if (number := getattr(options, name)))
-    shown = found.visible()[np.ix_(layers, heads)]
-    blue = " Blue: later tokens, which a causal model cannot see." if found.is_causal else ""
-    reading = "Each row of a chart is a token that attends, each column a token attended to"
-    if not found.is_self:
-        reading = (
-            "Each row of a chart is a token of the translation when it is chosen, each column a token of the sentence"
-        )
-    reading += f"; a row sums to 1.{blue}"
     if options.of:
-        size, draw, title, reading = of_one_token(found, shown, layers, heads, options.of, title)
-    elif shown.shape[:2] == (1, 1):
-        size, draw = one_chart(found, shown[0, 0])
-        reading += " White: weight 0; black: 1; the numbers are percent."
-    else:
-        size, draw, more = all_charts(found, shown, layers, heads)
-        reading += f" White: weight 0; black: 1. {more}"
-    return Picture(title, reading, size, draw, arrays=arrays)
+        size, draw, more, caption = of_one_token(found, shown, layers, heads, options.of)
+        return Picture(title + more, caption, size, draw, arrays=arrays)
+    rows, columns = "token that attends", "token attended to"
+    if not found.is_self:
+        rows, columns = "token of the translation when it is chosen", "token of the sentence"
+    blue = " Blue: later tokens, which a causal model cannot see." if found.is_causal else ""
+    caption = f"Each row of a chart is a {rows}, each column a {columns}; a row sums to 1.{blue} White: weight 0; "
+    make = one_chart if shown.shape[:2] == (1, 1) else all_charts
+    size, draw, more = make(found, shown, layers, heads)
+    return Picture(title, f"{caption}black: 1{more}", size, draw, arrays=arrays)
 
 
 def plot_attention(found: Attention, what: str, file: Path) -> None:
@@ -121,7 +109,7 @@ def label(axes, rows: Sequence[str], columns: Sequence[str], size: float) -> Non
 
 
 def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int]):
-    """(size, draw, note): a chart for each layer (rows) and head (columns), with tokens or, if too many, without."""
+    """(size, draw, more caption): a chart for each layer (rows) and head (columns); no tokens if too many."""
     t, s = weights.shape[2:]
     size = (1.0 + len(heads) * (0.4 + CELL * s), 0.6 + len(layers) * (0.4 + CELL * t))
     small = max(size) > LABELLED
@@ -133,27 +121,28 @@ def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], hea
         charts = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
         for (row, column), axes in np.ndenumerate(charts):
             shade(axes, weights[row, column], aspect="auto" if small else "equal")
-            if small:
-                axes.set_xticks([])
-                axes.set_yticks([])
-                if row == 0:
-                    axes.set_title(f"head {heads[column] + 1}", fontsize=8)
-                if column == 0:
-                    axes.set_ylabel(f"layer {layers[row] + 1}", fontsize=8)
-            else:
-                axes.set_title(f"layer {layers[row] + 1}, head {heads[column] + 1}", fontsize=8)
+            names = f"layer {layers[row] + 1}", f"head {heads[column] + 1}"
+            if not small:
+                axes.set_title(", ".join(names), fontsize=8)
+                continue
+            axes.set(xticks=[], yticks=[])
+            if row == 0:
+                axes.set_title(names[1], fontsize=8)
+            if column == 0:
+                axes.set_ylabel(names[0], fontsize=8)
         if not small:  # all charts share the axes; labels are shown at the outer edges only
             label(charts[0, 0], found.queries, found.keys, 7)
             for axes in charts.flat:
                 axes.tick_params(axis="x", labelrotation=90, labelsize=7)
                 axes.tick_params(axis="y", labelsize=7)
 
-    note = f"{t} tokens by {s}: draw one chart with --layer and --head to see their names." if small else ""
+    note = f". {t} tokens by {s}: draw one chart with --layer and --head to see their names." if small else ". "
     return size, draw, note
 
 
-def one_chart(found: Attention, weights: np.ndarray):
-    """(size, draw): one large chart, with the weights in percent in its squares if they are few."""
+def one_chart(found: Attention, weights: np.ndarray, *_: Sequence[int]):
+    """(size, draw, more caption): one large chart, with the weights in percent in its squares if they are few."""
+    weights = weights[0, 0]
     t, s = weights.shape
     written = max(t, s) <= WRITTEN
     cell = 0.36 if written else 0.22 if max(t, s) * 0.22 < MAX_INCHES / 2 else CELL
@@ -169,13 +158,11 @@ def one_chart(found: Attention, weights: np.ndarray):
             write_percent(axes, weights, 1.0)
         figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, label="weight")
 
-    return size, draw
+    return size, draw, "; the numbers are percent."
 
 
-def of_one_token(
-    found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int], token: str, title: str
-):
-    """(size, draw, title, caption): what one token attends to, in each head of a layer or, as a mean, in each layer."""
+def of_one_token(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int], token: str):
+    """(size, draw, more title, caption): what one token attends to, in each head or, as a mean, in each layer."""
     wanted = token.replace(" ", "·")
     places = [i for i, piece in enumerate(found.queries) if wanted in (piece, piece.strip("·"))]
     if not places:
@@ -206,4 +193,4 @@ def of_one_token(
         f"{place + 1}, {found.queries[place]!r}, goes to each token, in percent; a row sums to "
         f"100.{blue} A head that finds nothing often rests on the first token."
     )
-    return size, draw, f"{title}: what {found.queries[place].strip('·')!r} attends to", caption
+    return size, draw, f": what {found.queries[place].strip('·')!r} attends to", caption

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
 from studies.pictures.command import DrawOptions
@@ -95,10 +96,9 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
         ids = tokenizer.encode(text)
         shown = pieces(tokenizer, ids)
         rows += [(name, number, token, piece) for number, (token, piece) in enumerate(zip(ids, shown, strict=True))]
-        count = (
-            f"{len(ids)} tokens of a vocabulary of {tokenizer.vocab_size:,}; {len(text) / len(ids):.1f} characters each"
-        )
-        lines += [Line(f"{name}: {count}", is_heading=True), Line("", boxes(shown)), Line("")]
+        count = f"{len(ids)} tokens of a vocabulary of {tokenizer.vocab_size:,}"
+        heading = f"{name}: {count}; {len(text) / len(ids):.1f} characters each"
+        lines += [Line(heading, is_heading=True), Line("", boxes(shown)), Line("")]
     caption = (
         "Each box is a token: what the model reads, and predicts, at once. · is a space, \\n a line break, \\x.. a "
         "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what stood "
@@ -126,42 +126,36 @@ def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
         raise OptionError('the text is empty: python -m studies.draw merges "Fischers Fritz fischt frische Fische"')
     if len(text) > MAX_TEXT:
         raise OptionError(f"the text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")
-    if options.kind == BPETokenizer.kind:
-        untrained, lengths = BPETokenizer([]), [1] * 256
-    else:
+    make, lengths = BPETokenizer, [1] * 256
+    if options.kind == EndOfWordTokenizer.kind:
         characters = sorted(character for character in set(text) if not character.isspace())
-        untrained, lengths = EndOfWordTokenizer(characters, []), [1] * len(characters) + [len(END_OF_WORD)]
+        make, lengths = partial(EndOfWordTokenizer, characters), [1] * len(characters) + [len(END_OF_WORD)]
+    untrained = make([])
     words = Counter(untrained.split(text))
     steps = list(islice(merge_steps(words, untrained.spell, lengths), options.steps))
     if not steps:
         raise OptionError("no pair of neighbours occurs twice in this text, so there is nothing to merge")
-    merges = [step.pair for step in steps]
-    trained = BPETokenizer(merges) if options.kind == BPETokenizer.kind else EndOfWordTokenizer(characters, merges)
+    trained = make([step.pair for step in steps])
 
     start = [(untrained.spell(word), count) for word, count in words.items()]
-    lines = [
-        Line("the words of the text, and how often each occurs", is_heading=True),
-        word_line(trained, start),
-        Line(""),
-    ]
-    for number, step in enumerate(steps, start=1):
-        left, right, merged = pieces(trained, [*step.pair, len(lengths) + number - 1])
+    heading = "the words of the text, and how often each occurs"
+    lines = [Line(heading, is_heading=True), word_line(trained, start), Line("")]
+    rows: list[tuple] = [("step", "left", "right", "count", "is_merged", "token")]
+    for number, (new, step) in enumerate(enumerate(steps, start=len(lengths)), start=1):
+        left, right, merged = pieces(trained, [*step.pair, new])
         heading = f"step {number}: {left} + {right} becomes {merged}, {step.counts[step.pair]} times"
         lines += [Line(heading, is_heading=True), pair_line(trained, step)]
-        lines += [word_line(trained, step.words, mark=len(lengths) + number - 1), Line("")]
+        lines += [word_line(trained, step.words, mark=new), Line("")]
+        for pair, count in step.counts.most_common():
+            is_merged = pair == step.pair
+            rows.append((number, *pieces(trained, pair), count, int(is_merged), new if is_merged else ""))
     caption = (
         "Byte-pair encoding counts how often each two neighbours occur within words, here the most frequent pairs of "
         "each step (orange: the winner; of equals the shortest, then the first), and merges the winner everywhere into "
         "a new token. Pairs across two words do not count. · is a space, </w> the end of a word, × how often a word "
         "occurs."
     )
-    return picture(
-        "Byte-pair encoding, merge by merge",
-        caption,
-        lines,
-        list(merge_table(trained, steps, len(lengths))),
-        has_text=True,
-    )
+    return picture("Byte-pair encoding, merge by merge", caption, lines, rows, has_text=True)
 
 
 def word_line(tokenizer: Tokenizer, words: Sequence[tuple[list[int], int]], mark: int | None = None) -> Line:
@@ -184,15 +178,6 @@ def pair_line(tokenizer: Tokenizer, step: MergeStep, top: int = 10) -> Line:
     return Line("pairs", shown)
 
 
-def merge_table(tokenizer: Tokenizer, steps: Sequence[MergeStep], first: int) -> Iterator[Sequence[Any]]:
-    """A row for each pair of each step, the most frequent first."""
-    yield "step", "left", "right", "count", "is_merged", "token"
-    for number, step in enumerate(steps):
-        for pair, count in step.counts.most_common():
-            is_merged = pair == step.pair
-            yield number + 1, *pieces(tokenizer, pair), count, int(is_merged), first + number if is_merged else ""
-
-
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
@@ -205,17 +190,13 @@ def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has
     def draw(figure) -> None:
         axes = figure.add_subplot()
         axes.set_axis_off()
-        axes.set_xlim(0, widest)
-        axes.set_ylim(height, 0)
+        axes.set(xlim=(0, widest), ylim=(height, 0))
         for row, column, text, fill, is_heading in placed:
             if fill:
                 axes.barh(row + 0.5, len(text) + 0.9, 0.8, column, color=fill, edgecolor="#888888", linewidth=0.4)
-            weight, family = ("bold", "sans-serif") if is_heading else ("normal", "monospace")
-            place = column + (len(text) / 2 + 0.45 if fill else 0)
-            axes.text(
-                place, row + 0.52, text, ha="center" if fill else "left", va="center", fontsize=TEXT_SIZE,
-                fontweight=weight, family=family,
-            )  # fmt: skip
+            style = {"fontweight": "bold", "family": "sans-serif"} if is_heading else {"family": "monospace"}
+            place, side = (column + len(text) / 2 + 0.45, "center") if fill else (column, "left")
+            axes.text(place, row + 0.52, text, ha=side, va="center", fontsize=TEXT_SIZE, **style)
 
     text = "\n".join(
         (f"{line.words}: " if line.boxes else line.words) + "|".join(box.text for box in line.boxes) for line in lines

@@ -19,6 +19,7 @@ from workshop.cli.console import say, shown
 from workshop.cli.options import answers, nearest, option
 from workshop.figure import METADATA, Picture, check_file, write
 
+CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
 HINTS = answers(
     {
         "--out": "o output output_file save file attention svg png",
@@ -47,19 +48,17 @@ class Kind:
         about: what it shows, for --help.
         make: makes the picture of what is named on the command line, with the options.
         options: the dataclass of its options.
-        named: what is named before the options, such as CHECKPOINT, with ... if there may be more.
-        about_named: what that is.
-        example: such a name.
-        is_needed: whether something must be named.
+        example: what may be named on the command line; empty if nothing must be.
+        named: what that is called, with ... if there may be more.
+        about_named: what it is.
     """
 
     about: str
     make: Callable[[Sequence[str], Any], Picture]
     options: type[DrawOptions]
-    named: str
-    about_named: str
-    example: str
-    is_needed: bool = True
+    example: str = ""
+    named: str = "CHECKPOINT"
+    about_named: str = CHECKPOINT
 
 
 def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
@@ -85,7 +84,7 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
         f"{prog} {what}",
         f"Draw {kind.about}.",
         kind.named,
-        kind.example if kind.is_needed else "",
+        kind.example,
         about_positional=kind.about_named,
         common=("out",),
         hints=HINTS,

@@ -68,12 +68,12 @@ def draw_graph(names: Sequence[str], options: GraphOptions) -> Picture:
         "Values are computed along the arrows, gradients against them: each says by how much the result changes per "
         "unit of change there. A name that is used several times adds up the gradients of its uses."
     )
-    rows = graph.rows()
+    rows = [("name", "operation", "inputs", "shape", "value", "gradient")]
+    rows += [(r.name, r.operation, " ".join(r.inputs), r.shape, r.value, r.gradient) for r in graph.rows()]
     return Picture(
         title=text,
         caption=caption,
-        table=[("name", "operation", "inputs", "shape", "value", "gradient")]
-        + [(row.name, row.operation, " ".join(row.inputs), row.shape, row.value, row.gradient) for row in rows],
+        table=rows,
         text=str(graph),
         image=lambda path: run_dot(to_dot(graph, text, caption), path),
     )
@@ -135,17 +135,12 @@ def walk(node: ast.expr, leaves: dict[str, Tensor]) -> Any:
         case ast.BinOp() if type(node.op) in OPERATORS:
             return OPERATORS[type(node.op)](walk(node.left, leaves), walk(node.right, leaves))
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in METHODS and not node.keywords:
-            tensor = walk(owner, leaves)
-            if isinstance(tensor, Tensor):
-                return getattr(tensor, name)(*(argument(part, leaves) for part in node.args))
+            tensor, values = walk(owner, leaves), [walk(part, leaves) for part in node.args]
+            if isinstance(tensor, Tensor):  # whole numbers, such as axes, remain whole
+                whole = (int(x) if isinstance(x, float) and x.is_integer() else x for x in values)
+                return getattr(tensor, name)(*whole)
     known = ", ".join(sorted(METHODS))
     raise OptionError(f"{ast.unparse(node)}: only names, numbers, + - * / ** @, and methods of tensors: {known}")
-
-
-def argument(node: ast.expr, leaves: dict[str, Tensor]) -> Any:
-    """The value of an argument: whole numbers, such as axes, remain whole."""
-    value = walk(node, leaves)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 # --- graphviz -------------------------------------------------------------------------------------------------
@@ -168,12 +163,10 @@ def to_dot(graph: Graph, title: str, caption: str) -> str:
         words += [f"value {row.value}"] + ([f"gradient {row.gradient}"] if row.gradient else [])
         lines.append(f"n{number} [label={quote(chr(10).join(words))}, fillcolor={quote(fill)}];")
         for place, name in enumerate(row.inputs):
-            if name in numbers:
-                lines.append(f"n{numbers[name]} -> n{number};")
-            else:  # a constant, which has a box of its own for each use
-                lines.append(
-                    f'n{number}_{place} [label={quote(name)}, fillcolor="white"]; n{number}_{place} -> n{number};'
-                )
+            box = numbers.get(name, f"{number}_{place}")
+            # A constant has a box of its own for each use.
+            own = "" if name in numbers else f'n{box} [label={quote(name)}, fillcolor="white"]; '
+            lines.append(f"{own}n{box} -> n{number};")
     return "\n".join([*lines, "}"])
 
 

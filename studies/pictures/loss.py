@@ -15,10 +15,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -167,13 +167,13 @@ def above_zero(curve: Curve) -> Curve:
 # --- drawing ---------------------------------------------------------------------------------------------------
 
 
-def draw_loss(runs: Sequence[Path], options: LossOptions) -> Picture:
+def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
     """The losses of these runs, each the folder of a run or its metrics.csv.
 
     Raises: OptionError if a run cannot be read or a unit cannot be computed, or if logarithmic axes have nothing to
         show.
     """
-    found = [read_run(path) for path in runs]
+    found = [read_run(Path(path)) for path in runs]
     unit = options.unit if options.unit != "auto" else "bits" if len(found) > 1 else "nats"
     for run in found:
         if unit == "bits" and run.bits_per_nat is None:
@@ -182,48 +182,41 @@ def draw_loss(runs: Sequence[Path], options: LossOptions) -> Picture:
             raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
     width = (options.smooth - 1) // 2 * 2 + 1
     mean = f", mean of {width} rows" if width > 1 else ""
+    called = names([run.file for run in found])
+    rows = [("run", "part", "step", f"{unit}_per_{'token' if unit == 'nats' else 'character'}")]
+    for name, run in zip(called, found, strict=True):  # as measured, without smoothing
+        for part, curve in (("training", run.training), ("validation", run.validation)):
+            losses = curve.losses * run.factor(unit)
+            rows += [(name, part, int(step), loss) for step, loss in zip(curve.steps, losses, strict=True)]
     return Picture(
-        title="Loss over training: " + ", ".join(names([run.file for run in found])),
+        title="Loss over training: " + ", ".join(called),
         caption=f"Thick line with points: the loss on held-out text. Thin line: the training loss{mean}. While both "
         "fall together the model still learns what holds for other text too; where the thick line rises it memorises.",
         size=(7.2, 4.2),
-        draw=lambda figure: draw_lines(figure, found, unit, options),
-        table=list(table(found, unit)),
+        draw=lambda figure: draw_lines(figure, found, called, unit, options),
+        table=rows,
         default=found[0].file.parent / "curves.svg",
     )
 
 
-def table(runs: Sequence[Run], unit: str) -> Iterator[Sequence[Any]]:
-    """The losses as they were measured, without smoothing: a row for each."""
-    yield "run", "part", "step", f"{unit}_per_{'token' if unit == 'nats' else 'character'}"
-    for name, run in zip(names([run.file for run in runs]), runs, strict=True):
-        for part, curve in (("training", run.training), ("validation", run.validation)):
-            for step, loss in zip(curve.steps, curve.losses, strict=True):
-                yield name, part, int(step), loss * run.factor(unit)
-
-
-def draw_lines(figure, runs: Sequence[Run], unit: str, options: LossOptions) -> None:
+def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, options: LossOptions) -> None:
     """Fill the figure: two lines for each run, and a legend."""
     axes = figure.add_subplot()
-    axes.set_xlabel("step (updates of the weights)")
-    axes.set_ylabel(f"loss, {UNITS[unit]}")
+    axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {UNITS[unit]}")
     thick, thin, best = [], [], []
-    for number, run in enumerate(runs):
+    for run, colour, marker in zip(runs, cycle(COLOURS), cycle(MARKERS), strict=False):
         scale, training, validation = run.factor(unit), smoothed(run.training, options.smooth), run.validation
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         dot = "." if len(training.steps) == 1 else ""  # a single point makes no line
         thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
         thick += axes.plot(validation.steps, validation.losses * scale, marker, ls="-", color=colour, lw=1.8, ms=3.5)
         best.append(describe_best(run.validation, scale))
     set_ticks(axes, options.log)
 
+    lines, labels = thick, [name + value for name, value in zip(called, best, strict=True)]
     if len(runs) == 1:
         lines, labels = [*thick, *thin], ["validation" + best[0], "training"]
-    else:
-        called = names([run.file for run in runs])
-        lines, labels = thick, [name + value for name, value in zip(called, best, strict=True)]
     # matplotlib omits labels that begin with _, so the names are set afterwards.
     legend = axes.legend(lines, ["-"] * len(lines), frameon=False, alignment="left")
     for text, words in zip(legend.get_texts(), labels, strict=True):
@@ -246,8 +239,7 @@ def set_ticks(axes, log: bool) -> None:
     """Write the numbers at the axes as 3, not 3 × 10^0, and as 1,000, not 1e3; and show a light grid."""
     count_steps(axes.xaxis)
     if log:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         low, high = axes.get_ylim()
         write_out(axes.xaxis)
         write_out(axes.yaxis, (1, 2, 5) if high >= 10 * low else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8))

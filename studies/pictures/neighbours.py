@@ -8,10 +8,10 @@ References: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors; https://pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -73,18 +73,20 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
         f"vary most; grey: the rest of the vocabulary. The map holds {share.sum():.0%} of their variance, so points "
         "that are close on it may be far apart; the list is what counts."
     )
+    rows, lines = [("token", "rank", "neighbour", "cosine", "x", "y")], []
+    for one in found:
+        near = [(names[token], cosine) for token, cosine in zip(one.nearest, one.cosines, strict=True)]
+        lines.append(f"{names[one.token]:<14} " + "  ".join(f"{name} {cosine:.2f}" for name, cosine in near))
+        ranked = zip([(names[one.token], 1.0), *near], places[[one.token, *one.nearest]], strict=True)
+        rows += [(names[one.token], rank, *pair, *place) for rank, (pair, place) in enumerate(ranked)]
     height = max(4.2, 0.2 * sum(len(one.nearest) + 1.6 for one in found[::2]) + 0.5)
     return Picture(
         title=f"Nearest tokens by their embeddings: {what}",
         caption=caption,
         size=(11, height),
         draw=lambda figure: draw_list_and_map(figure, names, found, places, share),
-        table=list(table(names, found, places)),
-        text="\n".join(
-            f"{names[one.token]:<14} "
-            + "  ".join(f"{names[token]} {cosine:.2f}" for token, cosine in zip(one.nearest, one.cosines, strict=True))
-            for one in found
-        ),
+        table=rows,
+        text="\n".join(lines),
     )
 
 
@@ -164,15 +166,6 @@ def write_projector(vectors: np.ndarray, names: Sequence[str], folder: Path) -> 
     say(f"wrote {folder / 'vectors.tsv'} and metadata.tsv: load both at https://projector.tensorflow.org")
 
 
-def table(names: Sequence[str], found: Sequence[Neighbours], places: np.ndarray) -> Iterator[Sequence[Any]]:
-    """A row for each neighbour; rank 0 is the token itself."""
-    yield "token", "rank", "neighbour", "cosine", "x", "y"
-    for one in found:
-        yield names[one.token], 0, names[one.token], 1.0, *places[one.token]
-        for rank, (token, cosine) in enumerate(zip(one.nearest, one.cosines, strict=True), start=1):
-            yield names[one.token], rank, names[token], cosine, *places[token]
-
-
 # --- drawing --------------------------------------------------------------------------------------------------
 
 
@@ -180,11 +173,9 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
     """Fill the figure: the neighbours of each token as bars, and the map."""
     left, right = figure.subfigures(1, 2, width_ratios=(5, 6))
     charts = left.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False)
-    for number, axes in enumerate(charts.flat):
-        if number >= len(found):
-            axes.set_axis_off()
-            continue
-        one, colour = found[number], COLOURS[number % len(COLOURS)]
+    for axes in charts.flat[len(found) :]:
+        axes.set_axis_off()
+    for one, colour, axes in zip(found, cycle(COLOURS), charts.flat, strict=False):
         axes.barh(range(len(one.nearest)), one.cosines, color=colour, alpha=0.75)
         axes.set_yticks(range(len(one.nearest)), [names[token] for token in one.nearest], fontsize=7)
         axes.invert_yaxis()
@@ -197,8 +188,7 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
 
     axes = right.subplots()
     entries = []  # (place, name, colour, whether it was asked for)
-    for number, one in enumerate(found):
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+    for one, colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
         axes.plot(*places[one.nearest].T, marker, color=colour, markersize=4, alpha=0.8)
         axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
         entries += [(places[one.token], names[one.token], colour, True)]
@@ -233,13 +223,7 @@ def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, str, bool]]) -> 
             if all((np.abs(middle - other) > (size + extent) / 2).any() for other, extent in taken):
                 taken.append((middle, size))
                 seen.add(name)
-                axes.text(
-                    *(low + middle / inches * (high - low)),
-                    name,
-                    ha="center",
-                    va="center",
-                    fontsize=9 if asked else 7,
-                    color=colour,
-                    fontweight="bold" if asked else "normal",
-                )
+                style = {"fontsize": 9, "fontweight": "bold"} if asked else {"fontsize": 7}
+                x, y = low + middle / inches * (high - low)
+                axes.text(x, y, name, ha="center", va="center", color=colour, **style)
                 break

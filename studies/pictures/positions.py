@@ -16,6 +16,7 @@ from tinygrad_lite.transformer import sinusoidal_positions
 from workshop.cli.options import option
 from workshop.figure import COLOURS, Picture, check_finite, count_steps, plain_axes
 
+POSITIONS = "position codes and their similarity; without a checkpoint the sinusoidal ones"
 SIGNED = "PuOr_r"  # purple for negative, white for 0, orange for positive: distinct for any kind of colour vision
 
 
@@ -81,8 +82,7 @@ def draw_table(codes: np.ndarray, title: str, caption: str) -> Picture:
 def label(figure, axes, shown, title: str, columns: str, rows: str, colours: str) -> None:
     """Say what a heat map shows: its title, its axes, whose places are counted, and its colours."""
     axes.set_title(title, fontsize=9)
-    axes.set_xlabel(columns)
-    axes.set_ylabel(rows)
+    axes.set(xlabel=columns, ylabel=rows)
     figure.colorbar(shown, ax=axes, label=colours, shrink=0.8)
     for axis in (axes.xaxis, axes.yaxis):
         count_steps(axis)
@@ -109,8 +109,7 @@ def draw_rotary(frequencies: Sequence[float], length: int, what: str) -> Picture
         label(figure, left, shown, title, "pair of columns of a head (of D/2)", "distance, tokens", "cosine")
         count_steps(right.xaxis)
         right.plot(distance, mean, color=COLOURS[0])
-        right.set_xlabel("distance, tokens")
-        right.set_ylabel("similarity (mean of the pairs)")
+        right.set(xlabel="distance, tokens", ylabel="similarity (mean of the pairs)")
         right.set_title("a query and an equal key", fontsize=9)
         plain_axes(right)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
     Raises: OptionError if there is no such preset.
     """
     given = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
-    curves = {}
+    curves, rows = {}, [("preset", "step", "learning_rate")]
     for name in presets or ["train.py's defaults"]:
         known = read_preset(find_preset(PRESETS, name)) if presets else {}
         known = {key: value for key, value in known.items() if key in NAMES}
@@ -54,16 +54,14 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
         rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
         kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"
         curves[name] = (f"{name}: {kind}, {chosen.max_iters:,} steps", steps, rates)
+        rows += [(name, int(step), float(rate)) for step, rate in zip(steps, rates, strict=True)]
 
     def draw(figure) -> None:
         axes = figure.add_subplot()
         for number, (label, steps, rates) in enumerate(curves.values()):
-            axes.plot(
-                steps, rates, STYLES[number % 4], color=COLOURS[number % len(COLOURS)], linewidth=1.8, label=label
-            )
-        axes.set_xlabel("step (updates of the weights)")
-        axes.set_ylabel("learning rate")
-        axes.set_ylim(bottom=0)
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(steps, rates, STYLES[number % 4], color=colour, linewidth=1.8, label=label)
+        axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
         count_steps(axes.xaxis)
         plain_axes(axes)
         axes.legend(frameon=False)
@@ -73,18 +71,4 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
         "are still rough; a large rate then learns fast, and the fall at the end lets the weights settle. Muon "
         "multiplies the rate of the matrices by a factor of its own."
     )
-    return Picture(
-        title="Learning rate over training: " + ", ".join(curves),
-        caption=caption,
-        size=(7.2, 3.6),
-        draw=draw,
-        table=list(table(curves)),
-    )
-
-
-def table(curves: dict) -> Iterator[tuple]:
-    """A row for each step that is drawn."""
-    yield "preset", "step", "learning_rate"
-    for name, (_, steps, rates) in curves.items():
-        for step, rate in zip(steps, rates, strict=True):
-            yield name, int(step), float(rate)
+    return Picture(f"Learning rate over training: {', '.join(curves)}", caption, (7.2, 3.6), draw, table=rows)

@@ -50,18 +50,15 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, w
     assert said.startswith(f"{data['tokens'][start + 1]} (position {start + 1}) attends to ")
     assert said.split("attends to ")[1].startswith(data["tokens"][row.argmax()])
     assert f"{100 * row.max():.1f}"[:3] in said
-    assert (
-        page.locator("#attention svg.below path").count()
-        == (np.delete(found.attention[0, 1, :, start + 1], start + 1) > 0.01).sum()
-    )
+    below = np.delete(found.attention[0, 1, :, start + 1], start + 1)
+    assert page.locator("#attention svg.below path").count() == (below > 0.01).sum()
     assert f"{data['added'][1][0][start + 1]:.2f}" in page.locator("#stream").inner_text()
     shown_by(page, "attention", tmp_path)
 
 
 def test_what_each_token_changes(workplace, opened, tmp_path):
-    sample.main(
-        [saved_bert(objective="labels", labels="bad|</b>|good"), "--start", "Es irrt der", "--explain", "p.html"]
-    )
+    path = saved_bert(objective="labels", labels="bad|</b>|good")
+    sample.main([path, "--start", "Es irrt der", "--explain", "p.html"])
     page = opened(Path("p.html"), 390, "dark")
     labels = page.evaluate("readData()")["labels"]
     page.get_by_role("group", name="Labels").get_by_role("button").nth(1).focus()

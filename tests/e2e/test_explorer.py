@@ -147,8 +147,7 @@ def test_six_grams_are_counted_as_in_python(explained):
     counted = KneserNey(page.evaluate("session.data.compare.text"), 6, len({*text}))
     page.locator("#surprise").scroll_into_view_if_needed()
     page.get_by_text("by counting 6-grams").wait_for()
-    other = "Grün ist der Menschenß, 😀\n"
-    for prompt in (PROMPT, other):
+    for prompt in (PROMPT, "Grün ist der Menschenß, 😀\n"):
         found = page.evaluate(
             """(prompt) => {
               const { text, order, vocabSize } = session.data.compare;
@@ -216,23 +215,25 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
-def test_hostile_strings_are_cut_as_in_python(explained, kind):
+TOKENIZERS = {
+    "char": lambda text: CharTokenizer.train(text + "😀\u202e", (UNKNOWN, "<eos>")),
+    "byte": lambda text: ByteTokenizer(("<eos>",)),
+    "bpe": lambda text: BPETokenizer.train(text + "".join(HOSTILE[:3]), 290, ("<pad>",)),
+    "bpe-w": lambda text: EndOfWordTokenizer.train(text, 80),
+    "word": lambda text: WordTokenizer.train(text, 30, ("<eos>", UNKNOWN)),
+}
+
+
+@pytest.mark.parametrize("make", TOKENIZERS.values(), ids=TOKENIZERS)
+def test_hostile_strings_are_cut_as_in_python(explained, make):
     text = made_up_text(300) + " 1234 ä ö ü ß"
-    tokenizer = {
-        "char": lambda: CharTokenizer.train(text + "😀\u202e", (UNKNOWN, "<eos>")),
-        "byte": lambda: ByteTokenizer(("<eos>",)),
-        "bpe": lambda: BPETokenizer.train(text + "".join(HOSTILE[:3]), 290, ("<pad>",)),
-        "bpe-w": lambda: EndOfWordTokenizer.train(text, 80),
-        "word": lambda: WordTokenizer.train(text, 30, ("<eos>", UNKNOWN)),
-    }[kind]()
+    tokenizer = make(text)
     page, _ = explained(tokenizer=tokenizer)
     for string in [*HOSTILE, text, "x" * 10_000]:
         found = page.evaluate("(text) => session.tokenizer.encode(text)", string)
         assert found == tokenizer.encode(string), ascii(string[:40])
-        assert set(page.evaluate("(text) => [...session.tokenizer.unknown(text)]", string)) == set(
-            tokenizer.unknown(string)
-        )
+        unknown = page.evaluate("(text) => [...session.tokenizer.unknown(text)]", string)
+        assert {*unknown} == {*tokenizer.unknown(string)}
     pieces = page.evaluate("session.pieces")
     assert [bytes(piece) for piece in pieces] == [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
 
@@ -248,10 +249,8 @@ def test_every_character_is_of_the_class_that_python_has(explained):
         }""",
         assigned,
     )
-    for code, number in zip(assigned, found, strict=True):
-        c = chr(code)
-        expected = 1 if c.isdecimal() else 0 if c.isalnum() else 2 if c.isspace() else -1
-        assert number == expected, f"{code:x}"
+    for c, number in zip(map(chr, assigned), found, strict=True):
+        assert number == (1 if c.isdecimal() else 0 if c.isalnum() else 2 if c.isspace() else -1), ascii(c)
 
 
 # --- using it ---------------------------------------------------------------------------------------------------
@@ -381,11 +380,8 @@ def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
         page.wait_for_timeout(150)
         place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert page.locator("script").count() == scripts
-    assert page.locator("img").count() == 0
-    assert page.locator("b").count() == 0
-    labels = page.evaluate("session.data.textless.map((token) => session.label(token))")
-    assert labels == list(specials)
+    assert [page.locator(tag).count() for tag in ("script", "img", "b")] == [scripts, 0, 0]
+    assert page.evaluate("session.data.textless.map((token) => session.label(token))") == list(specials)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")
 

@@ -12,7 +12,6 @@ from seq2seq.task import FAMILY as SEQ2SEQ
 from studies.costs import energy, parameters_by_part, quantity
 from tests.tiny_runs import arguments
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.transformer import KVCache
 from workshop.run.estimate import cache_bytes, size_of
 from workshop.run.setup import read_setup
 from workshop.run.sizes import SIZES
@@ -60,11 +59,9 @@ def test_the_parts_of_gpt3_by_hand(capsys):
     parts["norms"] += 2 * c
     parts |= {"token embedding": 50257 * c, "position embedding": 2048 * c}
     said = cost_of("gpt3", capsys, "--watts", "300")
-    shown = {
-        part: int(count.replace(",", "")) for count, part in re.findall(r"^ +([\d,]+) +\d+\.\d% +(.*)$", said, re.M)
-    }
-    assert shown == parts
-    assert list(shown) == ["feed-forward", "attention", "token embedding", "position embedding", "norms"]
+    shown = re.findall(r"^ +([\d,]+) +\d+\.\d% +(.*)$", said, re.M)
+    assert {part: int(count.replace(",", "")) for count, part in shown} == parts
+    assert [part for _, part in shown] == "feed-forward/attention/token embedding/position embedding/norms".split("/")
     assert "parameters       174,604,259,328\n" in said
     assert "349 GB in 16 bits, 698 GB in 32 bits" in said
     assert "2.79 TB weights, gradients and two moments" in said
@@ -116,13 +113,8 @@ def test_the_memory_of_keys_and_values_is_that_of_the_caches():
     config = GPTConfig(50, block_size=8, n_layer=2, n_head=4, n_embd=16, n_kv_head=2)
     model = GPT(config).eval()
     _, state = model.start([[1, 2, 3]])
-    arrays = [array for cache in state.caches for array in held(cache)]
-    assert cache_bytes(config, 4) == sum(array.nbytes for array in arrays) > 0
-
-
-def held(cache: KVCache) -> list[np.ndarray]:
-    """The arrays of a cache."""
-    return [value for value in vars(cache).values() if isinstance(value, np.ndarray)]
+    held = [value for cache in state.caches for value in vars(cache).values() if isinstance(value, np.ndarray)]
+    assert cache_bytes(config, 4) == sum(array.nbytes for array in held) > 0
 
 
 def test_a_run_has_its_energy_too(capsys):

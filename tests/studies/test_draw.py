@@ -6,34 +6,25 @@ import numpy as np
 import pytest
 
 import sample
-import train
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from studies import draw
-from tests.tiny_runs import undone
+from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.errors import UserError
+from workshop.tokenizers.char import CharTokenizer
 
-TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\n" * 20
+TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\n"
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch):
-    """A function that writes an untrained checkpoint into the folder `run`."""
-    monkeypatch.chdir(tmp_path)
-    Path("my.txt").write_text(TEXT, encoding="utf-8")
-
-    def write(*more):
-        shape = "--n_layer 2 --n_head 4 --n_embd 16 --block_size 16 --max_iters 0 --eval_iters 1 --overwrite"
-        command = ["goethe-char", "--text", "my.txt", "--out_dir", "run", "--workers", "1", *shape.split(), *more]
-        assert train.main(command) == 0
-
-    with undone():
-        yield write
+def make(workplace):
+    """A function that writes a checkpoint with random weights into the folder `run`."""
+    return lambda **more: saved_gpt(Path("run/last.safetensors"), CharTokenizer.train(TEXT), n_head=4, **more)
 
 
-@pytest.mark.parametrize("more", [[], ["--positions", "rotary", "--n_kv_head", "2", "--qk_norm"]])
+@pytest.mark.parametrize("more", [{}, {"positions": "rotary", "n_kv_head": 2, "qk_norm": True}])
 def test_the_attention_drawn_is_that_of_the_model(make, more):
-    make(*more)
+    make(**more)
     assert draw.main(["attention", "run", "--text", "Habe nun", "--layer", "2", "--out", "a.npz"]) == 0
     found, trained = np.load("a.npz"), load_trained(Path("run"))
     inside = look_inside(trained.make_model(), trained.tokenizer.encode("Habe nun"))
@@ -44,14 +35,14 @@ def test_the_attention_drawn_is_that_of_the_model(make, more):
 
 def test_every_kind_of_positions(make):
     for kind, names in {"learned": "codes", "sinusoidal": "codes", "rotary": "pairs"}.items():
-        make("--positions", kind)
+        make(positions=kind)
         assert draw.main(["positions", "run", "--length", "99", "--out", "p.npz"]) == 0
         assert len(np.load("p.npz")[names]) == 16  # block_size
-    make("--positions", "learned")
+    make(positions="learned")
     assert draw.main(["positions", "run", "--out", "p.npz"]) == 0
     table = load_trained(Path("run")).weights["position_embedding.weight"]
     np.testing.assert_array_equal(np.load("p.npz")["codes"], table)
-    make("--positions", "none")
+    make(positions="none")
     with pytest.raises(UserError, match=r"run has no position codes \(--positions none\)"):
         draw.main(["positions", "run"])
     assert draw.main(["positions", "--width", "6", "--out", "p.npz"]) == 0
@@ -60,13 +51,10 @@ def test_every_kind_of_positions(make):
 
 def test_pictures_and_neighbours(make, capsys):
     make()
-    capsys.readouterr()
     assert draw.main(["neighbours", "run", "--tokens", "a", "e", "--top", "2", "--projector", "p"]) == 0
     assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [5, 5]
-    assert (
-        len(Path("p/metadata.tsv").read_text(encoding="utf-8").splitlines())
-        == load_trained(Path("run")).tokenizer.vocab_size
-    )
+    listed = Path("p/metadata.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(listed) == load_trained(Path("run")).tokenizer.vocab_size
     pytest.importorskip("matplotlib")
     for words in (["attention", "run", "--text", "Habe"], ["positions"], ["positions", "run"], ["neighbours", "run"]):
         assert draw.main([*words, "--out", f"{words[0]}.svg"]) == 0
@@ -76,7 +64,6 @@ def test_pictures_and_neighbours(make, capsys):
 def test_sample_plots_what_the_prompt_attends_to(make, capsys):
     pytest.importorskip("matplotlib")
     make()
-    capsys.readouterr()
     assert sample.main(["run", "--start", "Habe nun", "--max_new_tokens", "3", "--attention", "a.svg"]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("Habe nun")

@@ -56,9 +56,10 @@ def saved_vit(path: str = "vit.safetensors", **settings) -> str:
 
 
 def with_picture(monkeypatch) -> None:
-    monkeypatch.setattr(
-        explorer, "asked_picture", lambda options, trained: (PICTURE, f"{options.image} of {trained.dataset}")
-    )
+    def asked(options, trained):
+        return PICTURE, f"{options.image} of {trained.dataset}"
+
+    monkeypatch.setattr(explorer, "asked_picture", asked)
 
 
 def explained(path: str, *arguments: str) -> tuple[dict, dict[str, np.ndarray]]:
@@ -67,10 +68,8 @@ def explained(path: str, *arguments: str) -> tuple[dict, dict[str, np.ndarray]]:
     html = Path("p.html").read_text(encoding="utf-8")
     assert html.count("<script") == html.count("</script>") == len(re.findall(r"<script[ >]", html))
     blobs = dict(re.findall(r'<script type="text/plain" id="([a-z-]*)">([^<]*)</script>', html))
-    arrays = {
-        name: np.frombuffer(base64.b64decode(text), "u1" if name.endswith("picture") else "<f2")
-        for name, text in blobs.items()
-    }
+    kinds = {"recorded-picture": "u1"}
+    arrays = {name: np.frombuffer(base64.b64decode(t), kinds.get(name, "<f2")) for name, t in blobs.items()}
     return json.loads(re.search(r'id="data">(.*?)</script>', html)[1]), arrays
 
 
@@ -107,12 +106,8 @@ class ByNumPy:
                 if part == "mlp":
                     y = self.linear(f"{block}.mlp.down", gelu(self.linear(f"{block}.mlp.up", y)))
                 else:
-                    q, k, v = (
-                        self.linear(f"{block}.mixer.{name}", y)
-                        .reshape(len(x), self.config.n_head, -1)
-                        .transpose(1, 0, 2)
-                        for name in ("query", "key", "value")
-                    )
+                    three = [self.linear(f"{block}.mixer.{name}", y) for name in ("query", "key", "value")]
+                    q, k, v = np.reshape(three, (3, len(x), self.config.n_head, -1)).swapaxes(1, 2)
                     attention.append(softmax(q @ k.transpose(0, 2, 1) / math.sqrt(q.shape[-1])))
                     y = self.linear(f"{block}.mixer.output", (attention[-1] @ v).transpose(1, 0, 2).reshape(x.shape))
                 parts.append(y)

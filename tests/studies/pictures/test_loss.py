@@ -56,9 +56,8 @@ def test_half_a_row_at_the_end_is_ignored(folders, half):
     """Even one that looks complete, since 1.1 may be the start of 1.129."""
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
         file.write(half)
-    run = read_run(folders[0])
-    assert run.training.steps[-1] == 30
-    assert run.training.losses[-1] == pytest.approx(4 / 30 + 1, rel=1e-5)
+    training = read_run(folders[0]).training
+    assert (training.steps[-1], training.losses[-1]) == (30, pytest.approx(4 / 30 + 1, rel=1e-5))
 
 
 @pytest.mark.parametrize("damage", ["x,1,,,,,,", ",1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,", "6,1.2,,,,,,,", "rubbish"])
@@ -128,24 +127,27 @@ def test_smoothing_is_a_mean_over_neighbours():
     assert smoothed(curve, 3).losses.tolist() == smoothed(curve, 4).losses.tolist() == [5, 4, 3, 7 / 3, 1.5]
     assert smoothed(curve, 99).losses.tolist() == [5, 4, 3, 3, 3]
     assert smoothed(Curve(np.zeros(0), np.zeros(0)), 10).losses.size == 0
-
-
-def test_smoothing_does_not_move_a_straight_line_at_its_start():
-    line = Curve(np.arange(20), np.arange(20.0)[::-1])
+    line = Curve(np.arange(20), np.arange(20.0)[::-1])  # whose start does not move
     assert smoothed(line, 9).losses[:16].tolist() == line.losses[:16].tolist()
 
 
 # --- plotting --------------------------------------------------------------------------------------------------
 
 
-def texts(svg: str) -> str:
-    return " ".join(part.split("<")[0] for part in svg.split(">"))
-
-
-def test_one_run_is_plotted_beside_its_table(folders, capsys):
+@pytest.fixture
+def picture(tmp_path):
+    """A file for an image, which takes matplotlib."""
     pytest.importorskip("matplotlib")
+    return tmp_path / "x.svg"
+
+
+def texts(file: Path) -> str:
+    return " ".join(part.split("<")[0] for part in file.read_text(encoding="utf-8").split(">"))
+
+
+def test_one_run_is_plotted_beside_its_table(folders, capsys, picture):
     assert main([str(folders[0])]) == 0
-    shown = texts((folders[0] / "curves.svg").read_text(encoding="utf-8"))
+    shown = texts(folders[0] / "curves.svg")
     for text in (
         "loss, nats per token",
         "Loss over training: one",
@@ -161,7 +163,7 @@ def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monk
     pictures = [tmp_path / "all.svg", tmp_path / "all.png", tmp_path / "all.PDF"]
     command = [str(folders[0]), str(folders[0] / "metrics.csv"), "--out", *map(str, pictures), "--smooth", "1"]
     assert main(command) == 0
-    shown = texts(pictures[0].read_text(encoding="utf-8"))
+    shown = texts(pictures[0])
     assert "loss, bits per character" in shown
     assert "one, best 1.875 at step 30" in shown
     assert pictures[1].read_bytes().startswith(b"\x89PNG")
@@ -175,25 +177,20 @@ def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monk
 
 
 @pytest.mark.parametrize("more", [["--log"], ["--unit", "bits"], ["--log", "--unit", "nats", "--smooth", "100"]])
-def test_every_way_to_plot_works(folders, tmp_path, more):
-    pytest.importorskip("matplotlib")
-    assert main([str(folders[0]), "--out", str(tmp_path / "x.svg"), *more]) == 0
+def test_every_way_to_plot_works(folders, picture, more):
+    assert main([str(folders[0]), "--out", str(picture), *more]) == 0
 
 
-def test_names_are_shown_unchanged(folders, tmp_path):
+def test_names_are_shown_unchanged(folders, picture):
     """matplotlib hides labels that begin with _, and sets what is between two $ as mathematics."""
-    pytest.importorskip("matplotlib")
-    runs = [folders[0].rename(tmp_path / "_$x^2$"), folders[1]]
-    picture = tmp_path / "x.svg"
+    runs = [folders[0].rename(picture.with_name("_$x^2$")), folders[1]]
     assert main([*map(str, runs), "--unit", "nats", "--out", str(picture)]) == 0
-    shown = texts(picture.read_text(encoding="utf-8"))
-    assert "_$x^2$, best 1.250 at step 30" in shown
+    assert "_$x^2$, best 1.250 at step 30" in texts(picture)
     assert main([str(runs[0]), "--out", str(picture)]) == 0
-    assert "_$x^2$" in texts(picture.read_text(encoding="utf-8"))
+    assert "_$x^2$" in texts(picture)
 
 
-def test_the_training_loss_is_plotted_in_bits_per_character_too(folders):
-    pytest.importorskip("matplotlib")
+def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, picture):
     thin, thick = plotted(folders[0], smooth=1, unit="bits").get_lines()
     assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)
     assert thick.get_ydata().tolist() == pytest.approx([3, 2.625, 2.25, 1.875])
@@ -210,16 +207,13 @@ def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypat
     assert len(lines) == 1 + 30 + 4 + 30
 
 
-def test_many_runs_look_different(folders):
-    pytest.importorskip("matplotlib")
+def test_many_runs_look_different(folders, picture):
     lines = plotted(*[folders[0]] * 35).get_lines()
     assert len({(line.get_color(), line.get_marker()) for line in lines[1::2]}) == 35
 
 
-def test_logarithmic_axes_have_no_step_0(folders, tmp_path):
-    pytest.importorskip("matplotlib")
-    picture = tmp_path / "x.svg"
-    new = RunFolder(tmp_path / "new")
+def test_logarithmic_axes_have_no_step_0(picture):
+    new = RunFolder(picture.with_name("new"))
     with new.locked():
         new.begin({})
     new.log(step=0, val_loss=1.0, bits_per_char=2.0)
@@ -228,11 +222,10 @@ def test_logarithmic_axes_have_no_step_0(folders, tmp_path):
     assert main([str(new.path), "--out", str(picture)]) == 0
     new.log(step=10, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
     assert main([str(new.path), "--log", "--out", str(picture)]) == 0
-    assert "best 1.000 at step 0" in texts(picture.read_text(encoding="utf-8"))  # although it is not plotted
+    assert "best 1.000 at step 0" in texts(picture)  # although it is not plotted
 
 
-def test_a_run_without_an_evaluation_can_be_plotted_in_nats_only(folders):
-    pytest.importorskip("matplotlib")
+def test_a_run_without_an_evaluation_can_be_plotted_in_nats_only(folders, picture):
     assert main([str(folders[1])]) == 0
     with pytest.raises(OptionError, match=r"two.metrics\.csv: bits .* need an evaluation; use --unit nats"):
         main([*map(str, folders)])
@@ -256,10 +249,9 @@ def test_mistakes_give_one_sentence(folders, monkeypatch, words, reason):
         main(words)
 
 
-def test_a_plot_that_cannot_be_written_is_reported(folders, tmp_path):
-    pytest.importorskip("matplotlib")
+def test_a_plot_that_cannot_be_written_is_reported(folders, picture):
     with pytest.raises(OptionError, match=r"x.svg cannot be written"):
-        main([str(folders[0]), "--out", str(tmp_path / "no folder" / "x.svg")])
+        main([str(folders[0]), "--out", str(picture.parent / "no folder" / "x.svg")])
 
 
 def test_without_matplotlib_an_error_says_how_to_install_it(folders, monkeypatch):

@@ -410,8 +410,9 @@ def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, 
     """A reader may have changed one of them: then no fused version, nor the fast step, computes the model."""
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(made_up_text(), encoding="utf-8")
+    monkeypatch.setattr(registry, "_composed_only", False)  # as it is again after the test
     run = run_training(max_iters=2, composed=True)
-    monkeypatch.setattr(registry, "_composed_only", False)
+    registry.set_composed(False)
     attention, calls = registry.REGISTRY["scaled_dot_product_attention"], []
     whole = attention.composed
     monkeypatch.setattr(attention, "composed", lambda *args, **more: calls.append(1) or whole(*args, **more))
@@ -422,6 +423,6 @@ def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, 
     assert sample.main([str(run.best), "--explain", "page.html"]) == 0
     assert calls
     assert "formulas of its own, so it shows a recording" in capsys.readouterr().err
-    monkeypatch.setattr(registry, "_composed_only", False)
+    registry.set_composed(False)
     load_trained(run.best).make_model()  # as the studies do
     assert registry.is_composed()

@@ -6,11 +6,14 @@ from dataclasses import MISSING, dataclass, replace
 from typing import Any, ClassVar
 
 from tinygrad_lite.transformer import ACTIVATIONS
-from workshop.cli.options import option
+from workshop.cli.options import option, under
 from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 
 MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
+
+
+of_model, of_training = under("model", "training")
 
 
 @dataclass(frozen=True)
@@ -25,39 +28,30 @@ class BertConfig(ModelConfig):
     cls: int = option(MISSING, "id of the token that begins every sequence", low=0, high=MAX_VOCAB_SIZE)
     sep: int = option(MISSING, "id of the token that ends every segment", low=0, high=MAX_VOCAB_SIZE)
     mask: int = option(MISSING, "id of the token that hides a word", low=0, high=MAX_VOCAB_SIZE)
-    n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
-    n_head: int = option(4, "attention heads per block", low=1, group="model")
-    n_embd: int = option(192, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
-    block_size: int = option(128, "longest sequence", unit="tokens", low=8, high=1_000_000, group="model")
-    segments: int = option(2, "segments of a sequence that have an embedding", low=1, high=1000, group="model")
-    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2018", group="model")
-    positions: str = option(
+    n_layer: int = of_model(4, "blocks", low=1, high=1000)
+    n_head: int = of_model(4, "attention heads per block", low=1)
+    n_embd: int = of_model(192, "width of the model; a multiple of n_head", low=1, high=1_000_000)
+    n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
+    block_size: int = of_model(128, "longest sequence", unit="tokens", low=8, high=1_000_000)
+    segments: int = of_model(2, "segments of a sequence that have an embedding", low=1, high=1000)
+    norm_first: bool = of_model(True, "norm before each part of a block; false: after it, as in 2018")
+    positions: str = of_model(
         "learned",
         "a vector for each position, as in 2018, or turned queries and keys, with which small models learn far faster",
         choices=("learned", "rotary"),
-        group="model",
     )
-    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,), group="model")
-    norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
-    next_sentence: bool = option(
-        False, "also learn whether the second segment follows the first in its text", group="model"
-    )
-    dropout: float = option(0.1, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
-    objective: str = option(
+    activation: str = of_model("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,))
+    norm_eps: float = of_model(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0)
+    next_sentence: bool = of_model(False, "also learn whether the second segment follows the first in its text")
+    dropout: float = of_training(0.1, "probability of dropping an element in training", low=0.0, below=1.0)
+    objective: str = of_training(
         "words",
         "what is predicted: hidden words, the label of a text, or nothing",
         choices=("words", "labels", "features"),
-        group="training",
     )
-    labels: str = option(
-        "", f"names of the labels, separated by {LABEL_MARK}; empty: those in the data", group="training"
-    )
-    pooling: str = option(
-        "cls",
-        "what a label is read from: the first token, or the mean of all",
-        choices=("cls", "mean"),
-        group="training",
+    labels: str = of_training("", f"names of the labels, separated by {LABEL_MARK}; empty: those in the data")
+    pooling: str = of_training(
+        "cls", "what a label is read from: the first token, or the mean of all", choices=("cls", "mean")
     )
     recompute: bool = recompute_option()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from gpt.model import GPT
 from tinygrad_lite.errors import OptionError
@@ -70,8 +71,8 @@ def answer(
 
 def prepare_prompt(
     options: SampleOptions, given: Collection[str], tokenizer: Tokenizer, text: str, block_size: int
-) -> tuple[str, list[int]]:
-    """The prompt of sample.py with a separator, which may be omitted, and its tokens.
+) -> tuple[SampleOptions, str, list[int]]:
+    """The options for a prompt of sample.py with a separator, which may be omitted, the prompt, and its tokens.
 
     Unless options say otherwise, answers are found greedily and are at most as long as `longest_answer`.
 
@@ -84,9 +85,9 @@ def prepare_prompt(
     if not source.strip():
         raise OptionError(f'give the text that stands before {separator}: --start "a text"')
     if not {*SAMPLING} & {*given}:
-        options.greedy = True
+        options = replace(options, greedy=True)
     ids = prompt_ids(tokenizer, text, block_size)
     if "max_new_tokens" not in given:
-        options.max_new_tokens = longest_answer(len(ids), block_size)
+        options = replace(options, max_new_tokens=longest_answer(len(ids), block_size))
     begun = f"{begun.strip()} " if begun.strip() else ""
-    return f"{one_line(source)} {separator} {begun}", ids
+    return options, f"{one_line(source)} {separator} {begun}", ids

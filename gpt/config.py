@@ -8,8 +8,10 @@ from typing import ClassVar
 
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.transformer import ACTIVATIONS, rotary_frequencies
-from workshop.cli.options import option
+from workshop.cli.options import option, under
 from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
+
+of_model, of_training = under("model", "training")
 
 
 @dataclass(frozen=True)
@@ -17,41 +19,37 @@ class GPTConfig(ModelConfig):
     """The settings of a GPT. A new setting needs only a field here: see `workshop/run/model_config.py`."""
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
-    block_size: int = option(64, "longest context", unit="tokens", low=1, high=10_000_000, group="model")
-    n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
-    n_head: int = option(4, "attention heads per block", low=1, group="model")
-    n_embd: int = option(128, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
-    bias: bool = option(False, "whether linear maps and norms have a bias", group="model")
-    positions: str = option(
-        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none"), group="model"
+    block_size: int = of_model(64, "longest context", unit="tokens", low=1, high=10_000_000)
+    n_layer: int = of_model(4, "blocks", low=1, high=1000)
+    n_head: int = of_model(4, "attention heads per block", low=1)
+    n_embd: int = of_model(128, "width of the model; a multiple of n_head", low=1, high=1_000_000)
+    dropout: float = of_training(0.0, "probability of dropping an element in training", low=0.0, below=1.0)
+    bias: bool = of_model(False, "whether linear maps and norms have a bias")
+    positions: str = of_model(
+        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none")
     )
-    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,), group="model")
-    norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
-    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
-    norm: str = option("layernorm", "what every norm is", choices=("layernorm", "rmsnorm"), group="model")
-    norm_weight: bool = option(True, "whether norms have a learned gain; false needs rmsnorm", group="model")
-    rope_theta: float = option(
-        10000.0, "base of the frequencies of rotary positions", above=0.0, high=1e12, group="model"
+    activation: str = of_model("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,))
+    norm_eps: float = of_model(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0)
+    n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
+    norm: str = of_model("layernorm", "what every norm is", choices=("layernorm", "rmsnorm"))
+    norm_weight: bool = of_model(True, "whether norms have a learned gain; false needs rmsnorm")
+    rope_theta: float = of_model(10000.0, "base of the frequencies of rotary positions", above=0.0, high=1e12)
+    rope_scaling: str | None = of_model(
+        None, "Llama 3's lowering of these frequencies: FACTOR,LOW,HIGH,LENGTH, as in 32,1,4,8192; none: as they are"
     )
-    rope_scaling: str | None = option(
-        None,
-        "Llama 3's lowering of these frequencies: FACTOR,LOW,HIGH,LENGTH, as in 32,1,4,8192; none: as they are",
-        group="model",
+    qk_norm: bool = of_model(False, "RMS norm of each head's queries and keys")
+    attention_scale: float | None = of_model(
+        None, "factor of attention's scores; none: 1 / sqrt(width of a head)", above=0.0, high=1e6
     )
-    qk_norm: bool = option(False, "RMS norm of each head's queries and keys", group="model")
-    attention_scale: float | None = option(
-        None, "factor of attention's scores; none: 1 / sqrt(width of a head)", above=0.0, high=1e6, group="model"
+    n_kv_head: int | None = of_model(
+        None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1
     )
-    n_kv_head: int | None = option(
-        None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1, group="model"
-    )
-    head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
-    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
-    residual: bool = option(True, "add the input of each part of a block to its output", group="model")
+    head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
+    norm_first: bool = of_model(True, "norm before each part of a block; false: after it, as in 2017")
+    residual: bool = of_model(True, "add the input of each part of a block to its output")
     recompute: bool = recompute_option()
-    zero_init: bool = option(False, "begin with residual projections of 0", group="training")
-    tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
+    zero_init: bool = of_training(False, "begin with residual projections of 0")
+    tie_weights: bool = of_model(True, "one matrix for tokens at the input and at the output")
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")

@@ -21,7 +21,8 @@ from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import parse_command_line
 from workshop.cli.console import say, typed_lines, write
 from workshop.cli.prompt import warn_of_unknown
-from workshop.decoding.sample_options import RANDOM, REPETITION, SampleOptions
+from workshop.decoding.sample_options import SampleOptions
+from workshop.decoding.sampling import RANDOM, REPETITION
 from workshop.run.family import Trained
 
 SETTINGS = (*RANDOM, "greedy", *REPETITION, "max_new_tokens", "seed", "stop")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from gpt.config import GPTConfig
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import answers, option
+from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA, PICTURES
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
@@ -17,73 +17,53 @@ from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOpti
 from workshop.tokenizers import LEARNED
 from workshop.tokenizers.base import UNKNOWN
 
+of_data, of_training, of_evaluation = under("data", "training", "evaluation")
+
 
 @dataclass
 class GPTOptions(model_options(GPTConfig), TrainOptions):
     """The options of `train.py` for training a GPT."""
 
-    dataset: str = option(
+    dataset: str = of_data(
         "goethe",
         f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
         f"pairs: {', '.join(PARALLEL_CORPORA)}",
-        group="data",
     )
-    pairs: str = option(
-        "",
-        "or a file of texts and answers: source TAB target in each line; needs separator",
-        is_path=True,
-        group="data",
+    pairs: str = of_data(
+        "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
     )
-    separator: str = option(
-        "", "of pairs: the special token between source and target, such as <to-en>; none: a text", group="data"
-    )
-    swap: bool = option(False, "of pairs: the opposite direction, target to source", group="data")
-    held_out: int = option(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1, group="data")
-    text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
-    tokenizer: str = option(
+    separator: str = of_data("", "of pairs: the special token between source and target, such as <to-en>; none: a text")
+    swap: bool = of_data(False, "of pairs: the opposite direction, target to source")
+    held_out: int = of_data(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1)
+    text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
+    tokenizer: str = of_data(
         "char",
         "what a token is (bpe-w: with an end-of-word mark; pixels: shades of pictures; hf: only what pretrained "
         "weights bring along)",
         choices=(*LEARNED, "pixels", "hf"),
-        group="data",
     )
-    vocab_size: int = option(
-        1024,
-        "size of a learned vocabulary: bpe, bpe-w, word; of pixels: shades",
-        unit="tokens",
-        low=2,
-        high=1_000_000,
-        group="data",
+    vocab_size: int = of_data(
+        1024, "size of a learned vocabulary: bpe, bpe-w, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
     )
-    data_order: str = option(
+    data_order: str = of_data(
         "random",
         "windows at random places of the text (random), or passes over the whole text in random order (epochs)",
         choices=("random", "epochs"),
-        group="data",
     )
 
-    replay: str | None = option(
+    replay: str | None = of_data(
         None,
         "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
         choices=[*CORPORA],
-        group="data",
     )
-    replay_share: float = option(0.1, "this share, with --replay", above=0.0, below=1.0, group="data")
+    replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
-    batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
-    eval_iters: int = option(
-        0,
-        "windows of the held-out text to evaluate on, always the same; 0: all",
-        unit="windows",
-        low=0,
-        group="evaluation",
+    batch_size: int = of_training(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000)
+    eval_iters: int = of_evaluation(
+        0, "windows of the held-out text to evaluate on, always the same; 0: all", unit="windows", low=0
     )
-    sample_tokens: int = option(
-        160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
-    )
-    eval_pairs: int = option(
-        200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0, group="evaluation"
-    )
+    sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
+    eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
     DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")  # options that are paths, which no checkpoint holds

@@ -54,7 +54,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
     answers = bool(ends) and not is_pretrained_folder(trained.path)
     if answers:
         warn_of_unknown(tokenizer, prompt.replace(separator_of(tokenizer), "").strip())
-        prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
+        options, prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
     if options.explain:
         write_page("gpt", options, given, trained, model, prompt)
     elif options.chat or options.interactive:
@@ -115,7 +115,7 @@ def write_continuation(
         log_probs,
         state,
         max_new_tokens=options.max_new_tokens,
-        **options.sampling(),
+        sampling=options.sampling(),
         prompt=np.array([ids[-model.config.block_size :]]),  # the part of it that the model reads
         first_row=number,  # each continuation has its own random numbers
         forbidden=[token for token in tokenizer.textless if token not in ends],

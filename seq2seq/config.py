@@ -6,8 +6,10 @@ from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
 from tinygrad_lite.transformer import ACTIVATIONS
-from workshop.cli.options import option
+from workshop.cli.options import option, under
 from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
+
+of_model, of_training = under("model", "training")
 
 
 @dataclass(frozen=True)
@@ -21,21 +23,21 @@ class Seq2SeqConfig(ModelConfig):
     pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)
     bos: int = option(MISSING, "id of the token that begins every translation", low=0, high=MAX_VOCAB_SIZE)
     eos: int = option(MISSING, "id of the token that ends it", low=0, high=MAX_VOCAB_SIZE)
-    n_layer: int = option(3, "blocks in the encoder, and in the decoder", low=1, high=1000, group="model")
-    n_head: int = option(4, "attention heads per block", low=1, group="model")
-    n_embd: int = option(256, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
-    block_size: int = option(256, "longest sentence", unit="tokens", low=4, high=1_000_000, group="model")
-    bias: bool = option(True, "whether linear maps and norms have a bias", group="model")
-    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
-    activation: str = option("relu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,), group="model")
-    positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
-    dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
+    n_layer: int = of_model(3, "blocks in the encoder, and in the decoder", low=1, high=1000)
+    n_head: int = of_model(4, "attention heads per block", low=1)
+    n_embd: int = of_model(256, "width of the model; a multiple of n_head", low=1, high=1_000_000)
+    n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
+    block_size: int = of_model(256, "longest sentence", unit="tokens", low=4, high=1_000_000)
+    bias: bool = of_model(True, "whether linear maps and norms have a bias")
+    norm_first: bool = of_model(True, "norm before each part of a block; false: after it, as in 2017")
+    activation: str = of_model("relu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,))
+    positions: str = of_model("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"))
+    dropout: float = of_training(0.1, "probability of zeroing an element in training", low=0.0, below=1.0)
     recompute: bool = recompute_option()
-    label_smoothing: float = option(0.1, "probability spread over all tokens", low=0.0, below=1.0, group="training")
+    label_smoothing: float = of_training(0.1, "probability spread over all tokens", low=0.0, below=1.0)
 
-    length_penalty: float = option(
-        0.6, "exponent that favours longer translations in a beam search; 0: none", low=0.0, high=10.0, group="training"
+    length_penalty: float = of_training(
+        0.6, "exponent that favours longer translations in a beam search; 0: none", low=0.0, high=10.0
     )
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(

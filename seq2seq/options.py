@@ -8,7 +8,7 @@ from typing import ClassVar
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import answers, option
+from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pairs import from_cache
 from workshop.run.model_config import model_options
@@ -18,34 +18,34 @@ from workshop.tokenizers import LEARNED
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
 
 
+of_data, of_training, of_evaluation = under("data", "training", "evaluation")
+
+
 @dataclass
 class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     """The options of `train.py` for a translation model."""
 
-    dataset: str = option("everyday", "name of the sentence pairs to train on", choices=DATASETS, group="data")
-    pairs: str = option("", "file to use instead: source TAB target in each line", is_path=True, group="data")
-    src: str = option("", "or a file with a source sentence in each line, ...", is_path=True, group="data")
-    tgt: str = option("", "... and one with their translations, line by line", is_path=True, group="data")
-    val_src: str = option("", "held-out source sentences; none: some pairs are held out", is_path=True, group="data")
-    val_tgt: str = option("", "their translations", is_path=True, group="data")
-    swap: bool = option(False, "the opposite direction: English to German, target to source", group="data")
-    held_out: int = option(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1, group="data")
-    toy_size: int = option(20_000, "pairs of a toy task", unit="pairs", low=20, high=10_000_000, group="data")
-    tokenizer: str = option(
-        "bpe",
-        "what a token is, in both languages (bpe-w: with an end-of-word mark)",
-        choices=[*LEARNED],
-        group="data",
+    dataset: str = of_data("everyday", "name of the sentence pairs to train on", choices=DATASETS)
+    pairs: str = of_data("", "file to use instead: source TAB target in each line", is_path=True)
+    src: str = of_data("", "or a file with a source sentence in each line, ...", is_path=True)
+    tgt: str = of_data("", "... and one with their translations, line by line", is_path=True)
+    val_src: str = of_data("", "held-out source sentences; none: some pairs are held out", is_path=True)
+    val_tgt: str = of_data("", "their translations", is_path=True)
+    swap: bool = of_data(False, "the opposite direction: English to German, target to source")
+    held_out: int = of_data(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1)
+    toy_size: int = of_data(20_000, "pairs of a toy task", unit="pairs", low=20, high=10_000_000)
+    tokenizer: str = of_data(
+        "bpe", "what a token is, in both languages (bpe-w: with an end-of-word mark)", choices=[*LEARNED]
     )
-    vocab_size: int = option(
-        6000, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000, group="data"
+    vocab_size: int = of_data(
+        6000, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000
     )
 
-    batch_tokens: int = option(2500, "size of a micro-step, with padding", unit="tokens", low=8, group="training")
-    beta2: float = option(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
-    weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
-    eval_pairs: int = option(500, "pairs to translate at each evaluation", unit="pairs", low=0, group="evaluation")
-    translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
+    batch_tokens: int = of_training(2500, "size of a micro-step, with padding", unit="tokens", low=8)
+    beta2: float = of_training(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0)
+    weight_decay: float = of_training(0.01, "weight decay of the matrices", low=0.0)
+    eval_pairs: int = of_evaluation(500, "pairs to translate at each evaluation", unit="pairs", low=0)
+    translations: int = of_evaluation(3, "translations to show at each evaluation", low=0)
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_tokens", "tokens of source and target"),)
     COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")

@@ -17,7 +17,8 @@ from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say, typed_lines, write
 from workshop.cli.prompt import read_prompt, warn_of_unknown
 from workshop.corpora.cleaning import normalise
-from workshop.decoding.sample_options import RANDOM, REPETITION, refuse_others
+from workshop.decoding.sample_options import refuse_others
+from workshop.decoding.sampling import RANDOM, REPETITION
 from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
@@ -71,7 +72,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
 def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write num_samples random translations of each line."""
     for number, sentence in enumerate(sentences_in(lines, model, tokenizer)):
-        found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, **options.sampling())
+        found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, sampling=options.sampling())
         for text in itertools.islice(found, options.num_samples):
             write(text.replace("\n", " ") + "\n")
 

@@ -31,8 +31,8 @@ RINGS = {
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 5808, 2: 7055, 3: 4153, 4: 2939, 5: 232}  # of code, in each ring
-PRODUCT = 20187  # all of them
+LINES = {1: 5808, 2: 7015, 3: 4116, 4: 2939, 5: 232}  # of code, in each ring
+PRODUCT = 20110  # all of them
 ARROWS = 35  # pairs of rooms of which one imports the other: the folders here, and those in tinygrad_lite/
 OUTWARDS = 0  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
@@ -43,7 +43,7 @@ LOADED = {  # modules of the project behind an import, without the __init__ file
     "import gpt.task": 71,
     "import seq2seq.task": 81,
     "import train": 69,
-    "import sample": 63,
+    "import sample": 65,
 }
 TOP = sorted({module.split(".")[0] for module in FILES})
 

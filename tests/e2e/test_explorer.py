@@ -19,7 +19,7 @@ from studies.baselines import KneserNey
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text
 from workshop.decoding.sample_options import SampleOptions
-from workshop.decoding.sampling import draw, filter_tokens
+from workshop.decoding.sampling import Sampling, draw, filter_tokens
 from workshop.tokenizers.base import UNKNOWN
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
@@ -196,7 +196,7 @@ def test_filters_and_draws_are_those_of_python(explained):
         )
         log_probs = np.log(softmax(logits))[None]
         log_probs[0, 7] = -np.inf
-        values = filter_tokens(log_probs, *setting.values())
+        values = filter_tokens(log_probs, Sampling(*setting.values()))
         np.testing.assert_allclose(kept, softmax(values)[0], atol=1e-12)
         assert token == draw(values, np.array([u]))[0]
 

@@ -24,12 +24,13 @@ from __future__ import annotations
 import codecs
 import dataclasses
 import difflib
+import functools
 import math
 import operator
 import sys
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ def option(
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=facts)
     return dataclasses.field(default=default, metadata=facts)
+
+
+def under(*headings: str) -> Iterator[Callable[..., Any]]:
+    """`option` for each of several headings: of_data, of_training = under("data", "training")."""
+    return (functools.partial(option, group=heading) for heading in headings)
 
 
 def answers(table: Mapping[str, str]) -> dict[str, str]:

@@ -6,134 +6,87 @@ The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS
-from workshop.cli.options import answers, option
+from workshop.cli.options import answers, under
 from workshop.corpora.cleaning import normalise
+from workshop.decoding.sampling import RANDOM, REPETITION, Sampling
 from workshop.figure import check_file
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
 
 
-@dataclass
-class SampleOptions:
+of_text, of_pictures, of_sampling, of_beam, of_explorer, of_run = under(
+    "text", "pictures", "sampling", "beam", "explorer", "run"
+)
+
+
+@dataclass(frozen=True)
+class SampleOptions(Sampling):
     """The options of `sample.py`."""
 
-    start: str = option(
-        "\n", "the prompt; FILE:path reads it from a file, - from stdin; ||| divides a pair", group="text"
+    start: str = of_text("\n", "the prompt; FILE:path reads it from a file, - from stdin; ||| divides a pair")
+    max_new_tokens: int = of_text(500, "length of the continuation", unit="tokens", low=0, high=10_000_000)
+    num_samples: int = of_text(1, "number of continuations", low=1, high=1_000_000)
+    stop: list[str] = of_text([], "strings at the first of which the text ends, before it; \\n is a line break")
+    show_probs: bool = of_text(
+        False, "colour tokens by probability and list the entropy of each position, on a terminal"
     )
-    max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, high=10_000_000, group="text")
-    num_samples: int = option(1, "number of continuations", low=1, high=1_000_000, group="text")
-    seed: int = option(1337, "random seed; the same seed gives the same text", low=0, group="text")
-    stop: list[str] = option(
-        [], "strings at the first of which the text ends, before it; \\n is a line break", group="text"
+    interactive: bool = of_text(False, "write in turns with the model: each line typed is appended to the text")
+    chat: bool = of_text(
+        False, "talk with a model that has a chat template, such as smollm2; --start asks one question"
     )
-    show_probs: bool = option(
-        False, "colour tokens by probability and list the entropy of each position, on a terminal", group="text"
-    )
-    interactive: bool = option(
-        False, "write in turns with the model: each line typed is appended to the text", group="text"
-    )
-    chat: bool = option(
-        False, "talk with a model that has a chat template, such as smollm2; --start asks one question", group="text"
-    )
-    score: str = option(
-        "", "file whose loss to measure, in bits per character, instead of generating", is_path=True, group="text"
+    score: str = of_text("", "file whose loss to measure, in bits per character, instead of generating", is_path=True)
+
+    similar: str = of_text(
+        "", "file whose lines an encoder compares with --start; the most similar are printed", is_path=True
     )
 
-    similar: str = option(
-        "",
-        "file whose lines an encoder compares with --start; the most similar are printed",
-        is_path=True,
-        group="text",
-    )
+    answers: int = of_text(5, "answers of an encoder to show: words, labels, or similar lines", low=1)
+    image: str = of_pictures("", "a picture to look at, or to complete: a file, or test:17")
+    keep_rows: int = of_pictures(-1, "rows of the picture to keep; the others are drawn; -1: half", unit="rows", low=-1)
+    out: str = of_pictures("", "file for the completed pictures, .png, .svg or .npz", is_path=True)
 
-    answers: int = option(5, "answers of an encoder to show: words, labels, or similar lines", low=1, group="text")
-    image: str = option("", "a picture to look at, or to complete: a file, or test:17", group="pictures")
-    keep_rows: int = option(
-        -1, "rows of the picture to keep; the others are drawn; -1: half", unit="rows", low=-1, group="pictures"
-    )
-    out: str = option("", "file for the completed pictures, .png, .svg or .npz", is_path=True, group="pictures")
+    greedy: bool = of_sampling(False, "always take the most probable token")
 
-    temperature: float = option(
-        0.8, "below 1 sharpens the distribution, above 1 flattens it; 0: greedy", low=0.0, group="sampling"
-    )
-    top_k: int = option(
-        200, "sample from the N most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
-    )
-    top_p: float = option(
-        1.0,
-        "sample from the smallest set of tokens with at least this total probability",
-        above=0.0,
-        high=1.0,
-        group="sampling",
-    )
-    min_p: float = option(
-        0.0,
-        "sample from tokens with at least this fraction of the largest probability",
-        low=0.0,
-        high=1.0,
-        group="sampling",
-    )
-    repetition_penalty: float = option(
-        1.0, "exponent for the probability of tokens that occurred; 1: none", above=0.0, high=100.0, group="sampling"
-    )
-    no_repeat_ngram_size: int = option(
-        0, "no sequence of N tokens occurs twice; 0: off", unit="tokens", low=0, group="sampling"
-    )
-    greedy: bool = option(False, "always take the most probable token", group="sampling")
-
-    beam: int = option(
-        0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000, group="beam"
-    )
-    length_penalty: float | None = option(
+    beam: int = of_beam(0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000)
+    length_penalty: float | None = of_beam(
         None,
         f"exponent that favours longer hypotheses; 0: no penalty; none: {LENGTH_PENALTY}, or a translation run's own",
         low=0.0,
         high=10.0,
-        group="beam",
     )
-    n_best: int = option(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1, group="beam")
+    n_best: int = of_beam(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1)
 
-    explain: str = option(
-        "",
-        "write a page, one HTML file, in which the model can be explored; nothing is generated",
-        is_path=True,
-        group="explorer",
+    explain: str = of_explorer(
+        "", "write a page, one HTML file, in which the model can be explored; nothing is generated", is_path=True
     )
-    compare: str = option(
-        "", "text, a name or a file, whose six-grams the page of --explain compares the model with", group="explorer"
+    compare: str = of_explorer(
+        "", "text, a name or a file, whose six-grams the page of --explain compares the model with"
     )
 
-    attention: str = option(
-        "", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True, group="text"
-    )
+    attention: str = of_text("", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True)
 
-    adapter: str = option(
+    adapter: str = of_run(
         "",
         "what was learned on top of the model: a run with --lora_rank or --freeze, or a folder in peft's layout",
         is_path=True,
-        group="run",
     )
-    out_dir: str = option("", "folder of a run; empty: the newest checkpoint under out/", is_path=True, group="run")
-    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
-    dtype: str = option(
-        "float32",
-        "precision of a GPU's matrix products; the weights keep their type",
-        choices=PRECISIONS,
-        group="run",
+    out_dir: str = of_run("", "folder of a run; empty: the newest checkpoint under out/", is_path=True)
+    device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
+    dtype: str = of_run(
+        "float32", "precision of a GPU's matrix products; the weights keep their type", choices=PRECISIONS
     )
-    quantize: str | None = option(
+    quantize: str | None = of_run(
         None,
         "store the weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower, a little more loss",
         choices=[*KINDS],
-        group="run",
     )
-    use_cache: bool = option(True, "cache keys and values of earlier tokens; false: the same text, slower", group="run")
+    use_cache: bool = of_run(True, "cache keys and values of earlier tokens; false: the same text, slower")
 
     def stop_strings(self, prepare: Callable[[str], str]) -> list[str]:
         r"""The stop strings, each prepared as the training text was; a written \n is a line break.
@@ -143,10 +96,10 @@ class SampleOptions:
         """
         return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
 
-    def sampling(self) -> dict[str, Any]:
-        """The settings of `generate` but the length."""
-        settings = {name: getattr(self, name) for name in (*RANDOM, *REPETITION, "seed")}
-        return settings | ({"temperature": 0.0} if self.greedy else {})
+    def sampling(self) -> Sampling:
+        """How tokens are chosen."""
+        chosen = Sampling(**{field.name: getattr(self, field.name) for field in fields(Sampling)})
+        return replace(chosen, temperature=0.0) if self.greedy else chosen
 
 
 # The names here of other programs' options.
@@ -189,8 +142,6 @@ HINTS = answers(
         "is an environment variable here: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
     }
 )
-RANDOM = ("temperature", "top_k", "top_p", "min_p")  # which --greedy excludes
-REPETITION = ("repetition_penalty", "no_repeat_ngram_size")
 # Options of text that is generated token by token.
 SAMPLING = (*RANDOM, *REPETITION, "greedy", "num_samples", "stop", "show_probs", "interactive", "chat")
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.

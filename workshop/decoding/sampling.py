@@ -14,12 +14,14 @@ Everything here is NumPy on the host, in float64: (B, V) numbers per step are li
 
 import math
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 import numpy as np
 
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import DecodingError
+from workshop.cli.options import BOUNDS, allowed, under
 from workshop.decoding.processors import Repetition
 
 
@@ -60,9 +62,47 @@ def check_settings(
 # --- filters -------------------------------------------------------------------------------------------------
 
 
-def filter_tokens(
-    log_probs: np.ndarray, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
-) -> np.ndarray:
+of_sampling, of_text = under("sampling", "text")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a token is chosen from a distribution, with the defaults of sample.py, whose options these are.
+
+    `filter_tokens` applies the first four. The two against repetition change the distribution before it, as
+    `processors.py` says. At temperature 0, only these have an effect.
+
+    Raises: DecodingError if a setting is out of its range.
+    """
+
+    temperature: float = of_sampling(0.8, "below 1 sharpens the distribution, above 1 flattens it; 0: greedy", low=0.0)
+    top_k: int = of_sampling(200, "sample from the N most probable tokens only; 0: all", unit="tokens", low=0)
+    top_p: float = of_sampling(
+        1.0, "sample from the smallest set of tokens with at least this total probability", above=0.0, high=1.0
+    )
+    min_p: float = of_sampling(
+        0.0, "sample from tokens with at least this fraction of the largest probability", low=0.0, high=1.0
+    )
+    # Above 100, its products with log-probabilities could overflow; common values are 1 to 1.5.
+    repetition_penalty: float = of_sampling(
+        1.0, "exponent for the probability of tokens that occurred; 1: none", above=0.0, high=100.0
+    )
+    no_repeat_ngram_size: int = of_sampling(0, "no sequence of N tokens occurs twice; 0: off", unit="tokens", low=0)
+    seed: int = of_text(1337, "random seed; the same seed gives the same text", low=0)
+
+    def __post_init__(self) -> None:
+        for field in fields(Sampling):
+            value, bounds = getattr(self, field.name), field.metadata["bounds"].items()
+            if not math.isfinite(value) or not all(end is None or BOUNDS[words](value, end) for words, end in bounds):
+                raise DecodingError(f"{field.name} is {value}, but must be {allowed(field, type(field.default))}")
+
+
+PLAIN = Sampling(temperature=1.0, top_k=0, seed=0)  # draws from the distribution as it is
+REPETITION = ("repetition_penalty", "no_repeat_ngram_size")
+RANDOM = tuple(field.name for field in fields(Sampling) if field.name not in (*REPETITION, "seed"))
+
+
+def filter_tokens(log_probs: np.ndarray, sampling: Sampling) -> np.ndarray:
     """Sharpen or flatten the distribution, then remove improbable tokens.
 
     1. temperature T: p_i ∝ p_i^(1/T), so l_i / T for logarithms; below 1 sharpens, above 1 flattens.
@@ -76,25 +116,25 @@ def filter_tokens(
 
     Args:
         log_probs: (B, V) float64, at least one finite per row.
-        temperature: above 0.
+        sampling: with a temperature above 0.
     Returns: (B, V), log-probabilities up to a constant: the largest of a row is 0, removed tokens are -inf.
     Reference: top-k: Fan, Lewis, Dauphin 2018, section 5.4 (arXiv:1805.04833); top-p ("nucleus"): Holtzman et al.
     2020, section 3.1 (arXiv:1904.09751); min-p: Nguyen et al. 2024 (arXiv:2407.01082).
 
     >>> p = np.array([[0.5, 0.25, 0.15, 0.1]])
-    >>> np.exp(filter_tokens(np.log(p), temperature=1.0, top_k=3, top_p=0.8)).tolist()
+    >>> np.exp(filter_tokens(np.log(p), Sampling(temperature=1.0, top_k=3, top_p=0.8))).tolist()
     [[1.0, 0.5, 0.0, 0.0]]
-    >>> np.exp(filter_tokens(np.log(p), temperature=1.0, min_p=0.3)).round(9).tolist()
+    >>> np.exp(filter_tokens(np.log(p), Sampling(temperature=1.0, min_p=0.3))).round(9).tolist()
     [[1.0, 0.5, 0.3, 0.0]]
     """
     with np.errstate(over="ignore"):  # at a temperature near 0, everything below the maximum becomes -inf, as it should
-        values = (log_probs - log_probs.max(axis=-1, keepdims=True)) / temperature
-    if 0 < top_k < values.shape[-1]:
-        values = np.where(largest(values, top_k), values, -np.inf)
-    if top_p < 1.0:
-        values = np.where(_nucleus(values, top_p), values, -np.inf)
-    if min_p > 0.0:  # the largest value is 0
-        values = np.where(values >= math.log(min_p) - _ROUNDING, values, -np.inf)
+        values = (log_probs - log_probs.max(axis=-1, keepdims=True)) / sampling.temperature
+    if 0 < sampling.top_k < values.shape[-1]:
+        values = np.where(largest(values, sampling.top_k), values, -np.inf)
+    if sampling.top_p < 1.0:
+        values = np.where(_nucleus(values, sampling.top_p), values, -np.inf)
+    if sampling.min_p > 0.0:  # the largest value is 0
+        values = np.where(values >= math.log(sampling.min_p) - _ROUNDING, values, -np.inf)
     return values
 
 
@@ -140,36 +180,30 @@ def generate(
     state: State,
     *,
     max_new_tokens: int,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    repetition_penalty: float = 1.0,
-    no_repeat_ngram_size: int = 0,
+    sampling: Sampling = PLAIN,
     prompt: np.ndarray | None = None,
-    seed: int = 0,
     first_row: int = 0,
     stop_token: int | None = None,
     forbidden: Collection[int] = (),
+    **settings: float,
 ) -> Iterator[np.ndarray]:
     """Continue every row of a batch token by token, and yield each step's tokens as soon as they are chosen.
 
     Each token is drawn from the distribution that `filter_tokens` gives; at temperature 0 it is the most probable
-    one (among equals the lowest id), and top_k, top_p, min_p and seed have no effect. The random number for a token
-    depends only on the seed, its row and its position in the row: a row's text does not depend on the other rows (if
-    the model's log-probabilities do not).
+    one (among equals the lowest id), and filters and seed have no effect. The random number for a token depends only on
+    the seed, its row and its position in the row: a row's text does not depend on the other rows (if the model's
+    log-probabilities do not).
 
     Args:
         step: the model, see the top of this file. It is not called again once the last token is chosen.
         log_probs, state: (B, V) and the model's state after the prompt.
         max_new_tokens: tokens per row; 0 yields nothing.
-        top_k, top_p, min_p: see `filter_tokens`; 0, 1 and 0 keep all tokens.
-        repetition_penalty, no_repeat_ngram_size: against repetition, see `processors.py`; 1 and 0 change nothing.
-            They are applied before temperature and the filters.
-        prompt: (B, n), the tokens that the model has read, which count as repeated for these two; None: no tokens.
+        sampling: how each token is chosen; without it, from the distribution as it is.
+        prompt: (B, n), the tokens that the model has read, which count as repeated; None: no tokens.
         first_row: number of the batch's first row, if the batch is part of a larger one.
         stop_token: ends its row, which then repeats it until all rows have ended.
         forbidden: ids that are never chosen, such as special tokens; removed before the filters.
+        settings: those of `sampling` to change, by name, such as temperature=0.
     Yields: (B,) int64 token ids.
     Raises: DecodingError if a setting is out of its range (at once), or when a row has no possible token.
 
@@ -178,28 +212,19 @@ def generate(
     >>> [tokens.tolist() for tokens in generate(step, *step(np.array([0, 1]), None), max_new_tokens=3)]
     [[1, 2], [2, 0], [0, 1]]
     """
-    rules = [
-        (0 <= temperature < math.inf, f"temperature is {temperature}, but must be finite and 0 (greedy) or more"),
-        (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
-        (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
-        (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
-        # Above 100, its products with log-probabilities could overflow; common values are 1 to 1.5.
-        (0 < repetition_penalty <= 100, f"repetition_penalty is {repetition_penalty}, but must be above 0, up to 100"),
-        (no_repeat_ngram_size >= 0, f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 (none) or more"),
-        (seed >= 0, f"seed is {seed}, but must be 0 or more"),
-        (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
-    ]
+    sampling = replace(sampling, **settings)
+    rules = [(first_row >= 0, f"first_row is {first_row}, but must be 0 or more")]
     check_settings(rules, max_new_tokens, log_probs.shape[-1], {stop_token} - {None}, forbidden)
 
-    repetition = None
-    if repetition_penalty != 1 or no_repeat_ngram_size:
-        repetition = Repetition(*log_probs.shape, repetition_penalty, no_repeat_ngram_size, prompt)
+    repetition, (penalty, size) = None, (sampling.repetition_penalty, sampling.no_repeat_ngram_size)
+    if penalty != 1 or size:
+        repetition = Repetition(*log_probs.shape, penalty, size, prompt)
 
     def choose(values: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
-        if temperature == 0:
+        if sampling.temperature == 0:
             return values.argmax(axis=-1)
-        uniform = [keyed_rng(seed, "sample", int(row), position).random() for row in first_row + rows]
-        return draw(filter_tokens(values, temperature, top_k, top_p, min_p), np.array(uniform))
+        uniform = [keyed_rng(sampling.seed, "sample", int(row), position).random() for row in first_row + rows]
+        return draw(filter_tokens(values, sampling), np.array(uniform))
 
     def token_by_token(log_probs: np.ndarray, state: State) -> Iterator[np.ndarray]:
         open_rows = np.arange(len(log_probs))

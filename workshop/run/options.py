@@ -9,7 +9,6 @@ import inspect
 import math
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,7 +20,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize
-from workshop.cli.options import answers, option
+from workshop.cli.options import answers, under
 
 # The names here of other programs' options: those that every model has, ...
 OTHER_NAMES = answers(
@@ -97,10 +96,7 @@ OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
     "muon": (optim.Muon, BETAS | FOR_MUON),
 }
 
-# `option`, by the heading under which --help shows it.
-of_run, of_training, of_adapting, of_evaluation = (
-    partial(option, group=heading) for heading in ("run", "training", "adapting", "evaluation")
-)
+of_run, of_training, of_adapting, of_evaluation = under("run", "training", "adapting", "evaluation")
 
 
 @dataclass

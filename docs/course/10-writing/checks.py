@@ -1,10 +1,12 @@
 """Checks of chapter 10."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from workshop.decoding.sampling import filter_tokens
+from workshop.decoding.sampling import PLAIN, filter_tokens
 
 
 def _compare(answer, about, probs, right):
@@ -27,7 +29,8 @@ def temperature(exercise):
         for t in (0.5, 1.0, 2.0, 0.1):
             with np.errstate(all="ignore"):
                 answer = exercise.temperature(np.array(probs), t)
-            _compare(answer, f"temperature {t}", probs, filter_tokens(_logarithms(probs), t))
+            expected = filter_tokens(_logarithms(probs), replace(PLAIN, temperature=t))
+            _compare(answer, f"temperature {t}", probs, expected)
 
 
 def nucleus(exercise):
@@ -38,7 +41,8 @@ def nucleus(exercise):
         probs = np.array(probs) / np.sum(probs)
         for top_p in (0.05, 0.45, 0.5, 0.7, 0.75, 0.97):  # two of them are reached exactly by the first distribution
             answer = exercise.nucleus(probs.copy(), top_p)
-            _compare(answer, f"top_p {top_p}", probs.round(4), filter_tokens(_logarithms(probs), 1.0, top_p=top_p))
+            expected = filter_tokens(_logarithms(probs), replace(PLAIN, top_p=top_p))
+            _compare(answer, f"top_p {top_p}", probs.round(4), expected)
 
 
 def can_stop(exercise):

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import DecodingError
-from workshop.decoding.sampling import draw, filter_tokens, generate, largest
+from workshop.decoding.sampling import PLAIN, draw, filter_tokens, generate, largest
 
 
 class Markov:
@@ -55,7 +56,7 @@ def logs(weights: list[int]) -> np.ndarray:
 @given(WEIGHTS, st.integers(1, 14))
 def test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
     ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
-    assert kept(filter_tokens(logs(weights), 1.0, top_k=k)) == [{i for i in ranked[:k] if weights[i]}]
+    assert kept(filter_tokens(logs(weights), replace(PLAIN, top_k=k))) == [{i for i in ranked[:k] if weights[i]}]
 
 
 @given(WEIGHTS, st.integers(1, 39))
@@ -69,7 +70,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
             break
         smallest.add(i)
         probability += Fraction(weights[i], sum(weights))
-    assert kept(filter_tokens(logs(weights), 1.0, top_p=float(top_p))) == [smallest]
+    assert kept(filter_tokens(logs(weights), replace(PLAIN, top_p=float(top_p)))) == [smallest]
 
 
 @given(WEIGHTS, st.integers(0, 40))
@@ -77,29 +78,31 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
 def test_min_p_keeps_tokens_above_a_share_of_the_largest_probability(weights, fortieths):
     smallest = Fraction(fortieths, 40) * max(weights)
     expected = {i for i, weight in enumerate(weights) if weight and weight >= smallest}
-    assert kept(filter_tokens(logs(weights), 1.0, min_p=fortieths / 40)) == [expected]
+    assert kept(filter_tokens(logs(weights), replace(PLAIN, min_p=fortieths / 40))) == [expected]
 
 
 def test_min_p_comes_after_temperature_and_after_top_p():
     p = np.array([[0.5, 0.2, 0.18, 0.12]])
-    assert kept(filter_tokens(np.log(p), 1.0, min_p=0.38)) == [{0, 1}]
-    assert kept(filter_tokens(np.log(p), 1000.0, min_p=0.38)) == [{0, 1, 2, 3}]  # nearly uniform by then
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, min_p=0.38))) == [{0, 1}]
+    hot = replace(PLAIN, temperature=1000.0)  # nearly uniform
+    assert kept(filter_tokens(np.log(p), replace(hot, min_p=0.38))) == [{0, 1, 2, 3}]
     # If min-p came first, 0.5 and 0.2 would be left, of which 0.5 alone is more than 0.7.
-    assert kept(filter_tokens(np.log(p), 1.0, top_p=0.7, min_p=0.38)) == [{0, 1}]
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_p=0.7, min_p=0.38))) == [{0, 1}]
 
 
 def test_temperature_comes_before_top_k_and_top_k_before_top_p():
     p = np.array([[0.5, 0.2, 0.15, 0.15]])
-    assert kept(filter_tokens(np.log(p), 1.0, top_p=0.65)) == [{0, 1}]
-    assert kept(filter_tokens(np.log(p), 1000.0, top_p=0.65)) == [{0, 1, 2}]  # nearly uniform by then
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_p=0.65))) == [{0, 1}]
+    hot = replace(PLAIN, temperature=1000.0)  # nearly uniform
+    assert kept(filter_tokens(np.log(p), replace(hot, top_p=0.65))) == [{0, 1, 2}]
     # Renormalised after top-k, the first token alone has 0.5 / 0.7 > 0.65.
-    assert kept(filter_tokens(np.log(p), 1.0, top_k=2, top_p=0.65)) == [{0}]
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_k=2, top_p=0.65))) == [{0}]
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-6, 1.0, 1e6, 1e308])
 def test_no_temperature_overflows(temperature):
     log_probs = np.array([[-1e4, -3.0, -np.inf, 0.0, -1e-3]])
-    values = filter_tokens(log_probs, temperature, top_k=4, top_p=0.999)
+    values = filter_tokens(log_probs, replace(PLAIN, temperature=temperature, top_k=4, top_p=0.999))
     assert values.max() == 0.0
     assert not np.isnan(values).any()
     assert 2 not in kept(values)[0]

@@ -141,12 +141,12 @@ QUESTIONS = {
     "how is memory freed": ("course/02-tensors", "How is memory freed in the backward pass?"),
     "reference and fused versions": ("course/03-checking", "What are the reference and the fused versions for?"),
     "several processes": ("course/12-speed", "How do several processes share a step, and what does a GPU change?"),
-    "what is in a checkpoint": ("architecture.md", "What is in a checkpoint?"),
+    "what is in a checkpoint": ("map.md", "What is in a checkpoint?"),
     "why bits per character": ("course/04-letters", "Why bits per character?"),
     "dropout and resume": ("course/09-learning", "What happens to dropout when a run is resumed?"),
     "cost of attention against length": ("course/06-attention", "What does attention cost against length?"),
-    "one outlier": ("quantization.md", "What does one outlier do?"),
-    "fine-tuning": ("architecture.md", "What happens in fine-tuning?"),
+    "one outlier": ("weights.md", "What does one outlier do?"),
+    "fine-tuning": ("map.md", "What happens in fine-tuning?"),
     "difference between BERT and GPT": ("course/17-encoders", "What is the difference between BERT and GPT?"),
     "why 15 % words hidden": ("course/17-encoders", "Why are 15 % of the words hidden, and not more?"),
     "CLS token": ("course/17-encoders", "What is the [CLS] token for?"),
@@ -155,9 +155,9 @@ QUESTIONS = {
         "course/17-encoders",
         "When does a convolutional network beat a Vision Transformer?",
     ),
-    "missing mask": ("architecture.md", "How do I notice a missing mask?"),
+    "missing mask": ("map.md", "How do I notice a missing mask?"),
     "beam search for prose": ("translation.md", "Why not beam search for prose?"),
-    "reader of nanoGPT": ("glossary.md", "What a reader of nanoGPT finds where"),
+    "reader of nanoGPT": ("map.md", "What a reader of nanoGPT finds where"),
 }
 
 
@@ -317,9 +317,9 @@ def test_what_a_page_says_of_the_code_is_so():
     preset = tomllib.loads(text_of("presets/goethe.toml"))
     assert not preset["norm_weight"]  # chapter 14
     assert not preset.get("bias", GPTConfig.bias)
-    assert (GPTConfig.norm, GPTConfig.positions) == ("layernorm", "learned")  # reading.md: the defaults are GPT-2's
+    assert (GPTConfig.norm, GPTConfig.positions) == ("layernorm", "learned")  # map.md: the defaults are GPT-2's
     assert not any("next_sentence" in row["options"] for row in rows_of("encoders"))  # as encoders.md says
-    has_run = "has not been run elsewhere" not in text_of("docs/platforms.md")
+    has_run = "has not been run elsewhere" not in text_of("docs/machines.md")
     assert ("on Linux, macOS or Windows" in text_of("README.md")) == has_run
 
 
@@ -362,7 +362,7 @@ def test_the_list_of_public_names_is_complete():
 
 def test_the_reading_list_names_every_file():
     """By itself, or by a link to the `__init__.py` of its folder; a package is named by its files."""
-    page = ROOT / "docs" / "reading.md"
+    page = ROOT / "docs" / "map.md"
     links = {(page.parent / link).resolve() for link in re.findall(r"\]\((\.\./[^)#]+)\)", page.read_text("utf-8"))}
     folders = {link.parent for link in links if link.name == "__init__.py"}
     missing = {file for name, file in FILES.items() if not f"{name}.".startswith("benchmarks.")} - links

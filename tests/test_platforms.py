@@ -1,6 +1,6 @@
 """The differences of macOS and Windows, simulated: the fallbacks work, and the rest does not depend on the system.
 
-docs/platforms.md lists what users see.
+docs/machines.md lists what users see.
 """
 
 import ast

@@ -31,8 +31,8 @@ from workshop.cli.console import run_command
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-GUIDES = "runs pictures translation corpora pretrained adapting quantization performance gpu platforms".split()
-REFERENCE = "reading engine api reliability recipe how-to equations glossary architecture".split()
+GUIDES = "runs pictures translation encoders corpora weights performance machines".split()
+REFERENCE = "map engine api reliability recipe how-to equations glossary costs".split()
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or else the file that a link names

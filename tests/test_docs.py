@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import doctest
 import functools
+import importlib
 import inspect
 import math
 import re
@@ -358,6 +359,14 @@ def test_the_list_of_public_names_is_complete():
         )
         assert not lines, f"docs/api.md, under {heading}, must have these lines:\n{lines}"
         assert [name for name, _ in listed[heading] if name not in right] == [], f"no longer in {heading}"
+
+
+def test_the_page_on_upgrading_says_what_an_old_name_answers():
+    pairs = re.findall(r"^\| `([\w.]+)` \| `([\w.]+)` \|$", text_of("docs/upgrading.md"), re.MULTILINE)
+    assert len(pairs) > 40
+    for old, new in pairs:
+        with pytest.raises(ModuleNotFoundError, match=rf"{re.escape(old)} is (now )?{re.escape(new)}\b"):
+            importlib.import_module(old)
 
 
 def test_the_reading_list_names_every_file():

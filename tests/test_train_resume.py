@@ -252,7 +252,11 @@ def test_a_signal_saves_and_says_how_to_resume(number, status):
     number = getattr(signal, number)
     run = RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
-    process = script("train.py", *endless)
+    before = signal.signal(number, signal.SIG_DFL)  # a process inherits that a signal is ignored, as under nohup
+    try:
+        process = script("train.py", *endless)
+    finally:
+        signal.signal(number, before)
     until_a_step(run, lambda: time.sleep(0.02))
     process.send_signal(number)
     code, _, err = finish(process)

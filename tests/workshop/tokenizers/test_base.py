@@ -201,7 +201,7 @@ def test_each_part_of_the_json_must_be_there_and_of_its_type(kind, name, value):
         (None, "JSON object, not as None"),
         ([], "JSON object"),
         ("char", "JSON object"),
-        ({}, "unknown kind of tokenizer None: known are char, byte, bpe, bpe-w, word"),
+        ({}, "unknown kind of tokenizer None: known are char, byte, .*bpe, bpe-w, word"),
         ({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"),
         ({"kind": ["char"]}, "unknown kind"),
     ],

@@ -201,8 +201,8 @@ class MultiHeadAttention(Module):
             query, key, _ = self._split([self.query(x), self.key(x), self.value(x)])
         length, width = key.shape[2:]
         count = -(-length // width)  # of D columns each; those behind the last position are 0
-        columns = np.split(np.eye(length, count * width, dtype=key.dtype), count, axis=1)
-        values = [Tensor(part, device=x.device).expand(*key.shape) for part in columns]
+        columns = np.split(np.eye(length, count * width), count, axis=1)
+        values = [Tensor(part, device=x.device).cast(key.dtype).expand(*key.shape) for part in columns]
         parts = [self._attend_in_groups(query, key, value, mask, is_causal) for value in values]
         return Tensor.cat(*parts, axis=-1)[..., :length]
 

@@ -18,6 +18,8 @@ from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.precision import precision
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.corpora.texts import load_files
 from workshop.decoding.beam import beam_search
 from workshop.decoding.sampling import generate
@@ -93,6 +95,18 @@ def test_the_generated_text_is_the_same(how, cuda):
             rows = generate(model.step, *begun, max_new_tokens=12, temperature=heat, seed=4)
             texts.append([row.tolist() for row in rows])
     assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize(("numbers", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.02)])
+@pytest.mark.parametrize(("width", "n_kv_head"), [(128, 4), (24, 2)])
+def test_the_weights_that_attention_shows_are_the_same(width, n_kv_head, numbers, tolerance, cuda):
+    attention = MultiHeadAttention(width, 4, n_kv_head=n_kv_head)
+    x = Tensor(np.random.default_rng(0).standard_normal((2, 40, width)).astype("f4"))
+    expected = attention.weights(x, is_causal=True).numpy()
+    attention.to(cuda)
+    with precision(numbers):
+        found = attention.weights(x.to(cuda), is_causal=True).cast("float32").numpy()
+    np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -4,10 +4,10 @@
     python nano.py                                 the same with the text that train.py has fetched
     python nano.py out/nano.safetensors "Habe "    write with trained weights: those of this file, or of train.py
 
-NumPy is all it needs. The rest of the project is this once more: with many models, texts and options, checked by
-thousands of tests, and several times as fast. The names of weights, settings and formulas are the same, so whatever is
-unclear here can be looked up there; a test compares loss and gradients. Shapes: B sequences, T positions, C width,
-H heads of width D, V characters.
+It needs only NumPy. The rest of the project is the same thing again, with more models, texts and options, checked by
+thousands of tests, and twice as fast. Weights, settings and formulas have the same names there, so whatever is unclear
+here can be looked up; a test compares loss and gradients. Shapes: B sequences, T positions, C width, H heads of width
+D, V characters.
 """
 
 import itertools

@@ -27,14 +27,14 @@ clock = itertools.count()
 
 
 class Tensor:
-    """An array, and how it was made: pairs of a tensor that it depends on, and a function that derives by it.
+    """An array, and how it was computed: its parents, each with a function for the chain rule.
 
-    The function turns dL/dy, the gradient of the loss by this tensor, into dL/dx, that by the other one.
+    The function turns dL/dy, the gradient of the loss with respect to this tensor, into dL/dx, that of the parent.
     """
 
-    def __init__(self, data, *origins):
+    def __init__(self, data, *parents):
         self.data, self.grad, self.time = np.asarray(data), None, next(clock)
-        self.origins = [(x, derive) for x, derive in origins if isinstance(x, Tensor)]
+        self.parents = [(x, gradient) for x, gradient in parents if isinstance(x, Tensor)]
 
     def __add__(self, other):
         return Tensor(self.data + array(other), (self, lambda dy: dy), (other, lambda dy: dy))
@@ -70,37 +70,37 @@ class Tensor:
         return Tensor(self.data.swapaxes(i, j), (self, lambda dy: dy.swapaxes(i, j)))
 
     def __getitem__(self, places):
-        def derive(dy):
+        def gradient(dy):
             dx = np.zeros_like(self.data)
-            np.add.at(dx, places, dy)  # a place that was taken twice gets both gradients
+            np.add.at(dx, places, dy)  # an element that was taken twice gets both gradients
             return dx
 
-        return Tensor(self.data[places], (self, derive))
+        return Tensor(self.data[places], (self, gradient))
 
     def backward(self):
         """Leave dL/dx in the .grad of every tensor that this one, the loss, depends on.
 
-        The newest comes first: a tensor is derived only when all that was made of it has added to its gradient.
+        Newest first: a tensor passes its gradient on only after everything computed from it has added its share.
         """
         found, stack = {self}, [self]
         while stack:
-            new = {x for x, _ in stack.pop().origins} - found
+            new = {x for x, _ in stack.pop().parents} - found
             found |= new
             stack += new
         self.grad = np.ones_like(self.data)
         for y in sorted(found, key=lambda tensor: -tensor.time):
-            for x, derive in y.origins:
-                dx = unbroadcast(derive(y.grad), x.data.shape)
+            for x, gradient in y.parents:
+                dx = unbroadcast(gradient(y.grad), x.data.shape)
                 x.grad = dx if x.grad is None else x.grad + dx
 
 
 def array(x):
-    """The array of a tensor; numbers and arrays, which have no derivative, as they are."""
+    """The array of a tensor; numbers and arrays, which need no gradient, as they are."""
     return x.data if isinstance(x, Tensor) else x
 
 
 def unbroadcast(dy, shape):
-    """Where NumPy repeated x to fit the other operand, every copy has had its effect on the loss: sum them."""
+    """Where NumPy repeated x to fit the other operand, each copy affected the loss, so their gradients are summed."""
     if dy.shape != shape:
         dy = dy.sum(tuple(range(dy.ndim - len(shape))))
         dy = dy.sum(tuple(i for i, n in enumerate(shape) if n < dy.shape[i]), keepdims=True)
@@ -118,7 +118,7 @@ class GPT:
     def __init__(self, characters, shape, seed=1337):
         self.characters, self.shape = characters, shape
         width, rng = shape["n_embd"], np.random.default_rng(seed)
-        sizes = {"token_embedding": (len(characters) + 1, width)}  # the last token stands for every unknown character
+        sizes = {"token_embedding": (len(characters) + 1, width)}  # the last token is for unknown characters
         for i in range(shape["n_layer"]):
             sizes |= {f"blocks.{i}.mixer.{name}": (width, width) for name in ("query", "key", "value", "output")}
             sizes |= {f"blocks.{i}.mlp.up": (4 * width, width), f"blocks.{i}.mlp.down": (width, 4 * width)}
@@ -138,7 +138,7 @@ class GPT:
         return norm(x) @ table.swapaxes(0, 1)
 
     def attention(self, x, name):
-        """Each position asks (query) all positions up to its own (keys), and takes the mean of what they say (values).
+        """Each position compares its query with the keys up to its own, and takes a weighted mean of their values.
 
         softmax(Q K^T * scale) V, in H heads side by side: (B, T, C) -> (B, T, C).
         """
@@ -163,7 +163,7 @@ class GPT:
 
 
 def norm(x):
-    """x / sqrt(mean(x^2)): the same direction, at a length that does not depend on what was added up before."""
+    """x / sqrt(mean(x^2)): the same direction, at a fixed length (RMS norm, arXiv:1910.07467)."""
     return x * ((x * x).sum(-1) * (1 / x.data.shape[-1]) + 1e-5) ** -0.5
 
 
@@ -176,7 +176,7 @@ def softmax(x):
 def turned(x):
     """Turn the pairs (i, i + D/2) of (B, T, H, D) by an angle that grows with the position.
 
-    The product of a query and a key then depends on how far apart they stand (rotary positions, arXiv:2104.09864).
+    The product of a query and a key then depends on how far apart they are (rotary positions, arXiv:2104.09864).
     """
     length, half = x.data.shape[1], x.data.shape[3] // 2
     angles = np.arange(length)[:, None] * 10000.0 ** -(np.arange(half) / half)  # (T, D/2)
@@ -200,7 +200,7 @@ class AdamW:
         one, two = self.betas
         norm = math.sqrt(sum(float((w.grad**2).sum()) for w in self.weights))
         for w, (m, v) in zip(self.weights, self.means, strict=True):
-            g = w.grad * min(1.0, 1 / norm)  # one odd batch must not throw everything over
+            g = w.grad * min(1.0, 1 / norm)  # clipped, so that one odd batch cannot undo what was learned
             m[...] = one * m + (1 - one) * g
             v[...] = two * v + (1 - two) * g * g
             mean, size = m / (1 - one**self.steps), np.sqrt(v / (1 - two**self.steps)) + 1e-8

@@ -198,9 +198,9 @@ class AdamW:
     def step(self, rate):
         self.steps += 1
         one, two = self.betas
-        norm = math.sqrt(sum(float((w.grad**2).sum()) for w in self.weights))
+        length = math.sqrt(sum(float((w.grad**2).sum()) for w in self.weights))
         for w, (m, v) in zip(self.weights, self.means, strict=True):
-            g = w.grad * min(1.0, 1 / norm)  # clipped, so that one odd batch cannot undo what was learned
+            g = w.grad * min(1.0, 1 / length)  # clipped, so that one odd batch cannot undo what was learned
             m[...] = one * m + (1 - one) * g
             v[...] = two * v + (1 - two) * g * g
             mean, size = m / (1 - one**self.steps), np.sqrt(v / (1 - two**self.steps)) + 1e-8
@@ -285,6 +285,7 @@ def load(path):
 
 
 def main(given, start="\n"):
+    """Learn from a text and keep the weights, or read weights; then continue `start`."""
     path, kept = Path(given), Path("out/nano.safetensors")
     if path.suffix == ".safetensors":
         model = load(path)

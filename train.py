@@ -105,11 +105,10 @@ def train(
     for step in range(optimizer.steps, options.max_iters + 1):
         is_last = step == options.max_iters
         is_evaluated = is_last or step % options.eval_interval == 0
-        is_logged = (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters
 
         find_gradients(options, task, model, optimizer, comm, step)
         # The loss and the norm of the gradients; None where they are not needed, because reading them makes a GPU wait.
-        numbers = comm.numbers(wait=is_logged or is_evaluated or comm.should_stop)
+        numbers = comm.numbers(wait=is_logged(options, step) or is_evaluated or comm.should_stop)
         check_finite(numbers, comm, log)
 
         if is_evaluated or comm.should_stop:
@@ -126,7 +125,7 @@ def train(
 
         update(options, optimizer, comm, step)
         if log:
-            log.updated(step, numbers if is_logged else None)
+            log.updated(step, numbers if is_logged(options, step) else None)
 
     if log:
         log.finish(comm.should_stop)
@@ -165,9 +164,13 @@ def only_updates(options: TrainOptions, task: Task, model: Module, optimizer: Op
     """The rounds of `train` up to max_iters without evaluations and files, to be timed: by --profile, for example."""
     for step in range(optimizer.steps, options.max_iters):
         find_gradients(options, task, model, optimizer, comm, step)
-        is_logged = (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters
-        check_finite(comm.numbers(wait=is_logged), comm, None)
+        check_finite(comm.numbers(wait=is_logged(options, step)), comm, None)
         update(options, optimizer, comm, step)
+
+
+def is_logged(options: TrainOptions, step: int) -> bool:
+    """Whether the update of this step gets a row in metrics.csv: every log_interval updates, and the last one."""
+    return (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters
 
 
 def evaluate(task: Task, model: Module, comm: OneProcess) -> float:

@@ -24,16 +24,19 @@ LETTERS = [chr(ord("a") + i) for i in range(10)]
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": 8, "attention_scale": 0.375}
 
 
-def twins(shape: dict, deviation: float = 0.0) -> tuple[nano.GPT, GPT]:
-    """The model of nano.py, with random numbers of this deviation in place of its first weights, and the same here."""
-    small, rng = nano.GPT(LETTERS, shape), np.random.default_rng(0)
-    for weight in small.weights.values() if deviation else ():
-        weight.data[...] = rng.standard_normal(weight.data.shape) * deviation
-    known = GPTConfig.chosen()
-    settings = {name: value for name, value in nano.FIXED.items() if name in known}
-    model = GPT(GPTConfig(vocab_size=len(LETTERS) + 1, **shape, **settings))
+def same_here(small: nano.GPT) -> GPT:
+    """The project's model with the settings and the weights of one of nano.py."""
+    model = GPT(GPTConfig(vocab_size=len(small.characters) + 1, **small.shape, **nano.FIXED))
     model.load_state_dict({name: weight.data for name, weight in small.weights.items()})
-    return small, model
+    return model
+
+
+def random_model(shape: dict, deviation: float) -> nano.GPT:
+    """A model of nano.py with random numbers of this deviation for weights."""
+    small, rng = nano.GPT(LETTERS, shape), np.random.default_rng(0)
+    for weight in small.weights.values():
+        weight.data[...] = rng.standard_normal(weight.data.shape) * deviation
+    return small
 
 
 @pytest.mark.parametrize(
@@ -41,9 +44,9 @@ def twins(shape: dict, deviation: float = 0.0) -> tuple[nano.GPT, GPT]:
     [((1, 1, 4), 1, 1), ((1, 2, 8), 3, 5), ((2, 2, 16), 2, 12), ((3, 4, 24), 2, 9), ((2, 1, 32), 4, 16)],
 )
 def test_loss_and_all_gradients_are_those_of_the_project(sizes, batch, length):
-    small, model = twins(
-        dict(zip(("n_layer", "n_head", "n_embd"), sizes, strict=True)) | {"block_size": 16, "attention_scale": 0.3}, 0.2
-    )
+    shape = dict(zip(("n_layer", "n_head", "n_embd"), sizes, strict=True)) | {"block_size": 16, "attention_scale": 0.3}
+    small = random_model(shape, 0.2)
+    model = same_here(small)
     ids = np.random.default_rng(1).integers(0, len(LETTERS) + 1, (batch, length + 1))
     loss = small.loss(ids[:, :-1], ids[:, 1:])
     loss.backward()
@@ -69,13 +72,7 @@ def test_it_learns_the_same(capsys):
 
     text = made_up_text()
     small = Recorded(sorted(set(text)), TINY | {"n_layer": 2})
-    config = GPTConfig(
-        vocab_size=len(small.characters) + 1,
-        **small.shape,
-        **{name: nano.FIXED[name] for name in nano.FIXED if name in GPTConfig.chosen()},
-    )
-    model = GPT(config)
-    model.load_state_dict({name: weight.data.copy() for name, weight in small.weights.items()})
+    model = same_here(small)
     assert nano.train(small, text, steps=50, rate=0.01, warmup=5) == 50
     optimizer, losses = AdamW(model.parameters(), betas=(0.9, 0.99), weight_decay=0.1), []
     for step, (ids, targets, _) in enumerate(seen[:50]):
@@ -94,10 +91,10 @@ def test_it_learns_the_same(capsys):
 
 def test_its_weights_are_written_with_by_sample_py(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small, model = twins(TINY, 0.4)
+    small = random_model(TINY, 0.4)
     nano.save(Path("out/nano.safetensors"), small, 3)
     trained = load_trained(Path("out/nano.safetensors"))
-    assert trained.config == model.config
+    assert trained.config == same_here(small).config
     text = "".join(nano.write(small, "cab", 5, temperature=0))
     capsys.readouterr()
     assert sample.main(["out/nano.safetensors", "--start", "cab", "--greedy", "--max_new_tokens", "5"]) == 0

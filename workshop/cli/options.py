@@ -145,10 +145,15 @@ def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
         right = "\0" not in "".join(value)  # a file can contain it, a command line and a path cannot
     if not right:
         raise OptionError(f"{label}: must be {allowed(field, kind)}")
-    bounds, choices = field.metadata["bounds"].items(), field.metadata["choices"] or [value]
-    if value not in choices or not all(end is None or BOUNDS[words](value, end) for words, end in bounds):
+    if not in_range(field, value):
         raise OptionError(f"{label}: must be {_range(field)}{_tail(field, kind)}")
     return list(value) if base is list else value
+
+
+def in_range(field: dataclasses.Field, value: Any) -> bool:
+    """Whether a value of the right type satisfies its field's bounds and choices."""
+    bounds, choices = field.metadata["bounds"].items(), field.metadata["choices"] or [value]
+    return value in choices and all(end is None or BOUNDS[words](value, end) for words, end in bounds)
 
 
 def allowed(field: dataclasses.Field, kind: Any) -> str:

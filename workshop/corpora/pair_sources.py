@@ -222,6 +222,8 @@ def tatoeba() -> list[Pair]:
 
 # -------------------------------------------------------------------------------------------------- the corpora
 
+DESCRIPTIONS = "the package descriptions of Debian"
+DESCRIPTIONS_LICENCE = "none stated for the descriptions; their authors are those of the packages"
 DING_SOURCE = "the Debian package trans-de-en (the dictionary Ding)"
 DING_LICENCE = "GPL-2+, copyright Frank Richter, dict.tu-chemnitz.de"
 COURSE_SOURCE = "the Python package auf-deutsch"
@@ -260,20 +262,20 @@ RECIPES = {
         expected="88991071f31ec157b48a89d125c5eaa94013dd2c73dcdcc7f6a0ac68e7058c03",
     ),
     "debian-descriptions": Recipe(
-        source="the package descriptions of Debian, translated by its volunteers (ddtp.debian.org)",
-        licence="none stated for the descriptions; their authors are those of the packages",
+        source=f"{DESCRIPTIONS}, translated by its volunteers (ddtp.debian.org)",
+        licence=DESCRIPTIONS_LICENCE,
         make=debian_descriptions,
         expected="d7c71e32928f4c37da14675247c00c515bf639c1a41b54d5fb1b1a00140ee029",
     ),
     "debian-descriptions-fr": Recipe(
-        source="the package descriptions of Debian, translated by its volunteers (ddtp.debian.org)",
-        licence="none stated for the descriptions; their authors are those of the packages",
+        source=f"{DESCRIPTIONS}, translated by its volunteers (ddtp.debian.org)",
+        licence=DESCRIPTIONS_LICENCE,
         make=lambda: debian_descriptions(language="fr"),
         expected="b0b9dc1b4120851bedd95d17f9b33b7438e70b4d99b8a51bd2772e730778b815",
     ),
     "debian-summaries": Recipe(
-        source="the package descriptions of Debian",
-        licence="none stated for the descriptions; their authors are those of the packages",
+        source=DESCRIPTIONS,
+        licence=DESCRIPTIONS_LICENCE,
         make=debian_summaries,
         expected="fb99d1019fdc6b1c64efac5c8e22c4d3a32f6c7fbe89c5f0815394d439f2463d",
     ),

@@ -14,15 +14,13 @@ from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS
 from workshop.cli.options import answers, under
 from workshop.corpora.cleaning import normalise
-from workshop.decoding.sampling import RANDOM, REPETITION, Sampling
+from workshop.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of_text
 from workshop.figure import check_file
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
 
 
-of_text, of_pictures, of_sampling, of_beam, of_explorer, of_run = under(
-    "text", "pictures", "sampling", "beam", "explorer", "run"
-)
+of_pictures, of_beam, of_explorer, of_run = under("pictures", "beam", "explorer", "run")
 
 
 @dataclass(frozen=True)
@@ -97,9 +95,8 @@ class SampleOptions(Sampling):
         return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
 
     def sampling(self) -> Sampling:
-        """How tokens are chosen."""
-        chosen = Sampling(**{field.name: getattr(self, field.name) for field in fields(Sampling)})
-        return replace(chosen, temperature=0.0) if self.greedy else chosen
+        """How tokens are chosen: as these options say, since they are settings of `Sampling` with others."""
+        return replace(self, temperature=0.0) if self.greedy else self
 
 
 # The names here of other programs' options.
@@ -152,9 +149,10 @@ MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 
 # What cannot be combined: the option, the others, and why.
 SILENT = ", because it generates no text: omit one of them"
+EVERY = {field.name for field in fields(SampleOptions)}
 CLASHES = (
-    ("score", {*vars(SampleOptions())} - {"score", "quantize", *RUN}, SILENT),
-    ("explain", {*vars(SampleOptions())} - {"quantize", *EXPLORER, *RUN}, SILENT),
+    ("score", EVERY - {"score", "quantize", *RUN}, SILENT),
+    ("explain", EVERY - {"quantize", *EXPLORER, *RUN}, SILENT),
     ("interactive", {"num_samples"}, ": it reads stdin and replies to each line once"),
     ("chat", {"interactive", "num_samples"}, ", since it replies to each message once"),
     ("beam", {*SAMPLING}, ": search for the best text, or sample one"),

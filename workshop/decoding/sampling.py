@@ -21,7 +21,7 @@ import numpy as np
 
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import DecodingError
-from workshop.cli.options import BOUNDS, allowed, under
+from workshop.cli.options import allowed, in_range, under
 from workshop.decoding.processors import Repetition
 
 
@@ -92,8 +92,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for field in fields(Sampling):
-            value, bounds = getattr(self, field.name), field.metadata["bounds"].items()
-            if not math.isfinite(value) or not all(end is None or BOUNDS[words](value, end) for words, end in bounds):
+            if not math.isfinite(value := getattr(self, field.name)) or not in_range(field, value):
                 raise DecodingError(f"{field.name} is {value}, but must be {allowed(field, type(field.default))}")
 
 
@@ -216,9 +215,8 @@ def generate(
     rules = [(first_row >= 0, f"first_row is {first_row}, but must be 0 or more")]
     check_settings(rules, max_new_tokens, log_probs.shape[-1], {stop_token} - {None}, forbidden)
 
-    repetition, (penalty, size) = None, (sampling.repetition_penalty, sampling.no_repeat_ngram_size)
-    if penalty != 1 or size:
-        repetition = Repetition(*log_probs.shape, penalty, size, prompt)
+    penalty, size = sampling.repetition_penalty, sampling.no_repeat_ngram_size
+    repetition = Repetition(*log_probs.shape, penalty, size, prompt) if penalty != 1 or size else None
 
     def choose(values: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
         if sampling.temperature == 0:

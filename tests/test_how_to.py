@@ -105,12 +105,12 @@ def test_the_commands_and_sessions_work_on_a_copy(copy):
     found = [re.findall(r"^```pycon\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL) for recipe in RECIPES.values()]
     sessions = {name: "\n".join(blocks) for name, blocks in zip(RECIPES, found, strict=True) if blocks}
     assert len(sessions) == 10
-    # Later options win. Shakespeare would be downloaded.
+    # Later options win. The names would be downloaded.
     tiny = {"out_dir": None, "max_iters": 2, "eval_interval": 2, "learning_rate": 0.01, "warmup_iters": 0}
     cut = [word for word in arguments(**tiny) if word.startswith("--")]
     words = [command.split()[2:] for command in commands(PAGE) if command.startswith("python train.py")]
     given = {command[command.index("--out_dir") + 1]: command + cut for command in words}
-    given.pop("out/shakespeare")
+    given.pop("out/names")
     run(copy, "-c", PROGRAM, given=json.dumps([sessions, list(given.values())]))
 
     runs = {folder: RunFolder(copy / folder) for folder in given}

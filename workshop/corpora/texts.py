@@ -5,8 +5,9 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
 1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
    of your own can replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
-3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`, files on GitHub that are known by
-   their SHA-256 for `goethe-works` and `werther-faust` (`works.py`), Project Gutenberg over https for the others.
+3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`; files on GitHub that are known by
+   their SHA-256 for `shakespeare`, `goethe-works` and `werther-faust` (`works.py`); a Python package for `imdb`;
+   Project Gutenberg over https for the others.
 
 Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust` takes its place,
 which is about as long. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
@@ -257,6 +258,10 @@ def gutenberg(description: str, *numbers: int) -> Recipe:
 
 WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
 WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
+TINY_SHAKESPEARE = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e"
+    "/data/tinyshakespeare/input.txt"
+)
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
 # The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
@@ -307,6 +312,13 @@ RECIPES = {
         make=make_manual,
         expected="33ca52a5365781bf9151f7d1f29cd75351a8134779b26a7e79a08fa3c8633144",
         signed=True,
+    ),
+    "shakespeare": Recipe(
+        description="scenes of Shakespeare's plays in English, nanoGPT's text (1.1 million characters)",
+        source="the repository karpathy/char-rnn on GitHub",
+        licence="Shakespeare's words are in the public domain; the repository comes under the MIT licence",
+        make=lambda: normalise(fetch.https_text(TINY_SHAKESPEARE)),
+        expected="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
     ),
     "werther-faust": Recipe(
         description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",

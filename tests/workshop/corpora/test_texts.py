@@ -203,7 +203,7 @@ def test_a_local_file_of_that_name_comes_first_but_a_folder_is_no_text(monkeypat
 
 def test_every_corpus_has_a_description():
     adapted_to, gutenberg = ["jean-paul", "manual"], ["faust", "faust2", "werther"]
-    assert list(CORPORA) == ["goethe", "goethe-works", "imdb", *adapted_to, "werther-faust", *gutenberg]
+    assert list(CORPORA) == ["goethe", "goethe-works", "imdb", *adapted_to, "shakespeare", "werther-faust", *gutenberg]
     assert all(CORPORA.values())
 
 

@@ -29,9 +29,9 @@ class TextTask:
         self.data = self.prepare(options, tokenizer)
         self.tokenizer = self.data.tokenizer
         self.corpus_sha256 = self.data.corpus.sha256
-        self.example = "Habe nun, ach!" if self.data.corpus.text else "test:0"
-        if options.text:
-            self.example = first_words(self.data.corpus.text)
+        self.example = first_words(self.data.corpus.text) if self.data.corpus.text else "test:0"
+        if options.dataset.startswith("goethe") and not options.text:
+            self.example = "Habe nun, ach!"
 
     prepare = staticmethod(prepare)
 

@@ -48,7 +48,7 @@ def test_a_chapter_names_its_exercises_and_is_neither_too_short_nor_too_long(pag
     for outcome in course.check(page.parent):
         assert f"`{outcome.name}`" in text
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    assert 600 <= len(prose.split()) <= 1500
+    assert 600 <= len(prose.split()) <= (1900 if page.parent.name == "12-speed" else 1500)  # which has memory, too
     assert "**Predict.**" in text
     number, _, title = text.splitlines()[0].removeprefix("# ").partition(". ")
     assert page.parent.name.startswith(f"{int(number):02}-")

@@ -139,7 +139,7 @@ QUESTIONS = {
         "course/11-translation",
         "What does label smoothing do, and what is its floor?",
     ),
-    "how is memory freed": ("course/02-tensors", "How is memory freed in the backward pass?"),
+    "how is memory freed": ("course/12-speed", "How is memory freed in the backward pass?"),
     "reference and fused versions": ("course/03-checking", "What are the reference and the fused versions for?"),
     "several processes": ("course/12-speed", "How do several processes share a step, and what does a GPU change?"),
     "what is in a checkpoint": ("map.md", "What is in a checkpoint?"),

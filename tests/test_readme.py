@@ -90,7 +90,7 @@ def newcomer(tmp_path, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
     firsts = [texts.RECIPES[name].held_out for name in ("goethe-works", "imdb")]
     works, imdb = (f"{TEXT}\n\n{first}\n\n{TEXT}" for first in firsts)
-    for name, text in (("goethe", TEXT), ("goethe-works", works), ("imdb", imdb)):
+    for name, text in (("goethe", TEXT), ("goethe-works", works), ("imdb", imdb), ("shakespeare", TEXT)):
         fetch.store(name, text, {"source": "this test", "licence": "none"})
     labelled = [(f"{word} film {number}", number % 2) for number, word in enumerate(["bad", "good"] * 20)]
     monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
@@ -99,7 +99,8 @@ def newcomer(tmp_path, monkeypatch):
     (tmp_path / "pairs.csv").write_text(pairs, encoding="utf-8")
     labels = np.arange(20, dtype=np.uint8) % 10
     parts = [Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, labels)] * 3
-    monkeypatch.setitem(texts.RECIPES, "imdb", replace(texts.RECIPES["imdb"], signed=True))  # so a change is a warning
+    for name in ("imdb", "shakespeare"):
+        monkeypatch.setitem(texts.RECIPES, name, replace(texts.RECIPES[name], signed=True))  # so a change is a warning
     monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
@@ -247,7 +248,7 @@ def test_ci_installs_as_the_readme_says():
 
 
 def test_the_readme_is_short_and_links_to_every_page():
-    assert len(README.splitlines()) <= 170
+    assert len(README.splitlines()) <= 120
     assert [path.name for path in PAGES if path.parent.name == "docs" and f"docs/{path.name}" not in README] == []
 
 

@@ -47,6 +47,7 @@ WEIGHTS = {
     "igpt-digits": (26, "4bf2d26c83a7"),
     "multi30k-de-en": (131, "d538cdfda9e1"),
     "reverse": (47, "5182c3f1fd07"),
+    "shakespeare": (25, "5d76e71a8cbb"),
     "tatoeba-de-en": (131, "d538cdfda9e1"),
     "translate-de-en": (131, "d538cdfda9e1"),
     "translate-en-de": (131, "d538cdfda9e1"),

@@ -8,7 +8,7 @@ STRETCHED = {"x": [[60], [60]], "w": [3, 3, 3]}
 
 
 def linear(x: TinyTensor, w: TinyTensor, b: TinyTensor) -> TinyTensor:
-    """y = x W^T + b as one operation, for x (N, C_in), W (C_out, C_in), one row per output, and b (C_out,)."""
+    """y = x W^T + b as one operation, for x (N, C_in), W (C_out, C_in) and b (C_out,)."""
     y = x.value @ w.value.T + b.value
 
     def derivative(dy: np.ndarray) -> tuple:

@@ -27,7 +27,7 @@ def multi_head(
     w_output: np.ndarray,
     n_head: int,
 ) -> np.ndarray:
-    """Causal self-attention with n_head heads: (B, T, C) -> (B, T, C). The matrices are (C, C); a map is y = x W^T.
+    """Causal self-attention with n_head heads: (B, T, C) -> (B, T, C). The matrices are (C, C), a row for each output.
 
     Head h uses columns h D to (h + 1) D of the queries, keys and values. Use `causal_attention` for all heads at once.
     """

@@ -32,11 +32,11 @@ def can_stop(best_finished: float, open_log_prob: float, max_new_tokens: int, le
 def attend(x: np.ndarray, w_query: np.ndarray, w_key: np.ndarray, w_value: np.ndarray, cache: list) -> np.ndarray:
     """What one head of causal attention gives for a new position x (C,), whose query sees itself and all before.
 
-    The matrices are (C, D), used as x @ w. The cache is a list of the pairs (key, value) of the earlier positions, of D
-    numbers each; the new pair must be appended to it. Returns: (D,), softmax(q K^T / sqrt(D)) V.
+    The matrices are (D, C), a row for each output. The cache is a list of the pairs (key, value) of the earlier
+    positions, of D numbers each; the new pair must be appended to it. Returns: (D,), softmax(q K^T / sqrt(D)) V.
     """
-    query = x @ w_query
-    cache.append((x @ w_key, x @ w_value))
+    query = x @ w_query.T
+    cache.append((x @ w_key.T, x @ w_value.T))
     keys, values = (np.stack(part) for part in zip(*cache, strict=True))
     scores = keys @ query / len(query) ** 0.5
     weights = np.exp(scores - scores.max())

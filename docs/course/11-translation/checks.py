@@ -28,13 +28,13 @@ def shifted(exercise):
 
 def _inputs():
     rng = keyed_rng(0, "chapter 11")
-    shapes = (2, 3, 4), (2, 5, 4), (4, 2), (4, 2), (4, 2)  # x, memory, wq, wk, wv
+    shapes = (2, 3, 4), (2, 5, 4), (2, 4), (2, 4), (2, 4)  # x, memory, wq, wk, wv
     tensors = [Tensor(rng.normal(0, 1, shape), requires_grad=True, dtype="float64") for shape in shapes]
     return tensors, Tensor(np.array([[True] * 5, [True, True, True, False, False]]))
 
 
 def cross_attention(exercise):
-    """Queries are x times wq; keys and values are products of memory. Masked scores become -inf before the softmax.
+    """A query is x @ wq.T; keys and values are products of memory. Masked scores become -inf before the softmax.
 
     is_text needs an axis for the T queries: `is_text.unsqueeze(1)`.
     """
@@ -49,7 +49,7 @@ def cross_attention(exercise):
     other[1, 3:] += 10
     moved = np.abs(run(x, Tensor(other), *weights).numpy() - y).max()
     assert moved < 1e-9, f"what stands in the padding of the memory changes the result by {moved:.2g}"
-    query, key, value = (source @ weight for source, weight in zip((x, memory, memory), weights, strict=True))
+    query, key, value = (source @ weight.T for source, weight in zip((x, memory, memory), weights, strict=True))
     rows = [part.unsqueeze(1) for part in (query, key, value)]
     right = F.scaled_dot_product_attention(*rows, is_text.reshape(2, 1, 1, 5)).numpy()[:, 0]
     error = np.abs(y - right).max()

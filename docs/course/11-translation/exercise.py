@@ -18,7 +18,7 @@ def shifted(targets: list[list[int]], bos: int, eos: int, pad: int) -> tuple[np.
 def cross_attention(x: Tensor, memory: Tensor, is_text: Tensor, wq: Tensor, wk: Tensor, wv: Tensor) -> Tensor:
     """One head of cross-attention, with tensor methods only: x (B, T, C), memory (B, S, C) -> (B, T, D).
 
-    is_text (B, S) is False where the source has padding. The weights are (C, D).
+    is_text (B, S) is False where the source has padding. The weights are (D, C), a row for each output.
     """
     ...
 

@@ -3,9 +3,11 @@
 The `>>>` examples of the chapters are run by test_docs.py.
 """
 
+import ast
 import inspect
 import re
 import shutil
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from tests.test_imports import FILES
 from tinygrad_lite.errors import OptionError, UserError
 
 ROOT = Path(__file__).parent.parent
+CAPSTONE = ROOT / "docs" / "course" / "capstone"
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
 SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]
 every_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.parent.name)
@@ -71,9 +74,9 @@ def test_code_that_a_chapter_quotes_is_in_a_file(page):
 def copy(tmp_path, monkeypatch):
     """A copy of the first chapter, which may be changed."""
     monkeypatch.setattr(course, "COURSE", tmp_path)
-    folder = tmp_path / CHAPTERS[0].parent.name
-    shutil.copytree(CHAPTERS[0].parent, folder)
-    return folder
+    for folder in (CHAPTERS[0].parent, CAPSTONE):
+        shutil.copytree(folder, tmp_path / folder.name)
+    return tmp_path / CHAPTERS[0].parent.name
 
 
 def answer(folder: Path, old: str, new: str) -> None:
@@ -94,7 +97,7 @@ def test_the_check_says_what_is_right_and_gives_one_hint(copy, capsys):
     assert out.count("hint for") == 1
     assert "--solution quotient" in out
     assert course.main([]) == 0
-    assert capsys.readouterr().out == "chapter  1: 1 of 4 right\n"
+    assert capsys.readouterr().out == "chapter  1: 1 of 4 right\ncapstone: 0 of 16 right\n"
 
 
 def test_the_check_is_silent_about_hints_when_all_is_right(copy, capsys):
@@ -118,5 +121,71 @@ def test_a_solution_is_shown_only_when_asked_for(copy, capsys):
     assert shown.strip() == inspect.getsource(course.load(copy / "solution.py").relu).strip()
     with pytest.raises(OptionError, match="--solution rel: this chapter has no such exercise; did you mean relu"):
         course.main(["1", "--solution", "rel"])
-    with pytest.raises(OptionError, match="there is no chapter 2: choose one of 1"):
+    with pytest.raises(OptionError, match="there is no chapter 2: choose one of 1, capstone"):
         course.main(["2"])
+
+
+# --- the capstone ------------------------------------------------------------------------------------------------
+
+# A mistake in each piece of nano.py: what is written in place of what.
+MISTAKES = {
+    "Tensor.__mul__": ("(other, lambda dy: dy * a)", "(other, lambda dy: dy * b)"),
+    "Tensor.__matmul__": ("dy @ b.swapaxes(-1, -2)", "dy @ b.swapaxes(-2, -1) * 2"),
+    "Tensor.__pow__": ("** (n - 1)", "** n"),
+    "Tensor.exp": ("dy * y", "dy"),
+    "Tensor.sum": (", keepdims=True", ""),
+    "Tensor.__getitem__": ("np.add.at(dx, places, dy)", "dx[places] = dy"),
+    "Tensor.backward": ("-tensor.time", "tensor.time"),
+    "unbroadcast": (", keepdims=True", ""),
+    "GPT.logits": (".relu() ** 2", ".relu()"),
+    "GPT.attention": ("-np.inf", "0"),
+    "GPT.loss": ("x = x + -x.data.max(-1, keepdims=True)", "pass"),
+    "norm": ("1e-5", "1e-2"),
+    "softmax": ("x + -x.data.max(-1, keepdims=True)", "x"),
+    "turned": ("(x @ quarter) * sin", "(x @ quarter) * sin * -1.0"),
+    "AdamW.step": ("min(1.0, 1 / length)", "1 / length"),
+}
+
+
+@pytest.fixture
+def solved(tmp_path):
+    """The capstone's folder, with the text of nano.py as its exercise."""
+    folder = shutil.copytree(CAPSTONE, tmp_path / "capstone")
+    shutil.copy(ROOT / "nano.py", folder / "exercise.py")
+    return folder
+
+
+def test_the_capstone_is_nano_py_with_blanks(solved):
+    blank, right = (course.named(folder / "exercise.py") for folder in (CAPSTONE, solved))
+    assert course.blanks(CAPSTONE / "exercise.py") == {*MISTAKES, "Tensor", "GPT", "AdamW"}
+    assert blank.keys() == right.keys()
+    for name, part in right.items():
+        if name in MISTAKES:
+            assert ast.dump(blank[name].args) == ast.dump(part.args), name
+            assert ast.get_docstring(blank[name]) == ast.get_docstring(part), name
+        elif name and not isinstance(part, ast.ClassDef):
+            assert ast.dump(blank[name]) == ast.dump(part), name
+
+
+def test_the_capstone_s_checks_fail_on_blanks_and_pass_on_nano_py(solved):
+    before = list(course.check(CAPSTONE))
+    assert [outcome.name for outcome in before] == [*MISTAKES, "train"]
+    assert [outcome.wrong for outcome in before] == ["still blank"] * len(MISTAKES) + ["waits for the blanks"]
+    page = (CAPSTONE / "README.md").read_text(encoding="utf-8")
+    assert all(outcome.hint and f"`{outcome.name}`" in page for outcome in before)
+    assert [outcome.wrong for outcome in course.check(solved)] == [""] * len(before)
+
+
+def test_a_mistake_in_any_piece_of_the_capstone_is_named(solved):
+    right = (solved / "exercise.py").read_text(encoding="utf-8")
+    for names in (list(MISTAKES)[::2], list(MISTAKES)[1::2]):
+        text = right
+        for name in names:
+            piece = textwrap.indent(course.solution(solved, name), "    " * name.count("."))
+            old, new = MISTAKES[name]
+            assert piece in right, name
+            assert old in piece, name
+            text = text.replace(piece, piece.replace(old, new, 1), 1)
+        (solved / "exercise.py").write_text(text, encoding="utf-8")
+        found = course.check(solved, names=MISTAKES)
+        assert [outcome.name for outcome in found if not outcome.is_right] == names

@@ -2,10 +2,12 @@
 
     python docs/course/check.py 1                     what is right in chapter 1, what is not, and a hint
     python docs/course/check.py 1 --solution relu     show the solution of one exercise
+    python docs/course/check.py capstone              the same for the skeleton of nano.py
     python docs/course/check.py                       how far you are in every chapter
 
 A chapter's folder has three files for this. You fill in `exercise.py`: every `...` in it is a blank. `checks.py` has a
-function of the same name for each exercise, whose docstring is the hint. `solution.py` has the answers.
+function of the same name for each exercise, whose docstring is the hint. `solution.py` has the answers; those of the
+capstone are in nano.py. There an exercise may be a method, and its check is a method of a class of the same name.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ import ast
 import importlib.util
 import inspect
 import sys
+import textwrap
 import traceback
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +30,7 @@ from workshop.cli.options import nearest, option
 
 COURSE = Path(__file__).parent
 BLANK = "still blank"
+CAPSTONE = "capstone"
 
 
 @dataclass
@@ -82,18 +86,36 @@ def describe(error: Exception, file: Path) -> str:
 
 
 def blanks(file: Path) -> set[str]:
-    """The functions and variables of a file whose code has a `...`; not counted are types such as tuple[int, ...]."""
+    """The functions, methods and variables of a file whose code has a `...`; types such as tuple[int, ...] are none."""
 
     def is_blank(part: ast.AST) -> bool:
         if isinstance(part, ast.Subscript):
             return is_blank(part.value)
         return (isinstance(part, ast.Constant) and part.value is ...) or any(map(is_blank, ast.iter_child_nodes(part)))
 
-    found = set()
-    for part in filter(is_blank, ast.parse(file.read_text(encoding="utf-8")).body):
-        targets = part.targets if isinstance(part, ast.Assign) else [part]
-        found |= {getattr(target, "id", getattr(target, "name", "")) for target in targets}
+    return {name for name, part in named(file).items() if is_blank(part)}
+
+
+def named(file: Path) -> dict[str, ast.AST]:
+    """The functions, variables and classes of a file, and the methods as Class.method, each with its code."""
+    found = {}
+    for part in ast.parse(file.read_text(encoding="utf-8")).body:
+        for target in part.targets if isinstance(part, ast.Assign) else [part]:
+            found[getattr(target, "id", getattr(target, "name", ""))] = part
+        if isinstance(part, ast.ClassDef):
+            found |= {f"{part.name}.{method.name}": method for method in part.body if hasattr(method, "name")}
     return found
+
+
+def exercises(checks: ModuleType) -> Iterator[tuple[str, Callable[[ModuleType], None]]]:
+    """The name of each exercise, and its check."""
+    for name, value in vars(checks).items():
+        if getattr(value, "__module__", "") != checks.__name__ or name.startswith("_"):
+            continue
+        if inspect.isclass(value):
+            yield from ((f"{name}.{method}", f) for method, f in vars(value).items() if inspect.isfunction(f))
+        elif inspect.isfunction(value):
+            yield name, value
 
 
 def check(folder: Path, answers: str = "exercise.py", names: Collection[str] = ()) -> Iterator[Outcome]:
@@ -101,9 +123,7 @@ def check(folder: Path, answers: str = "exercise.py", names: Collection[str] = (
     file = folder / answers
     module, checks = load(file), load(folder / "checks.py")
     unfinished = blanks(file)
-    for name, function in vars(checks).items():
-        if not inspect.isfunction(function) or function.__module__ != checks.__name__ or name.startswith("_"):
-            continue
+    for name, function in exercises(checks):
         if names and name not in names:
             continue
         hint = " ".join(inspect.getdoc(function).split())
@@ -125,17 +145,13 @@ def solution(folder: Path, name: str) -> str:
 
     Raises: OptionError if there is none.
     """
-    text = (folder / "solution.py").read_text(encoding="utf-8")
-    parts = {}
-    for part in ast.parse(text).body:
-        names = [target.id for target in part.targets] if isinstance(part, ast.Assign) else [getattr(part, "name", "")]
-        parts |= dict.fromkeys(names, part)
-    exercises = [outcome.name for outcome in check(folder, "solution.py")]
-    if name not in exercises:
-        near = nearest(name, exercises)
-        hint = f"did you mean {near}?" if near else f"there are {', '.join(exercises)}"
+    file = folder / "solution.py" if folder.name != CAPSTONE else Path(__file__).parents[2] / "nano.py"
+    known = [exercise for exercise, _ in exercises(load(folder / "checks.py"))]
+    if name not in known:
+        near = nearest(name, known)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
         raise OptionError(f"--solution {name}: this chapter has no such exercise; {hint}")
-    return ast.get_source_segment(text, parts[name])
+    return textwrap.dedent(ast.get_source_segment(file.read_text(encoding="utf-8"), named(file)[name], padded=True))
 
 
 def main(argv: list[str]) -> int:
@@ -146,16 +162,16 @@ def main(argv: list[str]) -> int:
         "python docs/course/check.py",
         "Check your answers to the exercises of the course.",
         "CHAPTER",
-        about_positional="its number; none: how far you are in every chapter",
+        about_positional="its number, or capstone; none: how far you are in every chapter",
     )
-    found = chapters()
+    found = chapters() | {CAPSTONE: COURSE / CAPSTONE}
     if not names:
         for number, folder in found.items():
             right = [outcome.is_right for outcome in check(folder)]
-            print(f"chapter {number:2}: {sum(right)} of {len(right)} right")
+            print(f"{number if number == CAPSTONE else f'chapter {number:2}'}: {sum(right)} of {len(right)} right")
         return 0
     [name] = names
-    number = int(name) if name.isdecimal() else 0
+    number = int(name) if name.isdecimal() else name
     if number not in found:
         raise OptionError(f"there is no chapter {name}: choose one of {', '.join(map(str, found))}")
     folder = found[number]

@@ -118,9 +118,10 @@ def navigation() -> list[Any]:
     found = {path.stem: f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))}
     guides = [found.pop(name) for name in GUIDES if name in found]
     reference = [found.pop(name) for name in REFERENCE if name in found]
+    folders = (f"{path.parent.name}/" for path in chapters())
     return [
         {"Start": "README.md"},
-        {"Course": ["docs/course/README.md", *(path.relative_to(ROOT).as_posix() for path in chapters())]},
+        {"Course": [f"docs/course/{name}README.md" for name in ("", *folders, "capstone/")]},
         {"Guides": guides},
         {"Reference": [*reference, *found.values(), "CHANGELOG.md"]},
     ]

@@ -77,6 +77,72 @@ def test_a_notebook_is_valid_and_always_the_same(notebook):
     assert build.notebook(CHAPTER) == notebook
 
 
+PAGE = """# Title
+
+**Predict.** What?
+
+    y = 1
+
+{}
+
+```python
+>>> 1 + 1
+2
+```
+
+Because of this:
+
+- an item
+
+{}
+
+## Next
+
+```python
+>>> 3
+3
+```
+"""
+
+
+def test_an_answer_ends_with_the_paragraph_that_explains_it():
+    def answer(*texts: str) -> list[str]:
+        return [block.split("\n")[0] for block, is_answer in build.blocks(PAGE.format(*texts)) if is_answer]
+
+    assert answer("Told.", "After.") == ["Told.", "```python", "Because of this:", "- an item", "After."]
+    assert answer("Told.\n\nRead.", "After.") == ["Told."]
+    assert answer("| a |\n|---|", "After.\n\nRead.")[:2] == ["| a |", "```python"]
+    assert answer("```sh\nls\n```", "**Predict.** More?") == ["```sh", "```python", "Because of this:", "- an item"]
+
+
+@pytest.mark.parametrize("page", build.chapters(), ids=lambda page: page.parent.name)
+def test_every_prediction_of_the_course_is_followed_by_an_answer(page):
+    blocks = list(build.blocks(page.read_text(encoding="utf-8")))
+    for i, (block, _) in enumerate(blocks):
+        if block.startswith("**Predict.**"):
+            assert any(is_answer for _, is_answer in blocks[i + 1 : i + 3]), block
+
+
+def test_answers_are_folded_away_in_pages_and_notebooks(notebook):
+    page = build.folded(PAGE.format("Told.", "After."))
+    assert page.count('??? answer "Answer"\n\n    Told.\n\n    ```pycon\n    >>> 1 + 1\n    2\n    ```\n') == 1
+    assert page.endswith("    After.\n\n## Next\n\n```pycon\n>>> 3\n3\n```\n")
+    hidden = [cell for cell in notebook["cells"] if cell["metadata"].get("jupyter") == {"outputs_hidden": True}]
+    assert "(1 / x).backward()\n" in hidden[1]["source"]
+    texts = ["".join(cell["source"]) for cell in notebook["cells"]]
+    assert sum("<details><summary>Answer</summary>\n\nIt is not." in text for text in texts) == 1
+
+
+def test_formulas_are_mathml():
+    pytest.importorskip("latex2mathml")
+    pages = {path: build.folded(path.read_text(encoding="utf-8")) for path in (build.ROOT / "docs").rglob("*.md")}
+    assert not [path for path, text in pages.items() if "```math" in text]
+    formulas = [line for text in pages.values() for line in text.splitlines() if 'class="formula"' in line]
+    assert len(formulas) > 15
+    for formula in formulas:  # what latex2mathml does not know remains as it was
+        assert not re.search(r"\\|<m[ion]>&<", formula), formula
+
+
 def test_outputs_are_values_prints_or_errors():
     def shown(session: str) -> dict:
         return build.outputs(build.doctest.DocTestParser().get_examples(session)[0])[0]

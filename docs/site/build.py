@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -70,6 +71,51 @@ def relinked(text: str, page: Path, finish: Any = lambda page: page) -> tuple[st
     return "".join(parts), targets
 
 
+def blocks(text: str) -> Iterator[tuple[str, bool]]:
+    """The blocks of a page, each with whether it belongs to the answer to the **Predict.** above it.
+
+    An answer is what shows it, sessions or tables, with a paragraph before and one after, and whatever a paragraph
+    announces by a colon. An indented block below the question belongs to the question.
+    """
+    pieces = [[part] if part.startswith("```") else re.split(r"\n{2,}", part) for part in BLOCK.split(text)]
+    state, announced = "read", False
+    for block in (block.strip("\n") + "\n" for piece in pieces for block in piece if block.strip()):
+        shows = block.startswith(("```", "|"))
+        if block.startswith("**Predict.**"):
+            state = "asked"
+        elif block.startswith("#"):
+            state = "read"
+        elif announced or (shows and state in ("asked", "told", "shown")):
+            state = "shown"
+        elif not (state == "asked" and block.startswith("    ")):
+            state = {"asked": "told", "shown": "last"}.get(state, "read")
+        is_answer = state in ("told", "shown", "last")
+        announced = is_answer and block.endswith(":\n")
+        yield block, is_answer
+
+
+def folded(text: str) -> str:
+    """A page of the course with each answer folded away, and formulas as MathML."""
+    page, was_answer = [], False
+    for block, is_answer in blocks(text):
+        block = formula(block) if block.startswith("```math\n") else block.replace("```python\n>>>", "```pycon\n>>>")
+        if is_answer and not was_answer:
+            page.append('??? answer "Answer"\n')
+        page.append(textwrap.indent(block, "    ") if is_answer else block)
+        was_answer = is_answer
+    return "\n".join(page)
+
+
+def formula(block: str) -> str:
+    """A block of LaTeX as MathML, which browsers draw themselves."""
+    from latex2mathml.converter import convert
+
+    latex = (
+        block.removeprefix("```math\n").removesuffix("```\n").replace("{aligned}", "{align*}")
+    )  # as it is named there
+    return f'<div class="formula">{convert(latex, display="block")}</div>\n'
+
+
 def source_page(file: Path) -> str:
     """A page that shows a source file, or lists the files of a folder. The search leaves it out."""
     name = file.relative_to(ROOT).as_posix()
@@ -93,6 +139,8 @@ def prepare(pages: Path) -> None:
         if file.suffix == ".md" or file.is_dir():
             text, linked = relinked(text, file / "index.md" if file.is_dir() else file)
             files += dict.fromkeys(path for path in linked if path not in files)
+        if file.is_relative_to(ROOT / "docs") and file.suffix == ".md":
+            text = folded(text)
         if file in chapters():
             notebook_file = target.with_name(f"{file.parent.name}.ipynb")
             notebook_file.write_text(json.dumps(notebook(file), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -102,7 +150,7 @@ def prepare(pages: Path) -> None:
             text = f"{title}\n\n{question} ([as a notebook]({notebook_file.name}))\n\n{rest}"
         if file.name == "CHANGELOG.md":  # whose headings would hide the pages that explain these things
             text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
-        target.write_text(text.replace("```python\n>>>", "```pycon\n>>>"), encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
     (pages / "assets").mkdir()
     for name in ("site.css", "iframe-worker.js"):
         shutil.copy(HERE / name, pages / "assets")
@@ -133,30 +181,33 @@ def navigation() -> list[Any]:
 def notebook(page: Path) -> dict[str, Any]:
     """A chapter as a Jupyter notebook (nbformat 4.5): each session becomes code cells with the outputs of the page.
 
-    A cell ends where the page shows an output, because a notebook shows only the last value of a cell.
+    A cell ends where the page shows an output, because a notebook shows only the last value of a cell. Answers to
+    predictions are folded away: outputs of cells are hidden, and paragraphs have to be opened.
     """
     text, _ = relinked(page.read_text(encoding="utf-8"), page, html)
     cells = []
 
     def add(kind: str, source: str, **fields: Any) -> None:
+        if kind == "markdown" and cells and cells[-1]["cell_type"] == kind:
+            cells[-1]["source"] += lines(f"\n\n{source}".rstrip("\n"))
+            return
         cell = {"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, "source": lines(source.strip("\n"))}
         cells.append(cell | fields)
 
-    for part in BLOCK.split(text):
-        if not part.startswith("```python\n>>>"):
-            if part.strip() and cells and cells[-1]["cell_type"] == "markdown":
-                cells[-1]["source"] += lines(f"\n\n{part}".rstrip("\n"))
-            elif part.strip():
-                add("markdown", part)
+    for block, is_answer in blocks(text):
+        if not block.startswith("```python\n>>>"):
+            block = re.sub(r"\A```math\n(.*)```\n\Z", r"$$\n\1$$\n", block, flags=re.DOTALL)
+            add("markdown", f"<details><summary>Answer</summary>\n\n{block}\n</details>" if is_answer else block)
             continue
+        hidden = {"collapsed": True, "jupyter": {"outputs_hidden": True}} if is_answer else {}
         source = ""
-        for example in [*doctest.DocTestParser().get_examples(part.removesuffix("```\n")), None]:
+        for example in [*doctest.DocTestParser().get_examples(block.removesuffix("```\n")), None]:
             source += example.source if example else ""
             if source and (example is None or example.want):
                 shown = outputs(example) if example else []
                 fails = example is not None and example.exc_msg  # as the page says: the cells below it are run, too
                 tags = {"tags": ["raises-exception"]} if fails else {}
-                add("code", source, execution_count=None, metadata=tags, outputs=shown)
+                add("code", source, execution_count=None, metadata=tags | hidden, outputs=shown)
                 source = ""
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
@@ -239,6 +290,10 @@ def main(argv: list[str]) -> int:
         raise UserError(f"Zensical failed: {run.stdout}{run.stderr}")
     for name in ("404.html", "sitemap.xml"):  # which only a server has a use for
         (site / name).unlink(missing_ok=True)
+    for page in (site / "docs" / "course").rglob("index.html"):  # so that no part of an error is copied with a session
+        text = page.read_text(encoding="utf-8")
+        error = re.compile(r'^<span class="gr">(.*?)</span>: <span class="n">(.*?)</span>$', re.MULTILINE)
+        page.write_text(error.sub(r'<span class="go">\1: \2</span>', text), encoding="utf-8")
     dead = list(dead_links(site))
     for sentence in dead:
         print(sentence)

@@ -12,8 +12,10 @@ import pytest
 
 from docs.site import build
 from tests.test_imports import FOLDERS
+from tests.test_rings import code_lines
 from tinygrad_lite.errors import UserError
 
+annotate = build.annotate
 CHAPTER = build.ROOT / "docs" / "course" / "01-derivatives" / "README.md"
 
 
@@ -191,8 +193,42 @@ def test_navigation_names_pages_that_exist():
         return [file for each in (part.values() if isinstance(part, dict) else part) for file in files(each)]
 
     named = files(build.navigation())
-    assert all((build.ROOT / name).is_file() for name in named)
+    assert all((build.ROOT / name.replace(".py.md", ".py")).is_file() for name in named)
     assert {path.relative_to(build.ROOT).as_posix() for path in (build.ROOT / "docs").rglob("*.md")} <= set(named)
+
+
+@pytest.mark.parametrize("file", annotate.reading_path(), ids=lambda file: file.name)
+def test_an_annotated_source_has_every_line_of_its_file_once(file):
+    text = file.read_text(encoding="utf-8")
+    sections = annotate.sections(text)
+    code = "\n".join(section.code for section in sections)
+    assert len(list(filter(str.strip, code.splitlines()))) == code_lines(text)
+    kept = set(map(str.strip, code.splitlines()))
+    said = " ".join(f"{section.heading} {section.note}" for section in sections)
+    said = set(re.findall(r"\S+", said))
+    for line in filter(None, map(str.strip, text.splitlines())):
+        words = set(re.findall(r"\S+", re.sub(r'^[rf]?"""|"""$|^#|-{3,}', "", line)))
+        assert line in kept or words <= said, line
+    assert [section.line for section in sections] == sorted({section.line for section in sections})
+
+
+def test_a_section_begins_with_each_definition_and_each_comment():
+    text = '"""File."""\n\nimport a\n\n# --- part ---\n\n\n# Above.\n@b\ndef f():\n'
+    text += '    """Says `x`.\n\n        y < 1\n    Done.\n    """\n    # Here.\n    return 1  # beside\n\n\n'
+    text += "class C:\n    def g(self):\n        return 2\n"
+    found = [(part.line, part.heading, part.note, part.code) for part in annotate.sections(text)]
+    assert found == [
+        (1, "", "File.", ""),
+        (2, "", "", "import a"),
+        (5, "part", "", ""),
+        (8, "", "Above.\n\nSays `x`.\n\n    y < 1\nDone.", "@b\ndef f():"),
+        (16, "", "Here.", "    return 1  # beside"),
+        (20, "", "", "class C:"),
+        (21, "", "", "    def g(self):\n        return 2"),
+    ]
+    assert annotate.prose(found[3][2]) == (
+        '<p>Above.</p><p>Says <code>x</code>.</p><div class="shown">y &lt; 1</div><p>Done.</p>'
+    )
 
 
 def test_without_zensical_one_sentence_says_what_to_install(monkeypatch):

@@ -30,6 +30,9 @@ from urllib.parse import unquote, urlsplit
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.console import run_command
 
+sys.path.insert(0, str(Path(__file__).parent))
+import annotate
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 GUIDES = "runs pictures translation encoders corpora weights performance machines".split()
@@ -118,6 +121,8 @@ def formula(block: str) -> str:
 
 def source_page(file: Path) -> str:
     """A page that shows a source file, or lists the files of a folder. The search leaves it out."""
+    if file in annotate.reading_path():
+        return annotate.page(file)
     name = file.relative_to(ROOT).as_posix()
     if file.is_dir():
         body = "\n".join(f"- [`{path.name}`]({path.name})" for path in sorted(file.iterdir()) if path.is_file())
@@ -166,10 +171,12 @@ def navigation() -> list[Any]:
     found = {path.stem: f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))}
     guides = [found.pop(name) for name in GUIDES if name in found]
     reference = [found.pop(name) for name in REFERENCE if name in found]
+    sources = (file.relative_to(ROOT).as_posix() for file in annotate.reading_path())
     folders = (f"{path.parent.name}/" for path in chapters())
     return [
         {"Start": "README.md"},
         {"Course": [f"docs/course/{name}README.md" for name in ("", *folders, "capstone/")]},
+        {"Source": [{name.removeprefix("tinygrad_lite/"): f"{name}.md"} for name in sources]},
         {"Guides": guides},
         {"Reference": [*reference, *found.values(), "CHANGELOG.md"]},
     ]

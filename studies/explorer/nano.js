@@ -12,7 +12,7 @@
 
 /** Numbers between 0 and 1 that look random, and are the same for the same seed (Marsaglia 2003, "Xorshift RNGs"). */
 function randomNumbers(seed) {
-  let x = seed | 0 || 1;
+  let x = Math.imul(seed, 0x9e3779b9) || 1; // seeds that are near each other begin far apart
   return () => {
     x ^= x << 13;
     x ^= x >>> 17;

@@ -59,6 +59,7 @@ def assemble(
     data: Mapping[str, Any],
     blobs: Mapping[str, bytes],
     scripts: Iterable[Path],
+    works: bool = False,
 ) -> str:
     """The page as HTML.
 
@@ -67,6 +68,7 @@ def assemble(
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
         scripts: files of JavaScript, run in this order after `widgets.js`.
+        works: whether they may start a worker from a text of the page.
     """
     style = read(FOLDER / "style.css")
     # With its name at its end, each script is a file of its own in the browser's debugger.
@@ -79,7 +81,7 @@ def assemble(
         for name, blob in blobs.items()
     ]
     return read(FOLDER / "page.html").format(
-        policy=policy + "form-action 'none'",
+        policy=policy + ("worker-src blob:; " if works else "") + "form-action 'none'",
         title=html.escape(title),
         style=style,
         first=panels[0].name,
@@ -91,15 +93,15 @@ def assemble(
     )
 
 
-def write_page(path: str, html: str) -> None:
-    """Write a page.
+def write_page(path: str, html: str, option: str = "--explain ") -> None:
+    """Write a page; `option` is what stood before the path on the command line.
 
     Raises: OptionError if the file cannot be written.
     """
     try:
         Path(path).write_text(html, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise cannot_write(f"--explain {path}", error) from None
+        raise cannot_write(f"{option}{path}", error) from None
 
 
 def section(panel: Panel) -> str:

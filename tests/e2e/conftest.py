@@ -25,15 +25,16 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
     """Opens a file once its model is ready; at the end, nothing was requested and no error was reported."""
     complaints, contexts = [], []
 
-    def open_page(path: Path, width: int = 1100, scheme: str = "light") -> Any:
+    def open_page(path: Path, width: int = 1100, scheme: str = "light", before: str = "") -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
-        address = path.resolve().as_uri()
-        page.on("request", lambda request: request.url == address or complaints.append(f"request: {request.url}"))
+        own = (path.resolve().as_uri(), "blob:null/")  # the file, and a worker, which is made of its scripts
+        page.on("request", lambda request: request.url.startswith(own) or complaints.append(f"request: {request.url}"))
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.goto(address)
+        page.add_init_script(before)  # runs before the scripts of the page
+        page.goto(own[0])
         page.locator("#status").wait_for(state="hidden")
         return page
 

@@ -1,0 +1,121 @@
+"""Write the page in which a small GPT learns: the texts and settings it begins with, and the scripts that train it.
+
+`derivatives.js` and `nano.js` are nano.py in JavaScript, `training.js` is the loop, in a worker; `learning.js` and
+`watching.js` are what is seen.
+"""
+
+from __future__ import annotations
+
+import runpy
+
+from studies.explorer.page import FOLDER, Panel, assemble, read
+from tinygrad_lite.errors import CorpusError
+from workshop.corpora.texts import load_files
+
+SCRIPTS = "derivatives nano training watching learning".split()
+POEM = FOLDER.parents[1] / "docs" / "course" / "05-tokens" / "poem.py"
+WINDOW = 64  # characters that the model reads at once
+LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, "kinds": 250}
+SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": True, "residual": True}
+SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
+INTRO = (
+    "A GPT begins with random weights and learns a text, character by character, while you watch. It has the parts of "
+    "the project's larger models, and some ten thousand parameters instead of millions: enough to learn a page of text "
+    "by heart within a minute.",
+    "Nothing is loaded and nothing is sent: this file contains everything, and your text stays in it. Begin with Break "
+    "it, once the loss has fallen: say what you expect, and then see.",
+)
+PANELS = (
+    Panel(
+        "loss",
+        "The loss",
+        "At every position the model gives each character a probability p of being the next. The loss is the mean of "
+        "-ln p for those that are next, in nats; divided by ln 2, in bits. It is ln V for a model that takes all V "
+        "characters for equally probable, as this one does before its first step, and 0 for one that is certain and "
+        "right. A step updates all weights once, by 4 windows of 64 characters. No step learns from the last tenth of "
+        "the text: the loss there tells whether the model learns a language, or this text by heart.",
+        "loss = mean of -ln p(next character);   w = w - rate * (mean gradient / its usual size + 0.1 w)",
+        (("nano.py", "GPT.loss"), ("nano.py", "AdamW.step"), ("nano.py", "train")),
+    ),
+    Panel(
+        "writes",
+        "What it writes",
+        "The model draws a character from its probabilities, appends it, and reads again to draw the next. Frequent "
+        "letters come first, then syllables, words, lines. The temperature divides its logits, the numbers that "
+        "softmax turns into probabilities: at 0 the most probable character is always taken, above 1 improbable ones "
+        "are drawn more often.",
+        "p = softmax(logits / temperature)",
+        (("nano.py", "write"),),
+    ),
+    Panel(
+        "attends",
+        "Where it looks",
+        "Each head of each layer lets a position look at itself and those before it. A map has a row for each "
+        "character of the text's first line, and a column for each that it can look at: the stronger the colour, the "
+        "more weight. At first the weights are as random as the queries and keys. Choose a head, then a character, "
+        "with the mouse or with Tab and the arrow keys: blue arcs lead to where it looks, orange ones come from those "
+        "that look at it.",
+        "P = softmax(scale Q K^T), row t over the positions 0 .. t;   head = P V",
+        (("nano.py", "GPT.attention"),),
+    ),
+    Panel(
+        "characters",
+        "Its characters",
+        "Each character is a vector, a row of the table with which the model begins and ends, and random at first. "
+        "Soon frequent characters separate from rare ones, then kinds: look for signs that end a sentence, for "
+        "capitals, for vowels.",
+        "x = table[id];   logits = norm(x) table^T;   seen along the first two principal components of the rows",
+        (("nano.py", "GPT.logits"),),
+    ),
+    Panel(
+        "size",
+        "Its size",
+        "A wider or deeper model learns more with each step, and needs longer for it. Each change begins a new model; "
+        "the curve of the run before stays in the picture.",
+        "parameters = (V + 1) C + layers * 12 C^2",
+        (("nano.py", "GPT.__init__"),),
+    ),
+    Panel(
+        "text",
+        "Its text",
+        "Learn another text, or paste your own: half a page is enough. It never leaves this page.",
+        "text -> ids 0 .. V - 1, in the order of the characters in Unicode",
+        (("nano.py", "encode"),),
+    ),
+)
+
+
+def page(path: str = "") -> str:
+    """The page as HTML.
+
+    Args:
+        path: a file with the text to begin with; empty: Goethe's "Erlkönig", as the course has it.
+    Raises: CorpusError if the file is missing, no text, or too short or too long for a page.
+    """
+    poem = runpy.run_path(str(POEM))
+    texts = [("Erlkönig", poem["TRAIN"] + poem["HELD_OUT"]), ("Hamlet", read(FOLDER / "hamlet.txt"))]
+    if path:
+        texts = [(path, own_text(path)), *texts]
+    data = {
+        "settings": SETTINGS,
+        "limits": LIMITS,
+        "texts": [{"name": name, "text": text} for name, text in texts],
+    }
+    scripts = [FOLDER / f"{name}.js" for name in SCRIPTS]
+    return assemble("A GPT learns in this page", INTRO, PANELS, data, {}, scripts, works=True)
+
+
+def own_text(path: str) -> str:
+    """The text in a file, if a page can learn it.
+
+    Raises: CorpusError if it cannot.
+    """
+    text = load_files([path]).text
+    for problem, count, limit in (
+        ("too short", -len(text), -LIMITS["shortest"]),
+        ("too long", len(text), LIMITS["longest"]),
+        ("made of too many different characters", len({*text}), LIMITS["kinds"]),
+    ):
+        if count > limit:
+            raise CorpusError(f"{path} is {problem}: {abs(count):,}, and the limit of this page is {abs(limit):,}")
+    return text

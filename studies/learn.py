@@ -1,0 +1,36 @@
+"""Write a page in which a small GPT learns a text while you watch: one file, which needs no network.
+
+    python -m studies.learn                                the page learn.html
+    python -m studies.learn lecture.html --text my.txt     another file, and a text of your own to begin with
+
+Open it in any browser. Its JavaScript is nano.py again, and trains in the page; studies/explorer/learning.py says what
+it shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from studies.explorer.learning import page
+from studies.explorer.page import write_page
+from studies.program import program
+from workshop.cli.console import run_command, say
+from workshop.cli.options import option
+
+
+@dataclass
+class LearnOptions:
+    """The option of the page."""
+
+    text: str = option("", "file to learn first; a text in UTF-8 (default: Goethe's Erlkönig)", is_path=True)
+
+
+@program("studies.learn", LearnOptions, "PAGE", about_positional="file to write (default: learn.html)")
+def main(options: LearnOptions, name: str = "learn.html") -> None:
+    """Write a page in which a small GPT learns a text."""
+    write_page(name, page(options.text), option="")
+    say(f"wrote {name}; open it in a browser")
+
+
+if __name__ == "__main__":
+    run_command("studies.learn", main)

@@ -1,0 +1,426 @@
+"""The page in which a GPT learns: its numbers are those of nano.py; it works by mouse, by keyboard and on a phone."""
+
+import math
+
+import numpy as np
+import pytest
+
+import nano
+from studies import learn
+from studies.explorer.learning import SETTINGS
+
+pytestmark = pytest.mark.e2e
+
+LETTERS = [chr(ord("a") + i) for i in range(10)]
+
+
+@pytest.fixture
+def page(tmp_path, opened):
+    """Opens the page: width, scheme and a script to run before its own can be given."""
+
+    def open_page(**settings):
+        learn.main([str(tmp_path / "learn.html")])
+        return opened(tmp_path / "learn.html", **settings)
+
+    return open_page
+
+
+def until(page, condition):
+    """Wait for something that the page's scripts can see. A string alone would be evaluated, which the page forbids."""
+    page.wait_for_function(f"() => {condition}")
+
+
+@pytest.fixture
+def still(page):
+    """The page, not training."""
+    found = page()
+    until(found, "learning.report")
+    found.evaluate("learning.set({ running: false })")
+    return found
+
+
+class Changed(nano.GPT):
+    """nano.py's GPT without what its shape says: the mask, the residual connections."""
+
+    def logits(self, ids):
+        if self.shape["residual"]:
+            return super().logits(ids)
+        table = self.weights["token_embedding.weight"]
+        x = table[ids]
+        for i in range(self.shape["n_layer"]):
+            x = self.attention(nano.norm(x), f"blocks.{i}.mixer")
+            x = self.linear(self.linear(nano.norm(x), f"blocks.{i}.mlp.up").relu() ** 2, f"blocks.{i}.mlp.down")
+        return nano.norm(x) @ table.swapaxes(0, 1)
+
+    def attention(self, x, name):
+        if self.shape["mask"]:
+            return super().attention(x, name)
+        batch, length, width = x.data.shape
+        heads = (batch, length, self.shape["n_head"], width // self.shape["n_head"])
+        q, k, v = (self.linear(x, f"{name}.{part}").reshape(*heads) for part in ("query", "key", "value"))
+        q, k, v = (part.swapaxes(1, 2) for part in (nano.turned(nano.norm(q)), nano.turned(nano.norm(k)), v))
+        p = nano.softmax(q @ k.swapaxes(-1, -2) * self.shape["attention_scale"])
+        return self.linear((p @ v).swapaxes(1, 2).reshape(batch, length, width), f"{name}.output")
+
+
+def random_model(n_layer, n_head, n_embd, **changes):
+    """A model with large random weights."""
+    shape = {"n_layer": n_layer, "n_head": n_head, "n_embd": n_embd, "block_size": 16, "attention_scale": 0.3}
+    model, rng = Changed(LETTERS, shape | {"mask": True, "residual": True} | changes), np.random.default_rng(0)
+    for weight in model.weights.values():
+        weight.data[...] = rng.standard_normal(weight.data.shape) * 0.2
+    return model
+
+
+def in_page(page, model, script, *, batch=1, **values):
+    """Run a script of the page, in which `model` is this model."""
+    weights = {name: weight.data.ravel().tolist() for name, weight in model.weights.items()}
+    values |= {"characters": model.characters, "shape": model.shape, "weights": weights, "batch": batch}
+    begin = """const model = new GPT(given.characters, given.shape, given.batch);
+      for (const [name, data] of Object.entries(given.weights)) model.weights[name].data.set(data);"""
+    return page.evaluate(f"(given) => {{ {begin} {script} }}", values)
+
+
+# --- the numbers ------------------------------------------------------------------------------------------------
+
+MODELS = {
+    "one of each": ((1, 1, 4), {}, 1, 1),
+    "sizes that fill no block": ((3, 2, 12), {}, 3, 5),
+    "as in the page": ((2, 4, 32), {}, 4, 16),
+    "no mask": ((2, 2, 16), {"mask": False}, 2, 9),
+    "no residual": ((2, 2, 16), {"residual": False}, 2, 9),
+    "neither": ((1, 2, 8), {"mask": False, "residual": False}, 3, 4),
+}
+
+
+@pytest.mark.parametrize(("sizes", "changes", "batch", "length"), MODELS.values(), ids=MODELS)
+def test_loss_gradients_and_ten_updates_are_those_of_nano_py(still, sizes, changes, batch, length):
+    model = random_model(*sizes, **changes)
+    ids = np.random.default_rng(1).integers(0, len(LETTERS) + 1, (batch, length + 1))
+    inputs, targets = ids[:, :-1], ids[:, 1:]
+    found, gradients, losses = in_page(
+        still,
+        model,
+        """const step = () => model.loss(given.inputs, given.targets, given.batch, given.length);
+        const loss = step();
+        model.backward(given.batch, given.length);
+        const gradients = Object.entries(model.weights).map(([name, { grad }]) => [name, Array.from(grad)]);
+        const optimizer = new AdamW(model);
+        const losses = Array.from({ length: 10 }, () => {
+          const loss = step();
+          model.backward(given.batch, given.length);
+          optimizer.step(0.01);
+          return loss;
+        });
+        return [loss, gradients, losses];""",
+        batch=batch,
+        length=length,
+        inputs=inputs.ravel().tolist(),
+        targets=targets.ravel().tolist(),
+    )
+    loss = model.loss(inputs, targets)
+    loss.backward()
+    assert found == pytest.approx(loss.data.item(), rel=1e-4)
+    assert [name for name, _ in gradients] == [*model.weights]
+    for name, gradient in gradients:
+        right = model.weights[name].grad.ravel()
+        assert np.abs(np.array(gradient) - right).max() <= 1e-4 * np.abs(right).max(), name
+        model.weights[name].grad = None
+    optimizer, expected = nano.AdamW([*model.weights.values()]), []
+    for _ in range(10):
+        loss = model.loss(inputs, targets)
+        loss.backward()
+        optimizer.step(0.01)
+        expected.append(loss.data.item())
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+
+
+def test_it_writes_what_nano_py_writes(still):
+    model = random_model(2, 2, 16)
+    greedy, drawn = in_page(
+        still,
+        model,
+        """const ids = model.encode("ab?");
+        for (let i = 0; i < 30; i++) ids.push(model.sample(ids, 0));
+        const drawn = given.numbers.map((u) => model.sample(model.encode("abc"), 0.7, () => u));
+        return [ids.slice(3).map((id) => model.characters[id]).join(""), drawn];""",
+        numbers=(numbers := np.linspace(0, 0.999, 60).tolist()),
+    )
+    assert greedy == "".join(nano.write(model, "ab?", 30, temperature=0))
+    x = model.logits(np.array([nano.encode(model, "abc")])).data[0, -1, :-1].astype(np.float64) / 0.7
+    shares = np.cumsum(np.exp(x - x.max()) / np.exp(x - x.max()).sum())
+    assert drawn == [int(np.searchsorted(shares, u, side="right")) for u in numbers]
+    assert len({*drawn}) > 3
+
+
+def test_it_begins_as_nano_py_does(still):
+    """Same names and shapes in the same order; the same deviations; the logarithm of V as the first loss."""
+    found = still.evaluate(
+        """() => {
+          const { weights } = new GPT(learning.characters, learning.settings.shape, 1);
+          const deviation = (data) => Math.sqrt(data.reduce((sum, x) => sum + x * x, 0) / data.length);
+          return Object.entries(weights).map(([name, { shape, data }]) => [name, shape, deviation(data)]);
+        }"""
+    )
+    characters = still.evaluate("learning.characters")
+    assert characters == sorted(set(still.evaluate("learning.settings.text")))
+    expected = nano.GPT(characters, SETTINGS["shape"])
+    assert [(name, tuple(shape)) for name, shape, _ in found] == [
+        (name, weight.data.shape) for name, weight in expected.weights.items()
+    ]
+    for name, _, deviation in found:
+        assert deviation == pytest.approx(expected.weights[name].data.std(), rel=0.1)
+    assert still.evaluate("learning.curve.tests[0][1]") == pytest.approx(math.log(len(characters) + 1), abs=0.1)
+    assert still.evaluate("learning.parameters") == sum(weight.data.size for weight in expected.weights.values())
+
+
+def test_the_picture_of_the_characters_is_along_the_principal_components(still):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 8)) * [9, 5, 1, 1, 1, 1, 1, 1] @ np.linalg.qr(rng.normal(size=(8, 8)))[0] + 3
+    _, sizes, directions = np.linalg.svd(x - x.mean(0))
+    found = still.evaluate(
+        """(table) => {
+          const { points, directions, shares } = widest(Float32Array.from(table), 20, 8, []);
+          return [points, directions.map((w) => Array.from(w)), shares];
+        }""",
+        x.ravel().tolist(),
+    )
+    np.testing.assert_allclose(np.abs(np.sum(found[1] * directions[:2], axis=1)), 1, atol=1e-4)
+    np.testing.assert_allclose(found[0], (x - x.mean(0)) @ np.transpose(found[1]), atol=1e-3)
+    np.testing.assert_allclose(found[2], sizes[:2] ** 2 / np.sum(sizes**2), rtol=1e-4)
+
+
+def test_what_the_page_says_of_each_break_is_so(still):
+    """It says "falls almost to 0", "stays near 3 nats" and "jumps to about 3 nats"; here with a smaller model."""
+
+    def loss_after(step, at=None, **changes):
+        """The mean of the 20 losses up to this step of 500, with the rate 30 times as large from step `at` on."""
+        found = still.evaluate(
+            """([step, at, changes]) => {
+              const training = new Training(() => {}, 0);
+              const shape = { ...learning.settings.shape, n_embd: 16, n_head: 2, ...changes };
+              Object.assign(training.settings, learning.settings, { shape, steps: 500 });
+              training.begin();
+              while (training.step < step) {
+                if (training.step === at) training.settings.rate *= 30;
+                training.learn();
+              }
+              return training.losses;
+            }""",
+            [step, at, changes],
+        )
+        return np.mean(found[-20:])
+
+    assert loss_after(250) < 2
+    assert loss_after(280, at=250) > 2.5 > loss_after(500, at=250)
+    assert loss_after(500, mask=False) < 0.3
+    assert 2.8 < loss_after(500, residual=False) < 3.3
+    assert loss_after(500, residual=False, n_layer=1) < 2.3
+
+
+# --- using it ---------------------------------------------------------------------------------------------------
+
+
+def pressed(page, name):
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
+    page = page()
+    until(page, "learning.report?.step >= 60")
+    page.get_by_text("A model of 26,336 parameters learns in a worker.").wait_for()
+    first, later = page.evaluate("[learning.curve.losses[0], learning.loss]")
+    assert later < first - 1
+    step, loss, bits, held_out, speed = page.locator("#loss .figures b").all_inner_texts()
+    assert int(step) >= 60
+    assert float(bits) == pytest.approx(float(loss) / math.log(2), abs=0.002)
+    assert float(held_out) < first
+    assert float(speed) > 0
+    assert page.locator("#loss polyline.first").get_attribute("points").count(",") > 4
+    assert f"ln 55 = {math.log(55):.2f}" in page.locator("#loss svg").text_content()
+    page.locator("#writes").scroll_into_view_if_needed()
+    until(page, "document.querySelector('#writes .sample').textContent.length === 220")
+    page.get_by_text("In bold: words of the text").wait_for()
+    assert page.locator("#writes tbody tr").first.inner_text().startswith("0")
+    page.locator("#attends").scroll_into_view_if_needed()
+    page.locator("#attends canvas").nth(7).wait_for()
+    line = page.locator("#attends .strip button").all_inner_texts()
+    assert "".join(line).replace("·", " ") == page.evaluate("learning.settings.line")
+    assert page.locator("#attends-said").inner_text().startswith("Layer 2, head 1: from i (character 7) most weight")
+    page.locator("#characters").scroll_into_view_if_needed()
+    page.locator("#characters text").first.wait_for()
+    assert page.locator("#characters text").count() == 54
+
+
+def test_attention_is_that_of_the_model_and_each_row_sums_to_1(page):
+    page = page()
+    until(page, "learning.look")
+    T, maps = page.evaluate("[learning.settings.line.length, learning.look.attention.map((p) => Array.from(p))]")
+    weights = np.reshape(maps, (2, 4, T, T))
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    assert not np.triu(weights, 1).any()
+    page.get_by_label("no mask").check()
+    until(page, "learning.settings.run === 2 && learning.look")
+    weights = np.reshape(page.evaluate("learning.look.attention.map((p) => Array.from(p))"), (2, 4, T, T))
+    np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+    assert np.triu(weights, 1).any()
+
+
+def test_pause_run_and_start_again(page):
+    page = page()
+    until(page, "learning.report?.step >= 60")
+    pressed(page, "Pause")
+    page.get_by_text("Paused after step").wait_for()
+    step = page.evaluate("learning.report.step")
+    page.wait_for_timeout(300)
+    assert page.evaluate("learning.report.step") == step
+    pressed(page, "Run")
+    until(page, f"learning.report.step >= {step + 1}")
+    before = page.evaluate("learning.curve.losses.slice(0, 20)")
+    pressed(page, "Start again")
+    until(page, "learning.settings.run === 2 && learning.curve.losses.length >= 20")
+    assert page.evaluate("learning.curve.losses.slice(0, 20)") == before
+    assert page.locator("#loss polyline.third").count() == 2
+    page.evaluate("learning.begin({ steps: 30 })")
+    page.get_by_text("Done: 30 steps in").wait_for()
+    assert page.get_by_role("button", name="Pause").is_disabled()
+
+
+def test_rate_and_size_are_changed(page):
+    page = page()
+    rate = page.get_by_role("slider", name="learning rate")
+    rate.focus()
+    page.keyboard.press("ArrowRight")
+    assert rate.get_attribute("aria-valuetext") == "0.013"
+    page.get_by_label("rate × 30").check()
+    assert page.evaluate("[learning.settings.run, learning.settings.factor]") == [1, 30]
+    for name in ("width C", "heads H", "layers"):
+        page.get_by_role("slider", name=name).focus()
+        page.keyboard.press("ArrowLeft")
+    page.get_by_label("no residual connections").check()
+    page.get_by_text("55 · 16 numbers in the table of characters and 1 · 12 · 16² in the layers").wait_for()
+    until(page, "learning.report?.step >= 1")
+    shape = page.evaluate("learning.settings.shape")
+    expected = {"n_layer": 1, "n_head": 2, "n_embd": 16, "attention_scale": 1.5, "residual": False}
+    assert shape == SETTINGS["shape"] | expected
+    page.get_by_text("Predict first: switch it on").click()
+    assert page.get_by_text("within a few steps the loss jumps").is_visible()
+
+
+def test_a_loss_that_is_no_number_ends_the_run_with_a_sentence(page):
+    page = page()
+    page.evaluate("learning.set({ rate: 1e30 })")
+    page.get_by_text("the loss is not a number any more: lower the rate and start again").wait_for()
+    page.evaluate("learning.set({ rate: 0.01 })")
+    pressed(page, "Start again")
+    until(page, "learning.settings.run === 2 && learning.report?.step > 5 && !learning.report.failed")
+
+
+TEXTS = {
+    "too short": ("Zu kurz.", "It has 8 characters, and at least 660 are needed"),
+    "too many characters": (
+        "".join(map(chr, range(0x4E00, 0x4E00 + 700))),
+        "It has 700 different characters, and this page takes 250",
+    ),
+    "no text": ("PK\x03\x04" * 300, "Something in it is no text: \\u{3}."),
+    "too long": ("ab" * 500_001, "It has 1,000,002 characters, and this page takes 1,000,000"),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), TEXTS.values(), ids=TEXTS)
+def test_a_text_that_cannot_be_learned_is_refused_with_a_sentence(still, text, sentence):
+    still.evaluate("(text) => (document.querySelector('#text textarea').value = text)", text)
+    pressed(still, "Learn this text")
+    assert sentence in still.locator("#text .note").inner_text()
+    assert still.evaluate("learning.settings.run") == 1
+
+
+def test_a_reader_s_own_text_is_learned(page):
+    page = page(width=390, scheme="dark")
+    own = "</script><b>bold</b> \u202e😀 e\u0301 Wortwortwort" + "Wort" * 200 + "\r\n" + "<img src=x onerror=alert(1)>"
+    scripts = page.locator("script").count()
+    page.get_by_role("textbox", name="Text to learn").fill(own)
+    pressed(page, "Learn this text")
+    page.get_by_text("The model learns this text: ").wait_for()
+    until(page, "learning.settings.run === 2 && learning.report?.run === 2 && learning.report.step > 20")
+    characters = page.evaluate("learning.characters")
+    assert {"😀", "\u202e", "é"} <= {*characters}
+    assert "\r" not in characters
+    page.get_by_role("textbox", name="begin with").fill("Wort ß")
+    assert "Not in the text: ß." in page.locator("#writes").inner_text()
+    until(page, "document.querySelector('#writes .sample').textContent.startsWith('Wort ß')")
+    assert [page.locator(tag).count() for tag in ("script", "img", "b:has-text('bold')")] == [scripts, 0, 0]
+    pressed(page, "Hamlet")
+    until(page, "learning.settings.run === 3 && learning.report.step > 0")
+    assert page.evaluate("learning.settings.line") == "To be, or not to be, that is the questio"
+
+
+NO_WORKERS = {
+    "none exists": "delete window.Worker",
+    "refused": "window.Worker = class { constructor() { throw new Error('refused'); } }",
+    "refused later": """window.Worker = class {
+      constructor() { setTimeout(() => this.onerror(new Event("error"))); }
+      postMessage() {}
+      terminate() {}
+    }""",
+}
+
+
+@pytest.mark.parametrize("before", NO_WORKERS.values(), ids=NO_WORKERS)
+def test_without_a_worker_the_page_s_own_thread_learns_and_the_page_answers(page, before):
+    page = page(before=before)
+    page.get_by_text("parameters learns in the page's own thread.").wait_for()
+    until(page, "learning.report?.step >= 20")
+    pressed(page, "Pause")
+    page.get_by_text("Paused after step").wait_for()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
+def test_it_fits_a_phone_in_light_and_dark(page, tmp_path, width, scheme):
+    page = page(width=width, scheme=scheme)
+    until(page, "learning.report?.step >= 30")
+    for panel in ("loss", "writes", "attends", "characters", "size", "text"):
+        place = page.locator(f"#{panel}")
+        place.scroll_into_view_if_needed()
+        page.wait_for_timeout(150)
+        place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    bar = page.locator(".sticky.top").bounding_box()
+    assert bar["y"] == 0
+    assert bar["height"] < 120
+
+
+def test_the_page_can_be_used_by_keyboard_alone(page):
+    page = page()
+    until(page, "learning.look")
+    reached = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        name, outlined = page.evaluate(
+            """() => {
+              const now = document.activeElement;
+              const style = getComputedStyle(now);
+              return [now.getAttribute("aria-label") ?? now.closest("label")?.textContent ?? now.textContent,
+                      style.outlineStyle !== "none"];
+            }"""
+        )
+        assert outlined, f"no focus can be seen on {name}"
+        reached.append(name.strip())
+        if reached[-1] == "Pause" and reached.count("Pause") == 1:
+            page.keyboard.press("Space")
+            page.get_by_text("Paused after step").wait_for()
+        if name == "no mask":
+            page.keyboard.press("Space")
+        if name == "Hamlet":
+            break
+    assert reached.index("Pause") < reached.index("no mask") < reached.index("Write another")
+    assert {"Skip to the first panel", "begin with", "What the model writes now", "Text to learn"} <= {*reached}
+    assert {"learning rate0.010", "width C32", "Learn this text"} <= {*reached}
+    assert page.evaluate("[learning.settings.run, learning.settings.shape.mask]") == [2, False]
+    page.locator("#attends .strip button").nth(4).focus()
+    page.keyboard.press("ArrowRight")
+    assert "(character 6) most weight" in page.locator("#attends-said").inner_text()
+    page.locator("#attends .heads button").nth(7).focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#attends-said").inner_text().startswith("Layer 2, head 4")

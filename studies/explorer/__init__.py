@@ -7,4 +7,7 @@ Vision Transformer reads. In the page of a GPT, which runs in JavaScript, `panel
 what a model computed that is too large for the page; `model.js` is the forward pass, `tokenizer.js` cuts text,
 `sampling.js` filters and draws, `counting.js` is the n-gram model, and `session.js` holds what all panels look at; each
 other file is a panel.
+
+`learning.py` writes a page without a model: one is trained in it. `nano.js` is nano.py in JavaScript, `derivatives.js`
+its functions, `training.js` the loop; `learning.js` and `watching.js` are the panels.
 """

@@ -17,7 +17,7 @@ from gpt.config import GPTConfig
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from studies.explorer import gpt as build
-from studies.explorer import page, panels
+from studies.explorer import learning, page, panels
 from studies.explorer.page import Panel, assemble
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import ROOT
@@ -97,14 +97,17 @@ def test_no_prompt_and_no_tokenizer_breaks_out(explained):
         page.embedded({"x": float("nan")})
 
 
-def test_the_file_is_closed(explained, path):
-    """No address in it is fetched; every script and style is one that the policy names; nothing else may run."""
-    elements = Elements(explained(path)[0])
+def check_closed(html, scripts):
+    """No address in it is fetched; every script and style is one that the policy names; nothing else may run.
+
+    Returns the policy.
+    """
+    elements = Elements(html)
     policy = next(a["content"] for a, _ in elements.named("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
     programs = [text for attributes, text in elements.named("script") if not attributes]
-    assert len(programs) == len(build.SCRIPTS) + 1
+    assert len(programs) == len(scripts) + 1
     for text in [*programs, *(text for _, text in elements.named("style"))]:
         assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
         opens = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|https?://(?!www\.w3)"
@@ -113,6 +116,11 @@ def test_the_file_is_closed(explained, path):
         assert tag not in ("link", "img", "iframe", "object", "base")
         assert not {name for name in attributes if name.startswith("on") or name in ("src", "style")}
         assert attributes.get("href", "#").startswith("#")
+    return policy
+
+
+def test_the_file_is_closed(explained, path):
+    assert "worker" not in check_closed(explained(path)[0], build.SCRIPTS)
 
 
 def test_no_script_ends_its_own_element_and_no_words_of_a_panel_are_html():
@@ -228,7 +236,7 @@ def test_the_formula_of_the_stream_is_that_of_the_model():
 
 
 def test_every_panel_names_functions_that_exist_and_says_what_to_see():
-    for panel in (value for value in vars(panels).values() if isinstance(value, Panel)):
+    for panel in (value for value in (*vars(panels).values(), *learning.PANELS) if isinstance(value, Panel)):
         assert panel.lead.count(".") >= 1
         assert panel.formula
         for file, name in panel.sources:

@@ -228,7 +228,7 @@ def run_module(name: str, *arguments: str) -> int:
         return 0
     if any(word.startswith("out/experiments/") for word in arguments):  # runs of benchmarks.experiments
         return 0
-    if arguments[0] == "graph" and "--out" in arguments and not shutil.which("dot"):
+    if arguments[:1] == ("graph",) and "--out" in arguments and not shutil.which("dot"):
         return 0  # which is not installed
     cut = ["--questions", "2"] if name == "studies.few_shot" else []
     try:

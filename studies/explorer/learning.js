@@ -122,8 +122,8 @@ function lossPanel(learning) {
     experiment(
       "rate × 30",
       "switch it on in the middle of a run. What will the loss do?",
-      "Each update then changes the weights by more than they have learned: within a few steps the loss jumps to " +
-        "about 3 nats, the frequencies of letters, and it falls again only as the schedule lowers the rate.",
+      "Each update then changes the weights by more than they have learned: within a few steps the loss jumps to 3 " +
+        "nats or more, as if only the frequencies of letters were known; it falls as the schedule lowers the rate.",
       (on) => learning.set({ factor: on ? 30 : 1 }),
     ),
     experiment(

@@ -21,9 +21,9 @@ SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "pr
 INTRO = (
     "A GPT begins with random weights and learns a text, character by character, while you watch. It has the parts of "
     "the project's larger models, and some ten thousand parameters instead of millions: enough to learn a page of text "
-    "by heart within a minute.",
-    "Nothing is loaded and nothing is sent: this file contains everything, and your text stays in it. Begin with Break "
-    "it, once the loss has fallen: say what you expect, and then see.",
+    "by heart within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
+    "The page has no connection: your text stays in it, and it works from a file, without a network. Its scripts can "
+    "be read in its source, or in the browser's debugger; nano.js is nano.py in JavaScript, with the same names.",
 )
 PANELS = (
     Panel(
@@ -72,14 +72,15 @@ PANELS = (
         "Its size",
         "A wider or deeper model learns more with each step, and needs longer for it. Each change begins a new model; "
         "the curve of the run before stays in the picture.",
-        "parameters = (V + 1) C + layers * 12 C^2",
+        "parameters = V C + layers * 12 C^2",
         (("nano.py", "GPT.__init__"),),
     ),
     Panel(
         "text",
         "Its text",
-        "Learn another text, or paste your own: half a page is enough. It never leaves this page.",
-        "text -> ids 0 .. V - 1, in the order of the characters in Unicode",
+        "Learn another text, or paste your own: half a page is enough. One character is added to those of the text, for "
+        "all that it does not have.",
+        "text -> ids 0 .. V - 2, in the order of the characters in Unicode;   V - 1 for others",
         (("nano.py", "encode"),),
     ),
 )

@@ -90,6 +90,7 @@ class Training {
     this.failed = !Number.isFinite(loss);
     if (!this.failed) this.losses.push(loss);
     if (this.step % HELD_OUT_EVERY === 0) this.test();
+    if (this.step === steps) this.startWriting(); // the last word is that of the trained model
   }
 
   /** The loss on windows from the last tenth of the text, which no step learns from. */
@@ -153,7 +154,7 @@ function startTraining(post, restart) {
   const parts = sources.filter((text) => /^\/\/ (derivatives|nano|training)\.js\n/.test(text));
   try {
     const worker = new Worker(URL.createObjectURL(new Blob(parts, { type: "text/javascript" })));
-    const inWorker = { place: "in a worker", send: (message) => worker.postMessage(message) };
+    const inWorker = { place: "in a worker, a second thread", send: (message) => worker.postMessage(message) };
     worker.onmessage = (event) => post(event.data);
     worker.onerror = (event) => {
       event.preventDefault();

@@ -57,7 +57,8 @@ function samplePanel(learning) {
     whenVisible("writes", () => {
       if (!learning.report) return;
       const known = new Set(settings.text.match(/\p{L}+/gu));
-      const parts = learning.report.sample.text.split(/(\p{L}+)/u); // words are the parts 1, 3, 5, ...
+      const text = learning.report.sample.text.replace(/\n/g, "↵\n"); // it may write nothing else
+      const parts = text.split(/(\p{L}+)/u); // words are the parts 1, 3, 5, ...
       const found = parts.filter((_, i) => i % 2).filter((word) => known.has(word)).length;
       sample.replaceChildren(
         element("span", { class: "soft" }, settings.prompt),

@@ -78,8 +78,8 @@ PANELS = (
     Panel(
         "text",
         "Its text",
-        "Learn another text, or paste your own: half a page is enough. One character is added to those of the text, for "
-        "all that it does not have.",
+        "Learn another text, or paste your own: half a page is enough. One character is added to those of the text, "
+        "for all that it does not have.",
         "text -> ids 0 .. V - 2, in the order of the characters in Unicode;   V - 1 for others",
         (("nano.py", "encode"),),
     ),
@@ -97,11 +97,7 @@ def page(path: str = "") -> str:
     texts = [("Erlkönig", poem["TRAIN"] + poem["HELD_OUT"]), ("Hamlet", read(FOLDER / "hamlet.txt"))]
     if path:
         texts = [(path, own_text(path)), *texts]
-    data = {
-        "settings": SETTINGS,
-        "limits": LIMITS,
-        "texts": [{"name": name, "text": text} for name, text in texts],
-    }
+    data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
     scripts = [FOLDER / f"{name}.js" for name in SCRIPTS]
     return assemble("A GPT learns in this page", INTRO, PANELS, data, {}, scripts, works=True)
 

@@ -193,7 +193,7 @@ def draw_and_save(picture: Picture, path: Path) -> None:
         width, height = picture.size
         raise OptionError(
             f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
-            "use a shorter text"
+            "show less of it, as the options of --help allow"
         )
     with own_style():
         save(compose(picture), path)

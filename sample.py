@@ -13,7 +13,7 @@
     python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
     python sample.py --quantize nf4                    with weights of 4 bits: less memory, a little more loss
-    python sample.py --start "Ja." --attention a.svg   plot what the prompt, or a translation, attends to
+    python sample.py --start "Ja." --attention a.svg   plot what each token, read or written, attends to
     python sample.py --explain page.html               write a page in which the model can be explored
     python sample.py --help                            all options
 

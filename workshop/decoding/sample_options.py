@@ -15,7 +15,7 @@ from tinygrad_lite.quantize import KINDS
 from workshop.cli.options import answers, under
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of_text
-from workshop.figure import check_file
+from workshop.figure import check_plot
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
 
@@ -67,7 +67,12 @@ class SampleOptions(Sampling):
         "", "text, a name or a file, whose six-grams the page of --explain compares the model with"
     )
 
-    attention: str = of_text("", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True)
+    attention: str = of_text(
+        "",
+        "plot what each token of the prompt and its first continuation attends to, or of a translation: .svg, .png or "
+        ".pdf",
+        is_path=True,
+    )
 
     adapter: str = of_run(
         "",
@@ -176,7 +181,7 @@ def check_combination(options: SampleOptions, given: dict) -> None:
             "--interactive cannot be combined with --start -: it reads stdin and replies to each line once"
         )
     if options.attention:
-        check_file(options.attention, "--attention")
+        check_plot(options.attention, "--attention")
         if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
             raise OptionError(f"--attention plots one text, so omit {turns[0]}")
     searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]

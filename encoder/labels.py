@@ -35,7 +35,7 @@ PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
 class LabelsTask:
     """Labelled texts to learn from, and others to evaluate on."""
 
-    asked_with, predicted = "start", "text"
+    asked_with, predicted, unit = "start", "text", ""
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

@@ -64,7 +64,7 @@ class PictureOptions(TrainOptions, ModelOptions):
 class PicturesTask:
     """Labelled pictures to learn from, and others to evaluate on."""
 
-    example, asked_with, predicted = "test:0", "image", "picture"
+    example, asked_with, predicted, unit = "test:0", "image", "picture", ""
 
     def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

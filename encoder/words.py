@@ -26,7 +26,7 @@ from workshop.tokenizers.wordpiece import WordPieceTokenizer
 class WordsTask:
     """A training text, and the hidden words of its held-out part."""
 
-    asked_with, predicted = "start", "hidden token"
+    asked_with, predicted, unit = "start", "hidden token", ""
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

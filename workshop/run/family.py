@@ -58,6 +58,7 @@ class Task(Protocol):
     example: str  # a prompt, a sentence or a picture for the trained model; empty if there is none
     asked_with: str  # the option of sample.py that takes it
     predicted: str  # what the loss is the mean over, such as "token"
+    unit: str  # of what it also reports the bits, such as "character"; empty: of nothing
 
     def describe(self) -> str:
         """One line about the data."""

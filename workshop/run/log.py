@@ -55,7 +55,7 @@ class RunLog(AbstractContextManager):
             rate = self.optimizer.lr
             row = {"loss": numbers.loss, "learning_rate": rate, "grad_norm": numbers.norm, "tokens_per_second": speed}
             self.folder.log(step=step + 1, **row)
-            self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s")
+            self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} {self.task.predicted}s/s")
             self.tokens, self.began = 0, time.perf_counter()
 
     def save(self, step: int) -> None:

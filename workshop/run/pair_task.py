@@ -35,7 +35,7 @@ class PairTask:
         shown: the number of translations to show at each evaluation.
     """
 
-    asked_with, predicted = "start", "token"
+    asked_with, predicted, unit = "start", "token", ""
     data_class: ClassVar[type[PairData]]
 
     def __init__(

@@ -130,9 +130,10 @@ class RunSetup:
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
         """Prepare the folder, and restore the optimizer if the run is resumed."""
+        noted = {**self.options.noted(), "loss_per": task.predicted, "bits_per": task.unit}
         if self.checkpoint is None:
             refuse_if_used(self.options, self.folder)  # again, now that the folder is locked
-            self.folder.begin(self.options.noted())
+            self.folder.begin(noted)
             return
         try:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
@@ -141,7 +142,7 @@ class RunSetup:
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             self.refuse_other_text()
         self.folder.rewind(self.checkpoint.step)
-        self.folder.note_options(self.options.noted())
+        self.folder.note_options(noted)
         say(f"resuming after {self.checkpoint.step:,} steps")
 
     def refuse_other_text(self) -> None:

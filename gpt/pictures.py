@@ -161,7 +161,7 @@ def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: s
 
     caption = f"The model was given the first {keep_rows} rows and drew the others, each pixel from its distribution."
     arrays = {"picture": picture, "completed": completed}
-    return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays)
+    return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays, has_photographs=True)
 
 
 def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:

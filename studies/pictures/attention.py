@@ -1,8 +1,8 @@
 """Where attention looks: the weights of every layer and head, of one head, or of one token.
 
 For every query token, each head of each layer has weights over the key tokens, which sum to 1. With the tokens along
-the axes they make a chart: dark squares show what a token (a row) attends to (the columns). In a causal model a token
-cannot attend to later ones; these squares are blue.
+the axes they make a chart: full squares, dark on a light page, show what a token (a row) attends to (the columns). In a
+causal model a token cannot attend to later ones; these squares are blue.
 
 References: Bahdanau, Cho, Bengio 2015 (arXiv:1409.0473), figure 3; Vaswani et al. 2017, section 3.2.3 and figures 3-5.
 """
@@ -67,10 +67,10 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
     if not found.is_self:
         rows, columns = "token of the translation when it is chosen", "token of the sentence"
     blue = " Blue: later tokens, which a causal model cannot see." if found.is_causal else ""
-    caption = f"Each row of a chart is a {rows}, each column a {columns}; a row sums to 1.{blue} White: weight 0; "
+    caption = f"Each row of a chart is a {rows}, each column a {columns}; a row sums to 1.{blue} Empty: weight 0; "
     make = one_chart if shown.shape[:2] == (1, 1) else all_charts
     size, draw, more = make(found, shown, layers, heads)
-    return Picture(title, f"{caption}black: 1{more}", size, draw, arrays=arrays)
+    return Picture(title, f"{caption}full: 1{more}", size, draw, arrays=arrays)
 
 
 def plot_attention(found: Attention, what: str, file: Path) -> None:
@@ -93,7 +93,7 @@ def chosen(name: str, number: int, count: int) -> list[int]:
 
 
 def shade(axes, weights: np.ndarray, **more):
-    """Weights (T, S) as squares, from white to black."""
+    """Weights (T, S) as squares, from the colour of the page to that of its text."""
     image = axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, interpolation="nearest", **more)
     axes.set_facecolor(HIDDEN)  # shows through where the weight is NaN
     axes.tick_params(length=0)
@@ -101,10 +101,10 @@ def shade(axes, weights: np.ndarray, **more):
 
 
 def write_percent(axes, weights: np.ndarray, most: float) -> None:
-    """The weights (T, S) as numbers in their squares, of which those above half of `most` are dark; none for 0."""
+    """The weights (T, S) as numbers in their squares, with a contrast of at least 3.6; none for 0."""
     for (row, column), weight in np.ndenumerate(weights):
         if weight >= 0.005:  # which NaN is not
-            colour = "white" if weight > most / 2 else "black"
+            colour = "white" if weight > 0.55 * most else "black"
             axes.text(column, row, f"{100 * weight:.0f}", ha="center", va="center", fontsize=7, color=colour)
 
 
@@ -200,7 +200,7 @@ def of_one_token(found: Attention, weights: np.ndarray, layers: Sequence[int], h
     rows = weights[0, :, place] if one_layer else weights[:, :, place].mean(1)  # (H or L, S)
     rows = rows[:, : len(keys)]  # what it can see
     names = [f"head {h + 1}" for h in heads] if one_layer else [f"layer {layer + 1}" for layer in layers]
-    # Heads that find nothing rest on the first token, whose large weights would leave all others white.
+    # Heads that find nothing rest on the first token, whose large weights would leave all others empty.
     most = float(rows[:, 1 if found.is_causal and place else 0 :].max())
     cell = min(LARGE, (WIDE - 1.8) / len(keys))
     every, points, note = in_squares(cell)

@@ -16,7 +16,7 @@ from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say, shown, wants_colour, write
 from workshop.cli.prompt import read_prompt, warn_of_unknown
 from workshop.decoding.beam import beam_search
-from workshop.decoding.probabilities import LEGEND, Probabilities
+from workshop.decoding.probabilities import Probabilities, legend
 from workshop.decoding.sample_options import LENGTH_PENALTY, SampleOptions
 from workshop.decoding.sampling import generate
 from workshop.decoding.stopping import StopText
@@ -49,7 +49,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
-        say(LEGEND)
+        print(legend(colour=sys.stderr.isatty()), file=sys.stderr)
     prompt = tokenizer.prepare(read_prompt(options.start))
     answers = bool(ends) and not is_pretrained_folder(trained.path)
     if answers:

@@ -44,8 +44,8 @@ COMPARED = (*LEARNED, "wordpiece")  # in the order of the table
 ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA)
 CODE_POINT = 21  # bits that name any character of Unicode
 
-# Black on cyan and black on yellow: setting both colours keeps the text readable whatever the terminal's own are.
-COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
+# Black on light blue and on light brown: setting both colours keeps the text readable whatever the terminal's own are.
+COLOURS = ("\x1b[38;5;16;48;5;110m", "\x1b[38;5;16;48;5;180m")
 
 
 @dataclass

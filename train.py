@@ -6,7 +6,7 @@
     python train.py --resume              continue where the last run stopped
     python train.py --init_from PATH      start from trained weights: a checkpoint of this project, or GPT-2
     mpirun -n 4 python train.py           four processes, on one or many machines (docs/machines.md)
-    python train.py --help                all options
+    python train.py --help                the most used options; --help all: every one
 
 Generated text goes to stdout, everything else to stderr.
 """

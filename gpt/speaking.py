@@ -12,7 +12,7 @@ import numpy as np
 
 from gpt.answering import end_of, prepare_prompt, separator_of
 from gpt.model import GPT
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say, shown, wants_colour, write
 from workshop.cli.prompt import read_prompt, warn_of_unknown
 from workshop.decoding.beam import beam_search
@@ -69,7 +69,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         whole = show(options, model, tokenizer, prompt, ids, ends)
         if options.attention:
             last = whole[-model.config.block_size :]  # what the model reads at once
-            what = "self-attention" if last == whole else f"self-attention in the last {len(last):,} tokens"
+            what = "self-attention" if last == whole else f"self-attention in the last {counted(len(last), 'token')}"
             found = resolve_name("gpt.inside:self_attention")(model, tokenizer, last)
             plot_attention(found, what, Path(options.attention))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sample
 import train
 from gpt.config import GPTConfig
 from gpt.family import FAMILY
@@ -79,6 +80,21 @@ def test_an_evaluation_saves_last_evaluates_and_saves_best_if_better(monkeypatch
     monkeypatch.setattr(train, "evaluate", evaluate)
     run_training(max_iters=8)
     assert saved == [("last", 0, None), ("best", 0, 3.0), ("last", 4, 3.0), ("best", 4, 2.0), ("last", 8, 2.0)]
+
+
+def test_one_of_a_kind_is_no_plural(workplace, capsys):
+    (workplace / "one.txt").write_text("Es", encoding="utf-8")
+    run_training(max_iters=1, eval_interval=1, batch_size=1, block_size=1, average=1)
+    with pytest.raises(OptionError) as refused:
+        train.main(arguments(max_iters=2))
+    train.main(["--resume", "--out_dir=run", "--max_iters=2"])
+    sample.main(["run", "--start", "Es", "--max_new_tokens=1", "--beam=1"])
+    sample.main(["run", "--score", "one.txt"])
+    said = capsys.readouterr().err + str(refused.value)
+    for words in ("cpu, 1 step in run", "after 1 step;", "after 1 step\n", "length 1 token,", "of 1 checkpoint:"):
+        assert words in said
+    assert "\n2 characters, 2 tokens, in windows of 1\n" in said
+    assert not re.findall(r"(?<![\d.,])\b1 (?!is\b|class\b)\w+s\b", said)
 
 
 def test_a_run_learns():

@@ -20,7 +20,7 @@ from typing import Any
 
 from tinygrad_lite.adapt import load_learned
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import check_precision
@@ -144,7 +144,7 @@ class RunSetup:
             self.refuse_other_text()
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(noted)
-        say(f"resuming after {self.checkpoint.step:,} steps")
+        say(f"resuming after {counted(self.checkpoint.step, 'step')}")
 
     def refuse_other_text(self) -> None:
         """Raise OptionError if the text of a resumed run is another one, unless the command line names it."""

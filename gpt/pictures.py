@@ -160,7 +160,7 @@ def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: s
                 axes.set_title(entry[0], fontsize=8)
 
     given = counted(keep_rows, "row")
-    caption = f"The model was given {given} and drew the others, each pixel from its distribution."
+    caption = f"The model was given the first {given} and drew the others, each pixel from its distribution."
     arrays = {"picture": picture, "completed": completed}
     return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays, has_photographs=True)
 

@@ -59,6 +59,7 @@ function attentionPanel(session) {
       cost.textContent = signed(costs.get(name));
       await pause();
     }
+    draw();
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
     missed.textContent =
       `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
@@ -118,7 +119,10 @@ function attentionPanel(session) {
     const shown = Math.min(pointed ?? session.selected, session.read.length - 1);
     for (const { layer, head, made, canvas, name } of heads) {
       paintMap(canvas, session.attention(layer, head));
-      made.classList.toggle("off", session.off.has(name));
+      const isOff = session.off.has(name);
+      made.classList.toggle("off", isOff);
+      const cost = costs.has(name) ? `, without it ${signed(costs.get(name))} bits per character` : "";
+      made.setAttribute("aria-label", `${headName(name)}${isOff ? ", switched off" : ""}${cost}`);
     }
     mark(chosen.layer, chosen.head);
     title.textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;

@@ -21,11 +21,15 @@ class Session {
     this.listeners.push(listener);
   }
 
+  /** Read what was typed; here nothing can be. */
+  settle() {}
+
   changed() {
     for (const listener of this.listeners) listener();
   }
 
   select(position) {
+    this.settle();
     this.selected = Math.max(0, Math.min(position, this.read.length - 1));
     this.changed();
   }
@@ -82,6 +86,8 @@ class LiveSession extends Session {
     this.off = new Set(); // heads that are switched off: "2.0" is layer 2, head 0
     this.models = new Map();
     this.checkpoint = data.selected;
+    this.typed = null; // a text that was typed and is not read yet
+    this.took = 0; // milliseconds that reading the last text took
     this.forget();
   }
 
@@ -108,7 +114,24 @@ class LiveSession extends Session {
     this.cache = null;
   }
 
+  /** Where reading a text takes long, it is read when the typing pauses, or before anything else happens. */
+  type(text) {
+    clearTimeout(this.timer);
+    this.typed = text;
+    if (this.took < 100) this.settle();
+    else this.timer = setTimeout(() => this.settle(), 300);
+  }
+
+  settle() {
+    if (this.typed === null) return;
+    const begin = performance.now();
+    this.setText(this.typed);
+    this.took = performance.now() - begin;
+  }
+
   setText(text) {
+    clearTimeout(this.timer);
+    this.typed = null;
     const ids = this.tokenizer.encode(normalise(text));
     this.unknown = this.tokenizer.unknown(normalise(text));
     this.ids = ids.length ? ids : this.tokenizer.encode("\n"); // a prediction needs something to start from
@@ -120,6 +143,7 @@ class LiveSession extends Session {
 
   /** When the context is full, its last half is read again, as in workshop/decoding/state.py, Generator.step. */
   append(token) {
+    this.settle();
     this.ids = [...this.ids, token];
     if (this.read.length > this.data.context) {
       this.first = this.ids.length - Math.max(1, Math.floor(this.data.context / 2));
@@ -129,6 +153,7 @@ class LiveSession extends Session {
   }
 
   removeLast() {
+    this.settle();
     if (this.ids.length < 2) return;
     this.ids = this.ids.slice(0, -1);
     this.first = Math.min(this.first, this.ids.length - 1);
@@ -152,6 +177,7 @@ class LiveSession extends Session {
   }
 
   recompute() {
+    this.settle();
     this.forget();
     this.compute();
     this.changed();

@@ -13,18 +13,7 @@ function textPanel(session) {
       dir: "auto",
     });
     box.value = session.data.prompt;
-    // Where reading the whole text takes long, it is read when the typing pauses.
-    let [timer, took] = [0, 0];
-    const read = () => {
-      const begin = performance.now();
-      session.setText(box.value);
-      took = performance.now() - begin;
-    };
-    box.addEventListener("input", () => {
-      clearTimeout(timer);
-      if (took < 100) read();
-      else timer = setTimeout(read, 300);
-    });
+    box.addEventListener("input", () => session.type(box.value));
     session.showText = () => (box.value = session.text(session.ids));
     body.append(box);
   }
@@ -62,7 +51,7 @@ function refill(group, ...contents) {
 function describeTokens(session) {
   const count = session.read.length;
   const characters = Array.from(session.text(session.read)).length;
-  let words = `${grouped(count)} tokens for ${grouped(characters)} characters.`;
+  let words = `${counted(count, "token")} for ${counted(characters, "character")}.`;
   if (session.first) words += ` The model reads only these last ones of ${grouped(session.ids.length)}.`;
   if (session.unknown?.size) {
     const some = Array.from(session.unknown).slice(0, 10).map(visible).join(" ");

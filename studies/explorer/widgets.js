@@ -92,6 +92,11 @@ function bar(shares) {
   return element("span", { class: "bar", "aria-hidden": "true" }, ...parts);
 }
 
+/** A colour behind a text, the stronger the larger the share: at most so strong that the text stays readable. */
+function shade(share, colour = "--heat") {
+  return `rgba(var(${colour}), calc(${share.toFixed(3)} * var(--strongest)))`;
+}
+
 /** A share in per cent, with as many digits as it needs. */
 function percent(share) {
   const value = 100 * share;
@@ -106,6 +111,11 @@ function enumerated(lists) {
 
 function grouped(number) {
   return number.toLocaleString("en");
+}
+
+/** A number with what it counts: 1 token, 2 tokens. */
+function counted(number, name) {
+  return `${grouped(number)} ${name}${number === 1 ? "" : "s"}`;
 }
 
 /** A text with its blanks, line ends and invisible characters made visible. */
@@ -179,7 +189,8 @@ function headGrid(L, H, choose) {
   for (let layer = 0; layer < L; layer++) {
     for (let head = 0; head < H; head++) {
       const canvas = element("canvas");
-      const made = button("", () => choose(layer, head), { title: `layer ${layer + 1}, head ${head + 1}` });
+      const name = `layer ${layer + 1}, head ${head + 1}`;
+      const made = button("", () => choose(layer, head), { title: name, "aria-label": name });
       made.append(canvas, `${layer + 1} · ${head + 1}`);
       grid.append(made);
       heads.push({ layer, head, made, canvas });
@@ -241,7 +252,7 @@ function arcLine(labels, buttons, twoSided = false) {
     rows[position].forEach((weight, s) => shown(weight) && above.append(arc(position, s, weight, "to")));
     buttons.forEach((made, s) => {
       const weight = rows[position][s] ?? 0;
-      made.style.backgroundColor = shown(weight) ? `rgba(var(--heat), ${(0.1 + 0.6 * weight).toFixed(3)})` : "";
+      made.style.backgroundColor = shown(weight) ? shade(0.15 + 0.85 * weight) : "";
     });
   };
   const line = element(

@@ -126,7 +126,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     whole = bits()
     with without_heads(model, [(1, 1)]):
         without = bits()
-    page.get_by_role("button", name="2 · 2").click()
+    page.get_by_role("button", name="layer 2, head 2").click()
     page.get_by_role("button", name="Switch this head off").click()
     page.get_by_text("now costs").wait_for()
     said = page.locator("#price").inner_text()
@@ -135,7 +135,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     assert page.evaluate("session.perCharacter(session.bitsWith(new Set()))") == pytest.approx(whole, abs=0.01)
     page.get_by_role("button", name="Measure every head").click()
     page.get_by_text("is missed most").wait_for()
-    shown = page.get_by_role("button", name="2 · 2").inner_text().split()[-1].replace("−", "-")
+    shown = page.get_by_role("button", name="layer 2, head 2").inner_text().split()[-1].replace("−", "-")
     assert float(shown) == pytest.approx(without - whole, abs=0.01)
     page.get_by_role("button", name="Switch this head on").click()
     page.locator("#price").wait_for(state="hidden")
@@ -277,6 +277,54 @@ def test_a_reader_types_steps_and_asks_why(explained):
     box.fill("der Mensch")
     page.locator("#text .token").nth(2).click()
     assert "·" in page.locator("#next tr.chosen").inner_text()
+
+
+def test_what_was_typed_is_read_before_anything_else_happens(explained):
+    """Where reading takes long it waits for a pause in the typing; a click, and the next token, do not."""
+    page, _ = explained()
+    box = page.get_by_role("textbox", name="Text for the model")
+    heads_off = page.get_by_role("button", name="Switch this head off")
+    for text, act in {
+        "der Mensch": lambda: page.locator("#text .token").nth(2).click(),
+        "so lang": lambda: page.get_by_role("button", name="Remove the last").click(),
+        "er strebt": heads_off.click,
+        "Es irrt": lambda: page.get_by_role("button", name="Next token").click(),
+    }.items():
+        page.evaluate("session.took = 500")
+        box.fill(text)
+        assert page.evaluate("session.text(session.ids)") != text
+        act()
+        assert text[:-1] in page.evaluate("session.text(session.ids)")
+        assert box.input_value() == page.evaluate("session.text(session.ids)")
+
+
+def test_a_draw_is_explained_until_something_changes(explained):
+    page, _ = explained()
+    for change in (
+        lambda: page.get_by_role("textbox", name="Text for the model").fill("der Mensch"),
+        lambda: page.get_by_role("button", name="Switch this head off").click(),
+        lambda: page.get_by_role("slider", name="temperature").press("Home"),
+        lambda: page.get_by_role("button", name="Remove the last").click(),
+    ):
+        page.get_by_role("button", name="Next token").click()
+        page.locator("#why").wait_for()
+        page.locator("#text .token").nth(2).click()  # another token is selected: the draw is the same
+        page.wait_for_timeout(100)
+        assert page.locator("#why").count() == 1
+        change()
+        page.locator("#next").scroll_into_view_if_needed()
+        page.locator("#why").wait_for(state="detached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(explained, accessible, scheme):
+    page, _ = explained(scheme=scheme)
+    page.get_by_role("button", name="Switch this head off").click()
+    page.get_by_role("button", name="Next token").click()
+    for panel in ("next", "attention", "stream", "surprise"):
+        page.locator(f"#{panel}").scroll_into_view_if_needed()
+        page.wait_for_timeout(100)
+    assert accessible(page) == []
 
 
 def test_sliders_act_at_once_and_by_keyboard(explained):

@@ -71,9 +71,9 @@ def lines(x: float, y: float, *words: str, kind: str = "", anchor: str = "start"
     )
 
 
-def box(x: float, y: float, width: float, height: float, *words: str, kind: str = "grey") -> str:
+def box(x: float, y: float, width: float, height: float, *words: str, kind: str = "grey", rx: float = 4) -> str:
     """A box with lines of text in its middle."""
-    shape = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4" class="{kind}"/>\n'
+    shape = f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{rx}" class="{kind}"/>\n'
     return shape + lines(x + width / 2, y + height / 2 - 10.5 * (len(words) - 1), *words, anchor="middle")
 
 
@@ -92,13 +92,12 @@ def arrow(*points: tuple[float, float], kind: str = "grey") -> str:
     return line(*points[:-1], (bx, by), kind=kind) + f'<path d="{head}" class="{kind} head" stroke="none"/>\n'
 
 
-def grid(x: float, y: float, width: float, height: float, cells: list[list[str]], kind: Any = "grey") -> str:
-    """A table of cells, each of which is `width` wide; `kind` is one for all or a function of row and column."""
-    kinds = kind if callable(kind) else lambda row, column: kind
+def grid(x: float, y: float, width: float, height: float, words: list[list[str]], kinds: list[list[str]]) -> str:
+    """A table of cells of one size, with the words and the kind of each."""
     return "".join(
-        box(x + width * c, y + height * r, width, height, *[cell] * bool(cell), kind=kinds(r, c))
-        for r, row in enumerate(cells)
-        for c, cell in enumerate(row)
+        box(x + width * c, y + height * r, width, height, *[word] * bool(word), kind=kind, rx=0)
+        for r, row in enumerate(zip(words, kinds, strict=True))
+        for c, (word, kind) in enumerate(zip(*row, strict=True))
     )
 
 
@@ -166,8 +165,83 @@ def graph() -> str:
     )
 
 
+def shapes() -> str:
+    """Chapter 2: the shapes of Y = X Wᵀ and of its gradients."""
+    names = example("02-tensors", "from tiny_tensor import", "dy = TinyTensor(")
+    x, w = names["x"], names["w"]
+    assert (x.grad.shape, w.grad.shape) == (x.value.shape, w.value.shape)
+    N, C_in, C_out = ("N", len(x.value)), ("C_in", x.value.shape[1]), ("C_out", len(w.value))  # the axes
+
+    def matrix(x: float, y: float, name: str, rows: tuple, columns: tuple, kind: str, marked: tuple) -> str:
+        """A matrix with its name above and its shape below. Row and column are marked, or all where there is None."""
+        height, width = 21 * rows[1], 21 * columns[1]
+        cells = [
+            [kind + " on" * (marked[0] in (None, r) and marked[1] in (None, c)) for c in range(columns[1])]
+            for r in range(rows[1])
+        ]
+        sizes = f"{rows[0]} × {columns[0]}", f"{rows[1]} × {columns[1]}"
+        below = lines(x, y + height / 2 + 15, *sizes, kind="small", anchor="middle", step=18)
+        empty = [[""] * columns[1]] * rows[1]
+        return (
+            text(x, y - height / 2 - 13, name, "bold")
+            + grid(x - width / 2, y - height / 2, 21, 21, empty, cells)
+            + below
+        )
+
+    def product(y: float, result: tuple, left: tuple, right: tuple, *why: str) -> str:
+        """Three matrices in a row, each with its name, axes and colour."""
+        matrices = (
+            matrix(375, y, *left, (1, None)) + matrix(535, y, *right, (None, 0)) + matrix(690, y, *result, (1, 0))
+        )
+        return (
+            lines(10, y - 21, f"bold|{result[0]} = {left[0]} {right[0]}", *why)
+            + matrices
+            + text(455, y, "·", "bold")
+            + text(614, y, "=")
+        )
+
+    return picture(
+        "The shapes of Y = X Wᵀ and of its gradients",
+        "Three products of matrices, drawn as tables of cells. In each, one row of the left matrix, one column of the "
+        "right one and one cell of the result are marked. The gradients have the shapes of their values.",
+        484,
+        product(
+            80,
+            ("Y", N, C_out, "blue"),
+            ("X", N, C_in, "blue"),
+            ("Wᵀ", C_in, C_out, "green"),
+            "A number of Y is the sum over",
+            "all inputs of its row: C_in products.",
+        ),
+        product(
+            230,
+            ("dX", N, C_in, "orange"),
+            ("dY", N, C_out, "orange"),
+            ("W", C_out, C_in, "green"),
+            "A number of X was used for all",
+            "outputs of its row: C_out products.",
+        ),
+        product(
+            376,
+            ("dW", C_out, C_in, "orange"),
+            ("dYᵀ", C_out, N, "orange"),
+            ("X", N, C_in, "blue"),
+            "A number of W was used",
+            "in every row: N products.",
+        ),
+        text(
+            10,
+            466,
+            "Marked: one number of each result, and the row and the column of which it is the product.",
+            "small grey",
+            "start",
+        ),
+    )
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
+    "02-tensors/picture.svg": shapes,
 }
 
 

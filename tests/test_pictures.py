@@ -66,6 +66,20 @@ CHANGES = [
         "l((3, 5))), TinyTensor(rng.standard_normal((2, 5",
         ["3 × 5", "5 × 2", "2 × 5"],
     ),
+    (
+        "06-attention/look-up.svg",
+        "README.md",
+        "query = np.array([1.0, 2, 1",
+        "query = np.array([1.0, 4, 1",
+        ["0.91", ": 11.1"],
+    ),
+    (
+        "06-attention/mask.svg",
+        "README.md",
+        "rng.standard_normal((3, 2, 3, 5, 8))",
+        "np.ones((3, 2, 3, 5, 4))",
+        ["2.00", "0.33", "0.20"],
+    ),
 ]
 
 

@@ -239,9 +239,79 @@ def shapes() -> str:
     )
 
 
+def look_up() -> str:
+    """Chapter 6: one query, three keys, and the weighted mean of three values."""
+    names = example("06-attention", "query = np.array(")
+    query, keys, values, weights = (names[name] for name in ("query", "keys", "values", "weights"))
+    scores = keys @ query
+    cells = [[f"{number:g}" for number in row] for row in (query, *keys)]
+    blue = [["blue"] * len(query)]
+    parts = [
+        text(10, 42, "er", "bold", "start"),
+        grid(90, 28, 36, 28, cells[:1], blue),
+        text(250, 42, "the query", "grey", "start"),
+    ]
+    for n, word in enumerate(("Mensch", "Stadt", "irrt")):
+        y = 112 + 44 * n
+        parts += [text(10, y, word, "bold", "start"), grid(90, y - 14, 36, 28, cells[n + 1 : n + 2], blue)]
+        parts += [arrow((238, y), (262, y)), text(284, y, f"{scores[n]:g}"), arrow((304, y), (328, y))]
+        parts += [
+            text(354, y, f"{scores[n] / len(query) ** 0.5:g}"),
+            arrow((380, y), (402, y)),
+            arrow((482, y), (504, y)),
+        ]
+        parts += [text(528, y, f"{weights[n]:.2f}"), box(552, y - 9, 70 * weights[n], 18, kind="blue on", rx=0)]
+        parts += [text(640, y, "·", "bold"), box(660, y - 14, 60, 28, f"{values[n]:g}", kind="blue", rx=0)]
+    heads = ((162, "keys"), (284, "q · k"), (354, "/ √D"), (572, "weights"), (690, "values"))
+    return picture(
+        "One look-up of attention",
+        "The query of the word er is multiplied with the keys of three words. The scores, divided by the square root "
+        "of D, become weights by a softmax, and the result is the mean of the three values with these weights.",
+        276,
+        *parts,
+        *(text(x, 82, words, "grey") for x, words in heads),
+        box(404, 92, 76, 128, "softmax"),
+        line((530, 232), (720, 232))
+        + text(720, 254, f"weighted mean of the values: {weights @ values:.1f}", "bold", "end"),
+    )
+
+
+def mask() -> str:
+    """Chapter 6: the scores of five positions, the causal mask, and the weights."""
+    names = example("06-attention", "query = np.array(", "x @ x.T", "Q, K, V =")
+    Q, K = names["Q"][0, 0], names["K"][0, 0]  # of the first text's first head
+    scores = Q @ K.T / Q.shape[1] ** 0.5
+    size = range(len(scores))
+    hidden = [[column > row for column in size] for row in size]
+    weights = names["softmax"](names["np"].where(hidden, -names["np"].inf, scores))
+    kinds = [["grey" if hides else "blue" for hides in row] for row in hidden]
+
+    def table(x: float, numbers: Any, instead: str) -> str:
+        words = [[instead if hidden[r][c] else f"{numbers[r, c]:.2f}" for c in size] for r in size]
+        return grid(x, 76, 54, 30, words, kinds) + "".join(
+            text(x + 27 + 54 * c, 60, f"key {c}", "small grey") for c in size
+        )
+
+    return picture(
+        "The causal mask",
+        "A table of scores with a row for each query and a column for each key. All scores to the right of the "
+        "diagonal are minus infinity. After a softmax of each row their weights are 0, and each row sums to 1.",
+        246,
+        text(80, 26, "scores, masked", "bold", "start") + text(470, 26, "weights", "bold", "start"),
+        *(text(10, 91 + 30 * n, f"query {n}", "small grey", "start") for n in size),
+        table(80, scores, "-∞")
+        + text(408, 130, "softmax")
+        + arrow((362, 151), (458, 151))
+        + text(408, 172, "of each row"),
+        table(470, weights, "0"),
+    )
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
     "02-tensors/picture.svg": shapes,
+    "06-attention/look-up.svg": look_up,
+    "06-attention/mask.svg": mask,
 }
 
 

@@ -80,6 +80,8 @@ CHANGES = [
         "np.ones((3, 2, 3, 5, 4))",
         ["2.00", "0.33", "0.20"],
     ),
+    ("07-residuals/picture.svg", "stack.py", "depth: int = 50", "depth: int = 20", ["layer 20"]),
+    ("07-residuals/picture.svg", "stack.py", "x + f(norm(x))", "x * 2 + f(norm(x))", ["dL/dx: 1.1e+15"]),
 ]
 
 

@@ -31,7 +31,7 @@ COLOURS = {
 INK = ("#1f2328", "#e6edf3")
 SHAPES = (
     "text{font:15px system-ui,sans-serif}.small{font-size:13px}.bold{font-weight:600}"
-    ".code{font-family:ui-monospace,monospace}path{stroke-width:1.8}.thick{stroke-width:5}.dashed{stroke-dasharray:5 4}"
+    ".code{font-family:ui-monospace,monospace}path{stroke-width:1.8}.thick{stroke-width:3.5}"
 )
 
 
@@ -307,11 +307,65 @@ def mask() -> str:
     )
 
 
+def stream() -> str:
+    """Chapter 7: the residual stream, and the gradient that goes back on it."""
+    names = example("07-residuals", "from stack import")
+
+    def row(y: float, kind: str, formula: str, back: str, plus: float, *boxes: tuple[float, float, str]) -> str:
+        """Three layers; `plus` and the boxes, each with place and name, count from where a layer begins."""
+        states = names["Stack"](kind, cut=True).states
+        sizes = [f"dL/dx: {names['size'](states[n].grad):.2g}" for n in (0, -1)]
+        parts = [text(10, y - 112, f"{kind}: {formula}", "bold", "start"), text(750, y - 112, back, "orange", "end")]
+        parts += [text(22, y, "x"), line((40, y), (428, y), kind="blue thick"), text(452, y, "…"), text(740, y, "L")]
+        parts += [arrow((476, y), (724, y), kind="blue thick"), arrow((640, y + 56), (160, y + 56), kind="orange")]
+        for x, layer in ((56, 1), (246, 2), (490, len(states) - 1)):
+            parts += [line((x, y), (x, y - 60), (x + plus, y - 60)), arrow((x + plus, y - 60), (x + plus, y - 11))]
+            parts += [
+                box(x + dx, y + dy - 16, 56, 32, name, kind="green" if name == "f" else "grey")
+                for dx, dy, name in boxes
+            ]
+            parts += [
+                box(x + plus - 11, y - 11, 22, 22, "+", rx=11),
+                text(x + 75, y + 28, f"layer {layer}", "small grey"),
+            ]
+        return (
+            "".join(parts)
+            + text(10, y + 56, sizes[0], "orange", "start")
+            + text(750, y + 56, sizes[1], "orange", "end")
+        )
+
+    return picture(
+        "The residual stream",
+        "Above, pre-norm: each layer reads x, and adds a branch of norm and f to it. Below, post-norm: after each "
+        "addition a norm stands on the stream itself. Arrows show the gradient that goes back on the stream alone.",
+        424,
+        row(
+            132,
+            "pre-norm",
+            "x + f(norm(x))",
+            "back on the stream: additions alone",
+            156,
+            (14, -60, "norm"),
+            (86, -60, "f"),
+        ),
+        row(
+            350,
+            "post-norm",
+            "norm(x + f(x))",
+            "back on the stream: additions and norms",
+            92,
+            (18, -60, "f"),
+            (118, 0, "norm"),
+        ),
+    )
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
     "02-tensors/picture.svg": shapes,
     "06-attention/look-up.svg": look_up,
     "06-attention/mask.svg": mask,
+    "07-residuals/picture.svg": stream,
 }
 
 

@@ -360,12 +360,61 @@ def stream() -> str:
     )
 
 
+def model() -> str:
+    """Chapter 8: the GPT from tokens to the loss, and one of its blocks."""
+    names = example("08-gpt", "from gpt_numpy import gpt")
+    (B, T, V), C = names["logits"].shape, names["model"].token_embedding.weight.shape[1]
+
+    def plus(x: float, y: float) -> str:
+        return box(x - 11, y - 11, 22, 22, "+", rx=11)
+
+    def branch(y: float, *words: str) -> str:
+        """From the stream through a norm and a part, and back to it."""
+        way = line((450, y), (620, y), (620, y + 138)) + arrow((620, y + 138), (461, y + 138))
+        return (
+            way
+            + box(530, y + 16, 180, 30, "norm")
+            + box(530, y + 64, 180, 54, *words, kind="green")
+            + plus(450, y + 138)
+        )
+
+    parts = [box(4, 10, 156, 32, "tokens (B, T)", kind="blue"), box(170, 10, 176, 32, "positions 0 to T - 1")]
+    parts += [box(4, 62, 156, 50, "token embedding", "small|(V, C)", kind="green")]
+    parts += [box(170, 62, 176, 50, "position embedding", "small|(block_size, C)", kind="green")]
+    for x, side in ((82, 160), (258, 182)):
+        parts += [arrow((x, 42), (x, 61)), arrow((x, 112), (x, 140), (side, 140))]
+    parts += [line((171, 140), (171, 186), kind="blue thick"), line((171, 292), (171, 480), kind="blue thick")]
+    for y, name in ((186, "block 1"), (258, "block n_layer"), (330, "final norm")):
+        parts += [box(91, y, 160, 34, name), text(190, y - 16, "(B, T, C)", "small grey", "start")]
+    parts += [box(51, 402, 240, 50, "lm_head", "small|the token embedding's table", kind="green")]
+    parts += [text(190, 386, "(B, T, C)", "small grey", "start"), text(171, 239, "⋮", "bold"), plus(171, 140)]
+    parts += [box(91, 476, 160, 32, "logits (B, T, V)", kind="blue"), arrow((171, 508), (171, 533))]
+    parts += [box(91, 534, 160, 32, "cross-entropy"), arrow((171, 566), (171, 590)), text(171, 602, "loss", "bold")]
+    parts += [box(320, 534, 140, 32, "targets (B, T)", kind="blue"), arrow((320, 550), (252, 550))]
+    parts += [line((251, 186), (400, 96)), line((251, 220), (400, 504))]
+    parts += [box(400, 96, 350, 408), text(735, 116, "one block", "bold", "end")]
+    parts += [arrow((450, 108), (450, 496), kind="blue thick"), text(464, 120, "(B, T, C)", "small grey", "start")]
+    parts += [
+        branch(146, "attention", "small|mixes positions"),
+        branch(322, "feed-forward", "small|each position alone"),
+    ]
+    return picture(
+        "The GPT, and one of its blocks",
+        "On the left, from tokens through embeddings, blocks, norm and lm_head to logits and loss. On the right a block: "
+        "attention and feed-forward part read the stream through a norm and add to it.",
+        620,
+        *parts,
+        lines(500, 542, "The model of this chapter:", f"B = {B}, T = {T}, C = {C}, V = {V}", kind="grey"),
+    )
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
     "02-tensors/picture.svg": shapes,
     "06-attention/look-up.svg": look_up,
     "06-attention/mask.svg": mask,
     "07-residuals/picture.svg": stream,
+    "08-gpt/picture.svg": model,
 }
 
 

@@ -400,11 +400,55 @@ def model() -> str:
     ]
     return picture(
         "The GPT, and one of its blocks",
-        "On the left, from tokens through embeddings, blocks, norm and lm_head to logits and loss. On the right a block: "
-        "attention and feed-forward part read the stream through a norm and add to it.",
+        "On the left, from tokens through embeddings, blocks, norm and lm_head to logits and loss. On the right a "
+        "block: attention and feed-forward part read the stream through a norm and add to it.",
         620,
         *parts,
         lines(500, 542, "The model of this chapter:", f"B = {B}, T = {T}, C = {C}, V = {V}", kind="grey"),
+    )
+
+
+def cache() -> str:
+    """Chapter 10: what one layer computes for the last of eight tokens, without the cache and with it."""
+    multiplications = example("10-writing", "def multiplications")["multiplications"]
+    T, C = 8, 16
+
+    def panel(left: float, name: str, cached: bool) -> str:
+        first = T - 1 if cached else 0  # the first position to compute
+        new = [["blue on" if n >= first else "grey" for n in range(T)]]
+        numbers = [[f"small|{n + 1}" for n in range(T)]]
+        scores = [["blue on"] * (n + 1) for n in range(first, T)]
+        top, x = 86 + 24 * first, left + 110
+        matrices, attention = (
+            a - b for a, b in zip(multiplications(T, C, cached), multiplications(T - 1, C, cached), strict=True)
+        )
+        return "".join(
+            (
+                text(left, 22, name, "bold", "start"),
+                text(x - 10, 59, "keys, values", "small grey", "end") + grid(x, 48, 28, 22, numbers, new),
+                text(x - 42, 266, "queries", "small grey", "end")
+                + text(x + 224, top - 12 * cached + 12 * (not cached), "scores", "small grey", "end"),
+                *(grid(x - 36, 86 + 24 * n, 28, 24, [[numbers[0][n]]], [["blue on"]]) for n in range(first, T)),
+                *(grid(x, top + 24 * n, 28, 24, [[""] * len(row)], [row]) for n, row in enumerate(scores)),
+                lines(
+                    left,
+                    306,
+                    f"positions: {T - first}, multiplications in matrices: {matrices:,}",
+                    f"scores: {sum(map(len, scores))}, multiplications in attention: {attention:,}",
+                    kind="small",
+                ),
+            )
+        )
+
+    return picture(
+        "The cache of keys and values",
+        "Two tables of scores with a row for each query and a column for each key. Without the cache the whole lower "
+        "triangle is computed for a new token, with it one row; the keys and values of earlier tokens are kept.",
+        380,
+        panel(10, "without a cache", False) + panel(390, "with the cache", True),
+        text(750, 22, f"one layer of width C = {C}", "small grey", "end"),
+        box(10, 348, 28, 22, kind="blue on", rx=0) + text(48, 359, f"computed when token {T} is new", "small", "start"),
+        box(390, 348, 28, 22, rx=0) + text(428, 359, "kept from earlier tokens", "small", "start"),
     )
 
 
@@ -415,6 +459,7 @@ PICTURES = {
     "06-attention/mask.svg": mask,
     "07-residuals/picture.svg": stream,
     "08-gpt/picture.svg": model,
+    "10-writing/picture.svg": cache,
 }
 
 

@@ -84,6 +84,8 @@ CHANGES = [
     ("07-residuals/picture.svg", "stack.py", "x + f(norm(x))", "x * 2 + f(norm(x))", ["dL/dx: 1.1e+15"]),
     ("08-gpt/picture.svg", "README.md", "n_embd=32) |", "n_embd=16) |", ["T = 116, C = 16, V"]),
     ("10-writing/picture.svg", "README.md", "len(new) * 12 * C * C", "len(new) * 10 * C * C", ["20,480", "2,560"]),
+    ("11-translation/picture.svg", "README.md", "n_embd=32, b", "n_embd=16, b", ["C = 16, V = 30"]),
+    ("11-translation/picture.svg", "README.md", '[*"wort"]', '[*"Wort"]', [">W<"]),
 ]
 
 

@@ -8,10 +8,18 @@ from xml.etree import ElementTree
 import pytest
 
 from docs.course import pictures
+from tinygrad_lite.device import random_key
 
 FILES = [pictures.COURSE / name for name in pictures.PICTURES]
 SVG = "{http://www.w3.org/2000/svg}"
 every_picture = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    """Undoes the seed that an example sets."""
+    with random_key(0):
+        yield
 
 
 @every_picture

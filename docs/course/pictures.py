@@ -9,9 +9,7 @@ sheet, such as "small grey end". Blue is computed from the data, green is learne
 
 from __future__ import annotations
 
-import contextlib
 import doctest
-import io
 import re
 import sys
 from html import escape
@@ -105,18 +103,18 @@ def example(chapter: str, *marks: str) -> dict[str, Any]:
     page = (folder / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(>>>.*?)^```", page, re.MULTILINE | re.DOTALL)
     chosen = "\n".join(block for block in blocks if any(mark in block for mark in marks))
-    names: dict[str, Any] = {}
-    before = set(sys.modules)
+    test = doctest.DocTestParser().get_doctest(chosen, {}, chapter, None, None)
+    neighbours = {file.stem for file in folder.glob("*.py")}
+    others = {name: sys.modules.pop(name) for name in neighbours & sys.modules.keys()}  # those of another chapter
     sys.path.insert(0, str(folder))
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec("".join(step.source for step in doctest.DocTestParser().get_examples(chosen)), names)
+        doctest.DocTestRunner().run(test, out=lambda _: None, clear_globs=False)
     finally:
         sys.path.remove(str(folder))
-        for name in set(sys.modules) - before:  # another chapter may have a file of the same name
-            if folder in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
-                del sys.modules[name]
-    return names
+        for name in neighbours & sys.modules.keys():
+            del sys.modules[name]
+        sys.modules.update(others)
+    return test.globs
 
 
 # --- pictures ----------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ def test_every_address_in_the_code_is_https():
     said = [(path, text) for path in product() for text in strings(path) if "://" in text]
     assert any("gutenberg.org" in text for _, text in said)
     for path, text in said:
-        for scheme in re.findall(r"(\w+)://", text):
+        for scheme in re.findall(r"(\w+)://", re.sub(r'xmlns="[^"]*"', "", text)):  # which is a name, not an address
             assert scheme == "https", (path, text)
 
 

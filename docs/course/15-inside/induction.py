@@ -49,8 +49,8 @@ class Layer(Module):
         super().__init__()
         self.norm, self.mixer = RMSNorm(WIDTH), MultiHeadAttention(WIDTH, HEADS, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.mixer(self.norm(x), is_causal=True)
+    def forward(self, x: Tensor, is_causal: bool) -> Tensor:
+        return x + self.mixer(self.norm(x), is_causal=is_causal)
 
 
 class AttentionOnly(Module):
@@ -63,9 +63,13 @@ class AttentionOnly(Module):
         self.norm, self.output = RMSNorm(WIDTH), Linear(WIDTH, TOKENS, bias=False)
 
     def forward(self, ids: Tensor) -> Tensor:
-        x = self.tokens(ids) + self.positions.weight
+        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
         for block in self.blocks:
-            x = block(x)
+            x = block(x, is_causal=True)
+        return self.read(x)
+
+    def read(self, x: Tensor) -> Tensor:
+        """The logits that the output of the last layer stands for: (B, T, C) -> (B, T, V)."""
         return self.output(self.norm(x))
 
 

@@ -143,9 +143,9 @@ def draw(steps: list[int], losses: np.ndarray, of_heads: np.ndarray, names: list
     page.write(file)
 
 
-def row(first: object, *numbers: float) -> None:
+def row(*cells: str | int | float) -> None:
     """Print a row of a table."""
-    print(f"| {first} | " + " | ".join(f"{number:.2f}" for number in numbers) + " |", flush=True)
+    print("".join(f"{cell:>16}" if isinstance(cell, str | int) else f"{cell:>16.2f}" for cell in cells), flush=True)
 
 
 def main(argv: list[str]) -> int:
@@ -158,7 +158,7 @@ def main(argv: list[str]) -> int:
     heads = list(np.ndindex(options.layers, HEADS))
     names = [f"{layer + 1}, {head + 1}" for layer, head in heads]
     steps, losses, of_heads = [], [], []
-    print("| updates | bits, new | bits, known | one before | after the same |\n|---|---|---|---|---|")
+    row("updates", "bits, new", "bits, known", "one before", "after the same")
     with threadpool_limits(1):  # the products are too small for more threads
         for step in train(model, options.max_iters, options.seed):
             if step % EVERY == 0 or step == options.max_iters:
@@ -166,7 +166,8 @@ def main(argv: list[str]) -> int:
                 steps, losses, of_heads = [*steps, step], [*losses, loss], [*of_heads, shares]
             if step % (5 * EVERY) == 0 or step == options.max_iters:
                 row(step, *loss, *shares.max(axis=1))
-        print("\n| layer, head | one before | after the same | bits, known, without it |\n|---|---|---|---|")
+        print()
+        row("layer, head", "one before", "after the same", "known, without")
         for head, name, share in zip(heads, names, shares.T, strict=True):
             with without_heads(model, [head]):
                 row(name, *share, measure(model, held_out)[0][1])

@@ -148,9 +148,10 @@ def main(argv: list[str]) -> int:
     rows = ["embedding", *(f"after layer {layer + 1}" for layer in range(len(model.blocks)))]
     answer_a, answer_b = words(both)
     print(f"A's answer is {answer_a}, B's is {answer_b}\n")
-    print(f"| A/B | {' | '.join(columns)} |\n" + "|---" * (1 + len(columns)) + "|")
+    width = max(map(len, [*columns, "0.00"])) + 2
+    print(f"{'A/B':<14}" + "".join(f"{column:>{width}}" for column in columns))
     for row, numbers in zip(rows, effects, strict=True):
-        print(f"| {row} | " + " | ".join(f"{effect:z.2f}" for effect in numbers) + " |")
+        print(f"{row:<14}" + "".join(f"{effect:z{width}.2f}" for effect in numbers))
     draw(effects, columns, rows, f"From B's answer, {answer_b} = 0, to A's, {answer_a} = 1", options.plot)
     return 0
 

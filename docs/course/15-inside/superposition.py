@@ -120,11 +120,13 @@ def main(argv: list[str]) -> int:
         left = models.train(options.max_iters, options.batch_size).reshape(len(densities), options.starts)
     weights = models.weight.numpy().reshape(len(densities), options.starts, 2, options.features)
     found = []
-    print("| density | lengths of the columns | angles between the long ones | not explained |\n|---|---|---|---|")
+    print(
+        f"density   not explained   {'lengths of the columns':<{6 * options.features + 2}}angles between the long ones"
+    )
     for density, shares, candidates in zip(densities, left, weights, strict=True):
         best = candidates[shares.argmin()]
-        lengths = ", ".join(f"{length:.2f}" for length in np.linalg.norm(best, axis=0))
-        print(f"| {density:g} | {lengths} | {', '.join(f'{gap:.0f}' for gap in gaps(best))} | {shares.min():.0%} |")
+        lengths = "".join(f"{length:<6.2f}" for length in np.linalg.norm(best, axis=0))
+        print(f"{density:<10g}{shares.min():<16.0%}{lengths}  {' '.join(f'{gap:.0f}' for gap in gaps(best))}")
         found.append((density, best))
     draw(found, options.plot)
     return 0

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from induction import LENGTH, AttentionOnly, train
-from svg import COLOURS, Page, check_plot
+from svg import COLOURS, TINT, Page, check_plot
 from threadpoolctl import threadpool_limits
 
 from gpt.model import GPT
@@ -93,7 +93,7 @@ def draw(effects: np.ndarray, columns: list[str], rows: list[str], title: str, f
     """A box for each layer and position, blue where the answer moves towards A's, and orange where it moves away."""
     side, left, top = 46, 110, 66
     page = Page(left + side * len(columns) + 20, top + side * len(rows) + 20, title)
-    page.box(left - 1, top - 1, side * len(columns), side * len(rows), "#f1f3f5")
+    page.box(left - 1, top - 1, side * len(columns), side * len(rows), TINT)
     for t, column in enumerate(columns):
         page.text(left + side * (t + 0.5), top - 8, column, "middle")
     for layer, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Drawings as SVG, without a library: lines, boxes and words on a white page, and charts with axes.
+"""Drawings as SVG, without a library: lines, boxes and words, and charts with axes.
 
     page = Page(400, 300, "Two lines")
     chart = Chart(page, 60, 40, 300, 200, x=(0, 100), y=(0, 1))
@@ -6,7 +6,7 @@
     chart.line([0, 100], [0.2, 0.9], COLOURS[0])
     page.write("two.svg")
 
-Places on a page are in pixels from the upper left corner. The page is white, so that it can be read in dark mode too.
+Places on a page are in pixels from the upper left corner. Where the reader's pages are dark, this one is dark too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from tinygrad_lite.errors import OptionError
 from workshop.figure import COLOURS, cannot_write
 
-INK, GREY, GRID = "#1f2328", "#8c959f", "#e5e7ea"
-__all__ = ["COLOURS", "GREY", "INK", "Chart", "Page", "check_plot"]
+PAPER, INK, GREY, GRID, TINT = "#ffffff", "#1f2328", "#8c959f", "#e5e7ea", "#f1f3f5"
+DARK = {PAPER: "#0d1117", INK: "#e6edf3", GRID: "#30363d", TINT: "#1a2029", COLOURS[0]: "#3d9fe0"}
+__all__ = ["COLOURS", "GREY", "INK", "TINT", "Chart", "Page", "check_plot"]
 
 
 def check_plot(name: str) -> None:
@@ -31,6 +32,11 @@ def check_plot(name: str) -> None:
         raise OptionError(f"--plot {name}: there is no folder {Path(name).parent}; make it first")
 
 
+def in_dark(colour: str) -> str:
+    """What this colour is on dark pages, as a rule of a style sheet."""
+    return f'[fill="{colour}"] {{ fill: {DARK[colour]} }} [stroke="{colour}"] {{ stroke: {DARK[colour]} }}'
+
+
 class Page:
     """A drawing with a title."""
 
@@ -39,7 +45,8 @@ class Page:
         self.parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" {font} fill="{INK}">',
             f"<title>{escape(title)}</title>",
-            f'<rect width="{width:g}" height="{height:g}" rx="8" fill="#fff"/>',
+            f"<style>@media (prefers-color-scheme: dark) {{ {' '.join(map(in_dark, DARK))} }}</style>",
+            f'<rect width="{width:g}" height="{height:g}" rx="8" fill="{PAPER}"/>',
         ]
         self.text(14, 24, title, more='font-weight="bold" font-size="14"')
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -89,7 +90,8 @@ def main(argv: list[str]) -> int:
     print(f"{len(text):,} characters, {options.max_iters} updates\n{'':26}learned          held out")
     rows = {}
     for name, change in SETTINGS.items():
-        runs = [bits(change, ids, options.max_iters, seed) for seed in range(1, options.seeds + 1)]
+        with threadpool_limits(1):  # more threads only wait for each other in products of this size
+            runs = [bits(change, ids, options.max_iters, seed) for seed in range(1, options.seeds + 1)]
         rows[name] = [(statistics.mean(column), statistics.stdev(column)) for column in zip(*runs, strict=True)]
         line = f"{name:24}"
         for (mean, s), (first, t) in zip(rows[name], rows["all parts"], strict=True):

@@ -1,7 +1,7 @@
 """What each part of today's models is worth to a very small GPT: the tables of chapter 14.
 
-    python docs/course/14-today/parts.py                            which learns the poem of chapter 4
-    python docs/course/14-today/parts.py docs/course/*/README.md    or these files
+    python docs/course/14-today/parts.py                             which learns the poem of chapter 4
+    python docs/course/14-today/parts.py docs/course/0*/README.md    or chapters 1 to 9
 
 The first row has all parts; in each other row one is exchanged, and in the last all. Bits per character of 200 windows
 of what was learned, and of 200 from the last quarter of the text, which is held out; mean ± deviation over the seeds.
@@ -9,7 +9,6 @@ of what was learned, and of 200 from the last quarter of the text, which is held
 """
 
 import math
-import statistics
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor, manual_seed, no_grad, optim
+from tinygrad_lite.errors import UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
 from workshop.cli.options import option
@@ -86,13 +86,17 @@ def main(argv: list[str]) -> int:
     options, files = read_command(PartsOptions, argv, "python docs/course/14-today/parts.py", about, "FILE ...")
     poem = check.load(check.chapters()[4] / "letters.py")
     text = load_files(files).text if files else poem.TRAIN + poem.HELD_OUT
+    if len(text) < (enough := 4 * (LENGTH + 1)):
+        raise UserError(f"the text has {len(text)} characters, and {enough} are needed")
     ids = np.unique(list(text), return_inverse=True)[1]
-    print(f"{len(text):,} characters, {options.max_iters} updates\n{'':26}learned          held out")
+    print(
+        f"{len(text):,} characters, {options.max_iters} updates: bits per character\n{'':26}learned          held out"
+    )
     rows = {}
     for name, change in SETTINGS.items():
         with threadpool_limits(1):  # more threads only wait for each other in products of this size
             runs = [bits(change, ids, options.max_iters, seed) for seed in range(1, options.seeds + 1)]
-        rows[name] = [(statistics.mean(column), statistics.stdev(column)) for column in zip(*runs, strict=True)]
+        rows[name] = [(np.mean(column), np.std(column, ddof=1)) for column in zip(*runs, strict=True)]
         line = f"{name:24}"
         for (mean, s), (first, t) in zip(rows[name], rows["all parts"], strict=True):
             is_same = change and abs(mean - first) <= 2 * math.sqrt((s**2 + t**2) / options.seeds)

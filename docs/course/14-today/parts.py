@@ -1,7 +1,7 @@
 """What each part of today's models is worth to a very small GPT: the tables of chapter 14.
 
-    python docs/course/14-today/parts.py                             which learns the poem of chapter 4
-    python docs/course/14-today/parts.py docs/course/0*/README.md    or chapters 1 to 9
+    python docs/course/14-today/parts.py                                        which learns the poem of chapter 4
+    python docs/course/14-today/parts.py ~/.cache/tinygrad_lite/goethe.txt      or the text that train.py has fetched
 
 The first row has all parts; in each other row one is exchanged, and in the last all. Bits per character of 200 windows
 of what was learned, and of 200 from the last quarter of the text, which is held out; mean ± deviation over the seeds.

@@ -12,6 +12,8 @@ class Session {
     this.forbidden = data.textless; // tokens that are never generated
     this.ids = []; // all tokens of the text
     this.first = 0; // the first of them that the model reads: those before it have left its context
+    this.head = [data.config.n_layer - 1, 0]; // the chosen one: layer, head
+    this.off = new Set(); // heads that are switched off: "2.0" is layer 2, head 0
     this.selected = 0; // the selected one of those that it reads, counted from `first`
     this.listeners = [];
   }
@@ -31,6 +33,11 @@ class Session {
   select(position) {
     this.settle();
     this.selected = Math.max(0, Math.min(position, this.read.length - 1));
+    this.changed();
+  }
+
+  chooseHead(layer, head) {
+    this.head = [layer, head];
     this.changed();
   }
 
@@ -83,7 +90,6 @@ class LiveSession extends Session {
     super(data, tokenizer.pieces);
     this.tokenizer = tokenizer;
     this.live = true;
-    this.off = new Set(); // heads that are switched off: "2.0" is layer 2, head 0
     this.models = new Map();
     this.checkpoint = data.selected;
     this.typed = null; // a text that was typed and is not read yet
@@ -212,6 +218,16 @@ class LiveSession extends Session {
     return this.seen.map((one) => one.attention[layer][head]);
   }
 
+  /** What the weight comes from that position t gives s: query, key and value (D), scale, score, and row t. */
+  cell(layer, head, t, s) {
+    const { n_head, n_kv_head, scale } = this.data.config;
+    const group = Math.floor((head * n_kv_head) / n_head);
+    const query = this.seen[t].queries[layer][head];
+    const { keys, values } = this.cache[layer];
+    const [key, value] = [keys[s][group], values[s][group]];
+    return { query, key, value, scale, score: dot(query, key) * scale, weights: this.attention(layer, head)[t] };
+  }
+
   /** The lengths |x| of the stream before each layer and at the end, and of what each part adds. */
   norms(position) {
     const { stream, added } = this.seen[position];
@@ -232,7 +248,6 @@ class RecordedSession extends Session {
       recording.pieces.map((piece) => Array.from(piece, (character) => character.charCodeAt(0))),
     );
     this.live = false;
-    this.off = new Set();
     this.ids = recording.ids;
     this.selected = this.ids.length - 1;
     this.allLogits = readHalves("recorded-logits"); // (T, V), log-probabilities

@@ -30,7 +30,10 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         page = context.new_page()
         address = path.resolve().as_uri()
-        page.on("request", lambda request: request.url == address or complaints.append(f"request: {request.url}"))
+        page.on(
+            "request",
+            lambda request: request.url.split("#")[0] == address or complaints.append(f"request: {request.url}"),
+        )
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.goto(address)

@@ -23,7 +23,8 @@ from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent
-SCRIPTS = "model tokenizer sampling counting session text next attention stream surprise growing main".split()
+SCRIPTS = "model tokenizer sampling counting session text next cell attention stream wanted patching surprise growing"
+SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} whole fragment main".split()]
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone keeps up
 MAX_CHECKPOINTS = 12  # of one run, in one page
@@ -104,7 +105,8 @@ def page(
         "sampling": sampling(options),
         "compare": compare,
     }
-    shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
+    shown = [panels.WHOLE, panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config)]
+    shown += [panels.SURPRISE] if recorded else [panels.WANTED, panels.PATCHING, panels.SURPRISE]
     about = f"This is your model: {trained.about.partition(': ')[2].replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
@@ -131,7 +133,7 @@ def page(
         if len(run) > 1:
             shown.append(panels.GROWING)
     data["panels"] = [panel.name for panel in shown]
-    return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / f"{name}.js" for name in SCRIPTS])
+    return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / name for name in SCRIPTS])
 
 
 def settings(config: Any) -> dict[str, Any]:

@@ -30,7 +30,10 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         page = context.new_page()
         address = path.resolve().as_uri()
-        page.on("request", lambda request: request.url == address or complaints.append(f"request: {request.url}"))
+        page.on(
+            "request",
+            lambda request: request.url.split("#")[0] == address or complaints.append(f"request: {request.url}"),
+        )
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.goto(address)
@@ -41,3 +44,15 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def accessible() -> Callable[[Any], list[str]]:
+    """What axe-core finds wrong with a page for readers who see little or use no mouse: should be empty."""
+    Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
+
+    def findings(page: Any) -> list[str]:
+        found = Axe().run(page).response["violations"]
+        return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+    return findings

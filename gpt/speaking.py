@@ -20,6 +20,7 @@ from workshop.decoding.probabilities import Probabilities, legend
 from workshop.decoding.sample_options import LENGTH_PENALTY, SampleOptions
 from workshop.decoding.sampling import generate
 from workshop.decoding.stopping import StopText
+from workshop.figure import check_plot
 from workshop.formats.pretrained import end_tokens, is_pretrained_folder
 from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
@@ -65,6 +66,8 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
             if "start" in given:  # the default prompt, a line break, needs no warning
                 warn_of_unknown(tokenizer, prompt)
             ids = encode(tokenizer, prompt)
+        if options.attention:
+            check_plot(options.attention, "--attention")
         show = show_beam if options.beam else show_samples
         whole = show(options, model, tokenizer, prompt, ids, ends)
         if options.attention:

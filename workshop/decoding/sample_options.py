@@ -15,7 +15,7 @@ from tinygrad_lite.quantize import KINDS
 from workshop.cli.options import answers, under
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of_text
-from workshop.figure import check_plot
+from workshop.figure import check_file
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
 
@@ -181,7 +181,7 @@ def check_combination(options: SampleOptions, given: dict) -> None:
             "--interactive cannot be combined with --start -: it reads stdin and replies to each line once"
         )
     if options.attention:
-        check_plot(options.attention, "--attention")
+        check_file(options.attention, "--attention")
         if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
             raise OptionError(f"--attention plots one text, so omit {turns[0]}")
     searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]

@@ -80,6 +80,9 @@ def test_what_is_drawn_is_seen_on_light_and_dark_pages(what, colour, least):
 @pytest.mark.parametrize("name", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.svg")))
 def test_every_picture_of_the_documentation_follows_the_theme(name):
     svg = (ROOT / name).read_text(encoding="utf-8")
+    assert "prefers-color-scheme" in svg
+    if "<filter" not in svg:  # drawn without matplotlib, with colours for both
+        return
     plain = re.sub("<style>@media.*?</filter>", "", svg, count=1, flags=re.DOTALL).replace(">\n\n", ">\n", 1)
     assert svg == with_dark_theme(plain, has_photographs=name in ("docs/rollout.svg", "docs/completions.svg"))
 

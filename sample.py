@@ -13,9 +13,9 @@
     python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
     python sample.py --quantize nf4                    with weights of 4 bits: less memory, a little more loss
-    python sample.py --start "Ja." --attention a.svg   plot what the prompt, or a translation, attends to
+    python sample.py --start "Ja." --attention a.svg   plot what each token, read or written, attends to
     python sample.py --explain page.html               write a page in which the model can be explored
-    python sample.py --help                            all options
+    python sample.py --help                            the most used options; --help all: every one
 
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
 """
@@ -68,7 +68,7 @@ def main(argv: list[str]) -> int:
         positional="checkpoint",
         about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2 (default: the "
         f"newest checkpoint under {OUT}/)",
-        common=("start", "max_new_tokens", "num_samples", "temperature", "seed"),
+        common="start max_new_tokens num_samples temperature top_k seed stop show_probs interactive".split(),
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
         hints=HINTS,
     )

@@ -6,7 +6,7 @@
     python train.py --resume              continue where the last run stopped
     python train.py --init_from PATH      start from trained weights: a checkpoint of this project, or GPT-2
     mpirun -n 4 python train.py           four processes, on one or many machines (docs/machines.md)
-    python train.py --help                all options
+    python train.py --help                the most used options; --help all: every one
 
 Generated text goes to stdout, everything else to stderr.
 """
@@ -22,7 +22,7 @@ import numpy as np
 
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.errors import UserError, counted
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
@@ -66,7 +66,7 @@ def run(setup: RunSetup) -> int:
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
-        say(f"{in_words(model)} on {options.device}, {options.max_iters:,} steps in {folder.path}/")
+        say(f"{in_words(model)} on {options.device}, {counted(options.max_iters, 'step')} in {folder.path}/")
         setup.begin(optimizer, task)
         with (
             StopRequest() as stop,
@@ -76,7 +76,8 @@ def run(setup: RunSetup) -> int:
             train(options, task, model, optimizer, comm, log)
     if comm.should_stop and optimizer.steps < options.max_iters:
         say(
-            f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; continue with:\n"
+            f"\nstopped by {stop.signal.name} after {counted(optimizer.steps, 'step')}; "
+            f"saved {folder.last}; continue with:\n"
             f"  python train.py --resume --out_dir {quoted(folder.path)}"
         )
         return stop.exit_status

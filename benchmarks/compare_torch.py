@@ -83,7 +83,9 @@ def read_options(argv: list[str]) -> CompareOptions:
 
     Raises: OptionError or UserError if not.
     """
-    options, _ = read_command(CompareOptions, argv, "python -m benchmarks.compare_torch", __doc__.split("\n")[0])
+    common = "text max_iters batch_size learning_rate n_layer n_embd block_size threads".split()
+    about = __doc__.split("\n")[0]
+    options, _ = read_command(CompareOptions, argv, "python -m benchmarks.compare_torch", about, common=common)
     for name, value in FIXED.items():
         if getattr(options, name) != value:
             raise OptionError(

@@ -20,7 +20,7 @@ from encoder.data import CLS, PAD, SEP
 from encoder.options import BertOptions
 from encoder.words import learn_tokenizer
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError, OptionError, counted
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.tables import Labelled, load_labelled
 from workshop.decoding.scores import with_interval
@@ -35,7 +35,7 @@ PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
 class LabelsTask:
     """Labelled texts to learn from, and others to evaluate on."""
 
-    asked_with, predicted = "start", "text"
+    asked_with, predicted, unit = "start", "text", ""
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -78,7 +78,7 @@ class LabelsTask:
             f"{self.data.name}: {len(self.train):,} {self.data.noun} to learn from, {len(self.held_out):,} held out, "
             f"{len(self.labels)} labels ({', '.join(self.labels[:10])}); {self.tokenizer.kind} tokenizer with "
             f"{self.tokenizer.vocab_size:,} tokens; {cut:.1%} of the texts have {self.options.block_size} or more; "
-            f"an epoch is {math.ceil(len(self.train) / self.target_tokens(0)):,} steps"
+            f"an epoch is {counted(math.ceil(len(self.train) / self.target_tokens(0)), 'step')}"
         )
 
     def unknown(self) -> dict[str, int]:

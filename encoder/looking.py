@@ -137,4 +137,5 @@ def drawing(picture: np.ndarray, looked: np.ndarray, title: str) -> Picture:
         "Attention rollout: how much of each patch is in the vector from which the class is read, through all layers. "
         "The brighter a patch, the more; the brightest has the largest share."
     )
-    return Picture(title, caption, (6.0, 3.2), draw, arrays={"picture": picture, "rollout": looked})
+    arrays = {"picture": picture, "rollout": looked}
+    return Picture(title, caption, (6.0, 3.2), draw, arrays=arrays, has_photographs=True)

@@ -12,7 +12,7 @@ import numpy as np
 from encoder.vit import PictureBatch
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import answers, option
@@ -64,7 +64,7 @@ class PictureOptions(TrainOptions, ModelOptions):
 class PicturesTask:
     """Labelled pictures to learn from, and others to evaluate on."""
 
-    example, asked_with, predicted = "test:0", "image", "picture"
+    example, asked_with, predicted, unit = "test:0", "image", "picture", ""
 
     def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -92,7 +92,7 @@ class PicturesTask:
         return (
             f"{data.name}: {len(data.train.labels):,} pictures to learn from, {len(data.validation.labels):,} to "
             f"evaluate on, {len(data.test.labels):,} for a test at the end; {len(data.labels)} classes; an epoch is "
-            f"{math.ceil(len(data.train.labels) / self.target_tokens(0)):,} steps"
+            f"{counted(math.ceil(len(data.train.labels) / self.target_tokens(0)), 'step')}"
         )
 
     def unknown(self) -> dict[str, int]:

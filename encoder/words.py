@@ -11,7 +11,7 @@ from encoder.bert import Bert, MaskedBatch
 from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedSequence, MaskedText, TokenizedText
 from encoder.options import BertOptions
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import is_plain
 from workshop.corpora.texts import load_text
@@ -26,7 +26,7 @@ from workshop.tokenizers.wordpiece import WordPieceTokenizer
 class WordsTask:
     """A training text, and the hidden words of its held-out part."""
 
-    asked_with, predicted = "start", "hidden token"
+    asked_with, predicted, unit = "start", "hidden token", ""
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -37,9 +37,9 @@ class WordsTask:
         parts = [TokenizedText.encode(self.tokenizer, part) for part in (train, held_out)]
         if min(len(part.tokens) for part in parts) < options.block_size:
             raise CorpusError(
-                f"the text is too short: {len(parts[0].tokens):,} tokens to learn from and {len(parts[1].tokens):,} "
-                f"held out, but --block_size {options.block_size} needs at least as many of both: take a longer text, "
-                "or a smaller --block_size"
+                f"the text is too short: {counted(len(parts[0].tokens), 'token')} to learn from and "
+                f"{len(parts[1].tokens):,} held out, but --block_size {options.block_size} needs at least as many of "
+                "both: take a longer text, or a smaller --block_size"
             )
         self.data = MaskedText(self.tokenizer, *parts, options)
         self._latest: tuple[int, tuple[list[list[MaskedSequence]], int]] = -1, ([], 0)
@@ -54,7 +54,7 @@ class WordsTask:
         return (
             f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; {len(data.train.tokens):,} "
             f"tokens to learn from, {len(data.held_out.tokens):,} held out; an epoch is about "
-            f"{math.ceil(len(data.train.tokens) / per_step):,} steps"
+            f"{counted(math.ceil(len(data.train.tokens) / per_step), 'step')}"
         )
 
     def unknown(self) -> dict[str, int]:
@@ -99,10 +99,10 @@ class WordsTask:
                     logits = model.next_head(model.pooled(x, batch.ids)).numpy()
                     right_next += int((logits.argmax(-1) == batch.follows.numpy()).sum())
         measures = {"accuracy": right / asked}
-        words = f"{right / asked:.1%} of {asked:,} hidden tokens guessed"
+        words = f"{right / asked:.1%} of {counted(asked, 'hidden token')} guessed"
         if self.options.next_sentence:
             measures["next_accuracy"] = right_next / sequences
-            words += f", and of {sequences:,} second segments {with_interval(right_next, sequences)}"
+            words += f", and of {counted(sequences, 'second segment')} {with_interval(right_next, sequences)}"
         text = "\n".join(guesses(model, self.tokenizer, self.example, 3)) if self.example else ""
         model.train()
         return Report(measures, words, text)

@@ -22,7 +22,7 @@ import numpy as np
 
 from gpt.options import GPTOptions
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
 from workshop.run.epochs import items_in_epochs
@@ -164,9 +164,9 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         longer = math.ceil(tokens * len(corpus.text) / (len(train) + len(held_out)))
         smaller = f"--block_size {len(train) - 1} or smaller, or " if min(len(train), len(held_out)) > 1 else ""
         raise CorpusError(
-            f"the text is too short: {len(train):,} tokens to learn from and {len(held_out):,} held out, but "
+            f"the text is too short: {counted(len(train), 'token')} to learn from and {len(held_out):,} held out, but "
             f"--block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; take {smaller}a text "
-            f"of {longer:,} characters or more (this one has {len(corpus.text):,})"
+            f"of {counted(longer, 'character')} or more (this one has {len(corpus.text):,})"
         )
     if 0 < len(replay) <= options.block_size:
         raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")

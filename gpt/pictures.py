@@ -26,7 +26,7 @@ from gpt.data import TextData
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import run_command, say
 from workshop.corpora.names import PICTURES
 from workshop.corpora.pictures import load_pictures, named_picture
@@ -79,7 +79,7 @@ class PixelsTask(TextTask):
         return (
             f"{data.tokenizer.shades} shades; {train:,} pictures of {data.block_size:,} pixels to learn from, "
             f"{held_out:,} held out; an epoch is "
-            f"{math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)):,} steps"
+            f"{counted(math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)), 'step')}"
         )
 
     def sample(self, model: GPT) -> str:
@@ -159,9 +159,10 @@ def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: s
                 axes.imshow(entry[1], cmap="gray", vmin=0, vmax=255)
                 axes.set_title(entry[0], fontsize=8)
 
-    caption = f"The model was given the first {keep_rows} rows and drew the others, each pixel from its distribution."
+    given = counted(keep_rows, "row")
+    caption = f"The model was given the first {given} and drew the others, each pixel from its distribution."
     arrays = {"picture": picture, "completed": completed}
-    return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays)
+    return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays, has_photographs=True)
 
 
 def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:

@@ -25,7 +25,7 @@ import numpy as np
 from gpt.model import GPT
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import say, write
 from workshop.cli.prompt import warn_of_unknown
@@ -70,7 +70,8 @@ def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None
     warn_of_unknown(tokenizer, corpus.text)
     found = score(model, tokenizer, corpus)
     write(f"{found.bits_per_character:.4f} bits per character, {found.nats_per_token:.4f} nats per token\n")
-    say(f"{found.characters:,} characters, {found.tokens:,} tokens, in windows of {model.config.block_size}")
+    numbers = counted(found.characters, "character"), counted(found.tokens, "token")
+    say(f"{', '.join(numbers)}, in windows of {model.config.block_size}")
 
 
 def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0) -> np.ndarray:

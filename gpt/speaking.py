@@ -12,14 +12,15 @@ import numpy as np
 
 from gpt.answering import end_of, prepare_prompt, separator_of
 from gpt.model import GPT
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say, shown, wants_colour, write
 from workshop.cli.prompt import read_prompt, warn_of_unknown
 from workshop.decoding.beam import beam_search
-from workshop.decoding.probabilities import LEGEND, Probabilities
+from workshop.decoding.probabilities import Probabilities, legend
 from workshop.decoding.sample_options import LENGTH_PENALTY, SampleOptions
 from workshop.decoding.sampling import generate
 from workshop.decoding.stopping import StopText
+from workshop.figure import check_plot
 from workshop.formats.pretrained import end_tokens, is_pretrained_folder
 from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
@@ -49,7 +50,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
-        say(LEGEND)
+        print(legend(colour=sys.stderr.isatty()), file=sys.stderr)
     prompt = tokenizer.prepare(read_prompt(options.start))
     answers = bool(ends) and not is_pretrained_folder(trained.path)
     if answers:
@@ -66,10 +67,14 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
                 warn_of_unknown(tokenizer, prompt)
             ids = encode(tokenizer, prompt)
         if options.attention:
-            found = resolve_name("gpt.inside:self_attention")(model, tokenizer, ids[-model.config.block_size :])
-            plot_attention(found, "self-attention", Path(options.attention))
+            check_plot(options.attention, "--attention")
         show = show_beam if options.beam else show_samples
-        show(options, model, tokenizer, prompt, ids, ends)
+        whole = show(options, model, tokenizer, prompt, ids, ends)
+        if options.attention:
+            last = whole[-model.config.block_size :]  # what the model reads at once
+            what = "self-attention" if last == whole else f"self-attention in the last {counted(len(last), 'token')}"
+            found = resolve_name("gpt.inside:self_attention")(model, tokenizer, last)
+            plot_attention(found, what, Path(options.attention))
 
 
 def ends_of(trained: Trained) -> set[int]:
@@ -82,14 +87,17 @@ def ends_of(trained: Trained) -> set[int]:
 
 def show_samples(
     options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], ends: Collection[int] = ()
-) -> None:
-    """Write each continuation while it is generated."""
+) -> list[int]:
+    """Write each continuation while it is generated; returns the tokens of the prompt with the first of them."""
+    texts = []
     for number in range(options.num_samples):
         if options.num_samples > 1:
             say(f"--- sample {number + 1} of {options.num_samples}")
         write(prompt)
-        for _ in write_continuation(options, model, tokenizer, ids, number, ends):
+        texts.append([*ids])
+        for _ in write_continuation(options, model, tokenizer, ids, number, ends, texts[-1]):
             pass
+    return texts[0]
 
 
 def write_continuation(
@@ -99,10 +107,11 @@ def write_continuation(
     ids: list[int],
     number: int,
     ends: Collection[int] = (),
+    whole: list[int] | None = None,
 ) -> Iterator[str]:
     """Write one continuation while it is generated, and yield each piece of it, without colours.
 
-    It stops before the first token of `ends`.
+    It stops before the first token of `ends`. Each token is appended to `whole`, if it is given.
     """
     log_probs, state = model.start(np.array([ids]), options.use_cache)
     step, paint, probabilities = model.step, shown, None
@@ -123,6 +132,8 @@ def write_continuation(
     for row in tokens:
         if int(row[0]) in ends:
             break
+        if whole is not None:
+            whole.append(int(row[0]))
         text = stream.push(int(row[0]))
         if probabilities:
             probabilities.note(int(row[0]), text)
@@ -141,8 +152,8 @@ def write_continuation(
 
 def show_beam(
     options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], ends: Collection[int] = ()
-) -> None:
-    """Write the best continuations found by beam search, with their scores."""
+) -> list[int]:
+    """Write the best continuations found by beam search, with their scores; returns as `show_samples` does."""
     length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
     (hypotheses,) = beam_search(
         model.step,
@@ -154,9 +165,11 @@ def show_beam(
         stop_token=[*ends],
         forbidden=[token for token in tokenizer.textless if token not in ends],
     )
-    for rank, found in enumerate(hypotheses, start=1):
+    texts = [[token for token in found.tokens if token not in ends] for found in hypotheses]
+    for rank, (found, text) in enumerate(zip(hypotheses, texts, strict=True), start=1):
         say(f"--- {rank}: {found.describe(length_penalty)}")
-        write(prompt + tokenizer.decode(token for token in found.tokens if token not in ends) + "\n")
+        write(prompt + tokenizer.decode(text) + "\n")
+    return [*ids, *texts[0]]
 
 
 def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:

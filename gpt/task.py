@@ -12,6 +12,7 @@ import numpy as np
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
+from tinygrad_lite.errors import counted
 from workshop.cli.console import is_plain
 from workshop.corpora.names import PICTURES
 from workshop.decoding.sampling import generate
@@ -38,10 +39,11 @@ class TextTask:
     def describe(self) -> str:
         """One line about the tokens."""
         data = self.data
+        epoch = math.ceil(len(data.train) / self.target_tokens(0))
         return (
-            f"{data.tokenizer.kind} tokenizer with {data.tokenizer.vocab_size:,} tokens, "
-            f"{data.chars_per_token:.2f} characters each; {len(data.train):,} tokens to learn from, "
-            f"{len(data.held_out):,} held out; an epoch is {math.ceil(len(data.train) / self.target_tokens(0)):,} steps"
+            f"{data.tokenizer.kind} tokenizer with {counted(data.tokenizer.vocab_size, 'token')}, "
+            f"{data.chars_per_token:.2f} characters each; {counted(len(data.train), 'token')} to learn from, "
+            f"{len(data.held_out):,} held out; an epoch is {counted(epoch, 'step')}"
         )
 
     def unknown(self) -> dict[str, int]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import counted
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 GERMAN = "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
@@ -95,5 +96,5 @@ def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:
             break
         pairs[TOYS[name](keyed_rng(seed, name, i))] = None
     if len(pairs) < count:
-        raise ValueError(f"the task {name} has fewer than {count:,} different pairs")
+        raise ValueError(f"the task {name} has fewer than {counted(count, 'different pair')}")
     return list(pairs)

@@ -22,7 +22,7 @@ from gpt.answering import answer, separator_of
 from gpt.family import FAMILY
 from gpt.pairs import load_pairs, positions
 from studies.program import program
-from tinygrad_lite.errors import CheckpointError, CorpusError
+from tinygrad_lite.errors import CheckpointError, CorpusError, counted
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, without_empty, write_lines
@@ -76,7 +76,8 @@ def main(options: AnswerOptions, name: str) -> None:
     began = time.perf_counter()
     written = answer(model, tokenizer, sources, options.beam, options.length_penalty)
     seconds = time.perf_counter() - began
-    say(f"{len(pairs):,} answers in {seconds:.1f} s, beam {options.beam}, length penalty {options.length_penalty:g}")
+    searched = f"beam {options.beam}, length penalty {options.length_penalty:g}"
+    say(f"{counted(len(pairs), 'answer')} in {seconds:.1f} s, {searched}")
     if options.out:
         write_lines(Path(options.out), written)
     exact = np.mean([one == right for one, right in zip(written, targets, strict=True)])

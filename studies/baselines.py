@@ -87,7 +87,7 @@ import numpy as np
 from gpt.score import score, token_log_probs
 from gpt.trained import load_trained
 from studies.program import program
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
@@ -257,7 +257,7 @@ def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> Non
     model, vocab_size, block = gpt.make_model(), gpt.tokenizer.vocab_size, gpt.config.block_size
     learned, predicted = gpt.tokenizer.encode(train), gpt.tokenizer.encode(held_out)
     if len(predicted) < 3:
-        raise CorpusError(f"the text is too short: {len(predicted)} tokens are held out, and it takes three")
+        raise CorpusError(f"the text is too short: {counted(len(predicted), 'token')} held out, and it takes three")
     tokens_per_character, numbers = len(predicted) / len(held_out), model.num_parameters()
 
     def show(name: str, context: str, size: int, p: np.ndarray) -> None:
@@ -265,11 +265,11 @@ def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> Non
 
     p_counts, sizes = {}, {}
     for order in orders:
-        counted = KneserNey(token_text(learned), order, vocab_size)
-        p_counts[order], sizes[order] = counted.probabilities(token_text(predicted)), counted.size()
+        ngrams = KneserNey(token_text(learned), order, vocab_size)
+        p_counts[order], sizes[order] = ngrams.probabilities(token_text(predicted)), ngrams.size()
         show(f"{order}-gram", f"{order - 1} token{'s' * (order != 2)}", sizes[order], p_counts[order])
     p_gpt = np.exp(token_log_probs(model, np.array(predicted)))
-    show("GPT", f"{block} tokens", numbers, p_gpt)
+    show("GPT", counted(block, "token"), numbers, p_gpt)
     middle = len(p_gpt) // 2
     halves, chosen, mixture = (slice(middle), slice(middle, None)), [], []
     for this, other in (halves, halves[::-1]):
@@ -292,7 +292,7 @@ def main(options: BaselineOptions) -> None:
     corpus = load_text(options.text, options.dataset)
     train, held_out = cut(corpus)
     gpt = load_gpt(Path(options.mix), corpus) if options.mix else find_gpt(options.checkpoint, corpus)
-    say(f"{len(train):,} characters to learn from, {len(held_out):,} held out")
+    say(f"{counted(len(train), 'character')} to learn from, {len(held_out):,} held out")
     print(f"{'model':<8} {'context':>16} {'numbers':>12} {'bits per character':>20}", flush=True)
     if options.mix:
         print_mixture(gpt, orders, train, held_out)
@@ -305,7 +305,7 @@ def main(options: BaselineOptions) -> None:
     strides = ([] if options.mix else [0]) + ([options.stride] if options.stride else [])
     for stride in strides:
         found = score(model, gpt.tokenizer, replace(corpus, text=held_out), stride)
-        context = f"{block - stride + 1} to {block} tokens" if stride else f"{block} tokens"
+        context = f"{block - stride + 1} to {counted(block, 'token')}" if stride else counted(block, "token")
         print_row("strided" if stride else "GPT", context, model.num_parameters(), found.bits_per_character)
     say(f"GPT: {gpt.about}")
 
@@ -314,9 +314,9 @@ def print_counts(orders: range, train: str, held_out: str, vocab_size: int) -> N
     """The bits of the models that only count characters."""
     print_row("uniform", "none", 1, math.log2(vocab_size))
     for order in orders:
-        counted = KneserNey(train, order, vocab_size)
+        ngrams = KneserNey(train, order, vocab_size)
         context = f"{order - 1} character{'s' * (order != 2)}"
-        print_row(f"{order}-gram", context, counted.size(), counted.bits_per_character(held_out))
+        print_row(f"{order}-gram", context, ngrams.size(), ngrams.bits_per_character(held_out))
 
 
 def read_orders(text: str) -> range:
@@ -339,7 +339,7 @@ def cut(corpus: Corpus) -> tuple[str, str]:
     train, held_out = corpus.split()
     if len(held_out) < 2:
         raise CorpusError(
-            f"the text is too short: of its {len(corpus.text)} characters {len(held_out)} are held out, and "
+            f"the text is too short: of its {counted(len(corpus.text), 'character')} {len(held_out)} are held out, and "
             "it takes at least 2 to predict one from the other; take a longer text"
         )
     return train, held_out

@@ -25,7 +25,7 @@ from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import run_command, say
 from workshop.run.checkpoint import load_checkpoint
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
         answers["GPT"] = gpt_answers(gpt.make_model(), task.held_out)
     # The first token of a sequence has nothing before it, so nobody is asked for it.
     asked = np.concatenate([one.places > 1 for one in task.held_out])
-    print(f"{asked.sum():,} hidden tokens of the held-out part of {options.dataset}\n")
+    print(f"{counted(asked.sum(), 'hidden token')} of the held-out part of {options.dataset}\n")
     print("| | guessed | BERT guesses more by |\n|---|---|---|")
     for name, right in answers.items():
         gap = (answers["BERT"].astype(float) - right)[asked]

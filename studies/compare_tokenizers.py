@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from studies.program import program
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import RESET, run_command, wants_colour
 from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
@@ -44,8 +44,8 @@ COMPARED = (*LEARNED, "wordpiece")  # in the order of the table
 ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA)
 CODE_POINT = 21  # bits that name any character of Unicode
 
-# Black on cyan and black on yellow: setting both colours keeps the text readable whatever the terminal's own are.
-COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
+# Black on light blue and on light brown: setting both colours keeps the text readable whatever the terminal's own are.
+COLOURS = ("\x1b[38;5;16;48;5;110m", "\x1b[38;5;16;48;5;180m")
 
 
 @dataclass
@@ -156,7 +156,8 @@ def main(options: CompareOptions, name: str) -> None:
     if options.sample:
         passage = first_words(held_out, options.sample)
         for tokenizer in tokenizers:
-            print(f"\n{tokenizer.kind}: {len(passage):,} characters, {len(tokenizer.encode(passage)):,} tokens")
+            tokens = counted(len(tokenizer.encode(passage)), "token")
+            print(f"\n{tokenizer.kind}: {counted(len(passage), 'character')}, {tokens}")
             print(show_tokens(tokenizer, passage, wants_colour()))
 
 
@@ -173,7 +174,7 @@ def split(corpus: Corpus) -> tuple[str, str]:
     text, held_out = corpus.split()
     if not text.strip() or not held_out.strip():
         raise CorpusError(
-            f"the text is too short: its first {len(text):,} characters are for learning and its last "
+            f"the text is too short: its first {counted(len(text), 'character')} are for learning and its last "
             f"{len(held_out):,} for measuring, and both must contain a word; use a longer text"
         )
     return text, held_out

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tinygrad_lite.adapt import sizes
 from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import counted
 from tinygrad_lite.nn import Module
 from workshop.cli.console import say
 from workshop.processes.processes import Program
@@ -53,7 +54,7 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
     say(f"memory to train  {quantity(kept, 'B')} {what}")
     say(f"                 {quantity(size.activations, 'B')} activations of one micro-step, about")
     sampled = f"{quantity(size.weights, 'B')} weights, and {cached} keys and values"
-    say(f"memory to sample {sampled} of {config.block_size:,} tokens")
+    say(f"memory to sample {sampled} of {counted(config.block_size, 'token')}")
     say(f"tokens per step  {tokens:,} = {factors}")
     per_token, total = size.model.flops_per_token(), options.max_iters * size.products
     forward = ", a third of it forward" if size.learned == size.parameters else ""
@@ -125,8 +126,8 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) ->
     evaluations = 1 + -(-steps // options.eval_interval)
     seconds = steps * step + evaluations * evaluation
     return seconds, (
-        f"about {duration(seconds)}: {steps:,} steps of {step * 1e3:,.0f} ms and "
-        f"{evaluations:,} evaluations of {duration(evaluation)}, plus samples and checkpoints"
+        f"about {duration(seconds)}: {counted(steps, 'step')} of {step * 1e3:,.0f} ms and "
+        f"{counted(evaluations, 'evaluation')} of {duration(evaluation)}, plus samples and checkpoints"
     )
 
 

@@ -37,7 +37,7 @@ from gpt.chat import RememberingModel
 from gpt.family import FAMILY
 from studies.program import program
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option, whole_numbers
 from workshop.corpora.reviews import Labelled
@@ -85,14 +85,14 @@ def main(options: FewShotOptions, name: str) -> None:
         prompts = [trained.tokenizer.encode_whole(begin + asked(options, text)) for text, _ in questions]
         longest = max(map(len, prompts)) + max(map(len, labels))
         if longest > block_size:
-            raise OptionError(f"{count} examples make a prompt of {longest:,} tokens; this model reads {block_size:,}")
+            shots = counted(count, "example")
+            raise OptionError(f"a prompt with {shots} has {longest:,} tokens; this model reads {block_size:,}")
         if options.show:
             say(begin + asked(options, questions[0][0]))
         guesses = [int(np.argmax(label_log_probs(model, prompt, labels))) for prompt in prompts]
         right = sum(guess == label for guess, (_, label) in zip(guesses, questions, strict=True))
         said = ", ".join(f"{name} {guesses.count(i) / len(guesses):.0%}" for i, name in enumerate(data.labels))
-        plural = "" if count == 1 else "s"
-        print(f"{count} example{plural}: {with_interval(right, len(questions))} right; said {said}", flush=True)
+        print(f"{counted(count, 'example')}: {with_interval(right, len(questions))} right; said {said}", flush=True)
 
 
 def asked(options: FewShotOptions, text: str) -> str:
@@ -111,7 +111,7 @@ def balanced(texts: Sequence[Labelled], labels: int, count: int, seed: int) -> l
     for label in range(labels):
         own, needed = [entry for entry in texts if entry[1] == label], int((wanted == label).sum())
         if needed > len(own):
-            raise OptionError(f"--examples {count}: only {len(own)} texts for training have the label {label}")
+            raise OptionError(f"--examples {count}: the label {label} has only {counted(len(own), 'text')}")
         chosen += [own[i] for i in rng.permutation(len(own))[:needed]]
     return [chosen[i] for i in rng.permutation(count)]
 

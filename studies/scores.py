@@ -21,7 +21,7 @@ from seq2seq.corpus import load_pairs
 from seq2seq.task import FAMILY
 from seq2seq.translate import penalty_of, translate
 from studies.program import numbers, program
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError, OptionError, counted
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
@@ -65,7 +65,7 @@ def main(options: EvaluateOptions, name: str) -> None:
         return [hypotheses[0].text for hypotheses in found]
 
     if penalties:
-        say(f"{len(pairs):,} sentences, beam {options.beam}")
+        say(f"{counted(len(pairs), 'sentence')}, beam {options.beam}")
         print("length penalty    BLEU    chrF  brevity penalty  words by those of the references")
         found = {}
         for penalty in penalties:
@@ -77,7 +77,7 @@ def main(options: EvaluateOptions, name: str) -> None:
     written = written_with(options.length_penalty)
     seconds = time.perf_counter() - began
     penalty = penalty_of(model, options.length_penalty)
-    say(f"{len(pairs):,} sentences in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
+    say(f"{counted(len(pairs), 'sentence')} in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
     if options.out:
         write_lines(Path(options.out), written)
     print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}")
@@ -117,7 +117,7 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
         pairs = [(target, source) for source, target in pairs]
     pairs, empty = without_empty(pairs)
     if empty:
-        say(f"{empty:,} pairs with an empty side are skipped")
+        say(f"skipped: {counted(empty, 'pair')} with an empty side")
     if not pairs:
         raise CorpusError("there are no pairs to translate")
     return pairs[: options.max_pairs or None]

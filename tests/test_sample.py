@@ -25,7 +25,7 @@ from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional import registry
-from workshop.cli.command_line import split_command_line
+from workshop.cli.command_line import FIRST_PAGE, split_command_line
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 from workshop.tokenizers.byte import ByteTokenizer
@@ -251,7 +251,7 @@ def test_a_setting_out_of_range_ends_with_one_sentence(workplace, setting):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ("--prompt Habe", "unknown option --prompt: it is called --start here (sample.py --help lists all)"),
+        ("--prompt Habe", "unknown option --prompt: it is called --start here (sample.py --help all lists them)"),
         ("--n 3", "unknown option --n: it is called --num_samples here"),
         ("--num_return_sequences 3", "unknown option --num_return_sequences: it is called --num_samples here"),
         ("--max_tokens 3", "unknown option --max_tokens: it is called --max_new_tokens here"),
@@ -275,11 +275,14 @@ def test_options_of_other_programs_get_the_name_used_here(words, answer):
 def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
-        sample.main(["--help"])
+        sample.main(["--help", "all"])
     page = capsys.readouterr().out
     marks = ["examples:", "  python sample.py", "  checkpoint ", "  --start TEXT", "  --max_new_tokens INT", "\ntext:"]
     assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
     assert all(f"  --{name} PATH " in page for name in ("score", "attention", "out_dir"))
+    with pytest.raises(SystemExit):
+        sample.main(["--help"])
+    assert len(capsys.readouterr().out.splitlines()) <= FIRST_PAGE
     for command in sample.EXAMPLES:
         assert split_command_line(shlex.split(command)[2:], SampleOptions)
 

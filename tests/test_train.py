@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sample
 import train
 from gpt.config import GPTConfig
 from gpt.family import FAMILY
@@ -23,7 +24,7 @@ from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from workshop.cli.command_line import parse_command_line
+from workshop.cli.command_line import FIRST_PAGE, parse_command_line
 from workshop.cli.options import build
 from workshop.corpora import fetch
 from workshop.decoding.sample_options import HINTS, SampleOptions
@@ -79,6 +80,21 @@ def test_an_evaluation_saves_last_evaluates_and_saves_best_if_better(monkeypatch
     monkeypatch.setattr(train, "evaluate", evaluate)
     run_training(max_iters=8)
     assert saved == [("last", 0, None), ("best", 0, 3.0), ("last", 4, 3.0), ("best", 4, 2.0), ("last", 8, 2.0)]
+
+
+def test_one_of_a_kind_is_no_plural(workplace, capsys):
+    (workplace / "one.txt").write_text("Es", encoding="utf-8")
+    run_training(max_iters=1, eval_interval=1, batch_size=1, block_size=1, average=1)
+    with pytest.raises(OptionError) as refused:
+        train.main(arguments(max_iters=2))
+    train.main(["--resume", "--out_dir=run", "--max_iters=2"])
+    sample.main(["run", "--start", "Es", "--max_new_tokens=1", "--beam=1"])
+    sample.main(["run", "--score", "one.txt"])
+    said = capsys.readouterr().err + str(refused.value)
+    for words in ("cpu, 1 step in run", "after 1 step;", "after 1 step\n", "length 1 token,", "of 1 checkpoint:"):
+        assert words in said
+    assert "\n2 characters, 2 tokens, in windows of 1\n" in said
+    assert not re.findall(r"(?<![\d.,])\b1 (?!is\b|class\b)\w+s\b", said)
 
 
 def test_a_run_learns():
@@ -257,7 +273,7 @@ def test_the_value_of_an_option_is_not_a_preset(capsys):
     assert error_for("--dataset", "reverse") == (
         "--dataset reverse belongs to translation: use python train.py translate-de-en --dataset reverse"
     )
-    for words in (["--help", "reverse"], ["--max_iters", "3", "reverse", "-h"]):
+    for words in (["reverse", "--help", "all"], ["--max_iters", "3", "reverse", "-h", "all"]):
         assert "--batch_tokens INT" in help_for(words, capsys)
 
 
@@ -282,7 +298,7 @@ def test_options_of_the_same_name_have_the_same_type():
         ("translate-de-en --eval_iters 3", "--eval_iters belongs to the GPT: python train.py --eval_iters ..."),
         ("reverse --batch_size 3", "unknown option --batch_size: it is called --batch_tokens here"),
         ("reverse --data a.tsv", "unknown option --data: it is called --pairs here"),
-        ("--lr 1e-3", "unknown option --lr: it is called --learning_rate here (train.py --help lists all)"),
+        ("--lr 1e-3", "unknown option --lr: it is called --learning_rate here (train.py --help all lists them)"),
         ("--lr_scheduler cosine", "unknown option --lr_scheduler: it is called --schedule here"),
         ("--data my.txt", "unknown option --data: it is called --text here"),
         ("--batch 3", "unknown option --batch: it is called --batch_size here"),
@@ -341,12 +357,27 @@ def test_the_users_text_has_its_own_folder_and_prompt(workplace, capsys):
 def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     for preset, data in (("goethe-char", "--text"), ("reverse", "--pairs")):
-        page = help_for([preset, "--help"], capsys)
-        marks = ["examples:", "  python train.py", "  preset ", f"  {data} PATH", "  --max_iters INT", "  --resume"]
-        marks += ["\nrun:", "  --out_dir PATH", "  --init_from PATH", "\ntraining:", "\ndata:", "\npresets:"]
+        page = help_for([preset, "--help", "all"], capsys)
+        marks = ["examples:", "  python train.py", "  preset ", f"  {data} PATH", "  --resume", "  --max_iters INT"]
+        marks += ["\nrun:", "  --init_from PATH", "  --seed INT", "\ntraining:", "\ndata:", "\npresets:"]
         assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
         assert not re.search("--(out_dir|text|pairs|src|tgt|val_src|val_tgt|init_from) TEXT", page)
         assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
+
+
+@pytest.mark.parametrize("preset", [[], *([name] for name in start.list_presets(start.PRESETS))])
+def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run(preset, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    page = help_for([*preset, "--help"], capsys)
+    assert len(page.splitlines()) <= FIRST_PAGE
+    assert page.endswith("  --help all                         every option\n")
+    whole = help_for([*preset, "--help", "all"], capsys).split("\npresets:")[0]
+    entries = {entry.split()[0]: entry for entry in whole.split("\n  --")[1:]}
+    for name, value in start.settings_of(*preset or ["goethe"]).items():
+        if value not in ("", []):
+            shown = re.search(r"default (\S+)\)", entries[name])[1]
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            assert (float(shown) == value) if is_number else shown == str(value).lower(), name
 
 
 @pytest.mark.parametrize("family", [*map(load_family, FAMILIES)])

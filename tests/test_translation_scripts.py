@@ -317,7 +317,7 @@ def test_other_pairs_can_be_scored(trained, capsys):
     first, second = capsys.readouterr().out.split("exactly right: ")[1:]
     assert first == second
     assert evaluate.main(["run", "--pairs", "pairs.tsv", "--max_pairs", "1"]) == 0
-    assert "1 sentences in" in capsys.readouterr().err
+    assert "1 sentence in" in capsys.readouterr().err
 
 
 def test_length_penalties_are_compared(trained, capsys):

@@ -14,6 +14,7 @@ import numpy as np
 
 from tinygrad_lite import ops
 from tinygrad_lite.device import is_float
+from tinygrad_lite.errors import counted
 from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, category, one_axis
 from tinygrad_lite.tensor import Axis, Tensor
 
@@ -90,7 +91,8 @@ def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None) -> 
     """Swap two axes; of a matrix they need not be named."""
     if axis0 is None or axis1 is None:
         if x.ndim != 2 or axis0 is not axis1:
-            raise ValueError(f"transpose: name two of {x.ndim} axes, as in x.transpose(0, 1); x.T reverses all of them")
+            axes = counted(x.ndim, "axis", "axes")
+            raise ValueError(f"transpose: name two of {axes}, as in x.transpose(0, 1); x.T reverses all of them")
         axis0, axis1 = 0, 1
     axes = list(range(x.ndim))
     axis0, axis1 = one_axis(axis0, x.ndim, "transpose"), one_axis(axis1, x.ndim, "transpose")
@@ -169,7 +171,8 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     """
     times = as_shape(times)
     if len(times) < x.ndim or min(times, default=0) < 0:
-        raise ValueError(f"repeat: needs a number of at least 0 for each of {x.ndim} axes, not {times}")
+        axes = counted(x.ndim, "axis", "axes")
+        raise ValueError(f"repeat: needs a number of at least 0 for each of {axes}, not {times}")
     sizes = (1,) * (len(times) - x.ndim) + x.shape
     pairs = [pair for size, n in zip(sizes, times, strict=True) for pair in ((1, size), (n, size))]
     shape = [size * n for size, n in zip(sizes, times, strict=True)]
@@ -222,7 +225,7 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """out[i][j][k] = x[i][index[i][j][k]][k] for axis 1, and likewise for other axes."""
     axis, index = one_axis(axis, x.ndim, "gather"), as_tensor(index, x)
     if index.ndim != x.ndim:
-        raise ValueError(f"gather: index has {index.ndim} axes, the tensor has {x.ndim}")
+        raise ValueError(f"gather: index has {counted(index.ndim, 'axis', 'axes')}, the tensor has {x.ndim}")
     if index.device == "cpu" and (bad := index.data[index.data < 0]).size:
         raise IndexError(f"gather: position {bad[0]} does not exist: they count from 0 to {x.shape[axis] - 1}")
     places = [Tensor.arange(n, device=index.device).reshape(n, *[1] * i) for i, n in enumerate(index.shape[::-1])]

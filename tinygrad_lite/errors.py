@@ -1,4 +1,13 @@
-"""The errors that a user of the scripts can fix."""
+"""The errors that a user of the scripts can fix, and how messages count."""
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number and what it counts, for a message.
+
+    >>> counted(1, "token"), counted(2048, "token"), counted(0, "axis", "axes")
+    ('1 token', '2,048 tokens', '0 axes')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 class UserError(Exception):

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from tinygrad_lite.device import get_device, is_float
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.tensor import Listed, Tensor
 
 _only_shapes = False
@@ -128,8 +128,8 @@ class Module(metaclass=Listed):
             if isinstance(value, Parameter):
                 own.append(f"{name} {value.shape}{' tied' if id(value) in seen else ''}")
                 seen.add(id(value))
-        counted = f", {count:,} parameters" if (count := self.num_parameters()) else ""
-        top = type(self).__name__ + counted + (": " + ", ".join(own) if own else "")
+        size = f", {counted(count, 'parameter')}" if (count := self.num_parameters()) else ""
+        top = type(self).__name__ + size + (": " + ", ".join(own) if own else "")
         trees: list[list[Any]] = []  # the first and last name of neighbours that look alike, and their lines
         for path, part in self._held():
             if id(part) in seen or not isinstance(part, Module):  # shown already, or it knows the module it belongs to

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.adapt import counts, low_rank_change
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, weight_bytes
 from workshop.run.checkpoint import Checkpoint
@@ -157,6 +157,6 @@ def in_words(model: Module) -> str:
     """
     some, number = counts(model)
     if some == number:
-        return f"{number:,} parameters"
+        return counted(number, "parameter")
     size = f", with weights of {weight_bytes(model) / 1e6:,.1f} MB" if model.buffers() else ""
-    return f"trains {some:,} of {number:,} parameters ({100 * some / number:.2g} %){size}"
+    return f"trains {some:,} of {counted(number, 'parameter')} ({100 * some / number:.2g} %){size}"

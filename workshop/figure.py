@@ -5,12 +5,15 @@
     write(picture, Path("a.csv"))
 
 An image depends only on the numbers: the same version of matplotlib writes the same bytes, whatever the user's style.
+An .svg is dark where its reader prefers that.
 matplotlib is an extra, imported in this file alone: pip install -e ".[viz]"
 """
 
 from __future__ import annotations
 
 import csv
+import io
+import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,14 +33,17 @@ METADATA = {
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-# Colours that are distinct for any kind of colour vision (Okabe, Ito 2008), and in print. Markers help where there is
-# no colour; 7 and 5 have no common divisor, so 35 lines look different.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Colours that are distinct for any kind of colour vision (Okabe, Ito 2008, two of them darker), and in print: their
+# contrast with the page is at least 3, light or dark. Markers help where there is no colour; 7 and 5 have no common
+# divisor, so 35 lines look different.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#BF8600", "#3A96CC", "#000000")
 MARKERS = ("o", "s", "^", "D", "v")
 MAX_INCHES = 100  # a larger picture takes minutes and gigabytes
 CAPTION_SIZE = 8  # points
 LETTER = 0.55 * CAPTION_SIZE / 72  # the mean width of a letter of the caption, in inches
 LINE = 1.3 * CAPTION_SIZE / 72  # the height of a line of the caption, in inches
+LUMA = (0.2126, 0.7152, 0.0722)  # of red, green and blue, of each from 0 to 1
+BLACK, WHITE = 0.96, 0.09  # what they become on a dark page
 
 
 @dataclass
@@ -54,6 +60,7 @@ class Picture:
         text: the same for a terminal; empty if there is no such form.
         default: the file to write if none is named.
         image: writes an image that matplotlib does not draw, instead of `draw`.
+        has_photographs: whether it shows pictures, which stay as they are on a dark page.
     """
 
     title: str
@@ -65,6 +72,7 @@ class Picture:
     text: str = ""
     default: Path | None = None
     image: Callable[[Path], None] | None = None
+    has_photographs: bool = False
 
 
 # --- matplotlib -----------------------------------------------------------------------------------------------
@@ -94,17 +102,49 @@ def new_figure(width: float, height: float):
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(figure, path: Path) -> None:
+def save(figure, path: Path, has_photographs: bool = False) -> None:
     """Write a figure in the format of the file's suffix; call it inside `own_style`.
 
     Raises: OptionError if the file cannot be written.
     """
+    suffix, data = path.suffix.lower(), io.BytesIO()
+    with warnings.catch_warnings():  # an SVG can show letters that matplotlib's font lacks
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(data, format=suffix[1:], metadata=METADATA[suffix], dpi=160)
+    write_image(path, data.getvalue(), has_photographs)
+
+
+def write_image(path: Path, data: bytes, has_photographs: bool = False) -> None:
+    """Write an image to a file; an .svg follows the theme of its reader.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    if path.suffix.lower() == ".svg":
+        data = with_dark_theme(data.decode("utf-8"), has_photographs).encode("utf-8")
     try:
-        with warnings.catch_warnings():  # an SVG can show letters that matplotlib's font lacks
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")
-            figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
+        path.write_bytes(data)
     except OSError as error:
         raise cannot_write(path, error) from None
+
+
+def with_dark_theme(svg: str, has_photographs: bool = False) -> str:
+    """An SVG whose colours c = (red, green, blue) become, where its reader prefers dark pages,
+
+        BLACK + (BLACK - WHITE) (c - 2 Y),    Y = LUMA c
+
+    so what was light is dark and the other way round, and a hue stays what it is.
+    """
+    span, rows = BLACK - WHITE, []
+    for colour in range(3):
+        row = [span * ((colour == other) - 2 * luma) for other, luma in enumerate(LUMA)]
+        rows.append(" ".join(f"{number:.4f}" for number in [*row, 0, BLACK]))
+    what = "path, text" if has_photographs else "svg > g"
+    style = (
+        f"<style>@media (prefers-color-scheme: dark) {{ {what} {{ filter: url(#dark) }} }}</style>\n"
+        '<filter id="dark" filterUnits="userSpaceOnUse" x="-100%" y="-100%" width="300%" height="300%" '
+        f'color-interpolation-filters="sRGB"><feColorMatrix values="{" ".join(rows)} 0 0 0 1 0"/></filter>'
+    )
+    return re.sub(r"(<svg\b[^>]*>)", lambda start: f"{start[1]}\n{style}", svg, count=1)
 
 
 def plain_axes(axes, grid: str = "both") -> None:
@@ -193,10 +233,10 @@ def draw_and_save(picture: Picture, path: Path) -> None:
         width, height = picture.size
         raise OptionError(
             f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
-            "use a shorter text"
+            "show less of it, as the options of --help allow"
         )
     with own_style():
-        save(compose(picture), path)
+        save(compose(picture), path, picture.has_photographs)
 
 
 def compose(picture: Picture):

@@ -32,6 +32,7 @@ from workshop.cli.console import run_command
 
 sys.path.insert(0, str(Path(__file__).parent))
 import annotate
+import demo
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -39,6 +40,7 @@ GUIDES = "runs pictures translation encoders corpora weights performance machine
 REFERENCE = "map engine api reliability recipe how-to equations glossary costs".split()
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)
+VIEW = re.compile(r"`page\.html(#[^`\n]+)`")  # a view of the page of --explain: on the site, that of the live page
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or else the file that a link names
 
 
@@ -145,7 +147,13 @@ def prepare(pages: Path) -> None:
             text, linked = relinked(text, file / "index.md" if file.is_dir() else file)
             files += dict.fromkeys(path for path in linked if path not in files)
         if file.is_relative_to(ROOT / "docs") and file.suffix == ".md":
-            text = folded(text)
+            live = Path(os.path.relpath(pages / "demo" / "gpt.html", target.parent)).as_posix()
+            text = folded(VIEW.sub(rf"[\g<0>]({live}\g<1>)", text))
+        elif file == ROOT / "README.md":
+            title, rest = text.split("\n\n", 1)
+            text = (
+                f"{title}\n\n**[Open the live pages](demo/index.md)**: a GPT to look into, and a translation.\n\n{rest}"
+            )
         if file in chapters():
             notebook_file = target.with_name(f"{file.parent.name}.ipynb")
             notebook_file.write_text(json.dumps(notebook(file), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
@@ -175,6 +183,7 @@ def navigation() -> list[Any]:
     folders = (f"{path.parent.name}/" for path in chapters())
     return [
         {"Start": "README.md"},
+        {"Live": "demo/index.md"},
         {"Course": [f"docs/course/{name}README.md" for name in ("", *folders, "capstone/")]},
         {"Source": [{name.removeprefix("tinygrad_lite/"): f"{name}.md"} for name in sources]},
         {"Guides": guides},
@@ -273,6 +282,8 @@ def dead_links(site: Path) -> Iterator[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.is_file():
                 yield f"{name}: there is no file {address}"
+            elif "=" in parts.fragment:  # a view of a live page
+                continue
             elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
                 yield f"{name}: there is no heading {address}"
 
@@ -287,6 +298,7 @@ def main(argv: list[str]) -> int:
     for name in ("pages", "site"):
         shutil.rmtree(build / name, ignore_errors=True)
     prepare(build / "pages")
+    demo.write(build / "pages" / "demo", build)
     config = tomllib.loads((HERE / "zensical.toml").read_text(encoding="utf-8"))["project"]
     config_file = build / "mkdocs.yml"  # JSON is YAML
     config_file.write_text(json.dumps(config | {"nav": navigation()}), encoding="utf-8")

@@ -3,20 +3,22 @@
 
 function attentionPanel(session) {
   const { n_layer: L, n_head: H } = session.data.config;
-  const chosen = { layer: L - 1, head: 0 };
   const costs = new Map(); // of each head: bits per character more without it
   let pointed = null; // the token under the pointer or with the focus; null: the selected one
 
-  const { grid, heads, mark } = headGrid(L, H, (layer, head) => {
-    Object.assign(chosen, { layer, head });
-    draw();
-  });
+  const { grid, heads, mark } = headGrid(L, H, (layer, head) => session.chooseHead(layer, head));
   for (const one of heads) {
     one.name = `${one.layer}.${one.head}`;
     one.cost = element("span");
     one.made.append(" ", one.cost);
   }
-  const large = element("canvas", { class: "large", role: "img" });
+  const opened = element("div", { class: "opened", "aria-live": "polite" });
+  let open = null; // the cell that is opened, [t, s]
+  const showCell = (t, s) => {
+    open = [t, s];
+    opened.replaceChildren(...openedCell(session, ...session.head, t, s));
+  };
+  const large = largeMap(session, (t) => point(t), session.live ? showCell : () => {});
   const title = element("h3");
   const strip = element("div", { class: "strip" });
   arrowKeys(strip);
@@ -24,7 +26,7 @@ function attentionPanel(session) {
   const price = element("p", { "aria-live": "polite", id: "price" });
   const missed = element("p", { "aria-live": "polite" });
   const toggle = button("Switch this head off", () => {
-    session.toggleHead(`${chosen.layer}.${chosen.head}`);
+    session.toggleHead(session.head.join("."));
   });
   const allOn = button("Switch all heads on", () => session.allHeadsOn());
   const measure = button("Measure every head", () => measureAll());
@@ -42,13 +44,11 @@ function attentionPanel(session) {
   );
   if (session.live)
     bodyOf("attention").append(element("div", { class: "controls" }, toggle, allOn, measure), price, missed);
-  bodyOf("attention").append(strip, words, element("h3", {}, "The whole map"), large);
-
-  // Pointing at a row of the large map shows the arcs of its token.
-  large.addEventListener("pointermove", (event) => {
-    const row = Math.floor((event.offsetY / large.clientHeight) * session.read.length);
-    point(Math.max(0, Math.min(row, session.read.length - 1)));
-  });
+  const advice = session.live ? "Click a cell, or press Enter, to see how its weight comes about." : "";
+  bodyOf("attention").append(
+    ...[strip, words, element("h3", {}, "The whole map"), element("p", { class: "soft" }, advice)],
+    element("div", { class: "beside" }, element("div", {}, ...large.parts), opened),
+  );
 
   /** Switch each head off alone, and note what that costs on this text. */
   async function measureAll() {
@@ -59,6 +59,7 @@ function attentionPanel(session) {
       cost.textContent = signed(costs.get(name));
       await pause();
     }
+    draw();
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
     missed.textContent =
       `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
@@ -80,7 +81,7 @@ function attentionPanel(session) {
   /** The arcs of one token, and in words where it looks. */
   function point(position) {
     pointed = position;
-    const rows = session.attention(chosen.layer, chosen.head);
+    const rows = session.attention(...session.head);
     strip.arcs?.(rows, position);
     const seen = Array.from(rows[position].entries())
       .sort((a, b) => b[1] - a[1])
@@ -106,7 +107,7 @@ function attentionPanel(session) {
   let timer = 0;
 
   function showSwitches() {
-    const name = `${chosen.layer}.${chosen.head}`;
+    const name = session.head.join(".");
     toggle.textContent = session.off.has(name) ? "Switch this head on" : "Switch this head off";
     allOn.hidden = !session.off.size;
     if (!session.off.size) price.textContent = "";
@@ -118,17 +119,18 @@ function attentionPanel(session) {
     const shown = Math.min(pointed ?? session.selected, session.read.length - 1);
     for (const { layer, head, made, canvas, name } of heads) {
       paintMap(canvas, session.attention(layer, head));
-      made.classList.toggle("off", session.off.has(name));
+      const isOff = session.off.has(name);
+      made.classList.toggle("off", isOff);
+      const cost = costs.has(name) ? `, without it ${signed(costs.get(name))} bits per character` : "";
+      made.setAttribute("aria-label", `${headName(name)}${isOff ? ", switched off" : ""}${cost}`);
     }
-    mark(chosen.layer, chosen.head);
-    title.textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
-    paintMap(large, session.attention(chosen.layer, chosen.head));
-    large.setAttribute(
-      "aria-label",
-      `map of layer ${chosen.layer + 1}, head ${chosen.head + 1}; the arcs say the same`,
-    );
+    mark(...session.head);
+    title.textContent = headName(session.head.join(".")).replace("layer", "Layer");
     drawStrip(session, strip, point);
+    large.draw(session.attention(...session.head), session.head.join());
     point(shown);
+    if (open && open[0] < session.read.length) showCell(...open);
+    else opened.replaceChildren();
     if (session.live) showSwitches();
   }
 

@@ -61,18 +61,18 @@ function largest(shares, count) {
     .slice(0, count);
 }
 
-/** A table of names with their probabilities as bars. */
-function chances(caption, column, pairs, name) {
+/** A table of names with their probabilities as bars; the right one, if it is known, is marked. */
+function chances(caption, column, pairs, name, right = null) {
   const rows = pairs.map(([text, p]) =>
     element(
       "tr",
-      {},
-      element("td", {}, name(text)),
+      { class: text === right ? "chosen" : "" },
+      element("td", {}, name(text), text === right ? " ← the true label" : ""),
       element("td", { class: "wide" }, bar({ kept: p })),
       element("td", { class: "number" }, percent(p)),
     ),
   );
-  return table(caption, [column, "", "#probability"], element("tbody", {}, ...rows));
+  return table(caption, [column, "share", "#probability"], element("tbody", {}, ...rows));
 }
 
 function streamPanel(data) {

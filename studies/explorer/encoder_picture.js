@@ -77,7 +77,7 @@ function picturePanel(data) {
       "div",
       { class: "beside" },
       element("div", {}, made, wholeButton(data), words),
-      chances(data.about, "class", data.classes, visible),
+      chances(data.about, "class", data.classes, visible, data.right),
     ),
   );
   walk.listeners.push(() => {

@@ -61,8 +61,7 @@ function labelsPanel(data) {
     made.forEach((one, t) => {
       const share = change(t) / most;
       const colour = share > 0 ? "--heat" : "--heat-second";
-      const mixed = `rgba(var(${colour}), ${(0.75 * Math.abs(share)).toFixed(3)})`;
-      one.style.backgroundColor = share ? mixed : "var(--tint)";
+      one.style.backgroundColor = share ? shade(Math.abs(share), colour) : "var(--tint)";
     });
     tell(walk.position);
   }

@@ -196,13 +196,16 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
     found = look_inside(model, pictures)
     with no_grad():
         probabilities = model(pictures).softmax().numpy()[0]
-    order = np.argsort(-probabilities, kind="stable")[:MOST]
+    names = [trained.tokenizer.decode([number]) for number in range(len(probabilities))]
+    right = name.rpartition(": ")[2] if options.image.startswith("test:") else None
+    order = np.argsort(-probabilities, kind="stable")
     data = recording(found) | {
         "about": name,
+        "right": right,
         "size": config.image_size,
         "rows": config.rows,
         "start": 0 if config.pooling == "cls" else None,  # None: the mean of all patches
-        "classes": [[trained.tokenizer.decode([int(n)]), float(probabilities[n])] for n in order],
+        "classes": [[names[n], float(probabilities[n])] for i, n in enumerate(order) if i < MOST or names[n] == right],
     }
     blobs = {
         "recorded-picture": gray(picture).astype(np.uint8).tobytes(),

@@ -13,7 +13,7 @@ from gpt.model import GPT
 from studies.explorer import panels
 from studies.explorer.page import assemble, write_page
 from studies.explorer.recorded import MAX_RECORDED, record
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from workshop.cli.console import say
 from workshop.corpora.texts import CORPORA, load_corpus
@@ -23,7 +23,8 @@ from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent
-SCRIPTS = "model tokenizer sampling counting session text next attention stream surprise growing main".split()
+SCRIPTS = "model tokenizer sampling counting session text next cell attention stream wanted patching surprise growing"
+SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} whole fragment main".split()]
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone keeps up
 MAX_CHECKPOINTS = 12  # of one run, in one page
@@ -71,7 +72,7 @@ def why_recorded(trained: Trained, model: GPT) -> str:
     recording = f"shows a recording of the first {MAX_RECORDED} tokens"
     if numbers > MAX_LIVE:
         more = f"more than the {MAX_LIVE:,} that a page computes with"
-        return f"this model has {numbers:,} parameters, {more}, so the page {recording}"
+        return f"this model has {counted(numbers, 'parameter')}, {more}, so the page {recording}"
     if trained.tokenizer.kind == "hf":
         return f"the page lacks this model's tokenizer, so it {recording}"
     if trained.composed:  # perhaps with a definition that somebody changed
@@ -104,7 +105,8 @@ def page(
         "sampling": sampling(options),
         "compare": compare,
     }
-    shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
+    shown = [panels.WHOLE, panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config)]
+    shown += [panels.SURPRISE] if recorded else [panels.WANTED, panels.PATCHING, panels.SURPRISE]
     about = f"This is your model: {trained.about.partition(': ')[2].replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
@@ -131,7 +133,7 @@ def page(
         if len(run) > 1:
             shown.append(panels.GROWING)
     data["panels"] = [panel.name for panel in shown]
-    return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / f"{name}.js" for name in SCRIPTS])
+    return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / name for name in SCRIPTS])
 
 
 def settings(config: Any) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
     steps = sorted(found)
     if len(steps) > room:
         places = np.linspace(0, len(steps) - 1, room).round().astype(int)
-        say(f"note: of {len(steps)} kept checkpoints, the page holds {room}")
+        say(f"note: of {counted(len(steps), 'kept checkpoint')}, the page holds {room}")
         steps = [steps[i] for i in places]
     return sorted([*((step, found[step]) for step in steps), (own.step, trained.weights)], key=lambda one: one[0])
 
@@ -191,7 +193,7 @@ def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
     corpus = load_corpus(options.compare)
     text, _ = corpus.split()
     if len(text) > MAX_COUNTED:
-        say(f"note: the page counts the first {MAX_COUNTED:,} of {len(text):,} characters of {corpus.name}")
+        say(f"note: the page counts the first {MAX_COUNTED:,} of {counted(len(text), 'character')} of {corpus.name}")
     return {
         "name": corpus.name,
         "isOwn": corpus.sha256 == trained.corpus_sha256,

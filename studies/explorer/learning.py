@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-import runpy
+import ast
 
 from studies.explorer.page import FOLDER, Panel, assemble, read
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora.texts import load_files
 
 SCRIPTS = "derivatives nano training watching learning".split()
-POEM = FOLDER.parents[1] / "docs" / "course" / "05-tokens" / "poem.py"
+POEM = FOLDER.parents[1] / "docs" / "course" / "04-letters" / "letters.py"
 WINDOW = 64  # characters that the model reads at once
 LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, "kinds": 250}
 SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": True, "residual": True}
@@ -93,8 +93,8 @@ def page(path: str = "") -> str:
         path: a file with the text to begin with; empty: Goethe's "Erlkönig", as the course has it.
     Raises: CorpusError if the file is missing, no text, or too short or too long for a page.
     """
-    poem = runpy.run_path(str(POEM))
-    texts = [("Erlkönig", poem["TRAIN"] + poem["HELD_OUT"]), ("Hamlet", read(FOLDER / "hamlet.txt"))]
+    poem = [part.value for part in ast.parse(read(POEM)).body if isinstance(part, ast.Assign)]
+    texts = [("Erlkönig", "".join(map(ast.literal_eval, poem[:2]))), ("Hamlet", read(FOLDER / "hamlet.txt"))]
     if path:
         texts = [(path, own_text(path)), *texts]
     data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}

@@ -2,10 +2,13 @@
 /* The page is painted first; then the weights are decoded, and the panels begin. */
 
 const PANELS = {
+  whole: wholePanel,
   text: textPanel,
   next: nextPanel,
   attention: attentionPanel,
   stream: streamPanel,
+  wanted: wantedPanel,
+  patching: patchingPanel,
   surprise: surprisePanel,
   growing: growingPanel,
 };
@@ -14,6 +17,6 @@ startAfterPaint((data) => {
   const session = data.recording ? new RecordedSession(data) : new LiveSession(data);
   for (const panel of data.panels) PANELS[panel](session);
   if (session.live) session.setText(data.prompt);
-  else session.changed();
+  if (!keepInAddress(session)) session.changed();
   window.session = session; // for the console: session.model().predict(...)
 });

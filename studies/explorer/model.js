@@ -131,15 +131,18 @@ class GPT {
   /**
    * Read one token after those in the cache: the logits of the next one (V).
    *
-   * Returns also what was computed on the way: logits; attention[layer][head], t + 1 weights; stream[layer], what each
-   * block reads, and last what the last one returns; added[layer], what attention and feed-forward part return.
+   * Returns also what was computed on the way: logits; attention[layer][head], t + 1 weights; queries[layer][head] (D);
+   * heads[layer], what the heads return side by side (H D); stream[layer], what each block reads, and last what the last
+   * one returns; added[layer], what attention and feed-forward part return.
    *
    * @param off the heads that are switched off, as a set of names such as "2.0": layer 2, head 0
+   * @param patch {layer, x}: the stream x that this layer reads instead of the model's own
    */
-  predict(token, cache, off = new Set()) {
-    const seen = { attention: [], stream: [], added: [] };
+  predict(token, cache, off = new Set(), patch = null) {
+    const seen = { attention: [], queries: [], heads: [], stream: [], added: [] };
     let x = this.embed(token, cache[0].keys.length);
     for (let layer = 0; layer < this.config.n_layer; layer++) {
+      if (patch?.layer === layer) x = patch.x;
       seen.stream.push(x);
       x = this.block(x, layer, cache[layer], off, seen);
     }
@@ -191,6 +194,8 @@ class GPT {
     cache.values.push(cut(this.map(x, `${name}.value`), D));
     const joined = new Float64Array(H * D);
     seen.attention.push([]);
+    seen.queries.push(queries);
+    seen.heads.push(joined);
     for (let head = 0; head < H; head++) {
       const group = Math.floor(head / (H / G));
       const scores = cache.keys.map((key) => dot(queries[head], key[group]) * scale);

@@ -46,8 +46,9 @@ function nextPanel(session) {
     session.select(Infinity);
     const probabilities = filtered(session);
     const u = Math.random(); // the browser's own; sample.py draws other numbers
-    drawn = { probabilities, u, token: draw(probabilities, u).token, after: session.read.at(-1) };
-    session.append(drawn.token);
+    drawn = { probabilities, u, after: session.read.at(-1) };
+    session.append(draw(probabilities, u).token);
+    drawn.state = stateOf(session);
     session.showText();
   };
   const run = async () => {
@@ -64,7 +65,6 @@ function nextPanel(session) {
       button("Next token", step, { class: "main" }),
       runButton,
       button("Remove the last", () => {
-        drawn = null;
         session.removeLast();
         session.showText();
       }),
@@ -76,7 +76,7 @@ function nextPanel(session) {
     heading,
     table(
       "Wide bars: the model's probabilities. Narrow bars: after the sliders; a token is drawn from these.",
-      ["token", "", "#model", "#after sliders"],
+      ["token", "shares", "#model", "#after sliders"],
       rows,
     ),
     reason,
@@ -114,6 +114,7 @@ function nextPanel(session) {
           ),
         ),
       );
+      if (drawn && drawn.state !== stateOf(session)) drawn = null; // it was drawn from something else
       if (session.live) showReason(session, reason, drawn);
     }),
   );
@@ -134,9 +135,15 @@ function choiceOf(session, { token, p }, follows) {
   return element("span", { class: kind }, tokenOf(session, token), ` ${percent(p)}`);
 }
 
+/** What a draw depends on: the text, the model and the sliders. */
+function stateOf(session) {
+  return JSON.stringify([session.ids, Array.from(session.off), session.checkpoint, session.data.sampling]);
+}
+
 /** Why this token? The interval that the random number fell into, and a slider for other numbers. */
 function showReason(session, place, drawn) {
   if (!drawn) {
+    place.drawn = null;
     place.replaceChildren(
       element("h3", {}, "Why this token?"),
       element(

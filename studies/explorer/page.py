@@ -30,6 +30,7 @@ from typing import Any
 from workshop.figure import cannot_write
 
 FOLDER = Path(__file__).parent
+SHARED = ("data", "widgets", "maps")  # scripts of all pages
 ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
@@ -67,13 +68,14 @@ def assemble(
         intro: paragraphs below the title, as text.
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
-        scripts: files of JavaScript, run in this order after `widgets.js`.
+        scripts: files of JavaScript, run in this order after the shared ones.
         works: whether they may start a worker from a text of the page.
     """
     style = read(FOLDER / "style.css")
     # With its name at its end, each script is a file of its own in the browser's debugger.
     programs = [
-        f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in (FOLDER / "widgets.js", *scripts)
+        f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n"
+        for path in (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
     ]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
     elements = [f'<script type="application/json" id="data">{embedded(data)}</script>'] + [

@@ -7,6 +7,14 @@ from dataclasses import replace
 from gpt.config import GPTConfig
 from studies.explorer.page import Panel
 
+WHOLE = Panel(
+    "whole",
+    "The whole model",
+    "Tokens go in on the left, and on the right come out the probabilities of the next one. The numbers are those of "
+    "the token that is selected below. Each part leads to the panel that shows it.",
+    "p = softmax(W norm(x)),   x = embedding + what all layers add to it",
+    (("gpt/model.py", "GPT.forward"),),
+)
 TEXT = Panel(
     "text",
     "The text",
@@ -40,6 +48,22 @@ STREAM = Panel(
     "would predict if the remaining layers did nothing: see after which layer the answer appears.",
     "x = x + attention(norm(x));   x = x + feedForward(norm(x));   read early: softmax(norm(x) W)",
     (("gpt/inside.py", "look_inside"), ("gpt/model.py", "GPT.read")),
+)
+WANTED = Panel(
+    "wanted",
+    "Who wanted this token",
+    "The logits are read from a sum: the embedding, and what every head and every feed-forward part has added. So each "
+    "part has a share in a token's logit. Choose a token, and see who speaks for it and who against it.",
+    "logit - mean of all = sum over the parts of part . (W_token - mean of W) / size,   size that of the whole stream",
+    (("studies/explorer/wanted.js", "partsOf"), ("gpt/model.py", "GPT.read")),
+)
+PATCHING = Panel(
+    "patching",
+    "From one text into another",
+    "Where does the model keep what makes the difference between two texts? Copy a single vector of the stream from "
+    "the other text into this one, at each layer and position, and see how far the answer moves towards the other's.",
+    "d = logit of the other answer - logit of ours;   effect = (d after patching - d) / (d of the other text - d)",
+    (("studies/explorer/patching.js", "patched"), ("studies/explorer/model.js", "predict")),
 )
 SURPRISE = Panel(
     "surprise",

@@ -12,6 +12,8 @@ class Session {
     this.forbidden = data.textless; // tokens that are never generated
     this.ids = []; // all tokens of the text
     this.first = 0; // the first of them that the model reads: those before it have left its context
+    this.head = [data.config.n_layer - 1, 0]; // the chosen one: layer, head
+    this.off = new Set(); // heads that are switched off: "2.0" is layer 2, head 0
     this.selected = 0; // the selected one of those that it reads, counted from `first`
     this.listeners = [];
   }
@@ -21,12 +23,21 @@ class Session {
     this.listeners.push(listener);
   }
 
+  /** Read what was typed; here nothing can be. */
+  settle() {}
+
   changed() {
     for (const listener of this.listeners) listener();
   }
 
   select(position) {
+    this.settle();
     this.selected = Math.max(0, Math.min(position, this.read.length - 1));
+    this.changed();
+  }
+
+  chooseHead(layer, head) {
+    this.head = [layer, head];
     this.changed();
   }
 
@@ -79,9 +90,10 @@ class LiveSession extends Session {
     super(data, tokenizer.pieces);
     this.tokenizer = tokenizer;
     this.live = true;
-    this.off = new Set(); // heads that are switched off: "2.0" is layer 2, head 0
     this.models = new Map();
     this.checkpoint = data.selected;
+    this.typed = null; // a text that was typed and is not read yet
+    this.took = 0; // milliseconds that reading the last text took
     this.forget();
   }
 
@@ -108,7 +120,24 @@ class LiveSession extends Session {
     this.cache = null;
   }
 
+  /** Where reading a text takes long, it is read when the typing pauses, or before anything else happens. */
+  type(text) {
+    clearTimeout(this.timer);
+    this.typed = text;
+    if (this.took < 100) this.settle();
+    else this.timer = setTimeout(() => this.settle(), 300);
+  }
+
+  settle() {
+    if (this.typed === null) return;
+    const begin = performance.now();
+    this.setText(this.typed);
+    this.took = performance.now() - begin;
+  }
+
   setText(text) {
+    clearTimeout(this.timer);
+    this.typed = null;
     const ids = this.tokenizer.encode(normalise(text));
     this.unknown = this.tokenizer.unknown(normalise(text));
     this.ids = ids.length ? ids : this.tokenizer.encode("\n"); // a prediction needs something to start from
@@ -120,6 +149,7 @@ class LiveSession extends Session {
 
   /** When the context is full, its last half is read again, as in workshop/decoding/state.py, Generator.step. */
   append(token) {
+    this.settle();
     this.ids = [...this.ids, token];
     if (this.read.length > this.data.context) {
       this.first = this.ids.length - Math.max(1, Math.floor(this.data.context / 2));
@@ -129,6 +159,7 @@ class LiveSession extends Session {
   }
 
   removeLast() {
+    this.settle();
     if (this.ids.length < 2) return;
     this.ids = this.ids.slice(0, -1);
     this.first = Math.min(this.first, this.ids.length - 1);
@@ -152,6 +183,7 @@ class LiveSession extends Session {
   }
 
   recompute() {
+    this.settle();
     this.forget();
     this.compute();
     this.changed();
@@ -186,6 +218,16 @@ class LiveSession extends Session {
     return this.seen.map((one) => one.attention[layer][head]);
   }
 
+  /** What the weight comes from that position t gives s: query, key and value (D), scale, score, and row t. */
+  cell(layer, head, t, s) {
+    const { n_head, n_kv_head, scale } = this.data.config;
+    const group = Math.floor((head * n_kv_head) / n_head);
+    const query = this.seen[t].queries[layer][head];
+    const { keys, values } = this.cache[layer];
+    const [key, value] = [keys[s][group], values[s][group]];
+    return { query, key, value, scale, score: dot(query, key) * scale, weights: this.attention(layer, head)[t] };
+  }
+
   /** The lengths |x| of the stream before each layer and at the end, and of what each part adds. */
   norms(position) {
     const { stream, added } = this.seen[position];
@@ -206,7 +248,6 @@ class RecordedSession extends Session {
       recording.pieces.map((piece) => Array.from(piece, (character) => character.charCodeAt(0))),
     );
     this.live = false;
-    this.off = new Set();
     this.ids = recording.ids;
     this.selected = this.ids.length - 1;
     this.allLogits = readHalves("recorded-logits"); // (T, V), log-probabilities

@@ -1,13 +1,17 @@
 "use strict";
 /* Surprise: the bits of every character, by the model and by a model that only counts. */
 
+const BAR = 5; // rem, as in style.css
+
 function surprisePanel(session) {
   const compare = session.data.compare;
   const counts = { begun: false, model: null }; // the six-gram model, once it has counted
   const summary = element("p", { "aria-live": "polite", id: "bits" });
   const cells = element("div", { class: "cells", role: "img", "aria-label": "Bits of every character" });
   const legend = element("p", { class: "legend" }, element("span", { class: "swatch first" }), "your model");
+  const scale = element("span");
   if (compare) legend.append(element("span", { class: "swatch second" }), `${compare.order}-grams of ${compare.name}`);
+  legend.append(scale);
   bodyOf("surprise").append(legend, summary, cells);
 
   const show = () => {
@@ -33,6 +37,8 @@ function surprisePanel(session) {
     summary.textContent = words + ".";
     if (compare && !compare.isOwn) summary.textContent += ` (The model did not learn from ${compare.name}.)`;
     const highest = Math.max(8, ...predicted.map((i) => own.bits[i]), ...(other ? predicted.map((i) => other[i]) : []));
+    scale.textContent = `; the lines are 2 bits apart, and all bars have room for ${highest.toFixed(0)}`;
+    cells.style.setProperty("--step", `${(2 * BAR) / highest}rem`);
     cells.replaceChildren(
       ...own.characters.flatMap((character, i) => cell(character, own.bits[i], other?.[i], highest)),
     );
@@ -54,7 +60,7 @@ function cell(character, bits, otherBits, highest) {
   for (const [kind, value] of values) {
     if (value === undefined) continue;
     const one = element("span", { class: kind });
-    one.style.height = `${(2.6 * value) / highest}rem`;
+    one.style.height = `${(BAR * value) / highest}rem`;
     bars.append(one);
   }
   const words = bits === null ? "not predicted" : `${bits.toFixed(2)} bits`;

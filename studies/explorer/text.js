@@ -1,5 +1,13 @@
 "use strict";
-/* The first panel: a text, and the tokens that the model reads. */
+/* A text, which stays in view, and the tokens that the model reads. */
+
+const EXAMPLES = [
+  "Habe nun, ach! Philosophie,",
+  "Es irrt der Mensch, so lang er strebt. Und der",
+  "Wer reitet so spät durch Nacht und Wind?\nEs ist",
+  "ROMEO:\nBut, soft! what light",
+  "To be, or not to be: that is",
+];
 
 function textPanel(session) {
   const body = bodyOf("text");
@@ -13,20 +21,16 @@ function textPanel(session) {
       dir: "auto",
     });
     box.value = session.data.prompt;
-    // Where reading the whole text takes long, it is read when the typing pauses.
-    let [timer, took] = [0, 0];
-    const read = () => {
-      const begin = performance.now();
-      session.setText(box.value);
-      took = performance.now() - begin;
-    };
-    box.addEventListener("input", () => {
-      clearTimeout(timer);
-      if (took < 100) read();
-      else timer = setTimeout(read, 300);
+    const examples = EXAMPLES.filter((text) => !session.tokenizer.unknown(text).size);
+    const choice = element("select", { "aria-label": "Examples" }, element("option", {}, "Examples ..."));
+    choice.append(...examples.map((text) => element("option", { value: text }, visible(text).replaceAll("·", " "))));
+    choice.addEventListener("change", () => {
+      if (choice.selectedIndex) session.setText((box.value = choice.value));
+      choice.selectedIndex = 0;
     });
+    box.addEventListener("input", () => session.type(box.value));
     session.showText = () => (box.value = session.text(session.ids));
-    body.append(box);
+    document.querySelector("main").prepend(element("div", { class: "textbar" }, box, choice));
   }
   arrowKeys(tokens);
   body.append(note, tokens);
@@ -62,7 +66,10 @@ function refill(group, ...contents) {
 function describeTokens(session) {
   const count = session.read.length;
   const characters = Array.from(session.text(session.read)).length;
-  let words = `${grouped(count)} tokens for ${grouped(characters)} characters.`;
+  let words = `${counted(count, "token")} for ${counted(characters, "character")}.`;
+  const marks = [" ", "\n"].filter((blank) => session.text(session.read).includes(blank));
+  const names = { " ": "· is a space", "\n": "↵ the end of a line" };
+  if (marks.length) words += ` In them, ${marks.map((blank) => names[blank]).join(", and ")}.`;
   if (session.first) words += ` The model reads only these last ones of ${grouped(session.ids.length)}.`;
   if (session.unknown?.size) {
     const some = Array.from(session.unknown).slice(0, 10).map(visible).join(" ");

@@ -4,10 +4,12 @@
  * Everything here was computed in Python; studies/explorer/translation.py says how.
  */
 
-const walk = { step: 0, head: [0, 0], listeners: [] };
+/** The step, and the hypothesis that was chosen in it: if none was, the one that is continued to the result. */
+const walk = { step: 0, node: null, head: [0, 0], listeners: [] };
 
-function moveTo(step) {
+function moveTo(step, node = null) {
   walk.step = step;
+  walk.node = node;
   for (const listener of walk.listeners) listener();
 }
 
@@ -36,7 +38,7 @@ function sentencesPanel(data) {
     target.replaceChildren(
       ...data.target.map((text, t) => {
         const made = token(text, { "aria-current": t === walk.step ? "step" : undefined });
-        if (t > walk.step) made.style.opacity = 0.25;
+        made.classList.toggle("later", t > walk.step);
         return made;
       }),
     );
@@ -174,20 +176,20 @@ function beamPanel(data) {
         }),
       );
     }
-    const made = button("", () => moveTo(Math.min(node.step, data.target.length - 1)), {
+    const made = button("", () => moveTo(Math.min(node.step, data.target.length - 1), node), {
       class: `node ${node.fate.replace(" ", "-")}${node.won ? " won" : ""}`,
       "aria-label": `step ${node.step + 1}: ${visible(node.text)}, ${node.why}`,
     });
     made.append(element("span", {}, visible(node.token)), element("small", {}, node.total.toFixed(2)));
     [made.style.left, made.style.top] = [`${x}px`, `${y}px`];
-    const tell = () =>
+    node.tell = () =>
       words.replaceChildren(
         token(node.text),
         ` log p = ${node.total.toFixed(4)}, of which the last token has ${node.log_prob.toFixed(4)}. `,
         `${node.why[0].toUpperCase()}${node.why.slice(1)}.`,
       );
-    made.addEventListener("pointerenter", tell);
-    made.addEventListener("focus", tell);
+    made.addEventListener("pointerenter", node.tell);
+    made.addEventListener("focus", node.tell);
     node.made = made;
     tree.append(made);
   }
@@ -205,13 +207,17 @@ function beamPanel(data) {
   );
   walk.listeners.push(() => {
     const best = data.nodes.find((node) => node.step === walk.step && node.won) ?? data.nodes[0];
+    const chosen = walk.node ?? best;
     for (const node of data.nodes) {
       node.made.classList.toggle("now", node.step === walk.step);
-      node.made.tabIndex = node === best ? 0 : -1;
+      node.made.setAttribute("aria-pressed", String(node === walk.node));
+      node.made.tabIndex = node === chosen ? 0 : -1;
     }
     const x = 10 + walk.step * width;
-    if (x < scroll.scrollLeft || x + width > scroll.scrollLeft + scroll.clientWidth) scroll.scrollLeft = x - width;
-    best.made.dispatchEvent(new Event("pointerenter"));
+    if (!walk.node && (x < scroll.scrollLeft || x + width > scroll.scrollLeft + scroll.clientWidth)) {
+      scroll.scrollLeft = x - width; // a hypothesis that was chosen is in sight
+    }
+    chosen.tell();
   });
 }
 

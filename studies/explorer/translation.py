@@ -21,7 +21,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.speaking import only_sentence
 from seq2seq.translate import Translation, longest_translation, penalty_of, translate
 from studies.explorer.page import Panel, assemble, write_page
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say
 from workshop.decoding.beam import length_factor
 from workshop.decoding.sampling import permitted
@@ -164,7 +164,7 @@ def explain_fates(
         if fate == "continued":
             node["why"] = f"continued: one of the {beam} best that have not ended"
         elif fate == "cut off" and length == limit:
-            node["why"] = f"cut off at the maximum length of {limit} tokens, with score {score:.4f}"
+            node["why"] = f"cut off at the maximum length of {counted(limit, 'token')}, with score {score:.4f}"
         elif fate == "cut off":
             node["why"] = (
                 f"given up when the search ended: however it continued, its score could not exceed {bound:.4f}, "

@@ -1,14 +1,15 @@
 """Where attention looks: the weights of every layer and head, of one head, or of one token.
 
 For every query token, each head of each layer has weights over the key tokens, which sum to 1. With the tokens along
-the axes they make a chart: dark squares show what a token (a row) attends to (the columns). In a causal model a token
-cannot attend to later ones; these squares are blue.
+the axes they make a chart: full squares, dark on a light page, show what a token (a row) attends to (the columns). In a
+causal model a token cannot attend to later ones; these squares are blue.
 
 References: Bahdanau, Cho, Bengio 2015 (arXiv:1409.0473), figure 3; Vaswani et al. 2017, section 3.2.3 and figures 3-5.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +20,17 @@ from studies.pictures.command import DrawOptions
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
 from workshop.cli.options import option
-from workshop.figure import MAX_INCHES, Picture, check_finite, write
+from workshop.figure import Picture, check_finite, write
 from workshop.inside import Attention
 
-CELL = 0.17  # inches; room for a label of 7 points
-THUMBNAILS = 12  # inches for all in a row, each of which has between 1.1 and 2.5
-LABELLED = 40  # inches; larger pictures show thumbnails instead
+WIDE, TALL = 10, 30  # inches, at most, of charts with names; a .png of this width has 1,600 pixels
+CELL = 0.13, 0.17  # inches, of a square beside a name of 5.3 to 7 points
+LARGE = 0.36  # inches, of a square of one large chart
+WRITTEN = 0.2  # inches; a smaller square has no room for a number
+NAME = 0.09  # inches; where a token has less, only some are named
+LETTER = 0.078  # inches, the mean width of a letter of 10 points
+THUMBNAIL = 1.0, 2.4  # inches, the smallest and the largest chart without names
 HIDDEN = "#cfe0ee"  # what a causal model cannot see
-WRITTEN = 24  # tokens; a larger chart has no numbers in its squares
 
 
 @dataclass
@@ -35,7 +39,9 @@ class AttentionOptions(DrawOptions):
 
     text: str = option("", "the text that the model reads")
     layer: int = option(0, "this layer alone, counted from 1; 0: all", low=0)
-    head: int = option(0, "this head alone, counted from 1; with --layer a large chart with numbers; 0: all", low=0)
+    head: int = option(
+        0, "this head alone, counted from 1; with --layer a large chart, with numbers if they fit; 0: all", low=0
+    )
     of: str = option("", "what this token alone attends to, its last occurrence: a row for each head or layer")
 
 
@@ -61,10 +67,10 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
     if not found.is_self:
         rows, columns = "token of the translation when it is chosen", "token of the sentence"
     blue = " Blue: later tokens, which a causal model cannot see." if found.is_causal else ""
-    caption = f"Each row of a chart is a {rows}, each column a {columns}; a row sums to 1.{blue} White: weight 0; "
+    caption = f"Each row of a chart is a {rows}, each column a {columns}; a row sums to 1.{blue} Empty: weight 0; "
     make = one_chart if shown.shape[:2] == (1, 1) else all_charts
     size, draw, more = make(found, shown, layers, heads)
-    return Picture(title, f"{caption}black: 1{more}", size, draw, arrays=arrays)
+    return Picture(title, f"{caption}full: 1{more}", size, draw, arrays=arrays)
 
 
 def plot_attention(found: Attention, what: str, file: Path) -> None:
@@ -87,7 +93,7 @@ def chosen(name: str, number: int, count: int) -> list[int]:
 
 
 def shade(axes, weights: np.ndarray, **more):
-    """Weights (T, S) as squares, from white to black."""
+    """Weights (T, S) as squares, from the colour of the page to that of its text."""
     image = axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, interpolation="nearest", **more)
     axes.set_facecolor(HIDDEN)  # shows through where the weight is NaN
     axes.tick_params(length=0)
@@ -95,70 +101,92 @@ def shade(axes, weights: np.ndarray, **more):
 
 
 def write_percent(axes, weights: np.ndarray, most: float) -> None:
-    """The weights (T, S) as numbers in their squares, of which those above half of `most` are dark; none for 0."""
+    """The weights (T, S) as numbers in their squares, with a contrast of at least 3.6; none for 0."""
     for (row, column), weight in np.ndenumerate(weights):
         if weight >= 0.005:  # which NaN is not
-            colour = "white" if weight > most / 2 else "black"
+            colour = "white" if weight > 0.55 * most else "black"
             axes.text(column, row, f"{100 * weight:.0f}", ha="center", va="center", fontsize=7, color=colour)
 
 
-def label(axes, rows: Sequence[str], columns: Sequence[str], size: float) -> None:
-    """Write tokens along both axes."""
-    axes.set_xticks(range(len(columns)), columns, rotation=90, fontsize=size)
-    axes.set_yticks(range(len(rows)), rows, fontsize=size)
+def label(axes, rows: Sequence[str], columns: Sequence[str], size: float, every: int = 1) -> None:
+    """Write tokens along both axes, or one in `every` of them along both."""
+    axes.set_xticks(range(0, len(columns), every), columns[::every], rotation=90, fontsize=size)
+    axes.set_yticks(range(0, len(rows), every), rows[::every], fontsize=size)
+
+
+def room(tokens: Sequence[str], size: float) -> float:
+    """Inches that the longest of the names takes in letters of so many points, up to 2."""
+    return min(0.3 + max(map(len, tokens)) * LETTER * size / 10, 2.0)
+
+
+def in_a_row(heads: int, width: float) -> int:
+    """How many heads stand in a row if at most so many have room: rows of equal length.
+
+    >>> in_a_row(12, 9), in_a_row(9, 9), in_a_row(4, 0)
+    (6, 9, 1)
+    """
+    rows = -(-heads // max(1, int(width)))
+    return -(-heads // rows)
 
 
 def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int]):
-    """(size, draw, more caption): a chart for each layer (rows) and head (columns); no tokens if too many."""
+    """(size, draw, more caption): a chart for each layer and head, in rows; no tokens if they have no room."""
     t, s = weights.shape[2:]
-    size = (1.0 + len(heads) * (0.4 + CELL * s), 0.6 + len(layers) * (0.4 + CELL * t))
-    small = max(size) > LABELLED
+    left, below = room(found.queries, 7), room(found.keys, 7)
+    cell = min(max(CELL[0], ((WIDE - left) / len(heads) - 0.4) / s), CELL[1])
+    width, height = 0.4 + cell * s, 0.4 + cell * t
+    columns = in_a_row(len(heads), (WIDE - left) / width)
+    rows = -(-len(heads) // columns)  # for each layer
+    size = (left + columns * width, below + len(layers) * rows * height)
+    small = size[0] > WIDE or size[1] > TALL
     if small:
-        edge = min(max(THUMBNAILS / len(heads), 1.1), 2.5)
-        size = (0.8 + edge * len(heads), 0.4 + edge * len(layers) * min(max(t / s, 0.3), 3))
+        columns = in_a_row(len(heads), WIDE / THUMBNAIL[0])
+        rows, edge = -(-len(heads) // columns), min(WIDE / columns, THUMBNAIL[1])
+        size = (columns * edge, len(layers) * rows * (0.2 + edge * min(max(t / s, 0.3), 3)))
 
     def draw(figure) -> None:
-        charts = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)
-        for (row, column), axes in np.ndenumerate(charts):
-            shade(axes, weights[row, column], aspect="auto" if small else "equal")
-            names = f"layer {layers[row] + 1}", f"head {heads[column] + 1}"
-            if not small:
-                axes.set_title(", ".join(names), fontsize=8)
+        charts = figure.subplots(len(layers) * rows, columns, squeeze=False)
+        for place, axes in enumerate(charts.flat):
+            row, head = divmod(place, rows * columns)
+            if head >= len(heads):
+                axes.set_axis_off()
                 continue
-            axes.set(xticks=[], yticks=[])
-            if row == 0:
-                axes.set_title(names[1], fontsize=8)
-            if column == 0:
-                axes.set_ylabel(names[0], fontsize=8)
-        if not small:  # all charts share the axes; labels are shown at the outer edges only
-            label(charts[0, 0], found.queries, found.keys, 7)
-            for axes in charts.flat:
-                axes.tick_params(axis="x", labelrotation=90, labelsize=7)
-                axes.tick_params(axis="y", labelsize=7)
+            shade(axes, weights[row, head], aspect="auto" if small else "equal")
+            axes.set_title(f"layer {layers[row] + 1}, head {heads[head] + 1}", fontsize=7 if small else 8)
+            is_left, is_lowest = head % columns == 0, row + 1 == len(layers) and head + columns >= len(heads)
+            label(axes, found.queries * (is_left and not small), found.keys * (is_lowest and not small), 41 * cell)
 
-    note = f". {t} tokens by {s}: draw one chart with --layer and --head to see their names." if small else ". "
+    note = f". {t} tokens by {s}: draw one chart with --layer and --head to see their names." if small else "."
     return size, draw, note
 
 
 def one_chart(found: Attention, weights: np.ndarray, *_: Sequence[int]):
-    """(size, draw, more caption): one large chart, with the weights in percent in its squares if they are few."""
+    """(size, draw, more caption): one large chart, with the weights in percent in its squares if they have room."""
     weights = weights[0, 0]
     t, s = weights.shape
-    written = max(t, s) <= WRITTEN
-    cell = 0.36 if written else 0.22 if max(t, s) * 0.22 < MAX_INCHES / 2 else CELL
-    size = (1.9 + cell * s, 0.9 + cell * t)
+    left, below = 1.1 + room(found.queries, 9), 0.3 + room(found.keys, 9)
+    cell = min(LARGE, (WIDE - left) / s, (TALL - below) / t)
+    every, points, note = in_squares(cell)
 
     def draw(figure) -> None:
         axes = figure.add_subplot()
         image = shade(axes, weights)
-        label(axes, found.queries, found.keys, 9)
+        label(axes, found.queries, found.keys, points, every)
         axes.set_xlabel("token attended to" if found.is_self else "token of the sentence")
         axes.set_ylabel("token that attends" if found.is_self else "token of the translation")
-        if written:
+        if cell >= WRITTEN:
             write_percent(axes, weights, 1.0)
         figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, label="weight")
 
-    return size, draw, "; the numbers are percent."
+    return (left + cell * s, below + cell * t), draw, f"; {note}"
+
+
+def in_squares(cell: float) -> tuple[int, float, str]:
+    """Of squares so many inches wide: one token in how many is named, in points of what size, and a note on numbers."""
+    every = math.ceil(NAME / cell)
+    note = "the numbers are percent." if cell >= WRITTEN else "there are too many squares for numbers."
+    named = f" One token in {every} is named." if every > 1 else ""
+    return every, min(9.0, 60 * cell * every), note + named
 
 
 def of_one_token(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int], token: str):
@@ -168,29 +196,33 @@ def of_one_token(found: Attention, weights: np.ndarray, layers: Sequence[int], h
     if not places:
         raise OptionError(f"--of {token}: the tokens are {' '.join(found.queries)}")
     place = places[-1]
-    one_layer = len(layers) == 1
+    one_layer, keys = len(layers) == 1, found.keys[: place + 1] if found.is_causal else found.keys
     rows = weights[0, :, place] if one_layer else weights[:, :, place].mean(1)  # (H or L, S)
+    rows = rows[:, : len(keys)]  # what it can see
     names = [f"head {h + 1}" for h in heads] if one_layer else [f"layer {layer + 1}" for layer in layers]
-    # Heads that find nothing rest on the first token, whose large weights would leave all others white.
-    most = float(np.nanmax(rows[:, 1 if found.is_causal and place else 0 :]))
-    size = (1.8 + 0.36 * rows.shape[1], 1.1 + 0.24 * len(names))
+    # Heads that find nothing rest on the first token, whose large weights would leave all others empty.
+    most = float(rows[:, 1 if found.is_causal and place else 0 :].max())
+    cell = min(LARGE, (WIDE - 1.8) / len(keys))
+    every, points, note = in_squares(cell)
+    size = (1.8 + cell * len(keys), 0.3 + room(keys, points) + 0.24 * len(names))
 
     def draw(figure) -> None:
         axes = figure.add_subplot()
         image = shade(axes, rows, aspect="auto")
         image.set_clim(0, most)
-        write_percent(axes, rows, most)
-        label(axes, names, found.keys, 9)
-        if found.is_self:
-            axes.get_xticklabels()[place].set_fontweight("bold")
-        more = "max" if np.nanmax(rows) > most else "neither"
+        if cell >= WRITTEN:
+            write_percent(axes, rows, most)
+        axes.set_xticks(range(0, len(keys), every), keys[::every], rotation=90, fontsize=points)
+        axes.set_yticks(range(len(names)), names, fontsize=9)
+        if found.is_self and place % every == 0:
+            axes.get_xticklabels()[place // every].set_fontweight("bold")
+        more = "max" if rows.max() > most else "neither"
         figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, label="weight", extend=more)
 
     averaged = "" if one_layer or len(heads) == 1 else ", the mean over its heads"
-    blue = " Blue: later tokens, which it cannot see." if found.is_causal else ""
     caption = (
         f"Each row is one {'head' if one_layer else 'layer'}{averaged}: how much of the attention of token "
-        f"{place + 1}, {found.queries[place]!r}, goes to each token, in percent; a row sums to "
-        f"100.{blue} A head that finds nothing often rests on the first token."
+        f"{place + 1}, {found.queries[place]!r}, goes to each token that it sees; a row sums to 100 %; {note} A head "
+        "that finds nothing often rests on the first token."
     )
     return size, draw, f": what {found.queries[place].strip('·')!r} attends to", caption

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
 from studies.pictures.command import DrawOptions
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.options import option
 from workshop.corpora.cleaning import normalise
 from workshop.corpora.texts import CORPORA
@@ -96,7 +96,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
         ids = tokenizer.encode(text)
         shown = pieces(tokenizer, ids)
         rows += [(name, number, token, piece) for number, (token, piece) in enumerate(zip(ids, shown, strict=True))]
-        count = f"{len(ids)} tokens of a vocabulary of {tokenizer.vocab_size:,}"
+        count = f"{counted(len(ids), 'token')} of a vocabulary of {tokenizer.vocab_size:,}"
         heading = f"{name}: {count}; {len(text) / len(ids):.1f} characters each"
         lines += [Line(heading, is_heading=True), Line("", boxes(shown)), Line("")]
     caption = (
@@ -104,7 +104,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
         "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what stood "
         "there. Fewer tokens mean fewer steps, but each is a choice among more."
     )
-    return picture(f"{len(text)} characters as tokens", caption, lines, rows)
+    return picture(f"{counted(len(text), 'character')} as tokens", caption, lines, rows)
 
 
 def boxes(shown: Sequence[str]) -> list[Box]:
@@ -143,7 +143,7 @@ def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
     rows: list[tuple] = [("step", "left", "right", "count", "is_merged", "token")]
     for number, (new, step) in enumerate(enumerate(steps, start=len(lengths)), start=1):
         left, right, merged = pieces(trained, [*step.pair, new])
-        heading = f"step {number}: {left} + {right} becomes {merged}, {step.counts[step.pair]} times"
+        heading = f"step {number}: {left} + {right} becomes {merged}, {counted(step.counts[step.pair], 'time')}"
         lines += [Line(heading, is_heading=True), pair_line(trained, step)]
         lines += [word_line(trained, step.words, mark=new), Line("")]
         for pair, count in step.counts.most_common():

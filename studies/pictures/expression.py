@@ -25,7 +25,7 @@ from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import option
-from workshop.figure import Picture
+from workshop.figure import Picture, write_image
 
 OPERATORS = {
     ast.Add: operator.add,
@@ -187,8 +187,8 @@ def run_dot(source: str, path: Path) -> None:
             f"{path}: graphviz's program dot, which draws graphs, is not installed: install graphviz, or name no --out "
             "for the text, or a .csv"
         )
-    with open(path, "wb") as file:  # an OSError says what is wrong
-        command = ["dot", f"-T{path.suffix[1:].lower()}"]
-        done = subprocess.run(command, input=source.encode(), stdout=file, stderr=subprocess.PIPE, check=False)
+    command = ["dot", f"-T{path.suffix[1:].lower()}"]
+    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
     if done.returncode:
         raise UserError(f"{path}: graphviz's dot failed: {done.stderr.decode('utf-8', 'replace').strip()}")
+    write_image(path, done.stdout)

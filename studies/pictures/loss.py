@@ -6,8 +6,8 @@
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
 is still training can be drawn too. Runs with different tokenizers are compared in bits per character, because a loss
-per token depends on the tokenizer. The horizontal axis is the step, since metrics.csv contains neither the number of
-tokens in a step nor its time.
+per token depends on the tokenizer; losses per picture, say, stay in nats. The horizontal axis is the step, since
+metrics.csv contains neither the number of tokens in a step nor its time.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from workshop.cli.console import say
 from workshop.cli.files import text_of
 from workshop.cli.options import option
 from workshop.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes, write_out
+from workshop.run.run_folder import RunFolder
 
 LOSSES = ("loss", "val_loss", "bits_per_char")
-UNITS = {"nats": "nats per token", "bits": "bits per character"}
 
 
 @dataclass
 class LossOptions(DrawOptions):
     """The options of `loss`."""
 
-    unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
+    unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", "nats", "bits"))
     smooth: int = option(9, "rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1)
     log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
 
@@ -52,19 +52,21 @@ class Curve:
 
 @dataclass
 class Run:
-    """The contents of a run's metrics.csv, in nats per token.
+    """The contents of a run's metrics.csv, in nats.
 
     Attributes:
-        bits_per_nat: bits per character of one nat per token; None if the run was not evaluated yet.
+        bits_per_nat: bits per character, say, of one nat per token; None if the run was not evaluated yet.
+        per: what one loss belongs to in each unit, such as a token in nats and a character in bits.
     """
 
     file: Path
     training: Curve
     validation: Curve
     bits_per_nat: float | None
+    per: dict[str, str]
 
     def factor(self, unit: str) -> float:
-        """What a loss in nats per token is multiplied by."""
+        """What a loss in nats is multiplied by."""
         return 1.0 if unit == "nats" else self.bits_per_nat
 
 
@@ -85,7 +87,17 @@ def read_run(path: Path) -> Run:
     if not len(training.steps) and not len(validation.steps):
         raise OptionError(f"{file} has no losses yet: plot it after the first evaluation of the run")
     factors = [row["bits_per_char"] / row["val_loss"] for row in rows if row["bits_per_char"] and row["val_loss"]]
-    return Run(file, training, validation, factors[-1] if factors else None)
+    # Of classes, of hidden words and of translations, bits are another unit for the same.
+    per = units_of(file.parent)
+    same = 1 / math.log(2) if per["nats"] == per["bits"] else None
+    return Run(file, training, validation, factors[-1] if factors else same, per)
+
+
+def units_of(folder: Path) -> dict[str, str]:
+    """What the losses of a run belong to in each unit, by its options.json; older runs note nothing."""
+    noted = RunFolder(folder).noted_options()
+    nats, bits = (str(noted.get(name, ""))[:20] for name in ("loss_per", "bits_per"))
+    return {"nats": nats, "bits": bits or nats} if nats else {"nats": "token", "bits": "character"}
 
 
 def read_rows(file: Path) -> list[dict[str, float | None]]:
@@ -174,24 +186,28 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
         show.
     """
     found = [read_run(Path(path)) for path in runs]
-    unit = options.unit if options.unit != "auto" else "bits" if len(found) > 1 else "nats"
+    compares_texts = len(found) > 1 and any(run.per["nats"] != run.per["bits"] for run in found)
+    unit = options.unit if options.unit != "auto" else "bits" if compares_texts else "nats"
     for run in found:
         if unit == "bits" and run.bits_per_nat is None:
-            raise OptionError(f"{run.file}: bits per character need an evaluation; use --unit nats")
+            raise OptionError(f"{run.file}: bits per {run.per[unit]} need an evaluation; use --unit nats")
         if options.log and not len(above_zero(run.training).steps) + len(above_zero(run.validation).steps):
             raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
     width = (options.smooth - 1) // 2 * 2 + 1
     mean = f", mean of {width} rows" if width > 1 else ""
     called = names([run.file for run in found])
-    rows = [("run", "part", "step", f"{unit}_per_{'token' if unit == 'nats' else 'character'}")]
+    units = sorted({f"{unit} per {run.per[unit]}" for run in found})
+    if len(units) > 1:
+        raise OptionError(f"these losses cannot be compared, being {' and '.join(units)}: draw each kind apart")
+    rows = [("run", "part", "step", units[0].replace(" ", "_"))]
     for name, run in zip(called, found, strict=True):  # as measured, without smoothing
         for part, curve in (("training", run.training), ("validation", run.validation)):
             losses = curve.losses * run.factor(unit)
             rows += [(name, part, int(step), loss) for step, loss in zip(curve.steps, losses, strict=True)]
     return Picture(
         title="Loss over training: " + ", ".join(called),
-        caption=f"Thick line with points: the loss on held-out text. Thin line: the training loss{mean}. While both "
-        "fall together the model still learns what holds for other text too; where the thick line rises it memorises.",
+        caption=f"Thick line with points: the loss on held-out data. Thin line: the training loss{mean}. While both "
+        "fall together the model still learns what holds for other data too; where the thick line rises it memorises.",
         size=(7.2, 4.2),
         draw=lambda figure: draw_lines(figure, found, called, unit, options),
         table=rows,
@@ -202,7 +218,7 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
 def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, options: LossOptions) -> None:
     """Fill the figure: two lines for each run, and a legend."""
     axes = figure.add_subplot()
-    axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {UNITS[unit]}")
+    axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {unit} per {runs[0].per[unit]}")
     thick, thin, best = [], [], []
     for run, colour, marker in zip(runs, cycle(COLOURS), cycle(MARKERS), strict=False):
         scale, training, validation = run.factor(unit), smoothed(run.training, options.smooth), run.validation

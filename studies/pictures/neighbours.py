@@ -182,17 +182,17 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
         axes.set_xlim(min([0, *one.cosines]), 1)
         axes.tick_params(axis="x", labelsize=7)
         axes.tick_params(axis="y", length=0)
-        axes.set_title(names[one.token], fontsize=9, color=colour, fontweight="bold", loc="left")
+        axes.set_title(names[one.token], fontsize=9, fontweight="bold", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
     left.supxlabel("cosine", fontsize=8)
 
     axes = right.subplots()
-    entries = []  # (place, name, colour, whether it was asked for)
+    entries = []  # (place, name, whether it was asked for)
     for one, colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
         axes.plot(*places[one.nearest].T, marker, color=colour, markersize=4, alpha=0.8)
         axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
-        entries += [(places[one.token], names[one.token], colour, True)]
-        entries += [(places[token], names[token], colour, False) for token in one.nearest]
+        entries += [(places[one.token], names[one.token], True)]
+        entries += [(places[token], names[token], False) for token in one.nearest]
     axes.margins(0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
     some = places[:: -(-len(places) // MAX_GREY)]
@@ -204,7 +204,7 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
     place_labels(axes, entries)
 
 
-def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, str, bool]]) -> None:
+def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, bool]]) -> None:
     """Write names beside their points, where no other name is; a name without room is left out.
 
     The tokens asked for come first. Around each point eight places are tried.
@@ -213,7 +213,7 @@ def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, str, bool]]) -> 
     inches = np.array([5.2, 3.6])  # of the map, roughly: only the room for labels depends on it
     taken: list[tuple[np.ndarray, np.ndarray]] = []
     seen = set()
-    for place, name, colour, asked in sorted(entries, key=lambda entry: not entry[3]):
+    for place, name, asked in sorted(entries, key=lambda entry: not entry[2]):
         if name in seen:
             continue
         centre = (place - low) / (high - low) * inches
@@ -225,5 +225,5 @@ def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, str, bool]]) -> 
                 seen.add(name)
                 style = {"fontsize": 9, "fontweight": "bold"} if asked else {"fontsize": 7}
                 x, y = low + middle / inches * (high - low)
-                axes.text(x, y, name, ha="center", va="center", color=colour, **style)
+                axes.text(x, y, name, ha="center", va="center", **style)
                 break

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from studies.pictures.command import DrawOptions
+from tinygrad_lite.errors import counted
 from workshop.cli.options import build, fields_of, find_preset, read_preset
 from workshop.figure import COLOURS, Picture, count_steps, plain_axes
 from workshop.run.options import TrainOptions
@@ -53,7 +54,7 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
         steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))
         rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
         kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"
-        curves[name] = (f"{name}: {kind}, {chosen.max_iters:,} steps", steps, rates)
+        curves[name] = (f"{name}: {kind}, {counted(chosen.max_iters, 'step')}", steps, rates)
         rows += [(name, int(step), float(rate)) for step, rate in zip(steps, rates, strict=True)]
 
     def draw(figure) -> None:

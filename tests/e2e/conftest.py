@@ -42,3 +42,15 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
     for context in contexts:
         context.close()
     assert complaints == []
+
+
+@pytest.fixture
+def accessible() -> Callable[[Any], list[str]]:
+    """What axe-core finds wrong with a page for readers who see little or use no mouse: should be empty."""
+    Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
+
+    def findings(page: Any) -> list[str]:
+        found = Axe().run(page).response["violations"]
+        return [f"{one['id']}: {node['target']} {node['failureSummary']}" for one in found for node in one["nodes"]]
+
+    return findings

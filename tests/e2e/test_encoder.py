@@ -17,14 +17,15 @@ pytestmark = pytest.mark.e2e
 LOOKS = [(1100, "light"), (390, "dark")]
 
 
-def shown_by(page, panel, tmp_path):
-    """Keep a picture of a panel, and check that the page is not wider than the window."""
+def shown_by(page, panel, tmp_path, accessible):
+    """Keep a picture of a panel, and check that axe finds nothing, and the page is not wider than the window."""
     page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}.png")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert accessible(page) == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, width, scheme):
+def test_hidden_words_and_what_a_token_attends_to(workplace, opened, accessible, tmp_path, width, scheme):
     path = saved_bert()
     sample.main([path, "--start", TEXT, "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
@@ -44,7 +45,7 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, w
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     assert f"position {start + 1} of {len(data['ids'])}" in page.locator("#tokens").inner_text()
-    page.get_by_role("button", name="1 · 2").click()
+    page.get_by_role("button", name="layer 1, head 2").click()
     row = found.attention[0, 1, start + 1]
     said = page.locator("#attends").inner_text()
     assert said.startswith(f"{data['tokens'][start + 1]} (position {start + 1}) attends to ")
@@ -53,10 +54,10 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, w
     below = np.delete(found.attention[0, 1, :, start + 1], start + 1)
     assert page.locator("#attention svg.below path").count() == (below > 0.01).sum()
     assert f"{data['added'][1][0][start + 1]:.2f}" in page.locator("#stream").inner_text()
-    shown_by(page, "attention", tmp_path)
+    shown_by(page, "attention", tmp_path, accessible)
 
 
-def test_what_each_token_changes(workplace, opened, tmp_path):
+def test_what_each_token_changes(workplace, opened, accessible, tmp_path):
     path = saved_bert(objective="labels", labels="bad|</b>|good")
     sample.main([path, "--start", "Es irrt der", "--explain", "p.html"])
     page = opened(Path("p.html"), 390, "dark")
@@ -72,11 +73,11 @@ def test_what_each_token_changes(workplace, opened, tmp_path):
     assert page.evaluate("(one) => one.style.backgroundColor", tokens.nth(1).element_handle()).startswith("rgba")
     page.keyboard.press("ArrowLeft")
     assert "never hidden" in page.locator("#changes").inner_text()
-    shown_by(page, "labels", tmp_path)
+    shown_by(page, "labels", tmp_path, accessible)
 
 
 @pytest.mark.parametrize(("pooling", "width", "scheme"), [("cls", 1100, "dark"), ("mean", 390, "light")])
-def test_a_patch_shows_what_it_attends_to(workplace, opened, tmp_path, monkeypatch, pooling, width, scheme):
+def test_a_patch_shows_what_it_attends_to(workplace, opened, accessible, tmp_path, monkeypatch, pooling, width, scheme):
     with_picture(monkeypatch)
     path = saved_vit(pooling=pooling)
     sample.main([path, "--image", "test:1", "--explain", "page.html"])
@@ -84,7 +85,7 @@ def test_a_patch_shows_what_it_attends_to(workplace, opened, tmp_path, monkeypat
     model = VIT_FAMILY.load(Path(path)).make_model()
     attention = look_inside(model, as_input(model, PICTURE)).attention
     first = int(pooling == "cls")
-    page.get_by_role("button", name="2 · 1").click()
+    page.get_by_role("button", name="layer 2, head 1").click()
 
     def check(who, weights):
         for panel, row in (("#attends", weights[0][first:]), ("#rolled", weights[1][first:])):
@@ -99,9 +100,10 @@ def test_a_patch_shows_what_it_attends_to(workplace, opened, tmp_path, monkeypat
         assert "The class token gets" in page.locator("#attends").inner_text()
     else:
         check("The mean of all patches", [rows.mean(0) for rows in both])
+    assert page.locator("#picture tr.chosen").inner_text().startswith("b ← the true label")
     patches = page.get_by_role("group", name="Patches under the attention").get_by_role("button")
     patches.nth(4).click()
     check("The patch in row 2, column 2", [rows[4 + first] for rows in both])
     page.keyboard.press("ArrowDown")
     check("The patch in row 3, column 2", [rows[7 + first] for rows in both])
-    shown_by(page, "looks", tmp_path)
+    shown_by(page, "looks", tmp_path, accessible)

@@ -18,6 +18,7 @@ from gpt.trained import load_trained
 from studies.baselines import KneserNey
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text
+from tinygrad_lite import Tensor, no_grad
 from workshop.decoding.sample_options import SampleOptions
 from workshop.decoding.sampling import Sampling, draw, filter_tokens
 from workshop.tokenizers.base import UNKNOWN
@@ -126,7 +127,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     whole = bits()
     with without_heads(model, [(1, 1)]):
         without = bits()
-    page.get_by_role("button", name="2 · 2").click()
+    page.get_by_role("button", name="layer 2, head 2").click()
     page.get_by_role("button", name="Switch this head off").click()
     page.get_by_text("now costs").wait_for()
     said = page.locator("#price").inner_text()
@@ -135,10 +136,144 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     assert page.evaluate("session.perCharacter(session.bitsWith(new Set()))") == pytest.approx(whole, abs=0.01)
     page.get_by_role("button", name="Measure every head").click()
     page.get_by_text("is missed most").wait_for()
-    shown = page.get_by_role("button", name="2 · 2").inner_text().split()[-1].replace("−", "-")
+    shown = page.get_by_role("button", name="layer 2, head 2").inner_text().split()[-1].replace("−", "-")
     assert float(shown) == pytest.approx(without - whole, abs=0.01)
     page.get_by_role("button", name="Switch this head on").click()
     page.locator("#price").wait_for(state="hidden")
+
+
+@pytest.mark.parametrize("name", ["gpt2", "default", "llama"])
+def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
+    page, model = explained(**MODELS[name])
+    attention = look_inside(model, CHARACTERS.encode(PROMPT)).attention
+    t, s = 7, 3
+    found = page.evaluate(
+        "([t, s]) => { const c = session.cell(1, 1, t, s); return {...c, weights: [...c.weights], "
+        "products: Array.from(c.query, (q, i) => q * c.key[i])}; }",
+        [t, s],
+    )
+    assert sum(found["products"]) * found["scale"] == pytest.approx(found["score"])
+    scores = np.array(
+        [page.evaluate("([t, s]) => session.cell(1, 1, t, s).score", [t, other]) for other in range(t + 1)]
+    )
+    np.testing.assert_allclose(softmax(scores), attention[1, 1, t, : t + 1], atol=TOLERANCE)
+
+    page.get_by_role("button", name="layer 2, head 2").click()
+    page.mouse.move(0, 0)  # what is under the pointer is chosen, also when the page scrolls
+    grid = page.get_by_role("button", name="Map:")
+    row, column = np.unravel_index(
+        (attention[1, 1] * (np.arange(len(PROMPT)) > 0)[:, None]).argmax(), (len(PROMPT),) * 2
+    )
+    grid.focus()
+    page.keyboard.press("Enter")  # the strongest cell is chosen first
+    said = page.locator("#attention .opened").inner_text()
+    assert f"{100 * attention[1, 1, row, column]:.1f}"[:3] in said
+    names = page.locator("#attention .opened h3 .token").all_inner_texts()
+    assert names == [PROMPT[i].replace(" ", "·") for i in (row, column)]
+    side = grid.bounding_box()["width"] / len(PROMPT)
+    place = {"x": side * (s + 0.5), "y": side * (t + 0.5)}
+    grid.hover(position=place)
+    page.wait_for_timeout(300)  # until the panels around it are drawn
+    grid.click(position=place)
+    names = page.locator("#attention .opened h3 .token").all_inner_texts()
+    assert names == [PROMPT[i].replace(" ", "·") for i in (t, s)]
+    assert f"gives {100 * attention[1, 1, t, s]:.1f}"[:8] in page.locator("#attention").inner_text()
+    assert page.locator("#attention .vector").count() == 5
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_parts_of_a_logit_are_those_of_numpy(explained, name):
+    page, model = explained(**MODELS[name])
+    parts = page.evaluate("partsOf(session.model(), session.seen.at(-1), 5)")
+    if not (model.config.norm_first and model.config.residual):
+        assert parts is None
+        page.locator("#wanted").scroll_into_view_if_needed()
+        page.get_by_text("a logit cannot be divided among them").wait_for()
+        return
+    found = look_inside(model, CHARACTERS.encode(PROMPT))
+    logits = found.logits[-1, -1].astype(float)
+    values = {part["name"]: part["value"] for part in parts}
+    assert sum(values.values()) == pytest.approx(logits[5] - logits.mean(), abs=0.02)
+    assert len(values) >= 1 + 2 * (model.config.n_head + 1)
+
+    def without(part: np.ndarray) -> float:  # the change of the logit when a part is missing, with the norm as it is
+        x = found.stream[-1, -1]
+        centred = x - x.mean() if model.config.norm == "layernorm" else x
+        r = 1 / np.sqrt((centred**2).mean() + model.config.norm_eps)
+        part = part - part.mean() if model.config.norm == "layernorm" else part
+        weight = model.final_norm.weight.numpy() if getattr(model.final_norm, "weight", None) is not None else 1
+        shares = model.lm_head.weight.numpy() @ (part * r * weight)
+        return shares[5] - shares.mean()
+
+    for layer in range(model.config.n_layer):
+        expected = without(found.added[layer, 1, -1])
+        assert values[f"layer {layer + 1}, feed-forward part"] == pytest.approx(expected, abs=0.01)
+        heads = [values[f"layer {layer + 1}, head {head + 1}"] for head in range(model.config.n_head)]
+        bias = values.get(f"layer {layer + 1}, bias of attention", 0)
+        assert sum(heads) + bias == pytest.approx(without(found.added[layer, 0, -1]), abs=0.01)
+    page.locator("#wanted").scroll_into_view_if_needed()
+    page.locator("#wanted tr.chosen").wait_for()
+    best = logits.argmax()
+    shown = page.locator("#wanted tr.chosen td").last.inner_text().replace("−", "-")
+    assert float(shown) == pytest.approx(logits[best] - logits.mean(), abs=0.02)
+
+
+def test_patching_moves_the_answer_as_in_numpy(explained):
+    page, model = explained(**DEFAULT)
+    own, other = CHARACTERS.encode(PROMPT), CHARACTERS.encode(PROMPT.replace("d", "s"))
+    first = PROMPT.index("d")
+    found = [look_inside(model, ids) for ids in (own, other)]
+    logits = [one.logits[-1, -1] for one in found]
+    a, b = (one.argmax() for one in logits)
+    page.evaluate(
+        "([ids, a, b]) => { window.result = patched(session, ids); result.answers.splice(0, 2, a, b); }",
+        [other, int(a), int(b if b != a else (a + 1) % 7)],
+    )
+    b = b if b != a else (a + 1) % 7
+
+    def lean(row):
+        return row[b] - row[a]
+
+    def patched(layer: int, position: int) -> float:
+        block = model.blocks[layer]
+        forward = type(block).forward
+
+        def changed(x, **options):
+            data = x.numpy().copy()
+            data[0, position] = found[1].stream[layer, position]
+            return forward(block, Tensor(data), **options)
+
+        object.__setattr__(block, "forward", changed)
+        try:
+            with no_grad():
+                return lean(model(Tensor([own])).numpy()[0, -1])
+        finally:
+            object.__delattr__(block, "forward")
+
+    effects = page.evaluate("() => { for (const _ of result.steps()); return result.effects; }")
+    start, end = map(lean, logits)
+    for layer in range(2):
+        for position in range(first, len(own)):
+            expected = (patched(layer, position) - start) / (end - start)
+            assert effects[layer][position - first] == pytest.approx(expected, abs=0.05)
+    assert effects[0][0] == pytest.approx(1)  # with this token exchanged, the text is the other one
+
+
+def test_two_texts_that_cannot_be_compared_get_a_sentence(explained):
+    page, _ = explained(**DEFAULT)
+    page.locator("#patching").scroll_into_view_if_needed()
+    box = page.get_by_role("textbox", name="Another text")
+    for text, sentence in {
+        "kurz": f"This text has {len(PROMPT)} tokens and the other one 4: they need as many.",
+        PROMPT: "Both texts are the same: change a word of the other one.",
+    }.items():
+        box.fill(text)
+        page.get_by_text(sentence).wait_for()
+        page.get_by_role("button", name="Patch").click()
+        page.get_by_text(sentence).wait_for()
+    box.fill(PROMPT[:-1] + "L")
+    page.get_by_role("button", name="Patch").click()
+    page.locator("#patched").get_by_text("continue").wait_for()
 
 
 def test_six_grams_are_counted_as_in_python(explained):
@@ -279,8 +414,131 @@ def test_a_reader_types_steps_and_asks_why(explained):
     assert "·" in page.locator("#next tr.chosen").inner_text()
 
 
+def test_what_was_typed_is_read_before_anything_else_happens(explained):
+    """Where reading takes long it waits for a pause in the typing; a click, and the next token, do not."""
+    page, _ = explained()
+    box = page.get_by_role("textbox", name="Text for the model")
+    heads_off = page.get_by_role("button", name="Switch this head off")
+    for text, act in {
+        "der Mensch": lambda: page.locator("#text .token").nth(2).click(),
+        "so lang": lambda: page.get_by_role("button", name="Remove the last").click(),
+        "er strebt": heads_off.click,
+        "Es irrt": lambda: page.get_by_role("button", name="Next token").click(),
+    }.items():
+        page.evaluate("session.took = 500")
+        box.fill(text)
+        assert page.evaluate("session.text(session.ids)") != text
+        act()
+        assert text[:-1] in page.evaluate("session.text(session.ids)")
+        assert box.input_value() == page.evaluate("session.text(session.ids)")
+
+
+def test_a_draw_is_explained_until_something_changes(explained):
+    page, _ = explained()
+    for change in (
+        lambda: page.get_by_role("textbox", name="Text for the model").fill("der Mensch"),
+        lambda: page.get_by_role("button", name="Switch this head off").click(),
+        lambda: page.get_by_role("slider", name="temperature").press("Home"),
+        lambda: page.get_by_role("button", name="Remove the last").click(),
+    ):
+        page.get_by_role("button", name="Next token").click()
+        page.locator("#why").wait_for()
+        page.locator("#text .token").nth(2).click()  # another token is selected: the draw is the same
+        page.wait_for_timeout(100)
+        assert page.locator("#why").count() == 1
+        change()
+        page.locator("#next").scroll_into_view_if_needed()
+        page.locator("#why").wait_for(state="detached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(explained, accessible, scheme):
+    page, _ = explained(scheme=scheme)
+    page.get_by_role("button", name="Switch this head off").click()
+    page.get_by_role("button", name="Next token").click()
+    for panel in ("whole", "next", "attention", "stream", "wanted", "patching", "surprise"):
+        page.locator(f"#{panel}").scroll_into_view_if_needed()
+        page.wait_for_timeout(100)
+    page.get_by_role("button", name="Patch").click()
+    page.get_by_role("button", name="Map:").press("Enter")
+    assert accessible(page) == []
+
+
+def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained):
+    page, model = explained(**DEFAULT)
+    found = look_inside(model, CHARACTERS.encode(PROMPT))
+    page.locator("#text .token").nth(4).click()
+    page.locator("#whole").scroll_into_view_if_needed()
+    page.get_by_text("r at 4").wait_for()
+    shown = page.locator("#whole .diagram output").all_inner_texts()
+    lengths = np.linalg.norm(found.added[:, :, 4], axis=-1).ravel()
+    assert shown[2:-2] == [f"adds {length:.1f}" for length in lengths]
+    p = softmax(found.logits[-1, 4])
+    assert shown[-1].split()[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
+    assert float(shown[-1].split()[1]) == pytest.approx(100 * p.max(), abs=0.5)
+    for panel in ("text", "attention", "wanted", "next"):
+        page.locator(f"#whole .diagram a[href='#{panel}']").first.click()
+        page.wait_for_timeout(800)  # it scrolls
+        assert page.locator(f"#{panel} h2").bounding_box()["y"] < 900
+
+
+def test_the_tour_asks_and_answers_with_this_model(explained):
+    page, model = explained(**DEFAULT)
+    page.get_by_role("button", name="Take the tour").click()
+    tour = page.get_by_role("group", name="Tour")
+    for number in range(1, 8):
+        question = tour.inner_text()
+        assert question.startswith(f"{number} of 7. Predict: ")
+        page.get_by_role("button", name="Show the answer").press("Enter")
+        answer = tour.locator("b").inner_text().strip()
+        assert answer
+        if "most probable" in question:
+            p = softmax(look_inside(model, CHARACTERS.encode(PROMPT)).logits[-1, -1])
+            assert answer.split(" with ")[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
+        page.keyboard.press("Enter")  # the focus is on what leads further
+    assert tour.count() == 0
+
+
+def test_the_address_leads_back_to_what_was_seen(explained):
+    page, _ = explained(**DEFAULT)
+    page.get_by_role("textbox", name="Text for the model").fill("der Mensch,\nso")
+    page.get_by_role("button", name="layer 1, head 2").click()
+    page.get_by_role("button", name="Switch this head off").click()
+    page.locator("#text .token").nth(6).click()
+    page.wait_for_timeout(500)
+    assert "at=6" in page.evaluate("location.hash")
+    seen = page.evaluate("[session.ids, session.head, [...session.off], session.selected]")
+    address = page.evaluate("location.hash")
+    page.goto("about:blank")
+    page.goto(Path("page.html").resolve().as_uri() + address + "&panel=stream")
+    page.locator("#status").wait_for(state="hidden")
+    assert page.evaluate("[session.ids, session.head, [...session.off], session.selected]") == seen
+    assert page.get_by_role("textbox", name="Text for the model").input_value() == "der Mensch,\nso"
+    page.wait_for_timeout(800)
+    assert page.locator("#stream").bounding_box()["y"] < 500
+    for hostile in ("#at=x&head=99.1&off=,a.b&text=", "#panel=%3Cb%3E&at=-5", "#attention", "#=&="):
+        page.evaluate("(hash) => { location.hash = hash; }", hostile)
+        page.wait_for_timeout(50)
+    assert page.evaluate("session.selected") >= 0
+
+
+def test_examples_are_those_that_the_model_can_read(explained):
+    page, _ = explained()
+    choice = page.get_by_role("combobox", name="Examples")
+    offered = choice.locator("option").all_inner_texts()[1:]
+    unknown = [text for text in page.evaluate("EXAMPLES") if CHARACTERS.unknown(text)]
+    assert unknown
+    assert len(offered) == len(page.evaluate("EXAMPLES")) - len(unknown)
+    if offered:
+        choice.select_option(index=1)
+        assert page.get_by_role("textbox", name="Text for the model").input_value().split("\n")[0] in offered[0]
+    page.locator("#surprise").scroll_into_view_if_needed()
+    assert page.get_by_role("textbox", name="Text for the model").bounding_box()["y"] < 100  # it stays in view
+
+
 def test_sliders_act_at_once_and_by_keyboard(explained):
     page, _ = explained()
+    page.locator("#next").scroll_into_view_if_needed()
     heat = page.get_by_role("slider", name="temperature")
     shares = page.locator("#next tbody td:last-child")
     before = shares.first.inner_text()
@@ -372,15 +630,15 @@ def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
     specials = (UNKNOWN, "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\u05d0\u05d1")
     tokenizer = CharTokenizer(sorted({*TEXT, *hostile}), specials)
     page, _ = explained(tokenizer=tokenizer, width=width, scheme=scheme, block_size=64)
-    scripts = page.locator("script").count()
-    page.get_by_role("textbox").fill(hostile)
+    before = [page.locator(tag).count() for tag in ("script", "img", "b")]
+    page.get_by_role("textbox", name="Text for the model").fill(hostile)
     for panel in ("text", "next", "attention", "stream", "surprise"):
         place = page.locator(f"#{panel}")
         place.scroll_into_view_if_needed()
         page.wait_for_timeout(150)
         place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert [page.locator(tag).count() for tag in ("script", "img", "b")] == [scripts, 0, 0]
+    assert [page.locator(tag).count() for tag in ("script", "img", "b")] == before
     assert page.evaluate("session.data.textless.map((token) => session.label(token))") == list(specials)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "dark")])
-def test_a_translation_is_walked_through(workplace, opened, tmp_path, width, scheme):
+def test_a_translation_is_walked_through(workplace, opened, accessible, tmp_path, width, scheme):
     path = saved_translator(Path("t.safetensors"))
     sample.main([str(path), "--start", "ab $cab", "--beam", "3", "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
@@ -30,7 +30,7 @@ def test_a_translation_is_walked_through(workplace, opened, tmp_path, width, sch
     step.focus()
     page.keyboard.press("ArrowRight")
     assert step.get_attribute("aria-valuetext") == f"2 of {len(data['target'])}"
-    page.get_by_role("button", name="2 · 2").click()
+    page.get_by_role("button", name="layer 2, head 2").click()
     top = found.weights[1, 1, 1]
     said = page.locator("#looks").inner_text()
     assert f"{data['source'][top.argmax()]}" in said.split("looks at ")[1][:3]
@@ -39,5 +39,14 @@ def test_a_translation_is_walked_through(workplace, opened, tmp_path, width, sch
     number = next(i for i, node in enumerate(data["nodes"]) if node["fate"] == "dropped")
     page.locator("#beam .node").nth(number).focus()
     assert "not among the" in page.locator("#fate").inner_text()
+    scrolled = page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft")
+    page.locator("#beam .node").nth(number).click()
+    assert "not among the" in page.locator("#fate").inner_text()
+    assert page.locator("#beam .node[aria-pressed=true]").count() == 1
+    assert page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft") == scrolled
+    step.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#beam .node[aria-pressed=true]").count() == 0
+    assert accessible(page) == []
     page.locator("#beam").screenshot(path=tmp_path / "beam.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -17,6 +17,7 @@ from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from studies import accuracy as evaluate
 from studies import compare_encoders as compare
+from studies.pictures.loss import LossOptions, draw_loss
 from tests.tiny_runs import rows, same, sampled
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora import pictures
@@ -259,6 +260,7 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
 def test_pictures_are_learned_and_looked_at(kind, drawn, capsys):
     folder = run(*(VIT if kind == "vit" else CNN), "--learning_rate=1e-2", "pictures", max_iters=60)
     assert float(rows(folder)[-1]["accuracy"]) > 0.9
+    assert draw_loss(["pictures"], LossOptions()).table[0][-1] == "nats_per_picture"
     said = sampled(capsys, "pictures", "--image", "test:1")
     label = re.search("picture 1 of the test of digits: (.*)", said.err)[1]
     assert said.out.splitlines()[0].split()[1:] == [label]
@@ -282,6 +284,7 @@ def test_a_gpt_learns_pixels_and_completes_pictures(drawn, capsys):
     folder = run(*IGPT, "--learning_rate=1e-2", "igpt", max_iters=60)
     bits = [float(row["bits_per_char"]) for row in rows(folder) if row["val_loss"]]
     assert bits[-1] < bits[0] - 0.5
+    assert draw_loss(["igpt"], LossOptions(unit="bits")).table[0][-1] == "bits_per_pixel"
     drawn_rows = sampled(capsys, *"igpt --image test:1 --keep_rows 2 --num_samples 3".split()).out.split("\n\n")
     assert len(drawn_rows) == 3
     assert len({tuple(one.strip("\n").split("\n")[:2]) for one in drawn_rows}) == 1  # what is kept

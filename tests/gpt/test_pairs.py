@@ -193,5 +193,5 @@ def test_few_shot_prints_an_accuracy_for_each_number_of_examples(tmp_path, monke
     assert constant.startswith("always ")
     assert none.startswith("0 examples: ")
     assert two.startswith("2 examples: ")
-    with pytest.raises(OptionError, match=r"4 examples make a prompt of \d+ tokens; this model reads 128"):
+    with pytest.raises(OptionError, match=r"a prompt with 4 examples has \d+ tokens; this model reads 128"):
         few_shot.main([path, "--examples", "4"])

@@ -47,7 +47,8 @@ from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.quantize import quantize
-from workshop.cli.console import run_command
+from workshop.cli.console import RESET, run_command
+from workshop.decoding.probabilities import COLOURS
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
 from workshop.run.families import FAMILIES
@@ -535,8 +536,8 @@ def test_colours_are_the_only_escapes_that_a_terminal_gets(rude, monkeypatch, ca
     monkeypatch.setenv("TERM", "xterm")
     assert sample.main([str(rude), "--show_probs", "--max_new_tokens=20"]) == 0
     out, err = capsys.readouterr()
-    for code in ("30;42", "30;46", "30;43", "30;41", "0"):
-        out = out.replace(f"\x1b[{code}m", "")
+    for paint in (*COLOURS.values(), RESET):
+        out = out.replace(paint, "")
     assert not {*out, *err} & set(ESCAPES)
 
 

@@ -210,7 +210,7 @@ def test_no_half_has_a_say_in_its_own_order_and_weight(folder, capsys):
         said.append(re.findall(r"\d-grams with w = \d.\d\d", capsys.readouterr().err))
     assert said[0][1] == said[1][1]  # the second half's, chosen on the first
     assert said[0][0] != said[1][0]
-    with pytest.raises(CorpusError, match="the text is too short: 1 tokens are held out"):
+    with pytest.raises(CorpusError, match="the text is too short: 1 token held out"):
         baselines.print_mixture(gpt, range(1, 2), TEXT, "e")
 
 

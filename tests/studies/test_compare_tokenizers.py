@@ -208,7 +208,7 @@ def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
         (["no/such/file.txt"], 1, "there is no file no/such/file.txt"),
         (["gothe.txt"], 1, "there is no file gothe.txt"),
         (["SHORT"], 1, "the text is too short: its first 3 characters"),
-        (["MANY"], 1, "this text has 400 different characters, which with </w> and 1 special tokens make 402"),
+        (["MANY"], 1, "this text has 400 different characters, which with </w> and 1 special token make 402"),
     ],
 )
 def test_mistakes_give_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, arguments, status, sentence):

@@ -124,7 +124,7 @@ def test_a_run_has_its_energy_too(capsys):
 
 def test_the_sizes_are_listed_apart_from_the_presets(capsys):
     with pytest.raises(SystemExit):
-        train.main(["--help"])
+        train.main(["--help", "all"])
     presets, sizes = capsys.readouterr().out.split("\npresets:")[1].split("\nsizes, for --dry_run only:\n")
     for name, size in SIZES.items():
         assert f"  {name:<16} {size.about}\n" in sizes

@@ -1,11 +1,13 @@
 """Pictures of a GPT: what is drawn is what the model computes, for every kind of positions and heads."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sample
+from gpt import speaking
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from studies import draw
@@ -61,7 +63,7 @@ def test_pictures_and_neighbours(make, capsys):
         assert "</svg>" in Path(f"{words[0]}.svg").read_text(encoding="utf-8")
 
 
-def test_sample_plots_what_the_prompt_attends_to(make, capsys):
+def test_sample_plots_what_each_token_attends_to(make, capsys):
     pytest.importorskip("matplotlib")
     make()
     assert sample.main(["run", "--start", "Habe nun", "--max_new_tokens", "3", "--attention", "a.svg"]) == 0
@@ -69,10 +71,40 @@ def test_sample_plots_what_the_prompt_attends_to(make, capsys):
     assert out.startswith("Habe nun")
     assert "wrote a.svg" in err
     assert "layer 2, head 4" in Path("a.svg").read_text(encoding="utf-8")
-    assert sample.main(["run", "--start", "Habe nun" * 9, "--max_new_tokens", "3", "--attention", "a.png"]) == 0
     for more in (["--attention", "a.gif"], ["--attention", "a.svg", "--interactive"]):
         with pytest.raises(UserError, match=r"a\.gif: must end with|so omit --interactive"):
             sample.main(["run", *more])
+
+
+@pytest.mark.parametrize(
+    ("start", "more", "what", "count"),
+    [
+        ("Habe nun", [], "self-attention", 8 + 3),
+        ("Habe nun", ["--num_samples", "2"], "self-attention", 8 + 3),
+        ("Habe nun", ["--beam", "2", "--n_best", "2"], "self-attention", 8 + 3),
+        ("Habe nun, ach", [], "self-attention", 13 + 3),  # all that the model reads at once
+        ("Habe nun, ach!", [], "self-attention in the last 16 tokens", 16),
+    ],
+)
+def test_sample_plots_the_prompt_and_the_first_text_that_follows(make, capsys, monkeypatch, start, more, what, count):
+    pytest.importorskip("matplotlib")
+    make()
+    drawn = []
+    monkeypatch.setattr(speaking, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
+    command = ["run", "--start", start, "--max_new_tokens", "3", "--attention", "a.svg", *more]
+    assert sample.main(command) == 0
+    first = capsys.readouterr().out.replace("\n", "\\n")[: len(start) + 3]
+    ((tokens, *rest),) = drawn
+    assert rest == [what, Path("a.svg")]
+    assert (len(tokens), "".join(tokens).replace("·", " ")[-9:]) == (count, first[-9:])
+
+
+def test_a_plot_without_matplotlib_is_refused_before_anything_is_written(make, capsys, monkeypatch):
+    make()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match="plotting needs matplotlib"):
+        sample.main(["run", "--attention", "a.svg"])
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(

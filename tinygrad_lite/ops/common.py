@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.device import Array, is_float, sum_over, xp_of
+from tinygrad_lite.errors import counted
 from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
 
 # As in PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py checks the loss and says where a NaN arose.
@@ -166,7 +167,7 @@ def one_axis(axis: int, ndim: int, op: str) -> int:
     if type(axis) is not int and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
         raise TypeError(f"{op}: an axis is a whole number, not {axis!r}")
     if not -ndim <= axis < ndim:
-        raise ValueError(f"{op}: there is no axis {axis} in a tensor of {ndim} axes")
+        raise ValueError(f"{op}: there is no axis {axis} in a tensor of {counted(ndim, 'axis', 'axes')}")
     return axis % ndim
 
 

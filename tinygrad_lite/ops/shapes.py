@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.device import Array, scatter_add
+from tinygrad_lite.errors import counted
 from tinygrad_lite.ops.common import as_shape, as_tensors, cast, one_axis, promote, unbroadcast
 from tinygrad_lite.tensor import Tensor, node
 
@@ -22,7 +23,8 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     try:
         y = x.data.reshape(shape)
     except (ValueError, TypeError):
-        raise ValueError(f"reshape: {x.numel()} elements of shape {before} do not fill {tuple(shape)}") from None
+        size = counted(x.numel(), "element")
+        raise ValueError(f"reshape: {size} of shape {before} cannot fill {tuple(shape)}") from None
     return node(y, (x,), lambda dy: (dy.reshape(before),), "reshape", linear=True, view=_is_view(y, x))
 
 
@@ -36,7 +38,8 @@ def permute(x: Tensor, *axes: Any) -> Tensor:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
     axes = tuple(one_axis(axis, x.ndim, "permute") for axis in as_shape(axes))
     if sorted(axes) != list(range(x.ndim)):
-        raise ValueError(f"permute: {axes} does not name each axis of a tensor of {x.ndim} axes once")
+        every = counted(x.ndim, "axis", "axes")
+        raise ValueError(f"permute: {axes} does not name each axis of a tensor of {every} once")
     back = tuple(sorted(range(x.ndim), key=axes.__getitem__))
     return node(x.data.transpose(axes), (x,), lambda dy: (dy.transpose(back),), "permute", view=True)
 
@@ -58,7 +61,8 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], *, value: float = 0.0) ->
     """Surround x with `value`: padding[i] = (how many before, how many after) along axis i."""
     pairs = list(padding) if np.iterable(padding) else [padding]
     if len(pairs) != x.ndim or any(np.shape(pair) != (2,) or np.min(pair) < 0 for pair in pairs):
-        raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {pairs}")
+        every = counted(x.ndim, "axis", "axes")
+        raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {every}, not {pairs}")
     if x.ndim == 0:  # a single number has no sides
         return x
     inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))

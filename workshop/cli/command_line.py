@@ -26,6 +26,7 @@ from tinygrad_lite.version import VERSION
 from workshop.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+FIRST_PAGE = 45  # lines; of a longer help, --help shows the most used options, --help all everything
 OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
 
 
@@ -74,12 +75,13 @@ def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
     >>> [(part.name, part.words) for part in split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)]
     [('vegan', []), ('', ['soup']), ('dish', ['pie'])]
     """
-    kinds: dict[str, type] = {"help": bool, "version": bool}
+    kinds: dict[str, type] = {"help": str, "version": bool}
     for cls in classes:
         kinds |= {name: base_type(kind) for name, kind in fields_of(cls)[1].items()}
     parts, rest = [], list(argv)
     while rest:
         first = rest.pop(0)
+        first = "--help" if first == "-h" else first
         if not OPTION.match(first):
             parts.append(Part("", [first], first))
             continue
@@ -112,6 +114,7 @@ def parse_command_line(
     common: Sequence[str] = (),
     ignored: Mapping[str, str] = {},
     hints: Mapping[str, str] = {},
+    defaults: Mapping[str, Any] = {},
 ) -> Parsed:
     """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
 
@@ -127,6 +130,7 @@ def parse_command_line(
         common: the options that --help shows first.
         ignored: options of other programs that are accepted without effect, each with the reason, for a note.
         hints: advice about options that do not exist, see `answers`.
+        defaults: those that are not the dataclass's, such as a preset's, for --help.
     Raises: OptionError with one sentence that says what is wrong.
     """
     names = (positional or "").split()
@@ -134,9 +138,12 @@ def parse_command_line(
     fields, kinds = fields_of(cls)
     parsed, parts = Parsed({}, [], []), split_command_line(argv, cls)
     for number, (name, words, text) in enumerate(parts):
-        if name == "help" or text == "-h":
+        if name == "help":
+            if words not in ([], ["all"]):
+                raise OptionError(f"{brief(text)}: only all can follow --help; a name of anything else comes before it")
             first = (positional, about_positional) if positional else None
-            _print_and_exit(help_page(cls, prog, description, examples, first, common, epilog))
+            about = (prog, description, examples, first, common, epilog, defaults)
+            _print_and_exit(help_page(cls, *about, whole=bool(words)))
         elif name == "version":
             _print_and_exit(f"{prog} of tinygrad_lite {VERSION}")
         elif name in fields:
@@ -155,7 +162,7 @@ def parse_command_line(
         elif len(parsed.positionals) < most and text and not text.startswith("-"):
             parsed.positionals.append(text)
         else:
-            raise OptionError(f"unexpected argument {text!r}: write options as --name value ({prog} --help lists all)")
+            raise OptionError(f"unexpected argument {text!r}: write options as --name value ({_lists(prog)})")
     return parsed
 
 
@@ -195,10 +202,15 @@ def _print_and_exit(text: str) -> NoReturn:
     sys.exit(0)
 
 
+def _lists(prog: str) -> str:
+    """Where all options are listed, for a message."""
+    return f"{prog} --help all lists them"
+
+
 def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
     """The error message for an option that does not exist."""
     hint, near = hints.get(name.lower(), ""), nearest(name, names)
-    advice = f"{prog} --help lists all"
+    advice = _lists(prog)
     if hint.startswith("--"):
         advice = f"it is called {hint} here ({advice})"
     elif hint:
@@ -244,8 +256,14 @@ def help_page(
     positional: tuple[str, str] | None,
     common: Sequence[str],
     epilog: str,
+    defaults: Mapping[str, Any] = {},
+    whole: bool = True,
 ) -> str:
-    """The text of --help: every option with its type or choices, meaning, unit and default, under its heading."""
+    """The text of --help: every option with its type or choices, meaning, unit and default, under its heading.
+
+    Unless it is asked for as a whole, a text of more than FIRST_PAGE lines is cut to the examples and the most used
+    options.
+    """
     width = max(40, min(shutil.get_terminal_size().columns, 110))
     fields, kinds = fields_of(cls)
     common = [name for name in common if name in fields]
@@ -255,20 +273,33 @@ def help_page(
         field = fields[name]
         if not field.metadata["hidden"]:
             group = "most used" if name in common else field.metadata["group"] or "options"
-            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field))
+            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field, defaults))
             groups.setdefault(group, []).append(entry)
-    groups["about"] = [("-h, --help", "show this page"), ("--version", "show the version")]
-    lines = [usage, "", *textwrap.wrap(description, width)]
+    head, version = [usage, "", *textwrap.wrap(description, width)], ("--version", "show the version")
+    groups["about"] = [("-h, --help", "show this page"), version]
+    page = _laid_out(head, groups, epilog, width)
+    if len(page) > FIRST_PAGE and whole:
+        groups["about"] = [("-h, --help", "show the most used options"), version]
+        page = _laid_out(head, groups, epilog, width)
+    elif len(page) > FIRST_PAGE:
+        first = {name: groups[name] for name in ("examples", "most used")}
+        page = _laid_out(head, first | {"about": [version, ("--help all", "every option")]}, "", width)
+    return "\n".join(page)
+
+
+def _laid_out(head: Sequence[str], groups: Mapping[str, Sequence[tuple[str, str]]], end: str, width: int) -> list[str]:
+    """The lines of a page of help: its head, each heading that has entries, with these, and its end."""
+    lines = [*head]
     for heading, entries in groups.items():
         lines += ["", f"{heading}:"] if entries else []
         for left, right in entries:
             lines += _help_entry(left, right, width)
-    if epilog:
+    if end:
         lines.append("")
-    for line in epilog.splitlines():
+    for line in end.splitlines():
         column = re.match(r" *(\S+ {2,})?", line).end()  # in a list, the second column stays aligned
         lines += textwrap.wrap(line, width, subsequent_indent=" " * column, break_on_hyphens=False) or [""]
-    return "\n".join(lines)
+    return lines
 
 
 def _help_entry(left: str, right: str, width: int) -> list[str]:
@@ -290,12 +321,13 @@ def _placeholder(field: dataclasses.Field, kind: Any) -> str:
     return names[base_type(kind)] + ("|none" if may_be_none(kind) else "")
 
 
-def _explained(field: dataclasses.Field) -> str:
+def _explained(field: dataclasses.Field, defaults: Mapping[str, Any]) -> str:
     """The meaning, with unit and default. The meaning of an empty default is in the help text.
 
     The space between "default" and its value is U+00A0, so that no line breaks there.
     """
-    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    own = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    default = defaults.get(field.name, own)
     shown = str(default).lower() if default is None or isinstance(default, bool) else brief(default)
     known = f"default\xa0{shown}" if default not in ("", []) else ""
     facts = ", ".join(fact for fact in (field.metadata["unit"], known) if fact)

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.corpora.gutenberg import old_encoding
 
 MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
@@ -263,7 +263,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
     if len(data) > MAX_BYTES:
         raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, too large for a text")
     if missing:
-        raise CorpusError(f"the download of {url} failed: {missing:,} bytes are missing")
+        raise CorpusError(f"the download of {url} failed: it lacks {counted(missing, 'byte')}")
     return data
 
 

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.corpora.cleaning import one_line
 
 Pair = tuple[str, str]
@@ -42,7 +42,7 @@ def aligned_pairs(german: str, english: str, german_name: str, english_name: str
     sides = lines_of(german), lines_of(english)
     if len(sides[0]) != len(sides[1]):
         raise CorpusError(
-            f"{german_name} has {len(sides[0]):,} lines and {english_name} has {len(sides[1]):,}: "
+            f"{german_name} has {counted(len(sides[0]), 'line')} and {english_name} has {len(sides[1]):,}: "
             "line i of one must be the translation of line i of the other"
         )
     return [(one_line(de), one_line(en)) for de, en in zip(*sides, strict=True)]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import say
 from workshop.corpora import fetch
 from workshop.corpora.pair_cleaning import (
@@ -160,7 +160,7 @@ def useful(name: str, pairs: Iterable[Pair]) -> Found:
     """The pairs from which something can be learned; says how many are left out, and why."""
     kept, left_out = useful_pairs(pairs)
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
-    say(f"{name}: {len(kept):,} pairs; left out: {reasons or 'none'}")
+    say(f"{name}: {counted(len(kept), 'pair')}; left out: {reasons or 'none'}")
     return Found(kept)
 
 

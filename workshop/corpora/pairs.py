@@ -8,7 +8,7 @@ address (`pair_sources.RECIPES`).
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
 from workshop.cli.options import not_among
 from workshop.corpora import fetch
@@ -55,9 +55,9 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     if expected not in (None, corpus.sha256):
         found = f"its sha256 is {corpus.sha256}, not {expected}"
         say(f"warning: the parallel corpus {name} has changed since numbers were measured on it: {found}")
-    words = f", {len(corpus.words):,} dictionary entries" if corpus.words else ""
-    own = f", {len(corpus.validation):,} pairs for validation" if corpus.validation else ""
-    say(f"parallel corpus {name}: {len(corpus.pairs):,} pairs{words}{own}, from {corpus.source}")
+    words = f", {counted(len(corpus.words), 'dictionary entry', 'dictionary entries')}" if corpus.words else ""
+    own = f", {counted(len(corpus.validation), 'pair')} for validation" if corpus.validation else ""
+    say(f"parallel corpus {name}: {counted(len(corpus.pairs), 'pair')}{words}{own}, from {corpus.source}")
     say(f"licence: {corpus.licence}")
     return corpus
 

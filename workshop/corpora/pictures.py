@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tinygrad_lite.errors import CorpusError, UserError
+from tinygrad_lite.errors import CorpusError, UserError, counted
 from workshop.cli import console
 from workshop.cli.files import read_named
 from workshop.cli.options import not_among
@@ -113,7 +113,7 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     sizes = (
         f"{len(train.labels):,} for training, {len(validation.labels):,} for validation, {len(test.labels):,} to test"
     )
-    say(f"{name}: pictures with {len(recipe.labels)} labels, {sizes}, from {recipe.source}")
+    say(f"{name}: pictures with {counted(len(recipe.labels), 'label')}, {sizes}, from {recipe.source}")
     say(f"licence: {recipe.licence}")
     return LabelledPictures(name, train, validation, test, recipe.labels, recipe.highest, recipe.source, recipe.licence)
 
@@ -281,7 +281,7 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
                 pixels = picture.width * picture.height
                 if pixels > MAX_PIXELS or max(picture.size) > MAX_SIDE:
                     most = f"{MAX_PIXELS:,} in all" if pixels > MAX_PIXELS else f"{MAX_SIDE:,} on a side"
-                    shape = f"{picture.width:,} × {picture.height:,} pixels"
+                    shape = f"{picture.width:,} × {counted(picture.height, 'pixel')}"
                     raise CorpusError(f"{path} has {shape}, more than {most}: use a smaller picture")
                 picture = ImageOps.exif_transpose(picture)
                 if picture.mode.startswith("I"):  # 16 bits for each pixel

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
 from workshop.cli.files import read_named
 from workshop.cli.options import not_among
@@ -100,7 +100,7 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
         recipe = RECIPES["imdb"]  # the same file
         found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
     sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
-    say(f"{found.name}: {found.noun} with {len(found.labels)} labels, {sizes}, from {found.source}")
+    say(f"{found.name}: {found.noun} with {counted(len(found.labels), 'label')}, {sizes}, from {found.source}")
     say(f"licence: {found.licence}")
     return found
 
@@ -128,7 +128,7 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     every = list(seen.values())
     counts = Counter(label for _, label in every)
     if len(every) < MIN_ROWS:
-        raise CorpusError(f"{path} has {len(every)} different texts: at least {MIN_ROWS} are needed")
+        raise CorpusError(f"{path} has {counted(len(every), 'different text')}: at least {MIN_ROWS} are needed")
     if len(counts) < 2:
         raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
     if len(counts) > MAX_LABELS:
@@ -136,7 +136,7 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
             f"{path} has {len(counts):,} different labels, more than {MAX_LABELS}: is it the right column of labels?"
         )
     if len(cells) > len(every):
-        say(f"{path}: {len(cells) - len(every):,} rows are left out, because their text occurs earlier")
+        say(f"{path}: left out: {counted(len(cells) - len(every), 'row')} whose text occurs earlier")
     if rare := [label for label, count in counts.items() if count < MIN_ROWS]:
         others = f" and {len(rare) - 1} others" if len(rare) > 1 else ""
         say(f"warning: {path} has fewer than {MIN_ROWS} texts with the label {rare[0]!r}{others}")
@@ -181,7 +181,8 @@ def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]
         )
     for line, cells in rows:
         if len(cells) != len(names):
-            raise CorpusError(f"{path}, line {line}: {len(cells)} columns instead of {len(names)}: are quotes missing?")
+            found = counted(len(cells), "column")
+            raise CorpusError(f"{path}, line {line}: {found} instead of {len(names)}: are quotes missing?")
     if _named(names):
         rows = rows[1:]
     elif len(columns) == 3:

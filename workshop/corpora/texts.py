@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
 from workshop.cli.files import read_named
 from workshop.cli.options import not_among
@@ -112,7 +112,7 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
 
 def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
     """Print the size of a corpus, its source and its licence."""
-    say(f"corpus {corpus.name}: {len(corpus.text):,} characters from {corpus.source}")
+    say(f"corpus {corpus.name}: {counted(len(corpus.text), 'character')} from {corpus.source}")
     say(f"licence: {corpus.licence}")
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinygrad_lite.errors import DecodingError
+from tinygrad_lite.errors import DecodingError, counted
 from workshop.decoding.sampling import State, Step, check_settings, largest, permitted
 
 
@@ -43,7 +43,7 @@ class Hypothesis:
     def describe(self, length_penalty: float) -> str:
         """The score in words, with its formula."""
         return (
-            f"log-prob {self.log_prob:.4f} nats, length {self.length} tokens, score {self.score:.4f} "
+            f"log-prob {self.log_prob:.4f} nats, length {counted(self.length, 'token')}, score {self.score:.4f} "
             f"(log-prob / ((5 + length) / 6)^{length_penalty:g})"
         )
 

@@ -13,9 +13,9 @@ from workshop.cli.console import RESET, visible
 from workshop.decoding.sampling import State, Step
 from workshop.tokenizers.base import Tokenizer
 
-# Minimum probability -> background colour; the text is black, which is readable on every terminal.
-COLOURS = {0.5: "\x1b[30;42m", 0.1: "\x1b[30;46m", 0.01: "\x1b[30;43m", 0.0: "\x1b[30;41m"}
-LEGEND = "probability: green from 0.5, cyan from 0.1, yellow from 0.01, red below"
+# Minimum probability -> colours: none, then black on grey, on light brown and on orange, of the palette of 256. Each is
+# seen on light and on dark terminals, and by any kind of colour vision: the more colour, the greater the surprise.
+COLOURS = {0.5: "", **{p: f"\x1b[38;5;16;48;5;{ground}m" for p, ground in ((0.1, 102), (0.01, 137), (0.0, 208))}}
 
 
 def entropy(log_probs: np.ndarray) -> np.ndarray:
@@ -27,6 +27,17 @@ def entropy(log_probs: np.ndarray) -> np.ndarray:
     nats = np.asarray(log_probs, np.float64)
     finite = np.where(np.isneginf(nats), 0.0, nats)  # p log p is 0 for p = 0
     return -(np.exp(nats) * finite).sum(axis=-1) / np.log(2)
+
+
+def legend(colour: bool) -> str:
+    """What the colours mean, in these colours.
+
+    >>> legend(colour=False)
+    'probability, the more orange the lower:  from 0.5  from 0.1  from 0.01  below '
+    """
+    steps = {f" from {least:g} " if least else " below ": paint for least, paint in COLOURS.items()}
+    shown = (f"{paint}{words}{RESET}" if colour and paint else words for words, paint in steps.items())
+    return f"probability, the more orange the lower: {''.join(shown)}"
 
 
 class Probabilities:

@@ -9,6 +9,8 @@ from collections import defaultdict
 
 import numpy as np
 
+from tinygrad_lite.errors import counted
+
 
 class Repetition:
     """The tokens of B rows so far, and their effect on the next token of each row.
@@ -53,7 +55,7 @@ class Repetition:
         self._followers: list[dict[tuple[int, ...], set[int]]] = [defaultdict(set) for _ in range(rows)]
         if prompt is not None:
             if prompt.ndim != 2 or len(prompt) != rows:
-                raise ValueError(f"the prompt has the shape {prompt.shape}, but there are {rows} rows of text")
+                raise ValueError(f"the prompt has the shape {prompt.shape}, but the text has {counted(rows, 'row')}")
             if prompt.size and not 0 <= prompt.min() <= prompt.max() < vocab_size:
                 raise ValueError(f"the prompt has tokens outside of the vocabulary of {vocab_size} tokens")
             for tokens in prompt.T:

@@ -67,7 +67,12 @@ class SampleOptions(Sampling):
         "", "text, a name or a file, whose six-grams the page of --explain compares the model with"
     )
 
-    attention: str = of_text("", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True)
+    attention: str = of_text(
+        "",
+        "plot what each token of the prompt and its first continuation attends to, or of a translation: .svg, .png or "
+        ".pdf",
+        is_path=True,
+    )
 
     adapter: str = of_run(
         "",

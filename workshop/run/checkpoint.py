@@ -33,7 +33,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save as to_bytes
 
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.version import VERSION
 from workshop.formats.tensors import tensors_in
 
@@ -234,4 +234,4 @@ def describe(checkpoint: Checkpoint) -> str:
     what = f"adapter of a {checkpoint.family}" if checkpoint.base else checkpoint.family
     if kind := checkpoint.base.get("quantize"):
         what += f" in {kind}"
-    return f"{what} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"
+    return f"{what} with {counted(numbers, 'parameter')} after {counted(checkpoint.step, 'step')}{loss}"

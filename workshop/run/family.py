@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tinygrad_lite.adapt import attach
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.functional.registry import is_composed, set_composed
 from tinygrad_lite.nn import Module
 from workshop.adapters import Change, adapter_in, base_of, fingerprint
@@ -58,6 +58,7 @@ class Task(Protocol):
     example: str  # a prompt, a sentence or a picture for the trained model; empty if there is none
     asked_with: str  # the option of sample.py that takes it
     predicted: str  # what the loss is the mean over, such as "token"
+    unit: str  # of what it also reports the bits, such as "character"; empty: of nothing
 
     def describe(self) -> str:
         """One line about the data."""
@@ -365,7 +366,7 @@ def read_folder(folder: Path, family: str, model_class: type) -> Trained:
     if missing := [token for token in names.values() if token not in tokenizer.specials]:
         raise CheckpointError(f"the tokenizer in {folder} has no token {missing[0]}, which a {title} needs")
     config = replace(config, **{name: tokenizer.specials[token] for name, token in names.items()})
-    about = f"{folder}: {title} with {model_class.blueprint(config).num_parameters():,} parameters"
+    about = f"{folder}: {title} with {counted(model_class.blueprint(config).num_parameters(), 'parameter')}"
     return Trained(folder, about, model_class, config, tokenizer, weights)
 
 

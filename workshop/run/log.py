@@ -17,7 +17,7 @@ from tqdm import tqdm
 from tinygrad_lite.adapt import learned, load_learned
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from workshop.cli.console import reader_has_gone, shown
@@ -55,7 +55,7 @@ class RunLog(AbstractContextManager):
             rate = self.optimizer.lr
             row = {"loss": numbers.loss, "learning_rate": rate, "grad_norm": numbers.norm, "tokens_per_second": speed}
             self.folder.log(step=step + 1, **row)
-            self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s")
+            self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} {self.task.predicted}s/s")
             self.tokens, self.began = 0, time.perf_counter()
 
     def save(self, step: int) -> None:
@@ -133,7 +133,7 @@ class RunLog(AbstractContextManager):
         """Save the averaged weights, and print their validation loss."""
         save_checkpoint(self.folder.average, self.checkpoint(val_loss, self.optimizer.steps))
         found, number = self.task.report(self.model, val_loss), min(self.options.average, len(self.folder.kept()))
-        heading = f"average of {number} checkpoints: {self._loss(val_loss)}, {found.words}"
+        heading = f"average of {counted(number, 'checkpoint')}: {self._loss(val_loss)}, {found.words}"
         tqdm.write(f"{heading}; saved {self.folder.average}", file=sys.stderr)
 
     def _loss(self, val_loss: float) -> str:

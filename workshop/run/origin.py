@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from workshop.cli.console import say
 from workshop.cli.options import build, difference
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
@@ -65,7 +65,8 @@ def resumed_options(
         say(f"changed: {line}")
     if options.max_iters < checkpoint.step:
         raise OptionError(
-            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
+            f"--max_iters {options.max_iters}: the run in {folder.path} has already made "
+            f"{counted(checkpoint.step, 'step')}"
         )
     if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
         raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")

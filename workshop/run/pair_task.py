@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import is_plain
 from workshop.corpora.divided_pairs import PairCorpus
 from workshop.decoding.scores import scores
@@ -35,7 +35,7 @@ class PairTask:
         shown: the number of translations to show at each evaluation.
     """
 
-    asked_with, predicted = "start", "token"
+    asked_with, predicted, unit = "start", "token", ""
     data_class: ClassVar[type[PairData]]
 
     def __init__(
@@ -85,14 +85,14 @@ class PairTask:
         """One line about the pairs and their tokens."""
         data, reasons = self.data, self.corpus.left_out.copy()
         if self.too_long:
-            reasons.append(f"{self.too_long:,} with more than {self.options.block_size} tokens")
+            reasons.append(f"{self.too_long:,} with more than {counted(self.options.block_size, 'token')}")
         left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
         unknown = self.share_unknown()
         lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""
         return (
             f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
-            f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens{lost}; "
-            f"{data.padding():.1%} of the batches is padding; an epoch is {data.epoch_steps:,} steps"
+            f"{self.tokenizer.kind} tokenizer with {counted(self.tokenizer.vocab_size, 'token')}{lost}; "
+            f"{data.padding():.1%} of the batches is padding; an epoch is {counted(data.epoch_steps, 'step')}"
         )
 
     def share_unknown(self) -> float:

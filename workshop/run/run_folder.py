@@ -16,6 +16,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -113,10 +114,12 @@ class RunFolder:
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder holds a run that a new one would destroy."""
         if self.last.exists() or self.best.exists():
-            try:
-                what = describe(load_checkpoint(self.last))
-            except CheckpointError:
-                what = "a run"
+            what = "a run"
+            with suppress(CheckpointError):
+                last = load_checkpoint(self.last)  # saved before its evaluation, whose loss only `best` can tell
+                what = describe(last)
+                best = load_checkpoint(self.best)
+                what = describe(replace(last, best_loss=best.best_loss, best_step=best.best_step))
             raise OptionError(
                 f"{self.path} already holds {what}: continue it with --resume, start again with --overwrite, or "
                 "choose another --out_dir"

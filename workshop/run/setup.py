@@ -20,7 +20,7 @@ from typing import Any
 
 from tinygrad_lite.adapt import load_learned
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import check_precision
@@ -41,7 +41,8 @@ from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
 
 PRESETS = Path(__file__).parents[2] / "presets"
-COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
+# What --help shows first.
+COMMON = "text pairs resume out_dir max_iters batch_size learning_rate n_layer n_embd block_size device".split()
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 
@@ -130,9 +131,10 @@ class RunSetup:
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
         """Prepare the folder, and restore the optimizer if the run is resumed."""
+        noted = {**self.options.noted(), "loss_per": task.predicted, "bits_per": task.unit}
         if self.checkpoint is None:
             refuse_if_used(self.options, self.folder)  # again, now that the folder is locked
-            self.folder.begin(self.options.noted())
+            self.folder.begin(noted)
             return
         try:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
@@ -141,8 +143,8 @@ class RunSetup:
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             self.refuse_other_text()
         self.folder.rewind(self.checkpoint.step)
-        self.folder.note_options(self.options.noted())
-        say(f"resuming after {self.checkpoint.step:,} steps")
+        self.folder.note_options(noted)
+        say(f"resuming after {counted(self.checkpoint.step, 'step')}")
 
     def refuse_other_text(self) -> None:
         """Raise OptionError if the text of a resumed run is another one, unless the command line names it."""
@@ -162,20 +164,24 @@ def read_setup(argv: list[str]) -> RunSetup:
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets, sizes = list_presets(PRESETS), {name: size.about for name, size in SIZES.items()}
-    family = load_family(choose_family(argv, presets))
+    name, named = choose_family(argv, presets)
+    family = load_family(name)
     hints, explained = options_elsewhere(family, argv)
+    preset = named if named in {**presets, **SIZES} else family.preset
+    defaults = build(family.options, (f"preset {preset}", settings_of(preset)))
     parsed = parse_command_line(
         family.options,
         argv,
         prog="train.py",
-        description=family.about,
+        description=f"{family.about} The defaults shown are those of {preset}.",
         examples=family.examples,
         positional="preset",
-        about_positional=f"one of the presets below (default {family.preset})",
+        about_positional=f"settings by name (default {family.preset}): {', '.join(presets)}",
         common=COMMON,
         epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", sizes), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | family.options.HINTS,
+        defaults=vars(defaults),
     )
     for note in parsed.notes:
         say(f"note: {note}")
@@ -189,7 +195,6 @@ def read_setup(argv: list[str]) -> RunSetup:
                 command = f"python train.py {other.preset} --dataset {given['dataset']}"
                 raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
     base = settings_of(named or family.preset)
-    base.pop("family", None)
     options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
     if not options.dry_run and (named in SIZES or {"watts", "flops_per_second"} & given.keys()):
         what = named if named in SIZES else "--watts" if "watts" in given else "--flops_per_second"
@@ -224,14 +229,17 @@ def read_setup(argv: list[str]) -> RunSetup:
     return setup
 
 
-def choose_family(argv: Sequence[str], presets: Collection[str]) -> str:
-    """The family of the named preset, else that of the weights to start from or to resume, else the first."""
+def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, str | None]:
+    """The family of the named preset, else that of the weights to start from or to resume, else the first.
+
+    Returns: its name, and the first word that is no option and no value of one, which may name a preset.
+    """
     # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
     unsure = not {*argv[1:]}.isdisjoint({*presets, *SIZES}) and argv[0] not in presets
     parts = split_command_line(argv, *([load_family(name).options for name in FAMILIES] if unsure else [TrainOptions]))
     named = next((part.text for part in parts if not part.name), None)
     if named in presets or named in SIZES:
-        return family_of(settings_of(named))
+        return family_of(settings_of(named, family=True)), named
     values = {part.name: part.words for part in parts}
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
@@ -241,8 +249,8 @@ def choose_family(argv: Sequence[str], presets: Collection[str]) -> str:
         if os.path.isdir(path) and not is_pretrained_folder(path):
             path = RunFolder(place).last
         if found := family_of_weights(path):
-            return found
-    return DEFAULT
+            return found, named
+    return DEFAULT, named
 
 
 def datasets_of(family: Family) -> set[str]:
@@ -250,9 +258,10 @@ def datasets_of(family: Family) -> set[str]:
     return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
 
 
-def settings_of(name: str) -> dict[str, Any]:
-    """The settings of a preset, or of a size."""
-    return dict(SIZES[name].options) if name in SIZES else read_preset(find_preset(PRESETS, name))
+def settings_of(name: str, family: bool = False) -> dict[str, Any]:
+    """The settings of a preset, or of a size; without its family, unless that is asked for."""
+    found = dict(SIZES[name].options) if name in SIZES else read_preset(find_preset(PRESETS, name))
+    return found if family else {key: value for key, value in found.items() if key != "family"}
 
 
 def listed(title: str, described: Mapping[str, str]) -> list[str]:
@@ -275,7 +284,7 @@ def options_elsewhere(family: Family, argv: Sequence[str]) -> tuple[dict[str, st
         hints = {name: f"belongs to {other.title}: {command} --{name} ..." for name in names} | hints
         if names:
             listed = ", ".join(f"--{name}" for name in names)
-            lines.append(f"Options of {other.title} only, explained by {command} --help: {listed}")
+            lines.append(f"Options of {other.title} only, explained by {command} --help all: {listed}")
     return hints, lines
 
 

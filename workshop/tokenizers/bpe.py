@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 from typing import ClassVar, NamedTuple
 
-from tinygrad_lite.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError, counted
 from workshop.tokenizers.base import WordwiseTokenizer, to_utf8
 
 Pair = tuple[int, int]
@@ -321,7 +321,7 @@ class BPETokenizer(MergeTokenizer):
         if n_merges < 0:
             raise TokenizerError(
                 f"vocab_size is {vocab_size}, but byte-level BPE begins with 256 bytes and "
-                f"{len(untrained.specials)} special tokens: use at least {untrained.vocab_size}"
+                f"{counted(len(untrained.specials), 'special token')}: use at least {untrained.vocab_size}"
             )
         if not text:
             raise TokenizerError("byte-pair encoding cannot be learned from an empty text: use another one")

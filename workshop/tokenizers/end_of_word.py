@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from tinygrad_lite.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError, counted
 from workshop.tokenizers.base import UNKNOWN, to_utf8
 from workshop.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
 from workshop.tokenizers.char import check_characters
@@ -86,7 +86,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         if n_merges < 0:
             raise TokenizerError(
                 f"vocab_size is {vocab_size}, but this text has {len(characters)} different characters, which with "
-                f"{END_OF_WORD} and {len(untrained.specials)} special tokens make {untrained.vocab_size}: "
+                f"{END_OF_WORD} and {counted(len(untrained.specials), 'special token')} make {untrained.vocab_size}: "
                 "use at least that"
             )
         lengths = [1] * len(characters) + [len(END_OF_WORD)]

@@ -26,7 +26,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tinygrad_lite.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError, counted
 from workshop.tokenizers.base import UNKNOWN, Tokenizer, checked_specials, to_utf8
 
 PIECE_PATTERN = re.compile(r"[^\W\d_]+|.", re.DOTALL)  # letters, or else any one character
@@ -84,7 +84,7 @@ class WordTokenizer(Tokenizer):
         n_words = vocab_size - len(names)
         if n_words < 1:
             raise TokenizerError(
-                f"vocab_size is {vocab_size}, but {len(names)} special tokens and one word need "
+                f"vocab_size is {vocab_size}, but {counted(len(names), 'special token')} and one word need "
                 f"{len(names) + 1}: use at least that"
             )
         counts = Counter(split_pieces(text))

@@ -41,7 +41,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tinygrad_lite.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError, counted
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.corpora.cleaning import normal_form
 from workshop.tokenizers.base import WordwiseTokenizer, checked_specials, to_utf8
@@ -168,8 +168,8 @@ class WordPieceTokenizer(WordwiseTokenizer):
         room = vocab_size - len(names)
         if room < 2:
             raise TokenizerError(
-                f"vocab_size is {vocab_size}, but {len(names)} special tokens and a character, alone and with "
-                f"{CONTINUES}, need {len(names) + 2}: use at least that"
+                f"vocab_size is {vocab_size}, but {counted(len(names), 'special token')} and a character, alone and "
+                f"with {CONTINUES}, need {len(names) + 2}: use at least that"
             )
         words = [word for word in split_words(text, lowercase) if len(word) <= MAX_WORD]
         word_counts, letters = Counter(words), Counter("".join(words))

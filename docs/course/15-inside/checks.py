@@ -1,5 +1,7 @@
 """Checks of chapter 15, by a small GPT with random weights."""
 
+import functools
+
 import numpy as np
 
 from gpt.config import GPTConfig
@@ -57,3 +59,72 @@ def induction(exercise):
     for t in range(5):
         looks, expected = np.flatnonzero(answer[t]).tolist(), np.flatnonzero(right[t]).tolist()
         assert looks == expected, f"in 7 8 7 8 7, position {t} looks at {looks}, not at {expected}"
+
+
+def induction_head(exercise):
+    """Four arrays: the one-hot vectors; the same moved down by one row; the scores, one product of the two, with -inf
+    where s > t before the softmax; the weights times the one-hot vectors.
+    """
+    one_hot = np.eye(5)
+    answer = np.asarray(exercise.induction_head([3, 1, 2, 3], 5), float)
+    assert answer.shape == (4, 5), f"for 4 tokens of 5 its shape is {answer.shape}, not (4, 5)"
+    assert np.allclose(answer.sum(-1), 1), f"the rows sum to {answer.sum(-1)}, not to 1"
+    assert np.allclose(answer[0], one_hot[3]), "at position 0 it sees something else than the token there"
+    likely = answer[3].argmax()
+    assert likely == 1, f"after 3 1 2 3 the most probable token is {likely}, not 1, which followed 3 before"
+    _same(answer[1], (one_hot[3] + one_hot[1]) / 2, "the row of a token that is new, whose scores are all 0,")
+    _same(answer[3], one_hot[1], "the last row of 3 1 2 3")
+    answer = exercise.induction_head([0, 1, 0, 2, 0], 5)
+    _same(np.asarray(answer)[-1], (one_hot[1] + one_hot[2]) / 2, "the last row of 0 1 0 2 0, where 1 and 2 followed 0,")
+    odds = np.exp([0, 1, 0, 0])  # 1, before which stands the 3, has the score 1
+    right = odds / odds.sum() @ one_hot[[3, 1, 2, 3]]
+    _same(np.asarray(exercise.induction_head([3, 1, 2, 3], 5, 1.0))[-1], right, "3 1 2 3 with a sharpness of 1")
+
+
+def patched(exercise):
+    """For each l and t: copy b's stream behind l blocks, set row t to a's, run blocks[l:], and keep the last row. Both
+    streams go through blocks[l] before it is the turn of l + 1.
+    """
+    rng = np.random.default_rng(0)
+    a, b, *weights = rng.standard_normal((5, 4, 4))  # 4 positions, width 4
+    mixing = np.tril(rng.dirichlet(np.ones(4), 4))  # from earlier positions to later ones
+    blocks = [lambda x, weight=weight: x + np.tanh(mixing @ x @ weight) for weight in weights]
+    ends = [functools.reduce(lambda x, block: block(x), blocks, x)[-1] for x in (a, b)]
+    before = a.copy(), b.copy()
+    answer = np.asarray(exercise.patched(blocks, a, b), float)
+    assert np.array_equal(before, (a, b)), "a or b has changed: change a copy"
+    assert answer.shape == (4, 4, 4), f"for 3 blocks, 4 positions and a width of 4 its shape is {answer.shape}"
+    _same(answer[3, 3], ends[0], "behind the last block, the patch at the last position, which must give a's end,")
+    _same(
+        answer[3, 0], ends[1], "behind the last block, the patch at position 0, which must change nothing in b's end,"
+    )
+    right = np.empty_like(answer)
+    for layer, t in np.ndindex(4, 4):
+        one, other = a, b
+        for number in range(4):
+            if number == layer:
+                other = np.where(np.arange(4)[:, None] == t, one, other)
+            if number < 3:
+                one, other = blocks[number](one), blocks[number](other)
+        right[layer, t] = other[-1]
+        _same(answer[layer, t], right[layer, t], f"the patch at position {t} behind {layer} blocks")
+
+
+def dimensions(exercise):
+    """All products of directions with columns are one matrix, directions.T @ weight: square it, and sum each row. A
+    column of 0 has no direction: divide it by 1.
+    """
+    angles = 2 * np.pi * np.arange(5) / 5
+    pentagon = 1.2 * np.stack([np.cos(angles), np.sin(angles)])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        _shares(exercise, np.eye(2), [1, 1], "two axes, which have a dimension each")
+        _shares(exercise, np.array([[3.0, -3.0]]), [0.5, 0.5], "a feature and its opposite, which share one dimension")
+        _shares(exercise, pentagon, [0.4] * 5, "a pentagon, where five share two dimensions")
+        _shares(exercise, np.eye(2, 3), [1, 1, 0], "two axes and a column of 0")
+        _shares(exercise, np.array([[1.0, 2.0]]), [0.2, 0.8], "two features of one direction, with the lengths 1 and 2")
+
+
+def _shares(exercise, weight, right, what):
+    answer = np.asarray(exercise.dimensions(weight), float)
+    assert answer.shape == (len(right),), f"for {what}, the shape is {answer.shape}, not {(len(right),)}"
+    assert np.allclose(answer, right), f"for {what}, the result is {answer.round(3)}, not {np.array(right)}"

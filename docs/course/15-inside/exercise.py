@@ -1,5 +1,7 @@
 """Exercises of chapter 15: every ... is a blank to fill in."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -23,4 +25,31 @@ def character_bits(tokens: list[str], probabilities: list[float]) -> list[float]
 
 def induction(tokens: list[int]) -> np.ndarray:
     """Where an induction head looks: (T, T), true at [t, s] if s <= t and the token before s is the one at t."""
+    return ...
+
+
+def induction_head(tokens: list[int], vocab_size: int, sharpness: float = 50.0) -> np.ndarray:
+    """What an induction head made by hand expects after each token: the weight of every token, (T, V).
+
+    Layer 1 copies to each position the token before it, as a one-hot vector (V,), and to position 0 a vector of 0. In
+    layer 2 the query of t is the one-hot vector of its token, the key of s is what layer 1 has copied there, and the
+    value of s is the one-hot vector of its token. Scores are sharpness query · key; the softmax is causal.
+    """
+    return ...
+
+
+def patched(blocks: list[Callable[[np.ndarray], np.ndarray]], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The stream of a run on b at its end and last position, if one vector is that of a run on a: (L + 1, T, C).
+
+    a and b, (T, C) each, are what the first of L blocks reads; a block is a function (T, C) -> (T, C). At [l, t] the
+    vector at position t behind l blocks (l = 0: before all) is a's; all others there are b's, and the run goes on.
+    """
+    return ...
+
+
+def dimensions(weight: np.ndarray) -> np.ndarray:
+    """The share of a dimension that each feature has, D_i = |w_i|² / sum_j (ŵ_i · w_j)²: (m, n) -> (n,).
+
+    w_i is column i, and ŵ_i = w_i / |w_i|. A feature whose column is 0 has none.
+    """
     return ...

@@ -1,5 +1,7 @@
 """Solutions of chapter 15."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -32,3 +34,47 @@ def induction(tokens: list[int]) -> np.ndarray:
         for s in range(1, t + 1):
             looks[t, s] = tokens[s - 1] == tokens[t]
     return looks
+
+
+def induction_head(tokens: list[int], vocab_size: int, sharpness: float = 50.0) -> np.ndarray:
+    """What an induction head made by hand expects after each token: the weight of every token, (T, V).
+
+    Layer 1 copies to each position the token before it, as a one-hot vector (V,), and to position 0 a vector of 0. In
+    layer 2 the query of t is the one-hot vector of its token, the key of s is what layer 1 has copied there, and the
+    value of s is the one-hot vector of its token. Scores are sharpness query · key; the softmax is causal.
+    """
+    token = np.eye(vocab_size)[tokens]
+    before = np.zeros_like(token)
+    before[1:] = token[:-1]
+    odds = np.tril(np.exp(sharpness * (token @ before.T - 1)))
+    return odds / odds.sum(axis=-1, keepdims=True) @ token
+
+
+def patched(blocks: list[Callable[[np.ndarray], np.ndarray]], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The stream of a run on b at its end and last position, if one vector is that of a run on a: (L + 1, T, C).
+
+    a and b, (T, C) each, are what the first of L blocks reads; a block is a function (T, C) -> (T, C). At [l, t] the
+    vector at position t behind l blocks (l = 0: before all) is a's; all others there are b's, and the run goes on.
+    """
+    found = np.empty((len(blocks) + 1, *b.shape))
+    for layer in range(len(blocks) + 1):
+        for t in range(len(b)):
+            x = b.copy()
+            x[t] = a[t]
+            for block in blocks[layer:]:
+                x = block(x)
+            found[layer, t] = x[-1]
+        if layer < len(blocks):
+            a, b = blocks[layer](a), blocks[layer](b)
+    return found
+
+
+def dimensions(weight: np.ndarray) -> np.ndarray:
+    """The share of a dimension that each feature has, D_i = |w_i|² / sum_j (ŵ_i · w_j)²: (m, n) -> (n,).
+
+    w_i is column i, and ŵ_i = w_i / |w_i|. A feature whose column is 0 has none.
+    """
+    lengths = np.linalg.norm(weight, axis=0)
+    directions = weight / np.where(lengths > 0, lengths, 1)
+    seen = ((directions.T @ weight) ** 2).sum(axis=1)
+    return lengths**2 / np.where(seen > 0, seen, 1)

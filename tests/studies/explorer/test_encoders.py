@@ -57,7 +57,7 @@ def saved_vit(path: str = "vit.safetensors", **settings) -> str:
 
 def with_picture(monkeypatch) -> None:
     def asked(options, trained):
-        return PICTURE, f"{options.image} of {trained.dataset}"
+        return PICTURE, f"{options.image} of {trained.dataset}: b"
 
     monkeypatch.setattr(explorer, "asked_picture", asked)
 
@@ -203,7 +203,7 @@ def test_a_picture_its_attention_and_rollout_are_those_of_numpy(workplace, monke
     order = np.argsort(-probabilities)
     assert [name for name, _ in data["classes"]] == [["a", "b", "</script>"][n] for n in order]
     np.testing.assert_allclose([p for _, p in data["classes"]], probabilities[order], rtol=1e-3)
-    assert (data["about"], data["start"]) == ("test:1</script> of digits", 0 if pooling == "cls" else None)
+    assert (data["about"], data["start"]) == ("test:1</script> of digits: b", 0 if pooling == "cls" else None)
 
 
 def test_features_alone_have_a_page_too(workplace, capsys):

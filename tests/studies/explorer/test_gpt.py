@@ -107,7 +107,7 @@ def check_closed(html, scripts):
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in policy
     programs = [text for attributes, text in elements.named("script") if not attributes]
-    assert len(programs) == len(scripts) + 1
+    assert len(programs) == len(scripts) + 3
     for text in [*programs, *(text for _, text in elements.named("style"))]:
         assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
         opens = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|https?://(?!www\.w3)"
@@ -127,6 +127,13 @@ def test_no_script_ends_its_own_element_and_no_words_of_a_panel_are_html():
     for path in (*build.FOLDER.glob("*.js"), *build.FOLDER.glob("*.css")):
         assert not re.search("</(script|style)|<!--", path.read_text(encoding="utf-8"), re.IGNORECASE), path
     assert "&lt;b&gt;" in assemble("<b>", ["<b>"], [Panel("a", "<b>", "<b>", "<b>", (("<b>", "<b>"),))], {}, {}, [])
+
+
+def test_the_scripts_are_short_enough_to_be_read():
+    texts = {path.name: path.read_text(encoding="utf-8") for path in build.FOLDER.glob("*.js")}
+    assert {name for name, text in texts.items() if text.count("\n") > 300} == set()
+    code = re.sub(r"/\*.*?\*/|^ *//.*?$", "", "\n".join(texts.values()), flags=re.DOTALL | re.MULTILINE)
+    assert len(list(filter(str.strip, code.splitlines()))) <= 3520
 
 
 def test_weights_are_those_of_the_checkpoint_as_float16(explained):
@@ -240,6 +247,11 @@ def test_every_panel_names_functions_that_exist_and_says_what_to_see():
         assert panel.lead.count(".") >= 1
         assert panel.formula
         for file, name in panel.sources:
+            if file.endswith(".js"):
+                assert re.search(
+                    rf"^(function |  ){name}\(.*\{{$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE
+                )
+                continue
             body = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
             for part in name.split("."):
                 found = [s for s in body if isinstance(s, (ast.FunctionDef, ast.ClassDef)) and s.name == part]

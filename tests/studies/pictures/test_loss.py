@@ -190,6 +190,39 @@ def test_names_are_shown_unchanged(folders, picture):
     assert "_$x^2$" in texts(picture)
 
 
+# What the options.json of a run notes; the columns with bits and without; the unit on the axis, alone and of two runs.
+UNIT_CASES = (
+    ({}, {"bits_per_char": 3.0}, "nats per token", "bits per character"),
+    ({"loss_per": "token", "bits_per": "character"}, {"bits_per_char": 3.0}, "nats per token", "bits per character"),
+    ({"loss_per": "token", "bits_per": "pixel"}, {"bits_per_char": 3.0}, "nats per token", "bits per pixel"),
+    ({"loss_per": "picture", "bits_per": ""}, {"accuracy": 0.5}, "nats per picture", "nats per picture"),
+    ({"loss_per": "text", "bits_per": ""}, {"accuracy": 0.5}, "nats per text", "nats per text"),
+    ({"loss_per": "token", "bits_per": ""}, {"chrf": 50.0}, "nats per token", "nats per token"),
+)
+
+
+@pytest.mark.parametrize(("noted", "measures", "alone", "together"), UNIT_CASES)
+def test_the_unit_is_that_of_the_task(tmp_path, noted, measures, alone, together):
+    run, step = RunFolder(tmp_path / "run"), {"loss": 3.0, "learning_rate": 1e-3, "grad_norm": 1.0}
+    with run.locked():
+        run.begin(noted)
+    run.log(step=1, tokens_per_second=1.0, **step)
+    run.log(step=1, val_loss=2.0, **measures)
+    for paths, unit in (([run.path], alone), ([run.path] * 2, together)):
+        picture = draw_loss(paths, LossOptions())
+        assert picture.table[0][-1] == unit.replace(" ", "_")
+        assert picture.table[1][-1] == pytest.approx(4.5 if unit.startswith("bits") else 3.0)
+    bits = draw_loss([run.path], LossOptions(unit="bits")).table  # which every evaluated run has
+    assert bits[0][-1] == (f"bits_per_{noted.get('bits_per') or noted.get('loss_per', 'character')}")
+    assert bits[1][-1] == pytest.approx(4.5 if "bits_per_char" in measures else 3 / np.log(2))
+
+
+def test_losses_of_different_units_are_not_in_one_picture(folders, tmp_path):
+    (tmp_path / "one" / "options.json").write_text('{"loss_per": "picture", "bits_per": ""}', encoding="utf-8")
+    with pytest.raises(OptionError, match="being nats per picture and nats per token: draw each kind apart"):
+        draw_loss(folders, LossOptions(unit="nats"))
+
+
 def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, picture):
     thin, thick = plotted(folders[0], smooth=1, unit="bits").get_lines()
     assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)

@@ -1,6 +1,7 @@
 """Pictures that need no model: position codes, neighbours among vectors, tokens, merges, schedules, expressions."""
 
 import csv
+import re
 import shutil
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from studies.pictures.command import Kind, draw
 from studies.pictures.kinds import shared_kinds
 from studies.pictures.neighbours import NeighbourOptions, draw_neighbours
 from studies.pictures.positions import draw_learned, draw_rotary, draw_sinusoidal
+from tests.test_imports import ROOT
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.optim import trapezoid
-from workshop.figure import write
+from workshop.figure import COLOURS, with_dark_theme, write
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.char import CharTokenizer
 
@@ -42,6 +44,47 @@ def run(*words):
 def rows(name):
     with open(name, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+# --- light and dark pages -------------------------------------------------------------------------------------
+
+
+def contrast(one, other):
+    """WCAG 2's contrast of two colours: 1 to 21."""
+
+    def brightness(colour):
+        linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+        return linear @ [0.2126, 0.7152, 0.0722] + 0.05
+
+    low, high = sorted((brightness(one), brightness(other)))
+    return high / low
+
+
+# What is drawn, its colour, and its least contrast with the page (WCAG 2): 4.5 for text, 3 for lines.
+CONTRASTS = [("line", colour, 3) for colour in COLOURS] + [("caption", "#444444", 4.5), ("box", "#888888", 3)]
+
+
+@pytest.mark.parametrize(("what", "colour", "least"), CONTRASTS)
+def test_what_is_drawn_is_seen_on_light_and_dark_pages(what, colour, least):
+    values = re.search('<feColorMatrix values="([^"]+)"', with_dark_theme("<svg a='b'><g/></svg>"))[1]
+    matrix = np.array(values.split(), float).reshape(4, 5)
+    rgb, page = (np.array([int(name[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for name in (colour, "#ffffff"))
+    assert contrast(rgb, page) >= least
+    dark = [np.clip(matrix @ [*light, 1, 1], 0, 1)[:3] for light in (rgb, page)]
+    assert contrast(*dark) >= least
+    assert contrast(dark[1], np.zeros(3)) < 1.5  # the page is dark
+    order = np.argsort(rgb, kind="stable")
+    assert (np.diff(dark[0][order]) >= -1e-3).all()  # a blue remains a blue
+
+
+@pytest.mark.parametrize("name", sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.svg")))
+def test_every_picture_of_the_documentation_follows_the_theme(name):
+    svg = (ROOT / name).read_text(encoding="utf-8")
+    assert "prefers-color-scheme" in svg
+    if "<filter" not in svg:  # drawn without matplotlib, with colours for both
+        return
+    plain = re.sub("<style>@media.*?</filter>", "", svg, count=1, flags=re.DOTALL).replace(">\n\n", ">\n", 1)
+    assert svg == with_dark_theme(plain, has_photographs=name in ("docs/rollout.svg", "docs/completions.svg"))
 
 
 # --- positions and neighbours ---------------------------------------------------------------------------------

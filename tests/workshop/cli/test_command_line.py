@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tinygrad_lite
 from tests.workshop.cli.some_options import TEXT, Options, result_or_message
 from tinygrad_lite.errors import OptionError
-from workshop.cli.command_line import parse_command_line, split_command_line
+from workshop.cli.command_line import FIRST_PAGE, parse_command_line, split_command_line
 from workshop.cli.options import answers, build, option
 
 SETTINGS = {
@@ -94,7 +94,7 @@ def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
 
 
 def test_a_command_line_is_split_before_it_is_checked():
-    argv = "tiny --bias tiny --bias=x --text a b --wandb-project owt --max_iters=1 end --out_dir --help x".split()
+    argv = "tiny --bias tiny --bias=x --text a b --wandb-project owt --max_iters=1 end --out_dir --help all x".split()
     assert [(part.name, part.words) for part in split_command_line(argv, Options)] == [
         ("", ["tiny"]),
         ("bias", []),
@@ -105,7 +105,7 @@ def test_a_command_line_is_split_before_it_is_checked():
         ("max_iters", ["1"]),
         ("", ["end"]),
         ("out_dir", []),
-        ("help", []),
+        ("help", ["all"]),
         ("", ["x"]),
     ]
     assert " ".join(part.text for part in split_command_line(argv, Options)) == " ".join(argv)
@@ -135,16 +135,16 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help lists all)"),
-        (["--Max_Iters=5"], "unknown option --Max_Iters: did you mean --max_iters? (train.py --help lists all)"),
-        (["--batchsize"], "unknown option --batchsize: did you mean --batch_size? (train.py --help lists all)"),
-        (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help lists all)"),
-        (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help lists all)"),
-        (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help lists all)"),
+        (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help all lists them)"),
+        (["--Max_Iters=5"], "unknown option --Max_Iters: did you mean --max_iters? (train.py --help all lists them)"),
+        (["--batchsize"], "unknown option --batchsize: did you mean --batch_size? (train.py --help all lists them)"),
+        (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help all lists them)"),
+        (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help all lists them)"),
+        (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help all lists them)"),
         (["--epochs", "3"], "--epochs is counted elsewhere"),
-        (["--max"], "unknown option --max: did you mean --max_iters? (train.py --help lists all)"),
-        (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help lists all)"),
-        (["--zzz=1"], "unknown option --zzz: train.py --help lists all"),
+        (["--max"], "unknown option --max: did you mean --max_iters? (train.py --help all lists them)"),
+        (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help all lists them)"),
+        (["--zzz=1"], "unknown option --zzz: train.py --help all lists them"),
         (["--batch_size", "0"], "--batch_size 0: must be at least 1 and at most 4096 (sequences per micro-step)"),
         (["--batch-size=5000"], "--batch_size 5000: must be at least 1 and at most 4096 (sequences per micro-step)"),
         (["--temperature", "-1"], "--temperature -1: must be at least 0"),
@@ -173,10 +173,13 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
             ["--out_dir", "--bias"],
             "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)",
         ),
-        (["a", "b"], "unexpected argument 'b': write options as --name value (train.py --help lists all)"),
-        (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help lists all)"),
-        (["--"], "unexpected argument '--': write options as --name value (train.py --help lists all)"),
-        ([""], "unexpected argument '': write options as --name value (train.py --help lists all)"),
+        (["--help", "tiny"], "--help tiny: only all can follow --help; a name of anything else comes before it"),
+        (["--help=x"], "--help=x: only all can follow --help; a name of anything else comes before it"),
+        (["-h", "5"], "--help 5: only all can follow --help; a name of anything else comes before it"),
+        (["a", "b"], "unexpected argument 'b': write options as --name value (train.py --help all lists them)"),
+        (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help all lists them)"),
+        (["--"], "unexpected argument '--': write options as --name value (train.py --help all lists them)"),
+        ([""], "unexpected argument '': write options as --name value (train.py --help all lists them)"),
         (["--max_iters", "9" * 5000 + "x"], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
         (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
     ],
@@ -204,7 +207,7 @@ def test_a_whole_number_too_large_for_a_float_is_accepted():
 def help_text(monkeypatch, capsys, columns: int, *argv: str, **settings) -> str:
     monkeypatch.setenv("COLUMNS", str(columns))
     with pytest.raises(SystemExit) as caught:
-        parse(*(argv or ["--help"]), **settings)
+        parse(*(argv or ["--help", "all"]), **settings)
     captured = capsys.readouterr()
     assert caught.value.code == 0
     assert captured.err == ""
@@ -253,19 +256,38 @@ def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys)
 def test_help_fits_the_terminal_and_omits_nothing(monkeypatch, capsys, columns):
     epilog = "Presets:\n  tiny        " + "very " * 40 + "small\n\n  big         not at all"
     settings = {"positional": None, "epilog": epilog, "description": "Train a model. " * 20}
-    page = help_text(monkeypatch, capsys, columns, **settings)
+    page = help_text(monkeypatch, capsys, columns, **settings)  # of --help all
     first, *lines = page.splitlines()
     assert first == "usage: train.py [--name value | --name=value ...]"
     assert max(len(line) for line in lines) <= min(columns, 110)
     wide = help_text(monkeypatch, capsys, 300, **settings)
     assert page.split() == wide.split()
-    assert ("\n  -h, --help\n" in page) == (columns < 80)  # on a narrow terminal the explanation is below the option
+    assert ("\n  --version\n" in page) == (columns < 80)  # on a narrow terminal the explanation is below the option
     assert any(line.startswith(" " * 14 + "very") for line in lines)  # the second column of the epilog stays one
 
 
-@pytest.mark.parametrize("argv", [["-h"], ["--max_iters", "5", "--help", "--nonsense"]])
+@pytest.mark.parametrize("argv", [["-h"], ["--max_iters", "5", "--help", "--nonsense"], ["-h", "all"], ["--help=all"]])
 def test_help_can_be_asked_for_anywhere(monkeypatch, capsys, argv):
     assert help_text(monkeypatch, capsys, 80, *argv) == help_text(monkeypatch, capsys, 80)
+
+
+def test_a_long_help_begins_with_a_first_page(monkeypatch, capsys):
+    settings = {"epilog": "An end.\n" * 30}
+    whole = help_text(monkeypatch, capsys, 80, **settings)
+    for argv in (["-h"], ["--help"], ["--bias", "--help"]):
+        page = help_text(monkeypatch, capsys, 80, *argv, **settings)
+        assert page.endswith("\n  --help all                         every option\n")
+        assert len(page.splitlines()) <= FIRST_PAGE < len(whole.splitlines())
+        shown = [line for line in page.splitlines() if line.startswith("  --")]
+        assert [line.split()[0] for line in shown] == ["--text", "--max_iters", "--version", "--help"]
+        assert page.split("\n\n")[:4] == whole.split("\n\n")[:4]  # usage, description, examples, most used
+    assert "-h, --help                         show the most used options\n" in whole
+
+
+def test_help_shows_the_defaults_that_would_hold(monkeypatch, capsys):
+    page = help_text(monkeypatch, capsys, 100, defaults={"max_iters": 7, "top_p": 0.25, "name": "Faust", "text": []})
+    for words in ("(steps, default 7)", "mass to draw from (default 0.25)", "(default Faust)", "files to read\n"):
+        assert words in page
 
 
 def test_the_version_can_be_asked_for(capsys):

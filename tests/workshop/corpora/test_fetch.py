@@ -244,7 +244,7 @@ def test_a_redirect_to_a_malformed_address_is_refused():
         (failing(urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
         (failing(TimeoutError("timed out")), "failed: .*timed out"),
         (failing(http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
-        (cut_short, "failed: 6 bytes are missing"),
+        (cut_short, "failed: it lacks 6 bytes"),
         (answer(b"\xff\xfe"), "is not UTF-8"),
         (answer(b"1234"), "has more than 3 bytes"),
     ],

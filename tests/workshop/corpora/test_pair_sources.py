@@ -256,7 +256,7 @@ def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsy
 
     monkeypatch.setattr(fetch, "debian_folders", debian_folders)
     assert RECIPES["libreoffice-help"].make() == pair_sources.Found([("Eine neue Datei", "A new file")])
-    assert capsys.readouterr().err == "libreoffice-help: 1 pairs; left out: 1 too short or too long\n"
+    assert capsys.readouterr().err == "libreoffice-help: 1 pair; left out: 1 too short or too long\n"
 
 
 STANZA = "Package: editor\nDescription-md5: 1a\nDescription-{}\n"
@@ -378,7 +378,7 @@ def test_a_file_that_does_not_arrive(web, multi30k):
 
 def test_multi30k_with_unequal_numbers_of_lines_is_refused(multi30k):
     multi30k(**{"val.en.gz": "A cat.\nA dog.\n"})
-    with pytest.raises(CorpusError, match=r"val\.de\.gz has 1 lines and https://.*val\.en\.gz has 2:"):
+    with pytest.raises(CorpusError, match=r"val\.de\.gz has 1 line and https://.*val\.en\.gz has 2:"):
         RECIPES["multi30k"].make()
 
 

@@ -64,7 +64,7 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
     assert said == [
         f"fetching the parallel corpus tatoeba: {source}",
         f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
-        f"parallel corpus tatoeba: 3 pairs, 1 dictionary entries, 1 pairs for validation, from {source}",
+        f"parallel corpus tatoeba: 3 pairs, 1 dictionary entry, 1 pair for validation, from {source}",
         f"licence: {licence}",
     ]
     assert (cache / "pairs-tatoeba.txt").read_bytes().decode("utf-8") == TABLE
@@ -77,7 +77,7 @@ def test_each_corpus_has_a_place_of_its_own_in_the_cache(monkeypatch):
     for _ in range(2):
         corpus, said = loaded("auf-deutsch")
         assert corpus.pairs == [("Ja.", "Yes.")]
-        assert said[-2] == f"parallel corpus auf-deutsch: 1 pairs, from {RECIPES['auf-deutsch'].source}"
+        assert said[-2] == f"parallel corpus auf-deutsch: 1 pair, from {RECIPES['auf-deutsch'].source}"
         assert len(loaded("multi30k")[0].pairs) == 3
     assert asked == (["auf-deutsch"], ["multi30k"])
 

@@ -152,7 +152,7 @@ def test_a_table_is_read_whatever_its_separator(table, content):
     assert [len(part) for part in parts] == [16, 2, 2]
     assert sorted((text, found.labels[label]) for part in parts for text, label in part) == sorted(ROWS)
     assert [Counter(label for _, label in part)[1] for part in parts] == [8, 1, 1]
-    assert ("20 rows are left out, because their text occurs earlier" in said[0]) == ("tweet" in content)
+    assert ("left out: 20 rows whose text occurs earlier" in said[0]) == ("tweet" in content)
 
 
 def test_commas_in_texts_do_not_separate_columns(table):
@@ -194,7 +194,7 @@ def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
         (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
         ("a,b,c\n1,2,3\n", "has the columns a, b, c: name those with the texts and their labels"),
         ("text\nhello\n", "has the columns text: name"),
-        ("text,label\nhello\n", "line 2: 1 columns instead of 2: are quotes missing"),
+        ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
         ("text,label\nhello, you,1\n", "line 2: 3 columns instead of 2"),
         ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
         ("text,label\nhello,\n", "line 2: the label is empty"),

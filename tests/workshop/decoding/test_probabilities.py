@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workshop.decoding.probabilities import COLOURS, Probabilities, entropy
+from workshop.decoding.probabilities import COLOURS, Probabilities, entropy, legend
 from workshop.decoding.sampling import generate
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 
-GREEN, CYAN, YELLOW, RED = COLOURS.values()
+PLAIN, GREY, BROWN, ORANGE = COLOURS.values()
 RESET = "\x1b[0m"
 TOKENIZER = CharTokenizer.train("ab\n ")  # ids: \n 0, blank 1, a 2, b 3, <unk> 4
 
@@ -37,9 +37,23 @@ def test_entropy_follows_its_definition(weights):
 
 def test_colours_show_the_probability():
     painted = noted([0.9, 0.5, 0.1, 0.01, 0.001], "abaab").paint("abaab")
-    assert painted == "".join(
-        colour + c + RESET for colour, c in zip([GREEN, GREEN, CYAN, YELLOW, RED], "abaab", strict=True)
-    )
+    assert painted == "ab" + "".join(f"{colour}{c}{RESET}" for colour, c in ((GREY, "a"), (BROWN, "a"), (ORANGE, "b")))
+
+
+def test_the_legend_has_the_colours_and_each_is_readable_on_any_terminal():
+    assert all(f"{colour} {words} {RESET}" in legend(True) for words, colour in (("from 0.1", GREY), ("below", ORANGE)))
+    assert re.sub(r"\x1b\[[0-9;]*m", "", legend(True)) == legend(False)
+
+    def brightness(number):  # of a colour of the cube of 6 x 6 x 6 in the palette of 256
+        steps = np.array([0, 95, 135, 175, 215, 255]) / 255
+        rgb = steps[[(number - 16) // 36, (number - 16) // 6 % 6, (number - 16) % 6]]
+        return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722] + 0.05
+
+    assert PLAIN == ""
+    for colour in (GREY, BROWN, ORANGE):
+        text, ground = (brightness(int(number)) for number in re.findall(r"8;5;(\d+)", colour))
+        assert ground / text > 4.5
+        assert min(ground / 0.05, 1.05 / ground) > 2.2  # against a black and a white terminal
 
 
 def test_text_may_be_coloured_later_and_in_other_pieces():
@@ -53,7 +67,7 @@ def test_text_may_be_coloured_later_and_in_other_pieces():
 
 def test_unrecorded_text_is_not_coloured_nor_any_without_colour():
     assert noted([], "").paint("ab") == "ab"
-    assert noted([0.9, 0.9], "ab", colour=False).paint("ab") == "ab"
+    assert noted([0.001, 0.9], "ab", colour=False).paint("ab") == "ab"
 
 
 def test_probabilities_are_the_models_own_at_any_temperature():
@@ -79,8 +93,8 @@ def test_a_table_has_a_line_for_each_position():
 
 
 def test_a_character_of_several_tokens_has_the_colour_of_the_last():
-    watched = Probabilities(ByteTokenizer(), np.log(np.full((1, 300), 0.6)), colour=True)
+    watched = Probabilities(ByteTokenizer(), np.log(np.full((1, 300), 0.2)), colour=True)
     watched.note(195, "")
     watched.note(164, "ä")
-    assert watched.paint("ä") == GREEN + "ä" + RESET
+    assert watched.paint("ä") == GREY + "ä" + RESET
     assert "\\xc3" in watched.table()

@@ -100,7 +100,12 @@ def test_neutral_settings_change_nothing():
 
 @pytest.mark.parametrize(
     ("prompt", "message"),
-    [([[0], [1]], "2, 1.* but there are 1 rows"), ([0], "there are 1 rows"), ([[4]], "outside"), ([[-1]], "outside")],
+    [
+        ([[0], [1]], "2, 1.* but the text has 1 row"),
+        ([0], "the text has 1 row"),
+        ([[4]], "outside"),
+        ([[-1]], "outside"),
+    ],
 )
 def test_prompts_that_do_not_fit_are_refused(prompt, message):
     with pytest.raises(ValueError, match=message):

@@ -3,6 +3,7 @@
 import csv
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from tests.tiny_runs import ROOT
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.run import run_folder
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.run.run_folder import (
     METRICS,
     STOPPING,
@@ -72,6 +74,24 @@ def test_only_a_folder_with_a_checkpoint_counts_as_used(run):
     run.refuse_if_used()
     run.best.write_bytes(b"")
     with pytest.raises(OptionError, match="already holds a run: continue it with --resume"):
+        run.refuse_if_used()
+
+
+@pytest.mark.parametrize(
+    ("best", "said"),  # the best loss and its step, as `best` has them; `last` knows of 2.5 at step 50 only
+    [
+        ((1.5, 100), "gpt with 2 parameters after 100 steps, validation loss 1.5000 nats: continue"),
+        ((2.5, 50), "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
+        (None, "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
+    ],
+)
+def test_an_occupied_folder_tells_the_best_loss_that_was_reached(run, best, said):
+    about = {"family": "gpt", "model": {}, "training": {}, "tokenizer": {}, "corpus_sha256": "", "optimizer": {}}
+    about["weights"] = {"a": np.zeros(2, np.float32)}
+    save_checkpoint(run.last, Checkpoint(**about, step=100, best_loss=2.5, best_step=50))
+    if best:
+        save_checkpoint(run.best, Checkpoint(**about, step=best[1], best_loss=best[0], best_step=best[1]))
+    with pytest.raises(OptionError, match=re.escape(said)):
         run.refuse_if_used()
 
 

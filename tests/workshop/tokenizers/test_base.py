@@ -160,7 +160,7 @@ def test_learning_does_not_depend_on_the_hash_seed():
         ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
         ("bpe-w", "abc", 300, ["<pad>"], "a bpe-w tokenizer needs the special <unk>"),
         ("wordpiece", " \n", 100, ["[UNK]"], "without words"),
-        ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special tokens and a character, .* need 3"),
+        ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
     ],
 )
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):

@@ -1,0 +1,61 @@
+"use strict";
+/*
+ * The view in the address: #text=...&at=5&head=3.1&off=1.0&panel=attention. A link leads to exactly what was seen; layers
+ * and heads are counted from 1, positions from 0.
+ */
+
+function keepInAddress(session) {
+  const shown = (name) => name.split(".").map((number) => Number(number) + 1).join(".");
+  const inner = (name) => name.split(".").map((number) => Number(number) - 1).join(".");
+
+  /** Scroll to a panel, and stay there while the panels above it are drawn. */
+  const goTo = (name) => {
+    if (!session.data.panels.includes(name)) return;
+    const scroll = () => document.getElementById(name).scrollIntoView({ behavior: "instant" });
+    const drawn = new ResizeObserver(scroll);
+    drawn.observe(document.body);
+    for (const event of ["wheel", "touchstart", "keydown"]) {
+      window.addEventListener(event, () => drawn.disconnect(), { once: true, passive: true });
+    }
+    setTimeout(() => drawn.disconnect(), 1500);
+  };
+
+  /** Show what the address asks for. */
+  const read = () => {
+    if (!location.hash.includes("=")) {
+      goTo(location.hash.slice(1));
+      return false;
+    }
+    const asked = new URLSearchParams(location.hash.slice(1));
+    const { n_layer: L, n_head: H } = session.data.config;
+    const heads = new Set(Array.from({ length: L * H }, (_, i) => `${Math.floor(i / H)}.${i % H}`));
+    const named = (text) => (text ?? "").split(",").map(inner).filter((name) => heads.has(name));
+    if (session.live && asked.has("text")) {
+      session.setText(asked.get("text"));
+      session.showText();
+    }
+    if (session.live && asked.has("off")) {
+      session.off = new Set(named(asked.get("off")));
+      session.recompute();
+    }
+    const [head] = named(asked.get("head"));
+    if (head) session.chooseHead(...head.split(".").map(Number));
+    if (asked.has("at")) session.select(Number(asked.get("at")) || 0);
+    goTo(asked.get("panel"));
+    return true;
+  };
+  let timer = 0;
+  const write = () => {
+    const state = { at: session.selected, head: shown(session.head.join(".")) };
+    if (session.live) state.text = session.text(session.ids);
+    if (session.off.size) state.off = Array.from(session.off, shown).join();
+    history.replaceState(null, "", `#${new URLSearchParams(state)}`);
+  };
+  const found = read();
+  session.onChange(() => {
+    clearTimeout(timer);
+    timer = setTimeout(write, 300);
+  });
+  window.addEventListener("hashchange", read);
+  return found;
+}

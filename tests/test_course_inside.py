@@ -1,0 +1,226 @@
+"""The experiments of chapter 15: what they compute is right where it is known, and they run."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from docs.course import check
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tests.tiny_runs import undone
+from tinygrad_lite import Tensor, manual_seed, no_grad
+from tinygrad_lite.errors import UserError
+
+FOLDER = check.chapters()[15]
+induction, patching, superposition = (
+    check.load(FOLDER / f"{name}.py") for name in ("induction", "patching", "superposition")
+)
+SCRIPTS = {
+    "induction": (induction, ["--max_iters", "1"]),
+    "patching": (patching, ["--max_iters", "1", "--answer_a", "m", "--answer_b", "k"]),
+    "superposition": (superposition, ["--max_iters", "2", "--starts", "2"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """An empty folder, into which plots are written."""
+    monkeypatch.chdir(tmp_path)
+    with undone():
+        yield tmp_path
+
+
+def is_drawing(file: Path) -> bool:
+    """Whether a file is SVG with a title, small enough for the repository."""
+    root = ElementTree.parse(file).getroot()
+    return root.tag == "{http://www.w3.org/2000/svg}svg" and bool(root[0].text) and file.stat().st_size <= 20_000
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_experiment_prints_a_table_and_draws(name, capsys, workplace):
+    script, options = SCRIPTS[name]
+    assert script.main(options) == 0
+    rows = re.findall(r"^.*\d\.\d\d.*$", capsys.readouterr().out, re.MULTILINE)
+    assert len(rows) == {"induction": 2 + 4, "patching": 3, "superposition": 4}[name]
+    assert is_drawing(workplace / f"{name}.svg")
+    assert is_drawing(FOLDER / f"{name}.svg")
+    assert f"]({name}.svg)" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "sentence"),
+    [
+        (induction, ["--plot", "a.png"], "--plot a.png: must end with .svg"),
+        (superposition, ["--plot", "no/a.svg"], "--plot no/a.svg: there is no folder no"),
+        (superposition, ["--densities", "0,1"], "--densities 0,1: write numbers above 0 and at most 1"),
+        (superposition, ["--densities", "few"], "--densities few: write numbers above 0 and at most 1"),
+        (patching, ["--a", "abc"], "--a and --b: they have 3 and 10 tokens, but need the same number, from 1 to 32"),
+        (patching, ["--a", "a b"], "--a and --b: ' ' is no token of this model"),
+        (patching, ["--a", "ab", "--b", "ab", "--max_iters", "1"], "--a and --b: the model answers both alike"),
+        (patching, ["nowhere"], "there is no checkpoint nowhere"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(script, options, sentence):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        script.main(options)
+
+
+# --- the induction head -------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_repeats_a_piece_of_different_tokens():
+    ids = induction.sequences(np.random.default_rng(0), 100)
+    assert ids.shape == (100, induction.LENGTH + 1)
+    lengths = {len(set(row.tolist())) for row in ids}
+    assert lengths == {*range(8, 17)}
+    for row in ids:
+        length = len(set(row.tolist()))
+        assert (row[length:] == row[:-length]).all()
+
+
+def test_scores_of_attention_made_by_hand():
+    """Heads that look one back, at what followed the same token, and everywhere, in 5 6 7 5 6."""
+    ids = np.array([[5, 6, 7, 5, 6]])
+    one_back, follows, everywhere = np.eye(5, k=-1), np.zeros((5, 5)), np.tril(np.ones((5, 5)))
+    one_back[0, 0] = 1
+    follows[range(5), [0, 0, 0, 1, 2]] = 1
+    everywhere /= everywhere.sum(-1, keepdims=True)
+    found = induction.scores(np.array([[one_back, follows, everywhere]]), ids)
+    np.testing.assert_allclose(found[0], [1, 0.5, (1 / 2 + 1 / 3) / 2])  # positions 1 and 2, whose tokens are new
+    np.testing.assert_allclose(found[1], [0, 1, (1 / 4 + 1 / 5) / 2])  # positions 3 and 4, whose tokens are not
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1337, 1, 2])
+def test_an_induction_head_is_born_with_two_layers_and_not_with_one(seed):
+    held_out = induction.sequences(np.random.default_rng(0), 64)
+    for layers in (2, 1):
+        manual_seed(seed)
+        model = induction.AttentionOnly(layers)
+        for _ in induction.train(model, 400, seed):
+            pass
+        bits, scores = induction.measure(model, held_out)
+        assert (bits[1] < 0.2) == (layers == 2)
+        assert (scores.max(axis=1) > 0.9).all() == (layers == 2)
+
+
+# --- patching -----------------------------------------------------------------------------------------------------
+
+A, B = [3, 1, 4, 1, 5, 2], [3, 1, 0, 1, 5, 2]
+
+
+@pytest.fixture(params=["learned", "rotary", "attention only"])
+def model(request):
+    """A model with random weights, large enough for attention to matter."""
+    manual_seed(1)
+    if request.param == "attention only":
+        model = induction.AttentionOnly(layers=2)
+    else:
+        model = GPT(GPTConfig(vocab_size=6, block_size=8, n_layer=2, n_head=2, n_embd=12, positions=request.param))
+        for parameter in model.parameters():
+            parameter.data *= 4
+    return model.eval()
+
+
+def test_the_stream_leads_to_the_model_s_own_answer_from_every_layer(model):
+    with no_grad():
+        right = model(Tensor(np.array([A]))).numpy()[:, -1]
+    for layer, x in enumerate(patching.stream(model, A)):
+        np.testing.assert_allclose(patching.answers(model, x[None], layer), right, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_patch_must_do(model):
+    """The prompts differ at position 2: before it nothing moves, and at the end all that has moved is in one place."""
+    effects, both = patching.patching(model, A, B, [3, 4])
+    assert both == [3, 4]
+    assert effects.shape == (3, 6)
+    np.testing.assert_allclose(effects[:, :2], 0, atol=1e-3)
+    np.testing.assert_allclose(effects[0], [0, 0, 1, 0, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(effects[2], [0, 0, 0, 0, 0, 1], atol=1e-3)
+    assert (abs(effects[1]) > 0.01).sum() > 1  # in the middle it is spread
+
+
+def test_without_a_choice_the_answers_are_the_most_probable_tokens(model):
+    with no_grad():
+        likely = [model(Tensor(np.array([ids]))).numpy()[0, -1].argmax() for ids in (A, B)]
+    assert patching.patching(model, A, B, [None, (likely[0] + 1) % 6])[1] == [likely[0], (likely[0] + 1) % 6]
+    assert patching.patching(model, A, B, [(likely[1] + 1) % 6, None])[1] == [(likely[1] + 1) % 6, likely[1]]
+
+
+# --- superposition ------------------------------------------------------------------------------------------------
+
+
+def models(densities, features, starts=1):
+    return superposition.Models(densities, starts, features, np.random.default_rng(0))
+
+
+def test_two_features_fit_into_two_dimensions_and_a_third_does_not():
+    for features, loss in ((2, 0.0), (3, 0.81 / 3 / 3)):  # the third is lost: 0.9^2 E x^2, one of three
+        found = models([1.0], features)
+        found.weight.data[...] = np.eye(2, features)
+        assert found.losses(found.inputs(20_000)).item() == pytest.approx(loss, rel=0.02, abs=1e-6)
+
+
+def test_inputs_are_as_dense_as_asked():
+    x = models([1.0, 0.1], 5, starts=2).inputs(10_000)
+    assert x.shape == (4, 10_000, 5)
+    np.testing.assert_allclose((x > 0).mean((1, 2)), [1, 1, 0.1, 0.1], atol=0.01)
+    np.testing.assert_allclose(x.mean((1, 2)), [0.5, 0.5, 0.05, 0.05], atol=0.01)
+
+
+def test_training_explains_more():
+    one, other = (models([0.5, 0.05], 5) for _ in range(2))
+    assert (other.train(40, 64) < one.train(1, 64)).all()
+
+
+def test_gaps_of_a_pentagon():
+    angles = np.radians([0, 72, 144, 216, 288, 10])
+    pentagon = np.stack([np.cos(angles), np.sin(angles)]) * [1, 1, 1, 1, 1, 0.1]  # the last is too short to count
+    np.testing.assert_allclose(superposition.gaps(pentagon), [72] * 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1337, 1, 2])
+def test_dense_features_get_axes_and_sparse_ones_a_pentagon(seed):
+    found = superposition.Models([1.0, 0.03], 16, 5, np.random.default_rng(seed))
+    left = found.train(1000, 512).reshape(2, 16)
+    dense, sparse = found.weight.numpy().reshape(2, 16, 2, 5)[[0, 1], left.argmin(axis=1)]
+    np.testing.assert_allclose(superposition.gaps(dense), [90, 270], atol=5)
+    np.testing.assert_allclose(superposition.gaps(sparse), [72] * 5, atol=5)
+
+
+# --- exercises ----------------------------------------------------------------------------------------------------
+
+# A mistake in each answer: what is written in place of what, and a part of what the check says.
+MISTAKES = [
+    ("before[1:] = token[:-1]", "before[:] = token", "after 3 1 2 3 the most probable token is 3, not 1"),
+    ("np.tril(np.exp(sharpness * (token @ before.T - 1)))", "np.exp(sharpness * (token @ before.T - 1))", "position 0"),
+    ("/ odds.sum(axis=-1, keepdims=True) @ token", "@ token", "the rows sum to"),
+    ("np.exp(sharpness *", "np.exp(50 *", "3 1 2 3 with a sharpness of 1 is off"),
+    ("            x = b.copy()\n", "            x = b\n", "a or b has changed"),
+    ("for block in blocks[layer:]", "for block in blocks", "behind the last block, the patch at the last position"),
+    (
+        "            x[t] = a[t]",
+        "            x[: t + 1] = a[: t + 1]",
+        "the patch at position 1 behind 0 blocks is off",
+    ),
+    ("a, b = blocks[layer](a), blocks[layer](b)", "b = blocks[layer](b)", "which must give a's end"),
+    ("return lengths**2 /", "return lengths /", "for a feature and its opposite"),
+    ("/ np.where(seen > 0, seen, 1)", "/ seen", "for two axes and a column of 0"),
+    (".sum(axis=1)", ".sum(axis=0)", "for two features of one direction"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "sentence"), MISTAKES)
+def test_a_wrong_answer_is_told_what_is_wrong(right, wrong, sentence, workplace):
+    text = (FOLDER / "solution.py").read_text(encoding="utf-8")
+    assert right in text
+    (workplace / "checks.py").write_bytes((FOLDER / "checks.py").read_bytes())
+    (workplace / "answer.py").write_text(text.replace(right, wrong, 1), encoding="utf-8")
+    names = ["induction_head", "patched", "dimensions"]
+    wrongs = [outcome.wrong for outcome in check.check(workplace, "answer.py", names) if not outcome.is_right]
+    assert len(wrongs) == 1
+    assert sentence in wrongs[0]

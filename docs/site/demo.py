@@ -22,6 +22,8 @@ INDEX = """# Live pages
 
 - [Inside a GPT](gpt.html): type a text, and see what the model predicts, where it looks, and who wanted a token.
   `python sample.py --explain page.html` writes the same page with your model.
+- [A GPT that learns](learn.html): it begins with random weights, and learns a poem in this page within a minute; change
+  its rate, its size or its text, and break it. `python -m studies.learn` writes the page.
 - [A translation](translation.html): a small encoder-decoder turns a word round, step by step, with its beam search.
 """
 
@@ -38,6 +40,7 @@ def write(folder: Path, build: Path) -> None:
             program("train.py", *training, *own, "--out_dir", str(out), "--overwrite", "true")
             showing = ["--start", "The derivative of a product"] if own else showing
         program("sample.py", str(out), *showing, "--explain", str(folder / name))
+    program("-m", "studies.learn", str(folder / "learn.html"))
     (folder / "index.md").write_text(INDEX, encoding="utf-8")
 
 
@@ -46,7 +49,7 @@ def program(name: str, *arguments: str) -> None:
 
     Raises: UserError with its own words if it fails.
     """
-    command = [sys.executable, str(ROOT / name), *arguments]
+    command = [sys.executable, name, *arguments]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
     if run.returncode:
         raise UserError(f"{name} {' '.join(arguments[:2])} failed: {run.stderr.strip()}")

@@ -1,11 +1,11 @@
-"""Measure the page of a GPT in a browser: when it is first painted, when it answers, and the time of a token.
+"""Measure pages in a browser: of a GPT, first paint, first answer, the time of a token; of one that learns, its steps.
 
     python -m benchmarks.explorer                         the newest checkpoint under out/
     python -m benchmarks.explorer out/goethe --turns 9
 
 It needs Chromium (on Debian: apt-get install chromium) and the extra e2e. Asked of the default checkpoint: first paint
-within 2 s, a token within 30 ms. A token is one forward pass at the end of half a context, and a click on "Next token",
-which also draws the panels that can be seen.
+within 0.3 s, a token within 5 ms; of the page of `python -m studies.learn`, 20 steps per second. A token is one forward
+pass at the end of half a context, and a click on "Next token", which also draws the panels that can be seen.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any
 
 from gpt.trained import load_trained
+from studies.explorer import learning
 from studies.explorer.gpt import page
 from studies.explorer.page import write_page
 from tinygrad_lite.errors import UserError
@@ -54,11 +55,15 @@ TIMES = """async (tokens) => {
   const paint = performance.getEntriesByName("first-paint")[0]?.startTime ?? NaN;
   return { paint, ready: performance.getEntriesByName("ready")[0].startTime, forward, click };
 }"""
+LEARNING = 8  # seconds
+STEPS = """() => ({ steps: learning.report.perSecond, size: learning.parameters })"""
 ROWS = {
     "paint": "first paint, ms after the page was opened",
     "ready": "ready to answer, ms",
     "forward": "a token: the forward pass, ms",
     "click": "a token: from the click to the picture, ms",
+    "steps": "learning in the page: steps per second",
+    "size": "its parameters",
 }
 
 
@@ -99,7 +104,7 @@ def main(argv: list[str]) -> int:
         ExplorerOptions,
         argv,
         "python -m benchmarks.explorer",
-        "First paint and time per token of a GPT's page in Chromium.",
+        "First paint and time per token of a GPT's page in Chromium, and steps per second of one that learns.",
         "CHECKPOINT",
         about_positional="a checkpoint or a run's folder (default: the newest under out/)",
     )
@@ -108,7 +113,9 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "page.html"
         write_page(str(path), page(SampleOptions(), trained, PROMPT))
-        turns = [measured(browser, path) for _ in range(options.turns)]
+        learns = Path(folder) / "learn.html"
+        write_page(str(learns), learning.page())
+        turns = [measured(browser, path) | learned(browser, learns) for _ in range(options.turns)]
         megabytes = path.stat().st_size / 1e6
     for name, words in ROWS.items():
         numbers = sorted(turn[name] for turn in turns)
@@ -123,6 +130,16 @@ def measured(browser: Any, path: Path) -> dict[str, float]:
     tab.goto(path.as_uri())
     tab.locator("#status").wait_for(state="hidden")
     found = tab.evaluate(TIMES, TOKENS)
+    tab.close()
+    return found
+
+
+def learned(browser: Any, path: Path, seconds: float = LEARNING) -> dict[str, float]:
+    """Open the page in which a GPT learns once, and let it learn for some seconds."""
+    tab = browser.new_page(viewport={"width": 1100, "height": 900})
+    tab.goto(path.as_uri())
+    tab.wait_for_timeout(1000 * seconds)
+    found = tab.evaluate(STEPS)
     tab.close()
     return found
 

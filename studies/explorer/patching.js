@@ -9,7 +9,7 @@ function patchingPanel(session) {
   const body = bodyOf("patching");
   const box = element("textarea", { "aria-label": "Another text, with as many tokens", spellcheck: "false", rows: 2 });
   const words = element("p", { "aria-live": "polite", id: "patched" });
-  const grid = element("div", { class: "scroll" });
+  const grid = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Effects of the patches" });
   let running = 0; // the newest computation; older ones stop
 
   const compute = async () => {

@@ -79,7 +79,12 @@ function table(caption, columns, body) {
     element("th", { scope: "col", class: name.startsWith("#") ? "number" : undefined }, name.replace("#", "")),
   );
   const parts = [element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), body];
-  return element("div", { class: "scroll" }, element("table", {}, ...parts));
+  // Where it is wider than the window, the arrow keys scroll it.
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    element("table", {}, ...parts),
+  );
 }
 
 /** A horizontal bar of this share of its width; several shares lie on top of each other. */

@@ -167,7 +167,8 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
     grid.focus()
     page.keyboard.press("Enter")  # the strongest cell is chosen first
     said = page.locator("#attention .opened").inner_text()
-    assert f"{100 * attention[1, 1, row, column]:.1f}"[:3] in said
+    weight = float(said.split("the weight, ")[1].split(" %")[0])
+    assert weight == pytest.approx(100 * attention[1, 1, row, column], abs=0.5)
     names = page.locator("#attention .opened h3 .token").all_inner_texts()
     assert names == [PROMPT[i].replace(" ", "·") for i in (row, column)]
     side = grid.bounding_box()["width"] / len(PROMPT)
@@ -177,7 +178,8 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
     grid.click(position=place)
     names = page.locator("#attention .opened h3 .token").all_inner_texts()
     assert names == [PROMPT[i].replace(" ", "·") for i in (t, s)]
-    assert f"gives {100 * attention[1, 1, t, s]:.1f}"[:8] in page.locator("#attention").inner_text()
+    weight = float(page.locator("#attention").inner_text().split(" gives ")[1].split(" %")[0])
+    assert weight == pytest.approx(100 * attention[1, 1, t, s], abs=0.5)
     assert page.locator("#attention .vector").count() == 5
 
 
@@ -650,5 +652,7 @@ def test_the_benchmark_measures_every_number(browser, tmp_path):
     html = benchmark.page(SampleOptions(), trained, benchmark.PROMPT)
     (tmp_path / "page.html").write_text(html, encoding="utf-8", newline="\n")
     found = benchmark.measured(browser, tmp_path / "page.html")
+    (tmp_path / "learn.html").write_text(benchmark.learning.page(), encoding="utf-8", newline="\n")
+    found |= benchmark.learned(browser, tmp_path / "learn.html", 2)
     assert found.keys() == benchmark.ROWS.keys()
     assert min(found.values()) > 0

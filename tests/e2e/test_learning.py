@@ -425,3 +425,15 @@ def test_the_page_can_be_used_by_keyboard_alone(page):
     page.locator("#attends .heads button").nth(7).focus()
     page.keyboard.press("Enter")
     assert page.locator("#attends-said").inner_text().startswith("Layer 2, head 4")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_axe_finds_nothing(page, accessible, width, scheme):
+    found = page(width=width, scheme=scheme)
+    until(found, "learning.report?.step > 20")
+    for panel in ("loss", "writes", "attends", "characters", "size", "text"):
+        found.locator(f"#{panel}").scroll_into_view_if_needed()
+        found.wait_for_timeout(150)
+    found.evaluate("learning.set({ running: false })")
+    found.wait_for_timeout(600)
+    assert accessible(found) == []

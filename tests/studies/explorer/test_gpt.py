@@ -133,7 +133,7 @@ def test_the_scripts_are_short_enough_to_be_read():
     texts = {path.name: path.read_text(encoding="utf-8") for path in build.FOLDER.glob("*.js")}
     assert {name for name, text in texts.items() if text.count("\n") > 300} == set()
     code = re.sub(r"/\*.*?\*/|^ *//.*?$", "", "\n".join(texts.values()), flags=re.DOTALL | re.MULTILINE)
-    assert len(list(filter(str.strip, code.splitlines()))) <= 3520
+    assert len(list(filter(str.strip, code.splitlines()))) <= 3525
 
 
 def test_weights_are_those_of_the_checkpoint_as_float16(explained):

@@ -7,6 +7,7 @@ it says and what it does stay side by side because a section begins with every f
 from __future__ import annotations
 
 import ast
+import functools
 import html
 import io
 import re
@@ -30,6 +31,7 @@ class Section:
     heading: str = ""
 
 
+@functools.cache
 def reading_path() -> list[Path]:
     """The files of the reading path, in order."""
     page = ROOT / "docs" / "map.md"

@@ -62,7 +62,7 @@ function attentionPanel(session) {
     draw();
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
     missed.textContent =
-      `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
+      `On this text, ${nameOf(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
       "character more. A negative number means that the text is predicted better without the head.";
     measure.disabled = false;
   }
@@ -74,7 +74,7 @@ function attentionPanel(session) {
     const whole = session.perCharacter(session.bitsWith(new Set()));
     const without = session.perCharacter(session.bits());
     price.textContent =
-      `Switched off: ${off.map(headName).join("; ")}. This text now costs ${without.toFixed(3)} bits per ` +
+      `Switched off: ${off.map(nameOf).join("; ")}. This text now costs ${without.toFixed(3)} bits per ` +
       `character instead of ${whole.toFixed(3)}: ${signed(without - whole)}. All panels show the model without them.`;
   }
 
@@ -122,10 +122,10 @@ function attentionPanel(session) {
       const isOff = session.off.has(name);
       made.classList.toggle("off", isOff);
       const cost = costs.has(name) ? `, without it ${signed(costs.get(name))} bits per character` : "";
-      made.setAttribute("aria-label", `${headName(name)}${isOff ? ", switched off" : ""}${cost}`);
+      made.setAttribute("aria-label", `${nameOf(name)}${isOff ? ", switched off" : ""}${cost}`);
     }
     mark(...session.head);
-    title.textContent = headName(session.head.join(".")).replace("layer", "Layer");
+    title.textContent = headName(...session.head).replace("layer", "Layer");
     drawStrip(session, strip, point);
     large.draw(session.attention(...session.head), session.head.join());
     point(shown);
@@ -152,9 +152,9 @@ function attentionPanel(session) {
   );
 }
 
-function headName(name) {
-  const [layer, head] = name.split(".").map(Number);
-  return `layer ${layer + 1}, head ${head + 1}`;
+/** The name of a head that is given as in session.off: "2.0" is layer 3, head 1. */
+function nameOf(head) {
+  return headName(...head.split(".").map(Number));
 }
 
 function signed(number) {

@@ -10,13 +10,13 @@
  * pointing or moving calls point(t, s); a click or the Enter key calls open(t, s).
  */
 function largeMap(session, point, open) {
-  const canvas = element("canvas", { class: "large" });
+  const canvas = element("canvas");
   const box = element("button", { type: "button", class: "map" }, canvas);
   const [rows, columns] = ["rows", "columns"].map((axis) => element("ol", { class: axis, "aria-hidden": "true" }));
   const value = element("p", { class: "soft", "aria-live": "polite" });
   const made = element("div", { class: "map-frame" }, columns, rows, box);
   let [map, at, drawn] = [[], [0, 0], ""];
-  const show = (t, s) => {
+  const mark = (t, s) => {
     [t, s] = at = [t, s].map((position) => Math.max(0, Math.min(position, map.length - 1)));
     const [from, to] = at.map((position) => `${session.label(session.read[position])} (position ${position})`);
     value.textContent =
@@ -24,7 +24,10 @@ function largeMap(session, point, open) {
     box.setAttribute("aria-label", `Map: ${value.textContent} Arrow keys move, Enter opens the cell.`);
     made.style.setProperty("--row", t);
     made.style.setProperty("--column", s);
-    point(t);
+  };
+  const show = (t, s) => {
+    mark(t, s);
+    point(at[0]);
   };
   const cellAt = (event) =>
     [event.offsetY / box.clientHeight, event.offsetX / box.clientWidth].map((share) => Math.floor(share * map.length));
@@ -52,16 +55,16 @@ function largeMap(session, point, open) {
     const state = `${head} ${session.read.join()}`;
     if (drawn !== state) at = strongestCell(map);
     drawn = state;
-    show(...at);
+    mark(...at);
   };
   return { parts: [made, value], draw };
 }
 
 /** The position of the largest weight, [t, s], of a row t with something to choose from. */
 function strongestCell(map) {
-  let found = [0, 0];
-  map.forEach((row, t) => row.forEach((w, s) => t > 0 && w > (found[0] ? map[found[0]][found[1]] : 0) && (found = [t, s])));
-  return found;
+  const strongest = map.map((row) => best(row, 1)[0]);
+  const [{ token: t }] = best(strongest.map(({ p }, row) => (row ? p : 0)), 1);
+  return [t, strongest[t].token];
 }
 
 /** The numbers of a vector as bars above and below a line; `highest` is the size of a full bar. */
@@ -90,7 +93,7 @@ function openedCell(session, layer, head, t, s) {
   const total = sum(Array.from(weights, (_, other) => Math.exp(session.cell(layer, head, t, other).score)));
   const [from, to] = [t, s].map((position) => tokenOf(session, session.read[position]));
   const line = (...words) => element("p", {}, ...words);
-  const rows = Array.from(weights, (p, position) => [p, position]).sort((a, b) => b[0] - a[0]).slice(0, 8);
+  const rows = best(weights, 8);
   return [
     element("h3", {}, `Layer ${layer + 1}, head ${head + 1}: `, from, " looks at ", to),
     vectorBars("query q", query, largest(query, key)),
@@ -102,7 +105,7 @@ function openedCell(session, layer, head, t, s) {
       `${Math.exp(product * scale).toPrecision(3)}, and over all these positions they sum to ${total.toPrecision(3)}; ` +
       "their ratio is the weight, ", element("b", {}, percent(weight)), "."),
     table(`The largest weights of this row, of ${weights.length}; together they are 100 %.`, ["token", "share", "#weight"],
-      element("tbody", {}, ...rows.map(([p, position]) =>
+      element("tbody", {}, ...rows.map(({ token: position, p }) =>
         element("tr", { class: position === s ? "chosen" : "" },
           element("td", {}, tokenOf(session, session.read[position]), ` at ${position}`),
           element("td", { class: "wide" }, bar({ kept: p })),

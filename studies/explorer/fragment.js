@@ -5,8 +5,7 @@
  */
 
 function keepInAddress(session) {
-  const shown = (name) => name.split(".").map((number) => Number(number) + 1).join(".");
-  const inner = (name) => name.split(".").map((number) => Number(number) - 1).join(".");
+  const moved = (name, by) => name.split(".").map((number) => Number(number) + by).join(".");
 
   /** Scroll to a panel, and stay there while the panels above it are drawn. */
   const goTo = (name) => {
@@ -29,7 +28,7 @@ function keepInAddress(session) {
     const asked = new URLSearchParams(location.hash.slice(1));
     const { n_layer: L, n_head: H } = session.data.config;
     const heads = new Set(Array.from({ length: L * H }, (_, i) => `${Math.floor(i / H)}.${i % H}`));
-    const named = (text) => (text ?? "").split(",").map(inner).filter((name) => heads.has(name));
+    const named = (text) => (text ?? "").split(",").map((name) => moved(name, -1)).filter((name) => heads.has(name));
     if (session.live && asked.has("text")) {
       session.setText(asked.get("text"));
       session.showText();
@@ -46,9 +45,9 @@ function keepInAddress(session) {
   };
   let timer = 0;
   const write = () => {
-    const state = { at: session.selected, head: shown(session.head.join(".")) };
+    const state = { at: session.selected, head: moved(session.head.join("."), 1) };
     if (session.live) state.text = session.text(session.ids);
-    if (session.off.size) state.off = Array.from(session.off, shown).join();
+    if (session.off.size) state.off = Array.from(session.off, (name) => moved(name, 1)).join();
     history.replaceState(null, "", `#${new URLSearchParams(state)}`);
   };
   const found = read();

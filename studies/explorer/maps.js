@@ -23,6 +23,10 @@ function paintMap(canvas, rows, colour = "--heat") {
   context.putImageData(image, 0, 0);
 }
 
+function headName(layer, head) {
+  return `layer ${layer + 1}, head ${head + 1}`;
+}
+
 /**
  * A button with a map for each of H heads in L layers, as a grid; pressing one calls choose(layer, head).
  * Returns the grid, its heads, each with its button (made) and map (canvas), and a function that marks the chosen one.
@@ -35,7 +39,7 @@ function headGrid(L, H, choose) {
   for (let layer = 0; layer < L; layer++) {
     for (let head = 0; head < H; head++) {
       const canvas = element("canvas");
-      const name = `layer ${layer + 1}, head ${head + 1}`;
+      const name = headName(layer, head);
       const made = button("", () => choose(layer, head), { title: name, "aria-label": name });
       made.append(canvas, `${layer + 1} · ${head + 1}`);
       grid.append(made);

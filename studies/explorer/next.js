@@ -10,6 +10,7 @@ function nextPanel(session) {
   const rows = element("tbody");
   const heading = element("p");
   const reason = element("div");
+  const state = () => session.state + JSON.stringify(settings); // what a draw depends on
   let drawn = null; // the last draw: its probabilities, its number u, and where the token stands
   let running = false;
 
@@ -48,7 +49,7 @@ function nextPanel(session) {
     const u = Math.random(); // the browser's own; sample.py draws other numbers
     drawn = { probabilities, u, after: session.read.at(-1) };
     session.append(draw(probabilities, u).token);
-    drawn.state = stateOf(session);
+    drawn.state = state();
     session.showText();
   };
   const run = async () => {
@@ -114,7 +115,7 @@ function nextPanel(session) {
           ),
         ),
       );
-      if (drawn && drawn.state !== stateOf(session)) drawn = null; // it was drawn from something else
+      if (drawn && drawn.state !== state()) drawn = null; // it was drawn from something else
       if (session.live) showReason(session, reason, drawn);
     }),
   );
@@ -133,11 +134,6 @@ function tokenOf(session, token) {
 function choiceOf(session, { token, p }, follows) {
   const kind = token === follows ? "choice right" : "choice";
   return element("span", { class: kind }, tokenOf(session, token), ` ${percent(p)}`);
-}
-
-/** What a draw depends on: the text, the model and the sliders. */
-function stateOf(session) {
-  return JSON.stringify([session.ids, Array.from(session.off), session.checkpoint, session.data.sampling]);
 }
 
 /** Why this token? The interval that the random number fell into, and a slider for other numbers. */

@@ -9,8 +9,9 @@ function patchingPanel(session) {
   const body = bodyOf("patching");
   const box = element("textarea", { "aria-label": "Another text, with as many tokens", spellcheck: "false", rows: 2 });
   const words = element("p", { "aria-live": "polite", id: "patched" });
-  const grid = element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Effects of the patches" });
+  const grid = element("div");
   let running = 0; // the newest computation; older ones stop
+  let suggested = ""; // the other text, until the reader writes one
 
   const compute = async () => {
     session.settle();
@@ -34,13 +35,14 @@ function patchingPanel(session) {
   const show = ({ first, effects, answers, from, strongest }) => {
     const [answer, other] = answers.map((token) => tokenOf(session, token));
     const tokens = session.read;
+    const streams = effects.map((_, layer) => (layer ? `after layer ${layer}` : "embedding"));
     const rows = effects.map((row, layer) =>
       element(
         "tr",
         {},
-        element("th", { scope: "row" }, layer ? `after layer ${layer}` : "embedding"),
+        element("th", { scope: "row" }, streams[layer]),
         ...row.map((effect, i) => {
-          const name = `${percent(effect)} at ${session.label(tokens[first + i])}, ${layer ? `after layer ${layer}` : "embedding"}`;
+          const name = `${percent(effect)} at ${session.label(tokens[first + i])}, ${streams[layer]}`;
           const cell = element("td", { class: "number", title: name }, `${Math.round(100 * effect)}`);
           cell.style.backgroundColor = shade(Math.max(0, Math.min(effect, 1)), "--heat-second");
           return cell;
@@ -49,13 +51,10 @@ function patchingPanel(session) {
     );
     const heads = tokens.slice(first).map((id, i) => {
       const replaced = session.label(from[first + i]);
-      const same = from[first + i] === id;
-      return element("th", { scope: "col", class: "number" }, same ? replaced : `${session.label(id)} ← ${replaced}`);
+      return `#${from[first + i] === id ? replaced : `${session.label(id)} ← ${replaced}`}`;
     });
-    const head = element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "stream"), ...heads));
     const caption = "How much of the way the answer moves, in per cent; before these positions both texts are the same.";
-    const table = element("table", {}, element("caption", {}, caption), head, element("tbody", {}, ...rows));
-    grid.replaceChildren(table);
+    grid.replaceChildren(table(caption, ["stream", ...heads], element("tbody", {}, ...rows)));
     const where = ([layer, position, effect]) => [
       ` Before the last token, the largest effect of a single vector is ${percent(effect)}: of `,
       ...[layer ? `the stream after layer ${layer} at ` : "the embedding at ", tokenOf(session, tokens[position])],
@@ -74,11 +73,10 @@ function patchingPanel(session) {
   let before = "";
   session.onChange(
     whenVisible("patching", () => {
-      const state = JSON.stringify([session.ids, Array.from(session.off), session.checkpoint]);
-      if (state === before) return;
-      before = state;
-      const isOurs = !box.value || box.value === box.suggested;
-      if (isOurs && document.activeElement !== box) box.value = box.suggested = suggestion(session);
+      if (session.state === before) return;
+      before = session.state;
+      const isOurs = !box.value || box.value === suggested;
+      if (isOurs && document.activeElement !== box) box.value = suggested = suggestion(session);
       waiting();
     }),
   );

@@ -23,6 +23,11 @@ class Session {
     this.listeners.push(listener);
   }
 
+  /** What all numbers of the page depend on: the text, the heads that are off, the checkpoint. */
+  get state() {
+    return JSON.stringify([this.ids, Array.from(this.off), this.checkpoint]);
+  }
+
   /** Read what was typed; here nothing can be. */
   settle() {}
 
@@ -225,7 +230,8 @@ class LiveSession extends Session {
     const query = this.seen[t].queries[layer][head];
     const { keys, values } = this.cache[layer];
     const [key, value] = [keys[s][group], values[s][group]];
-    return { query, key, value, scale, score: dot(query, key) * scale, weights: this.attention(layer, head)[t] };
+    const weights = this.seen[t].attention[layer][head];
+    return { query, key, value, scale, score: dot(query, key) * scale, weights };
   }
 
   /** The lengths |x| of the stream before each layer and at the end, and of what each part adds. */

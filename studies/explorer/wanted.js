@@ -110,7 +110,7 @@ function partsOf(model, seen, token) {
         const begin = row * shape[1];
         for (let i = head * D; i < (head + 1) * D; i++) part[row] += data[begin + i] * seen.heads[layer][i];
       }
-      found.push({ name: `layer ${layer + 1}, head ${head + 1}`, value: value(part) });
+      found.push({ name: headName(layer, head), value: value(part) });
     }
     const bias = model.weights[`blocks.${layer}.mixer.output.bias`];
     if (bias) found.push({ name: `layer ${layer + 1}, bias of attention`, value: value(bias.data) });

@@ -57,11 +57,13 @@ function wholePanel(session) {
 
 /** What the tour asks, in which panel, and what the model of this page answers. */
 const TOUR = [
-  ["text", "In how many tokens does the model read this text?", (session) => `${describeTokens(session)}`],
+  ["text", "In how many tokens does the model read this text?", describeTokens],
   [
     "next",
     "Which token is the most probable after the last one? How probable, about?",
-    (session) => best(session.probabilities(session.read.length - 1), 3).map((one) => choiceText(session, one)).join(", "),
+    (session) =>
+      best(session.probabilities(session.read.length - 1), 3)
+        .map(({ token, p }) => `${session.label(token)} with ${percent(p)}`).join(", "),
   ],
   [
     "attention",
@@ -107,14 +109,9 @@ const TOUR = [
   ],
 ];
 
-function choiceText(session, { token, p }) {
-  return `${session.label(token)} with ${percent(p)}`;
-}
-
 function lookText(session, layer, head) {
-  const row = session.attention(layer, head).at(-1);
-  const at = row.indexOf(Math.max(...row));
-  return `${session.label(session.read[at])} at position ${at}, with ${percent(row[at])} of its weight.`;
+  const [{ token: at, p }] = best(session.attention(layer, head).at(-1), 1);
+  return `${session.label(session.read[at])} at position ${at}, with ${percent(p)} of its weight.`;
 }
 
 /** A card that asks one question after the other, above the panel that shows the answer. */

@@ -45,6 +45,26 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def tab() -> Callable[[Any], str]:
+    """Presses the Tab key: the name of what has the focus then, which can be seen to have it."""
+
+    def pressed(page: Any) -> str:
+        page.keyboard.press("Tab")
+        name, outlined = page.evaluate(
+            """() => {
+              const now = document.activeElement;
+              const style = getComputedStyle(now);
+              return [now.getAttribute("aria-label") ?? now.closest("label")?.textContent ?? now.textContent,
+                      style.outlineStyle !== "none"];
+            }"""
+        )
+        assert outlined, f"no focus can be seen on {name}"
+        return name.strip()
+
+    return pressed
+
+
+@pytest.fixture
 def accessible() -> Callable[[Any], list[str]]:
     """What axe-core finds wrong with a page for readers who see little or use no mouse: should be empty."""
     Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe

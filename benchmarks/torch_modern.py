@@ -18,6 +18,7 @@ from torch import nn
 from benchmarks.torch_gpt import with_weights
 from gpt.config import GPTConfig
 from gpt.model import GPT
+from tinygrad_lite.muon import ROUNDS
 from workshop.run.options import TrainOptions
 
 PARTS = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "activation": "relu2"}
@@ -92,13 +93,15 @@ class ModernGPT(nn.Module):
 class MuonAndAdamW:
     """The optimizers of `--optimizer muon`: Muon for the matrices of the blocks, AdamW for the rest.
 
-    Muon's other defaults are ours too, but PyTorch always orthogonalises in bfloat16: about as fast as float32,
-    or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one, which is faster.
+    Muon makes as many rounds as ours, of one polynomial; its other defaults are ours too. But PyTorch orthogonalises in
+    bfloat16 always: about as fast as float32, or faster, with AVX512-BF16, and many times slower without. AdamW is the
+    fused one, which is faster.
     """
 
     def __init__(self, options: TrainOptions, model: nn.Module) -> None:
         lr, decay = options.learning_rate, options.weight_decay
         muon = {"lr": options.muon_lr_factor * lr, "momentum": options.muon_momentum, "weight_decay": decay}
+        muon["ns_steps"] = len(ROUNDS)
         adamw = {"lr": lr, "betas": (options.beta1, options.beta2), "fused": True}
         matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
         chosen = set(matrices)

@@ -19,13 +19,22 @@ and again, needs nothing but products of matrices:
 
 It begins with X = G / |G|, whose singular values are at most 1, because the sum of their squares is |G|^2 / |G|^2 = 1.
 
-**Why five steps suffice.** The classical coefficients 15/8, -10/8, 3/8 converge to 1 exactly, but a step multiplies a
-small s by 1.9 at most. Those used here multiply it by a = 3.4445, which makes 485 in five steps, and give up exactness:
-every s from 0.002 to 1 ends between 0.68 and 1.21 (the local minimum and maximum of f), which is near enough to 1. A
-smaller s becomes at most 485 s; so small a part of a gradient hardly stands out from the noise of a batch.
+**Why three rounds suffice.** The classical coefficients 15/8, -10/8, 3/8 converge to 1 exactly, but a round multiplies
+a small s by 1.9 at most. Here each round has its own polynomial: of all odd ones of degree 5, the one whose values on
+an interval stay closest to 1 (Chebyshev's minimax problem). Its error e is reached at four points of the interval, with
+alternating signs, and that determines a, b, c and e: the two ends, and the two extrema of f between them. What the
+first round makes of [0.01, 1] is the interval of the second, and so on; each reaches 1 % further up, because outside of
+it a polynomial grows fast, and products in bfloat16 are rounded:
+
+    [0.01, 1]  ->  [0.080, 1.920]  ->  [0.288, 1.712]  ->  [0.721, 1.279]
+
+which is near enough to 1. A smaller s is multiplied by 77 at most; so small a part of a gradient hardly stands out from
+the noise of a batch. (Two rounds, for [0.03, 1], cost 0.026 bits per character of the default; five rounds of one
+polynomial, 3.4445, -4.7750, 2.0315, as in the first report on Muon, gain nothing.)
 
 References: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon, first used in KellerJordan/modded-nanogpt;
-Bernstein, Newhouse 2024 (arXiv:2409.20325), section 3, for the spectral norm; `adjust_lr_fn` as in torch.optim.Muon.
+Bernstein, Newhouse 2024 (arXiv:2409.20325), section 3, for the spectral norm; Amsel et al. 2025, "The Polar Express"
+(arXiv:2505.16932), section 3, for a polynomial in each round; `adjust_lr_fn` as in torch.optim.Muon.
 """
 
 from __future__ import annotations
@@ -38,8 +47,8 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor
 
-COEFFICIENTS = 3.4445, -4.7750, 2.0315  # a, b, c
-STEPS = 5
+# a, b, c of each round
+ROUNDS = (8.01717, -22.94095, 16.61126), (3.61194, -2.65206, 0.51230), (2.66096, -1.94513, 0.43569)
 EPS = 1e-7  # the smallest norm to divide by, so that a gradient of 0 gives an update of 0
 BLOCK = 1 << 17  # elements that the fused version orthogonalises at once; in float32, 2.5 MiB with all work space
 ELEMENT = 230  # operations of matrix products that take as long as AdamW's update of one element (80 per ns, 2.9 ns)
@@ -62,24 +71,23 @@ def scale_of(rows: int, columns: int, adjust_lr_fn: str) -> float:
 def elements_of_work(rows: int, columns: int) -> float:
     """How many elements AdamW could update in the time that Muon takes for one element of such a matrix.
 
-    Each step takes about 4 r operations of matrix products for it, for X X^T and the product with X, and 2 r^2 / s for
+    Each round takes about 4 r operations of matrix products for it, for X X^T and the product with X, and 2 r^2 / s for
     A^2, where r is the smaller of rows and columns, and s the larger.
     """
     r, s = sorted((rows, columns))
-    return 1 + STEPS * (4 * r + 2 * r * r / s) / ELEMENT
+    return 1 + len(ROUNDS) * (4 * r + 2 * r * r / s) / ELEMENT
 
 
 def newton_schulz_composed(x: Tensor) -> Tensor:
-    """Each matrix of (..., R, C) with its singular values moved to between 0.68 and 1.21 (those that are not tiny).
+    """Each matrix of (..., R, C) with its singular values moved to between 0.72 and 1.28 (those that are not tiny).
 
     A is the smaller of the two possible products: a matrix with more rows than columns is transposed before and after.
     """
-    a, b, c = COEFFICIENTS
     is_tall = x.shape[-2] > x.shape[-1]
     if is_tall:
         x = x.transpose(-1, -2)
     x = x / (x * x).sum((-2, -1), keepdim=True).sqrt().maximum(EPS)
-    for _ in range(STEPS):
+    for a, b, c in ROUNDS:
         gram = x @ x.transpose(-1, -2)
         x = x * a + (gram * b + gram @ gram * c) @ x
     return x.transpose(-1, -2) if is_tall else x
@@ -91,7 +99,7 @@ def newton_schulz_fused(x: np.ndarray) -> None:
     a is added to the diagonal of b A + c A^2, which saves the sum with a X; NumPy notices that A is symmetric, and
     computes only half of it.
     """
-    (a, b, c), (n, *shape) = COEFFICIENTS, x.shape
+    n, *shape = x.shape
     short, long = sorted(shape)
     at_once = min(n, max(1, BLOCK // (short * long)))
     wide = np.empty((2, at_once, short, long), x.dtype)
@@ -104,7 +112,7 @@ def newton_schulz_fused(x: np.ndarray) -> None:
         gram, square = small[:, : len(part)]
         diagonal = np.einsum("nii->ni", gram)
         np.divide(part, np.maximum(np.linalg.norm(part, axis=(1, 2), keepdims=True), EPS), out=now)
-        for _ in range(STEPS):
+        for a, b, c in ROUNDS:
             np.matmul(now, now.swapaxes(1, 2), out=gram)
             np.matmul(gram, gram, out=square)
             square *= c

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import kernel, launch, launch_elements, pack
-from tinygrad_lite.muon import COEFFICIENTS, EPS, STEPS, scale_of
+from tinygrad_lite.muon import EPS, ROUNDS, scale_of
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor
 
@@ -29,7 +29,7 @@ def muon_cuda(
     The powers of X X^T are computed as in `newton_schulz_fused`, but for a matrix with more rows than columns those of
     X^T X, multiplied from the right: nothing is transposed.
     """
-    xp, (n, rows, columns), (a, b, c) = w.xp, w.shape, COEFFICIENTS
+    xp, (n, rows, columns) = w.xp, w.shape
     small, kind = min(rows, columns), activation_type(w.dtype)
     now, later = xp.empty((2, *w.shape), kind)
     gram, square = xp.empty((2, n, small, small), kind)
@@ -46,7 +46,7 @@ def muon_cuda(
     normalize = kernel("muon", "muon_normalize", **of_stack)
     launch(normalize, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums, EPS, now)
     polynomial = kernel("muon", "muon_polynomial", **of_gram)
-    for _ in range(STEPS):
+    for a, b, c in ROUNDS:
         turned = now.swapaxes(1, 2)
         gemm(*((now, turned) if rows <= columns else (turned, now)), out=gram)
         gemm(gram, gram, out=square)

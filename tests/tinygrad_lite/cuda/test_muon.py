@@ -24,9 +24,9 @@ def test_nan_stays_in_its_matrix(cuda):
 @pytest.mark.parametrize("shape", [(2, 24, 40), (2, 40, 24), (1, 7, 9)])
 @pytest.mark.parametrize("mode", ["tf32", "bfloat16"])
 def test_coarser_products_still_make_the_update_orthogonal(cuda, mode, shape):
-    """All singular values of an update lie between 0.68 and 1.21 (muon.py), but for rounding to 8 or 11 bits.
+    """All singular values of an update lie between 0.72 and 1.28 (muon.py), but for rounding to 8 or 11 bits.
 
-    Those of the gradients here are between 1/2 and 1: the smallest ones would magnify the rounding up to 485 times.
+    Those of the gradients here are between 1/2 and 1: the smallest ones would magnify the rounding up to 77 times.
     """
     left, _, right = np.linalg.svd(np.random.default_rng(5).standard_normal(shape), full_matrices=False)
     g = ((left * np.linspace(0.5, 1, left.shape[-1])) @ right).astype("float32")
@@ -40,11 +40,11 @@ def test_coarser_products_still_make_the_update_orthogonal(cuda, mode, shape):
     muon_composed(*exact, 1.0, 0.0, 0.0, "original")
     scale = max(1, shape[1] / shape[2]) ** 0.5
     lengths = np.linalg.svd(given[0].numpy().astype("float64") / scale, compute_uv=False)
-    assert lengths.min() > 0.66
-    assert lengths.max() < 1.23
+    assert lengths.min() > 0.70
+    assert lengths.max() < 1.30
     error = np.linalg.norm(given[0].numpy() - exact[0].numpy()) / np.linalg.norm(exact[0].numpy())
     rounding = 2**-11 if mode == "tf32" else 2**-9
-    assert rounding < error < 16 * rounding  # of 15 products; over 40 such matrices, at most 14
+    assert rounding < error < 16 * rounding  # of 9 products; over 40 such matrices, at most 14
 
 
 def test_stacks_may_begin_between_packs(cuda):

@@ -538,8 +538,8 @@ def test_muon_finds_the_minimum_of_a_quadratic_in_all_directions():
     w.data = w.to(here()).data
     steepness = Tensor(np.geomspace(1, 100, 6)[:, None], device=here())
     optimizer, losses = Muon([("w", w)], weight_decay=0.0, momentum=0.8), []
-    for step in range(200):
-        optimizer.lr = 0.1 * (1 - step / 200)
+    for step in range(400):
+        optimizer.lr = 0.1 * (1 - step / 400)
         optimizer.zero_grad()
         loss = ((w - target) * steepness).square().mean()
         loss.backward()

@@ -811,11 +811,12 @@ def test_inverse_square_root_is_the_formula_of_the_2017_paper():
     ],
 )
 def test_torch_agrees_over_20_steps(kind, options, monkeypatch):
-    """In float64: torch casts to bfloat16 before Muon's products, which is turned off here."""
+    """In float64: torch casts to bfloat16 before Muon's products, which is turned off here. Its polynomial is torch's."""
     torch = pytest.importorskip("torch")
     if not hasattr(torch.optim, kind.__name__):
         pytest.skip(f"this version of torch has no {kind.__name__}")
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
+    monkeypatch.setattr("tinygrad_lite.muon.ROUNDS", 5 * ((3.4445, -4.7750, 2.0315),))
     net = Net()
     groups = decay_groups(net, 0.2)[: 1 if kind is Muon else 2]  # the matrices, and the vectors
     theirs = {n: torch.nn.Parameter(torch.tensor(p.numpy().copy())) for group in groups for n, p in group["params"]}

@@ -96,7 +96,7 @@ class MuonAndAdamW:
 
     Muon is PyTorch's, but for the polynomials of its rounds, which are ours (`orthogonal`): with its own, it would make
     five rounds instead of three. Its other defaults are ours too. PyTorch orthogonalises in bfloat16 always: about as
-    fast as float32, or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one, which is faster.
+    fast as float32, or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one: it is faster.
     """
 
     def __init__(self, options: TrainOptions, model: nn.Module) -> None:

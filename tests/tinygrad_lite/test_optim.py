@@ -811,7 +811,7 @@ def test_inverse_square_root_is_the_formula_of_the_2017_paper():
     ],
 )
 def test_torch_agrees_over_20_steps(kind, options, monkeypatch):
-    """In float64: torch casts to bfloat16 before Muon's products, which is turned off here. Its polynomial is torch's."""
+    """In float64: torch casts to bfloat16 before Muon's products, which is turned off here. The rounds are torch's."""
     torch = pytest.importorskip("torch")
     if not hasattr(torch.optim, kind.__name__):
         pytest.skip(f"this version of torch has no {kind.__name__}")

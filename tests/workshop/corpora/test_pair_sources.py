@@ -299,8 +299,9 @@ def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores
     monkeypatch.setattr(fetch, "debian_folders", DEBIAN_FOLDERS)
     corpus = load_parallel(name)
     assert len(corpus.pairs) > 20_000
-    test_sentences = read_table(Path(__file__).parents[2] / "seq2seq" / "simple_sentences.tsv")
-    assert len(test_sentences) == 20
+    folder = Path(__file__).parents[2] / "seq2seq"
+    test_sentences = [pair for n in ("simple", "hundred") for pair in read_table(folder / f"{n}_sentences.tsv")]
+    assert len(set(test_sentences)) == 120
     assert without_sentences_of(test_sentences, corpus.pairs) == (corpus.pairs, 0)
 
 

@@ -68,14 +68,22 @@ def scale_of(rows: int, columns: int, adjust_lr_fn: str) -> float:
     return 0.2 * math.sqrt(max(rows, columns))
 
 
+def products(rows: int, columns: int) -> tuple[float, float]:
+    """The products that `newton_schulz_fused` makes of one matrix, in units of one of R x R matrices, R <= C.
+
+    Returns: those of rounds that multiply X, and those of rounds that compute Q.
+    """
+    n, c = len(ROUNDS), columns / rows
+    return n * (2 * c + 1), 2 * c + n + 3 * (n - 1)
+
+
 def elements_of_work(rows: int, columns: int) -> float:
     """How many elements AdamW could update in the time that Muon takes for one element of such a matrix.
 
-    Each round takes about 4 r operations of matrix products for it, for X X^T and the product with X, and 2 r^2 / s for
-    A^2, where r is the smaller of rows and columns, and s the larger.
+    A product of two R x R matrices takes 2 R^3 operations.
     """
-    r, s = sorted((rows, columns))
-    return 1 + len(ROUNDS) * (4 * r + 2 * r * r / s) / ELEMENT
+    r, c = sorted((rows, columns))
+    return 1 + min(products(r, c)) * 2 * r * r / c / ELEMENT
 
 
 def newton_schulz_composed(x: Tensor) -> Tensor:
@@ -94,25 +102,33 @@ def newton_schulz_composed(x: Tensor) -> Tensor:
 
 
 def newton_schulz_fused(x: np.ndarray) -> None:
-    """`newton_schulz_composed` of a stack (n, R, C) in place, with the polynomial as a I + A (b I + c A).
+    """`newton_schulz_composed` of a stack (n, R, C) in place, with the polynomial as a product F X.
 
-    Only a product and two additions to a diagonal are left of it; NumPy notices that A is symmetric, and computes half.
+    F = a I + A (b I + c A): only a product and two additions to a diagonal are left of it. Where it takes less work
+    (C > 1.5 R), the rounds compute Q, the product of their factors F, and A, which becomes (F X) (F X)^T = F A F; both
+    are R x R. X itself is multiplied once, by Q at the end.
     """
     x = x.swapaxes(1, 2) if x.shape[1] > x.shape[2] else x
-    now, later = np.empty((2, *x.shape), x.dtype)
-    gram, inner, whole = np.empty((3, *x.shape[:2], x.shape[1]), x.dtype)
-    of_inner, of_whole = np.einsum("nii->ni", inner), np.einsum("nii->ni", whole)  # their diagonals
+    with_x, with_q = products(*x.shape[1:])
+    keeps_x = with_q < with_x
     flat = x.reshape(len(x), -1)
-    np.divide(x, np.maximum(np.sqrt(np.vecdot(flat, flat)), EPS)[:, None, None], out=now)
-    for a, b, c in ROUNDS:
-        np.matmul(now, now.swapaxes(1, 2), out=gram)
+    now = x / np.maximum(np.sqrt(np.vecdot(flat, flat)), EPS)[:, None, None]
+    gram = now @ now.swapaxes(1, 2)
+    inner, factor = np.empty((2, *gram.shape), x.dtype)
+    of_inner, of_factor = np.einsum("nii->ni", inner), np.einsum("nii->ni", factor)  # their diagonals
+    product = None if keeps_x else now  # Q, or F X
+    for number, (a, b, c) in enumerate(ROUNDS):
+        if number:
+            gram = factor @ gram @ factor if keeps_x else product @ product.swapaxes(1, 2)
         np.multiply(gram, c, out=inner)
         of_inner += b
-        np.matmul(gram, inner, out=whole)
-        of_whole += a
-        np.matmul(whole, now, out=later)
-        now, later = later, now
-    x[...] = now
+        np.matmul(gram, inner, out=factor)
+        of_factor += a
+        product = factor.copy() if product is None else factor @ product
+    if keeps_x:
+        np.matmul(product, now, out=x)
+    else:
+        x[...] = product
 
 
 def guarded(g: Tensor, guard: Tensor | None) -> Tensor | None:

@@ -29,6 +29,7 @@ Reference: Vaswani et al. 2017, section 3.2.1, eq. 1 (arXiv:1706.03762). The row
 2022, appendix B.2 (arXiv:2205.14135).
 """
 
+import functools
 import math
 
 import numpy as np
@@ -158,7 +159,7 @@ def scaled_dot_product_attention_fused(
     def backward(d_out):
         dq, dk, dv = np.empty_like(q), np.zeros_like(k), np.zeros_like(v)
         dots = np.vecdot(d_out, out)[..., None]  # rowsum(dO * O)
-        for (b, rows, end), p in zip(blocks, weights, strict=True):
+        for (b, rows, end), p in zip(blocks[::-1], weights[::-1], strict=True):  # the last block sees all keys
             do = d_out[b, :, rows]
             ds = do @ v[b, :, :end].swapaxes(-1, -2)  # dP, which the next lines turn into dS in place
             dropped = p
@@ -166,12 +167,12 @@ def scaled_dot_product_attention_fused(
                 m = kept[b, :, rows, :end] * rest
                 ds *= m
                 dropped = np.multiply(p, m, out=m)
-            dv[b, :, :end] += dropped.swapaxes(-1, -2) @ do
+            _add_product(dropped, do, dv[b, :, :end], is_first=end == s)
             ds -= dots[b, :, rows]
             ds *= p
             ds *= scale
             np.matmul(ds, k[b, :, :end], out=dq[b, :, rows])
-            dk[b, :, :end] += ds.swapaxes(-1, -2) @ q[b, :, rows]
+            _add_product(ds, q[b, :, rows], dk[b, :, :end], is_first=end == s)
         return dq, dk, dv
 
     return node(out, (query, key, value), backward, "scaled_dot_product_attention")
@@ -188,6 +189,14 @@ def _blocks(batch: int, heads: int, t: int, s: int, is_causal: bool):
             yield slice(first, first + sequences), slice(start, stop), seen
 
 
+def _add_product(x: np.ndarray, y: np.ndarray, to: np.ndarray, is_first: bool) -> None:
+    """Add X^T Y to an array, or write it there if it is the first."""
+    if is_first:
+        np.matmul(x.swapaxes(-1, -2), y, out=to)
+    else:
+        to += x.swapaxes(-1, -2) @ y
+
+
 def _is_moderate(scores: np.ndarray) -> bool:
     """Whether all scores are moderate, and so every row's largest one is."""
     return scores.size > 0 and bool(scores.min() > -MODERATE and scores.max() < MODERATE)  # False if one is NaN
@@ -195,13 +204,18 @@ def _is_moderate(scores: np.ndarray) -> bool:
 
 def _hide_future(scores: np.ndarray, offset: int, is_moderate: bool) -> None:
     """Set scores[..., i, j] to -inf for j > i + offset: key j comes after the query in row i."""
-    rows, keys = scores.shape[-2:]
-    first = max(0, offset + 1)
-    future = np.arange(first, keys) > np.arange(rows)[:, None] + offset
+    first = max(0, offset)  # all rows see the keys before it
+    added = _minus_inf_above_diagonal(scores.shape[-2], scores.shape[-1] - first, offset - first, scores.dtype)
     if is_moderate:  # adding is faster, but would turn an infinite score into NaN
-        scores[..., first:] += np.where(future, -np.inf, 0).astype(scores.dtype)
+        scores[..., first:] += added
     else:
-        np.copyto(scores[..., first:], -np.inf, where=future)
+        np.copyto(scores[..., first:], -np.inf, where=added < 0)
+
+
+@functools.lru_cache(maxsize=16)
+def _minus_inf_above_diagonal(rows: int, columns: int, offset: int, dtype: np.dtype) -> np.ndarray:
+    """0, and -inf where j > i + offset."""
+    return np.where(np.arange(columns) > np.arange(rows)[:, None] + offset, -np.inf, 0).astype(dtype)
 
 
 def _softmax_in_place(scores: np.ndarray, is_moderate: bool, may_be_empty: bool) -> None:

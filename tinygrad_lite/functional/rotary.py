@@ -68,10 +68,8 @@ def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -
 
 def turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     """x * cos + (second half, first half) * sin, over the last axis."""
-    half = x.shape[-1] // 2
-    swapped = np.empty_like(x)
-    swapped[..., :half] = x[..., half:]
-    swapped[..., half:] = x[..., :half]
+    halves = x.reshape(*x.shape[:-1], 2, x.shape[-1] // 2)
+    swapped = halves.take([1, 0], axis=-2).reshape(x.shape)  # faster than two assignments: the halves are short
     swapped *= sin
     y = x * cos
     y += swapped

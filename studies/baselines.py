@@ -4,7 +4,6 @@
     python -m studies.baselines --text my.txt            on your own text
     python -m studies.baselines --orders 3-7 --checkpoint out/goethe/best.safetensors
     python -m studies.baselines --stride 32              the GPT once more, in overlapping windows (gpt/score.py)
-    python -m studies.baselines --mix out/goethe-bpe     counts and GPT together, over the GPT's own tokens
 
 Every model learns from the first nine tenths of the text and predicts the last tenth, as in training; the table goes
 to stdout. An n-gram model of order n predicts a character w from the n - 1 characters before it, its context h, by
@@ -59,14 +58,7 @@ that occur at most five times. For counts, two contexts have in common only the 
 in all that it finds similar. Only a GPT whose loss is below this table has certainly learned more than which few
 letters follow each other.
 
-Both together. Counts memorise, the GPT generalises, and they err in different places. `--mix` lets both predict the
-tokens of the GPT's tokenizer (an n-gram is then one of tokens, and V the size of the vocabulary) and mixes them:
-
-    p(token) = w p_GPT(token) + (1 - w) p_KN(token),    0 <= w <= 1
-
-sums to 1 over all tokens because both parts do, so its bits are comparable. Which order n and weight w are best cannot
-be asked of the training part, which the GPT knows half by heart: there w would be 1. So each half of the held-out text
-is predicted with the n and w that do best on the other half: no token has a say in its own prediction.
+Both together are better than either: studies/together.py.
 
 References: Kneser, Ney 1995, "Improved backing-off for m-gram language modeling"; Chen, Goodman 1999, "An empirical
 study of smoothing techniques for language modeling", sections 2.6, 2.7 and 4.1.6. Their modified form (section 3),
@@ -78,13 +70,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from gpt.score import score, token_log_probs
+from gpt.score import score
 from gpt.trained import load_trained
 from studies.program import program
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
@@ -94,19 +85,23 @@ from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.run.family import Trained
 
 OUT = Path("out")
-WEIGHTS = np.linspace(0, 1, 101)  # of the GPT in a mixture
 MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams as the text has characters
 
 
 @dataclass
-class BaselineOptions:
-    """The options of `python -m studies.baselines`."""
+class TextOptions:
+    """Which text is predicted."""
 
     dataset: str = option("goethe", "text, by name: " + ", ".join(CORPORA))
     text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)
+
+
+@dataclass
+class BaselineOptions(TextOptions):
+    """The options of `python -m studies.baselines`."""
+
     orders: str = option("1-6", "orders of the n-gram models: one, or first-last", unit="characters")
     checkpoint: str = option("", "model to compare with; empty: the newest under out/ that learned from this text")
-    mix: str = option("", "model to mix with n-grams of its own tokens; then there is no other table", is_path=True)
     stride: int = option(
         0, "evaluate the GPT in overlapping windows too, which begin N tokens apart; 0: no", unit="tokens", low=0
     )
@@ -228,82 +223,26 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
     return trained
 
 
-# --- both together ---------------------------------------------------------------------------------------------
-
-
-def mixed(weight: float, p_gpt: np.ndarray, p_counts: np.ndarray) -> np.ndarray:
-    """w p_GPT + (1 - w) p_KN."""
-    return weight * p_gpt + (1 - weight) * p_counts
-
-
-def best_weight(p_gpt: np.ndarray, p_counts: np.ndarray) -> tuple[float, float]:
-    """The w in steps of 0.01 with the fewest bits, and these bits per token. (In w they have one minimum.)"""
-    bits = [-np.log2(mixed(weight, p_gpt, p_counts)).mean() for weight in WEIGHTS]
-    best = int(np.argmin(bits))
-    return float(WEIGHTS[best]), float(bits[best])
-
-
-def token_text(tokens: Sequence[int]) -> str:
-    """Tokens as a text in which each token is one character, so that an n-gram model of characters can count them.
-
-    >>> token_text([72, 97])
-    'Ha'
-    """
-    return "".join(map(chr, tokens))
-
-
-def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> None:
-    """Print the bits of the n-grams, of the GPT, and of their mixture: each half with the other half's order and w."""
-    model, vocab_size, block = gpt.make_model(), gpt.tokenizer.vocab_size, gpt.config.block_size
-    learned, predicted = gpt.tokenizer.encode(train), gpt.tokenizer.encode(held_out)
-    if len(predicted) < 3:
-        raise CorpusError(f"the text is too short: {counted(len(predicted), 'token')} held out, and it takes three")
-    tokens_per_character, numbers = len(predicted) / len(held_out), model.num_parameters()
-
-    def show(name: str, context: str, size: int, p: np.ndarray) -> None:
-        print_row(name, context, size, -float(np.log2(p).mean()) * tokens_per_character)
-
-    p_counts, sizes = {}, {}
-    for order in orders:
-        ngrams = KneserNey(token_text(learned), order, vocab_size)
-        p_counts[order], sizes[order] = ngrams.probabilities(token_text(predicted)), ngrams.size()
-        show(f"{order}-gram", f"{order - 1} token{'s' * (order != 2)}", sizes[order], p_counts[order])
-    p_gpt = np.exp(token_log_probs(model, np.array(predicted)))
-    show("GPT", counted(block, "token"), numbers, p_gpt)
-    middle = len(p_gpt) // 2
-    halves, chosen, mixture = (slice(middle), slice(middle, None)), [], []
-    for this, other in (halves, halves[::-1]):
-        _, weight, order = min((*best_weight(p_gpt[other], p[other])[::-1], order) for order, p in p_counts.items())
-        chosen.append((weight, order))
-        mixture.append(mixed(weight, p_gpt[this], p_counts[order][this]))
-    weights = ", ".join(f"{weight:.2f}" for weight, _ in chosen)
-    show("mixture", f"{weights} GPT", numbers + max(sizes[order] for _, order in chosen), np.concatenate(mixture))
-    names = " and ".join(f"{order}-grams with w = {weight:.2f}" for weight, order in chosen)
-    say(f"the two halves are mixed with {names}, which do best on the other half")
-
-
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-@program("studies.baselines", BaselineOptions)
+@program(
+    "studies.baselines", BaselineOptions, hints={"mix": "is a program of its own: python -m studies.together MODEL"}
+)
 def main(options: BaselineOptions) -> None:
     """Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text."""
     orders = read_orders(options.orders)
     corpus = load_text(options.text, options.dataset)
     train, held_out = cut(corpus)
-    gpt = load_gpt(Path(options.mix), corpus) if options.mix else find_gpt(options.checkpoint, corpus)
+    gpt = find_gpt(options.checkpoint, corpus)
     say(f"{counted(len(train), 'character')} to learn from, {len(held_out):,} held out")
-    print(f"{'model':<8} {'context':>16} {'numbers':>12} {'bits per character':>20}", flush=True)
-    if options.mix:
-        print_mixture(gpt, orders, train, held_out)
-    else:
-        print_counts(orders, train, held_out, len(set(corpus.text)))
+    print_header()
+    print_counts(orders, train, held_out, len(set(corpus.text)))
     if gpt is None:
         say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
         return
     model, block = gpt.make_model(), gpt.config.block_size
-    strides = ([] if options.mix else [0]) + ([options.stride] if options.stride else [])
-    for stride in strides:
+    for stride in sorted({0, options.stride}):
         found = score(model, gpt.tokenizer, replace(corpus, text=held_out), stride)
         context = f"{block - stride + 1} to {counted(block, 'token')}" if stride else counted(block, "token")
         print_row("strided" if stride else "GPT", context, model.num_parameters(), found.bits_per_character)
@@ -345,9 +284,14 @@ def cut(corpus: Corpus) -> tuple[str, str]:
     return train, held_out
 
 
+def print_header() -> None:
+    """The first line of the table."""
+    print(f"{'model':<12} {'context':>16} {'numbers':>12} {'bits per character':>20}", flush=True)
+
+
 def print_row(name: str, context: str, numbers: int, bits: float) -> None:
     """One line of the table."""
-    print(f"{name:<8} {context:>16} {numbers:>12,} {bits:>20.3f}", flush=True)
+    print(f"{name:<12} {context:>16} {numbers:>12,} {bits:>20.3f}", flush=True)
 
 
 if __name__ == "__main__":

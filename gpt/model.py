@@ -121,9 +121,12 @@ class GPT(Generator):
         return tokens
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids shifted by one."""
+        """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids shifted by one.
+
+        Targets can also be distributions over all tokens, (B, T, V): see gpt/teachers.py.
+        """
         ids, targets = batch
-        return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten(), overwrite=True)
+        return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten(0, 1), overwrite=True)
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes (`flops.py`)."""

@@ -58,6 +58,11 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     )
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
+    teachers: list[str] = of_data(
+        [], "trained GPTs of the same text and tokens whose predictions are a part of every target", is_path=True
+    )
+    teachers_share: float = of_data(0.5, "this part, with --teachers", above=0.0, high=1.0)
+
     batch_size: int = of_training(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000)
     eval_iters: int = of_evaluation(
         0, "windows of the held-out text to evaluate on, always the same; 0: all", unit="windows", low=0

@@ -30,6 +30,7 @@ class TextTask:
         self.data = self.prepare(options, tokenizer)
         self.tokenizer = self.data.tokenizer
         self.corpus_sha256 = self.data.corpus.sha256
+        self.teachers = resolve_name("gpt.teachers:Teachers")(options, self.data) if options.teachers else None
         self.example = first_words(self.data.corpus.text) if self.data.corpus.text else "test:0"
         if options.dataset.startswith("goethe") and not options.text:
             self.example = "Habe nun, ach!"
@@ -61,7 +62,8 @@ class TextTask:
         for ids, targets in self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps):
             rows = len(ids)
             own = slice(rows * rank // size, rows * (rank + 1) // size)
-            yield (ids[own], targets[own]), targets[own].numel() / tokens
+            batch, share = (ids[own], targets[own]), targets[own].numel() / tokens
+            yield (batch if self.teachers is None else (batch[0], self.teachers.targets(*batch))), share
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
         """The held-out text in windows; with several processes, each has every n-th batch."""

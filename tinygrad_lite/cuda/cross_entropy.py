@@ -33,7 +33,7 @@ def cross_entropy_cuda(
     targets are not checked: one outside the vocabulary makes the loss NaN.
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
-    if not are_known(logits) or logits.numel() == 0:
+    if not are_known(logits) or logits.numel() == 0 or targets.dtype.kind not in "iu":
         settings = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
         return cross_entropy_composed(logits, targets, **settings)
     xp, shape, width = logits.xp, logits.shape, logits.shape[-1]

@@ -9,8 +9,13 @@ Gradient of one position, with q = softmax(z):
 because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The gradient is the predicted probability minus the target
 probability: the prettiest of all.
 
-Label smoothing mixes the target with the uniform distribution 1/V: the target probabilities are
-w_v = (1 - e) [v = t] + e / V, the loss is -sum_v w_v log q_v, and by the same steps dl/dz_v = q_v - w_v.
+A target can be a distribution, too: instead of one token t, probabilities w_v of all tokens. The loss is the mean of
+the losses of all tokens by these probabilities, and so is its gradient:
+
+    l = -sum_v w_v log q_v = W logsumexp(z) - sum_v w_v z_v        dl/dz_v = W q_v - w_v        W = sum_v w_v, usually 1
+
+The token t is the distribution w_v = [v = t]. Label smoothing mixes the target with the uniform distribution 1/V: for a
+token, w_v = (1 - e) [v = t] + e / V. Distillation takes for w what another model predicts (Hinton et al. 2015).
 
 Positions whose target is `ignore_index` (padding) count neither in the loss nor in the mean. The mean over no
 positions at all is 0 here (torch gives NaN).
@@ -23,7 +28,8 @@ and the answer t, which is 1 or 0 or a probability,
 since log p = x - log(1 + e^x) and log(1 - p) = -log(1 + e^x). No p is rounded to 0 or 1 before its logarithm is taken.
 
 References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567), and Vaswani et al. 2017, section
-5.4 (arXiv:1706.03762); the formula is that of torch.nn.functional.cross_entropy.
+5.4 (arXiv:1706.03762); Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531),
+at temperature 1; the formula is that of torch.nn.functional.cross_entropy.
 """
 
 import numpy as np
@@ -47,7 +53,7 @@ def cross_entropy_composed(
 
     Args:
         logits: (..., V) float tensor: the classes are the last axis, where torch has them in axis 1.
-        targets: (...) integers in [0, V), or ignore_index.
+        targets: (...) integers in [0, V), or ignore_index; or (..., V) floats, the probabilities of all tokens.
         ignore_index: the target that marks a position to ignore.
         label_smoothing: the share e of the target probability that is spread evenly over all V tokens, in [0, 1].
         reduction: "mean" over the positions that are not ignored, "sum", or "none".
@@ -58,10 +64,14 @@ def cross_entropy_composed(
         targets are not checked, because the host would have to wait for them: the fused version's loss is then NaN.)
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
-    counts = targets.cast(np.int64) != ignore_index
-    safe_targets = targets.masked_fill(~counts, 0)
     log_probs = log_softmax_composed(logits)
-    losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
+    if is_float(targets.dtype):
+        losses = -(log_probs * targets).sum(-1)
+        counts = Tensor.ones(*losses.shape, dtype=np.bool_, device=logits.device)
+    else:
+        counts = targets.cast(np.int64) != ignore_index
+        safe_targets = targets.masked_fill(~counts, 0)
+        losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
     if label_smoothing > 0:
         losses = losses * (1 - label_smoothing) - log_probs.mean(-1) * label_smoothing
     losses = losses.masked_fill(~counts, 0.0)
@@ -80,7 +90,8 @@ def check_cross_entropy(
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
     if not is_float(logits.dtype):
         raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
-    if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
+    is_distribution = is_float(targets.dtype) and targets.shape == logits.shape
+    if logits.ndim == 0 or (targets.shape != logits.shape[:-1] and not is_distribution):
         raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
     if logits.ndim > 2 and logits.shape[1] == logits.shape[-1]:
         unclear = (
@@ -89,9 +100,11 @@ def check_cross_entropy(
         raise ValueError(f"{unclear} torch: write logits.flatten(0, -2) and targets.flatten()")
     if logits.shape[-1] == 0:
         raise ValueError(f"cross_entropy: logits {logits.shape} have no token to choose from")
-    if targets.dtype.kind not in "iu":
-        raise ValueError(f"cross_entropy: targets must be integers, not {targets.dtype}")
-    if targets.device == "cpu":  # on a GPU, checking would make the host wait
+    if targets.dtype.kind not in "iu" and not is_distribution:
+        raise ValueError(
+            f"cross_entropy: targets must be integers, not {targets.dtype}, or probabilities of shape {logits.shape}"
+        )
+    if targets.device == "cpu" and not is_distribution:  # on a GPU, checking would make the host wait
         vocab_size, numbers = logits.shape[-1], targets.data
         bad = numbers[((numbers < 0) | (numbers >= vocab_size)) & (numbers != ignore_index)]
         if bad.size:
@@ -140,10 +153,13 @@ def cross_entropy_fused(
     A copy of the logits, or with `overwrite` the logits themselves, become the gradient, one block of rows at a time,
     so only one array of that size is kept instead of several.
     """
+    if targets.requires_grad:
+        return cross_entropy_composed(logits, targets, label_smoothing=label_smoothing, reduction=reduction)
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     shape, vocab_size, dtype = logits.shape, logits.shape[-1], logits.dtype
-    rows, flat_targets = logits.data.reshape(-1, vocab_size), targets.data.reshape(-1)
-    counts = flat_targets != ignore_index
+    rows, is_distribution = logits.data.reshape(-1, vocab_size), is_float(targets.dtype)
+    flat_targets = targets.data.reshape(-1, vocab_size) if is_distribution else targets.data.reshape(-1)
+    counts = np.ones(len(rows), np.bool_) if is_distribution else flat_targets != ignore_index
     if overwrite and not logits._is_leaf:
         d_rows = rows
         logits.mark_written()  # so that a derivative that needs them refuses
@@ -155,16 +171,24 @@ def cross_entropy_fused(
     block = max(1, BLOCK // vocab_size)
     for start in range(0, len(rows), block):
         part = slice(start, start + block)
-        z, at = d_rows[part], (np.arange(len(d_rows[part])), np.where(counts[part], flat_targets[part], 0))
+        z, weight = d_rows[part], 1.0  # W
         np.subtract(rows[part], rows[part].max(-1, keepdims=True), out=z)
-        loss = (1 - label_smoothing) * z[at]
+        if is_distribution:
+            w = (1 - label_smoothing) * flat_targets[part]
+            weight, loss = w.sum(-1) + label_smoothing, np.vecdot(w, z)
+        else:
+            at = np.arange(len(z)), np.where(counts[part], flat_targets[part], 0)
+            loss = (1 - label_smoothing) * z[at]
         if smooth:
             loss += smooth * z.sum(-1)
         np.exp(z, out=z)
         total = z.sum(-1)
-        losses[part] = np.log(total) - loss
-        z *= (1 / total)[:, None]
-        z[at] -= 1 - label_smoothing
+        losses[part] = weight * np.log(total) - loss
+        z *= (weight / total)[:, None]
+        if is_distribution:
+            z -= w
+        else:
+            z[at] -= 1 - label_smoothing
         z -= smooth
     if not counts.all():
         losses[~counts] = 0

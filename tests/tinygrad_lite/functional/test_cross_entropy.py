@@ -43,6 +43,22 @@ def test_label_smoothing_mixes_with_the_uniform_distribution(version):
 
 
 @both
+@pytest.mark.parametrize("settings", [{}, {"label_smoothing": 0.3}, {"reduction": "sum"}])
+def test_a_distribution_weighs_the_losses_of_all_tokens(version, settings):
+    """Targets that need no gradient, as those of training are; with one, the versions are the same."""
+    logits, weights = leaf(3, 6), rng.dirichlet(np.ones(6), 3)
+    loss = version(logits, Tensor(weights), **settings)
+    loss.backward()
+    other = Tensor(logits.numpy(), requires_grad=True)
+    tokens = [version(other, Tensor(np.full(3, v)), **settings | {"reduction": "none"}) for v in range(6)]
+    expected = sum((each * Tensor(weights[:, v])).sum() for v, each in enumerate(tokens))
+    expected = expected if settings.get("reduction") == "sum" else expected / 3
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-13)
+    np.testing.assert_allclose(logits.grad.numpy(), other.grad.numpy(), atol=1e-14)
+
+
+@both
 @pytest.mark.parametrize("ignore_index", [-100, -1, 3, 77])
 def test_ignored_positions_count_neither_in_the_loss_nor_in_the_mean(version, ignore_index):
     logits, targets = leaf(5, 4), np.array([0, ignore_index, 2, ignore_index, 1])

@@ -26,8 +26,9 @@ def attention(query, key, value, mask=None, is_causal=False, scale=None):
 
 
 def cross_entropy(logits, targets, **options):
-    loss = theirs.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.long().flatten(), **options)
-    return loss.reshape(targets.shape) if options.get("reduction") == "none" else loss
+    flat = targets.reshape(-1, logits.shape[-1]) if targets.is_floating_point() else targets.long().flatten()
+    loss = theirs.cross_entropy(logits.reshape(-1, logits.shape[-1]), flat, **options)
+    return loss.reshape(logits.shape[:-1]) if options.get("reduction") == "none" else loss
 
 
 def rotary(x, positions, frequencies):

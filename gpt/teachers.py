@@ -1,0 +1,59 @@
+"""Learn from other GPTs: a part of each target is what they predict ("distillation").
+
+The text says which token came next, and nothing of those that could have come as well. A trained model, the teacher,
+says how probable each of them was. So the target of a position is not the token t alone but a distribution,
+
+    w_v = (1 - a) [v = t] + a mean_k q_k(v)        q_k: what teacher k predicts, from the same tokens before
+
+and since cross-entropy is linear in its target, the loss is (1 - a) times that of the text plus a times that of the
+teachers' mean. What they have learned from the text beyond its regularities differs from teacher to teacher, and most
+of it disappears in the mean: a model that learns from it can become better than each of them.
+
+Reference: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531), at temperature
+1; Buciluǎ, Caruana, Niculescu-Mizil 2006, "Model Compression".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpt.data import TextData
+from gpt.options import GPTOptions
+from gpt.trained import load_trained
+from tinygrad_lite import functional as F
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.tensor import Tensor
+from workshop.cli.console import say
+
+
+class Teachers:
+    """The GPTs of `--teachers`, and their share of every target.
+
+    Raises: CheckpointError if one learned from another text, of which it may know what is held out here, or has other
+        tokens; OptionError if its context is too short.
+    """
+
+    def __init__(self, options: GPTOptions, data: TextData) -> None:
+        self.share, self.models = options.teachers_share, []
+        for name in options.teachers:
+            trained = load_trained(Path(name))
+            if trained.corpus_sha256 != data.corpus.sha256:
+                raise CheckpointError(f"--teachers {name}: it learned from another text than {data.corpus.name}")
+            if trained.tokenizer.to_json() != data.tokenizer.to_json():
+                raise CheckpointError(f"--teachers {name}: it has other tokens: give both runs the same tokenizer")
+            if trained.config.block_size < options.block_size:
+                raise OptionError(
+                    f"--teachers {name}: it reads {trained.config.block_size} tokens at once: use --block_size "
+                    f"{trained.config.block_size}, or less"
+                )
+            say(f"teacher {trained.about}")
+            self.models.append(trained.make_model(options.device))
+
+    def targets(self, ids: Tensor, targets: Tensor) -> Tensor:
+        """The distributions (B, T, V) to learn, for ids and the tokens after them, both (B, T)."""
+        with no_grad():
+            w = sum(F.softmax(model(ids)) for model in self.models) * (self.share / len(self.models))
+        rows = w.data.reshape(-1, w.shape[-1])
+        rows[w.xp.arange(len(rows)), targets.data.reshape(-1)] += 1 - self.share
+        return w

@@ -59,7 +59,10 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
     teachers: list[str] = of_data(
-        [], "trained GPTs of the same text and tokens whose predictions are a part of every target", is_path=True
+        [],
+        "trained GPTs, of the same text and tokens: what they predict is a part of every target, and of the training "
+        "loss",
+        is_path=True,
     )
     teachers_share: float = of_data(0.5, "this part, with --teachers", above=0.0, high=1.0)
 
@@ -71,13 +74,16 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
     DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA)
-    FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")  # options that are paths, which no checkpoint holds
+    FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
+    MODELS: ClassVar[tuple[str, ...]] = ("teachers",)
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
             "--batch_size": f"{BATCH_NAMES} batch_tokens",
             "--text": DATA_NAMES,
             "--data_order": "shuffle sampler",
             "--eval_iters": "eval_batches val_iters",
+            "--teachers": "teacher teacher_model distill distill_from",
+            "--teachers_share": "distill_alpha distillation_weight teacher_weight",
             "--positions rotary": "rope rotary use_rope",
             "--n_kv_head": "num_key_value_heads n_kv_heads kv_heads",
             "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
@@ -116,6 +122,10 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         Raises: OptionError.
         """
         self.check_pairs()
+        if self.teachers and (self.separator or self.tokenizer == "pixels"):
+            raise OptionError(
+                "--teachers are GPTs of the same text, but this run learns from pairs or pictures: omit it"
+            )
         self.take_path()
         if learns_tokenizer:
             self.model_config(2)

@@ -17,7 +17,7 @@ from studies import baselines
 from studies.baselines import KneserNey
 from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.cli.console import run_command
 from workshop.corpora.texts import load_files
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
@@ -157,63 +157,6 @@ def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
     assert found["GPT"] == pytest.approx(data.bits_per_character(nats), abs=6e-4)
 
 
-@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
-def test_every_distribution_of_a_mixture_sums_to_one(folder, tokenizer):
-    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
-    counted = KneserNey(baselines.token_text(data.train), 3, data.tokenizer.vocab_size)
-    for place in (3, 30) if tokenizer == "char" else (5,):
-        sums = []
-        for token in range(data.tokenizer.vocab_size):  # the mixture's probability of every possible token
-            ids = np.array([*data.held_out[:place], token])
-            p_gpt = np.exp(baselines.token_log_probs(model, ids))[-1]
-            p_counts = counted.probabilities(baselines.token_text(ids))[-1]
-            sums.append((p_gpt, p_counts, baselines.mixed(0.3, p_gpt, p_counts)))
-        np.testing.assert_allclose(np.sum(sums, axis=0), 1, rtol=2e-6)  # the GPT computes in float32
-
-
-def test_the_weight_with_the_fewest_bits_is_found():
-    p, q = np.array([0.9, 0.1, 0.5]), np.array([0.2, 0.8, 0.5])
-    weight, bits = baselines.best_weight(p, q)
-    others = [-np.log2(baselines.mixed(w, p, q)).mean() for w in np.linspace(0, 1, 1001)]
-    assert bits == pytest.approx(min(others), abs=1e-4)
-    assert weight == pytest.approx(np.argmin(others) / 1000, abs=0.006)
-    assert baselines.best_weight(p, p**2)[0] == 1.0
-    assert baselines.best_weight(p**2, p)[0] == 0.0
-
-
-@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
-def test_counts_and_gpt_are_mixed_over_the_gpts_own_tokens(folder, capsys, tokenizer):
-    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
-    assert baselines.main(["--text", "faust.txt", "--orders", "1-2", "--mix", "some.safetensors", "--stride", "3"]) == 0
-    out, err = capsys.readouterr()
-    chosen = [(int(order), float(w)) for order, w in re.findall(r"(\d)-grams with w = (\d.\d\d)", err)]
-    found = rows(out)
-    assert list(found) == ["1-gram", "2-gram", "GPT", "mixture", "strided"]
-    train, held_out = map(baselines.token_text, (data.train, data.held_out))
-    p_counts = {n: KneserNey(train, n, data.tokenizer.vocab_size).probabilities(held_out) for n in (1, 2)}
-    p_gpt = np.exp(baselines.token_log_probs(model, data.held_out))
-    middle = len(p_gpt) // 2
-    (first, w1), (second, w2) = chosen
-    one, other = (baselines.mixed(w, p_gpt, p_counts[n]) for n, w in ((first, w1), (second, w2)))
-    halves = np.concatenate([one[:middle], other[middle:]])
-    expected = {"1-gram": p_counts[1], "2-gram": p_counts[2], "GPT": p_gpt, "mixture": halves}
-    expected["strided"] = np.exp(baselines.token_log_probs(model, data.held_out, 3))
-    for name, p in expected.items():
-        assert found[name] == pytest.approx(data.bits_per_character(-np.log(p).mean()), abs=6e-4)
-
-
-def test_no_half_has_a_say_in_its_own_order_and_weight(folder, capsys):
-    make_checkpoint(folder / "some.safetensors", "faust.txt")
-    gpt, said = load_trained(folder / "some.safetensors"), []
-    for second in (OTHER[:90], ("Habe nun, ach! " * 9)[:90]):
-        baselines.print_mixture(gpt, range(1, 4), TEXT, "n" * 4 + TEXT[:87] + second)
-        said.append(re.findall(r"\d-grams with w = \d.\d\d", capsys.readouterr().err))
-    assert said[0][1] == said[1][1]  # the second half's, chosen on the first
-    assert said[0][0] != said[1][0]
-    with pytest.raises(CorpusError, match="the text is too short: 1 token held out"):
-        baselines.print_mixture(gpt, range(1, 2), TEXT, "e")
-
-
 def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):
     make_checkpoint(folder / "out/old/best.safetensors", "faust.txt", age=30)
     make_checkpoint(folder / "out/mine/best.safetensors", "faust.txt", age=20)
@@ -259,6 +202,7 @@ def test_invalid_orders_are_refused(orders):
         (["--text", "faust.txt", "--checkpoint", "gone.safetensors"], 1, "there is no checkpoint gone.safetensors"),
         (["--text", "faust.txt", "--orders", "x"], 2, "--orders x"),
         (["--order", "3"], 2, "did you mean --orders?"),
+        (["--mix", "out/goethe"], 2, "--mix is a program of its own: python -m studies.together MODEL"),
     ],
 )
 def test_errors_give_one_sentence(folder, capsys, monkeypatch, arguments, status, sentence):

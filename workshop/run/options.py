@@ -82,7 +82,7 @@ BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_si
 DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the
-# paths in `FILES`.)
+# paths of `paths()`.)
 NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
 NOT_SAVED |= {"stop_on_disk_error"}
 
@@ -208,12 +208,18 @@ class TrainOptions:
     )
     log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
 
-    # The options that are paths of the training data, named by each model's class.
+    # The options that are paths, named by each model's class: of the training data, and of models to learn from.
     FILES: ClassVar[tuple[str, ...]] = ()
+    MODELS: ClassVar[tuple[str, ...]] = ()
     DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset takes, if it takes others too
     # The options whose product is the size of a micro-step, first that of a batch, and the units of their values.
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
+
+    @classmethod
+    def paths(cls) -> tuple[str, ...]:
+        """The options that no checkpoint holds because they are paths; options.json has them."""
+        return (*cls.FILES, *cls.MODELS)
 
     @property
     def moments(self) -> int:
@@ -244,12 +250,12 @@ class TrainOptions:
 
     def saved(self) -> dict[str, Any]:
         """The settings that a checkpoint holds."""
-        return {name: value for name, value in asdict(self).items() if name not in NOT_SAVED | {*self.FILES}}
+        return {name: value for name, value in asdict(self).items() if name not in NOT_SAVED | {*self.paths()}}
 
     def noted(self) -> dict[str, Any]:
-        """The settings for options.json, with absolute paths, so that --resume finds the text from any folder."""
+        """The settings for options.json, with absolute paths, so that --resume finds the files from any folder."""
         noted = asdict(self)
-        for name in self.FILES:
+        for name in self.paths():
             paths = noted[name]
             whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
             noted[name] = whole if isinstance(paths, list) else "".join(whole)

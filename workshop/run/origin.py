@@ -46,12 +46,14 @@ def resumed_options(
     # The checkpoint holds no paths; those of the text are in options.json.
     files, noted = family.options.FILES, folder.noted_options()
     text = {} if names_text(family, given) else {name: noted[name] for name in files if name in noted}
+    models = {name: noted[name] for name in family.options.MODELS if name in noted}
     if files and not text and not names_text(family, given):
         raise OptionError(
             f"{folder.options} is missing or damaged, so the text of the run is unknown: name it with --dataset or "
             f"--{files[0]}"
         )
-    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
+    paths = (str(folder.options), text | models)
+    options = build(family.options, (source, checkpoint.training), paths, ("command line", given))
     for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
         if name == "dtype" and options.weight_dtype == before.weight_dtype:
@@ -87,7 +89,7 @@ def names_text(family: Family, given: Mapping[str, Any]) -> bool:
 def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
     """Raise CheckpointError if settings name files to read or write, which an untrusted checkpoint must not do."""
     dataset = training.get("dataset")
-    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
+    outside = sorted((NOT_SAVED | {*family.options.paths()}) & training.keys())
     if isinstance(dataset, str) and Path(dataset).name != dataset:
         outside.append("dataset")
     if outside:
@@ -102,7 +104,7 @@ def options_of_run(family: Family, path: Path) -> TrainOptions:
     training, folder = load_checkpoint(path).training, RunFolder(path.parent)
     check_saved(path, family, training)
     noted = folder.noted_options()
-    files = {name: noted[name] for name in family.options.FILES if name in noted}
+    files = {name: noted[name] for name in family.options.paths() if name in noted}
     return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))
 
 

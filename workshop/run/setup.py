@@ -331,7 +331,7 @@ def check_options(setup: RunSetup) -> None:
             "learning rate ends there: choose a smaller one, or omit it for a tenth of the peak"
         )
     options.check(learns_tokenizer=setup.tokenizer is None)
-    for name in options.FILES:
+    for name in options.paths():
         paths = getattr(options, name)
         for path in [paths] if isinstance(paths, str) else paths:
             if path and not os.path.exists(path):

@@ -1,0 +1,113 @@
+"""Distillation: targets are mixed as the formula says; runs with teachers end, resume and refuse as others do."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import train
+from gpt.data import prepare
+from gpt.options import GPTOptions
+from gpt.task import TextTask
+from gpt.teachers import Teachers
+from gpt.trained import load_trained
+from tests.gpt.saved_models import saved_gpt
+from tests.tiny_runs import arguments, losses, run_training, same, stop_after
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.errors import CheckpointError, OptionError
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
+
+pytestmark = pytest.mark.usefixtures("workplace")
+
+TEACHERS = ["one.safetensors", "two.safetensors"]
+
+
+@pytest.fixture(autouse=True)
+def teachers(workplace):
+    """Two GPTs with random weights, as if trained on the text of the tiny runs, with dropout."""
+    data = prepare(GPTOptions(text=["text.txt"]))
+    for step, name in enumerate(TEACHERS, start=5):
+        saved_gpt(Path(name), data.tokenizer, step, data.corpus.sha256, block_size=8, dropout=0.5)
+
+
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_the_loss_is_that_of_the_text_and_that_of_the_teachers_in_their_shares(share):
+    options = GPTOptions(text=["text.txt"], block_size=8, batch_size=4, teachers=TEACHERS, teachers_share=share)
+    mixed, plain = TextTask(options), TextTask(GPTOptions(text=["text.txt"], block_size=8, batch_size=4))
+    ((ids, distributions), part), ((same_ids, targets), same_part) = (next(t.batches(3)) for t in (mixed, plain))
+    np.testing.assert_array_equal(ids.numpy(), same_ids.numpy())
+    assert part == same_part
+    np.testing.assert_allclose(distributions.numpy().sum(-1), 1, rtol=1e-6)
+    models = [load_trained(Path(name)).make_model() for name in TEACHERS]
+    student = models[0]
+    of_text = student.loss((ids, targets)).item()
+    q = sum(F.softmax(model(ids)).numpy() for model in models) / 2  # without dropout
+    of_teachers = -(q * F.log_softmax(student(ids)).numpy()).sum(-1).mean()
+    expected = (1 - share) * of_text + share * of_teachers
+    assert student.loss((ids, distributions)).item() == pytest.approx(expected, rel=1e-5)
+    ((_, held_out), _), *_ = mixed.validation_batches()
+    assert held_out.dtype == np.int64  # evaluations ask about the text alone
+
+
+def test_one_and_two_processes_learn_the_same():
+    runs = [RunFolder(f"run{workers}") for workers in (1, 2)]
+    for workers, run in enumerate(runs, start=1):
+        words = arguments(workers=workers, out_dir=run.path, max_iters=6)
+        assert train.main([*words, "--teachers", *TEACHERS]) == 0
+    one, two = (losses(run, "loss") for run in runs)
+    assert len(one) == 6
+    np.testing.assert_allclose([*one.values()], [*two.values()], rtol=1e-5)
+    assert losses(runs[0], "val_loss") != losses(run_training(out_dir="plain", max_iters=6), "val_loss")
+
+
+def test_a_resumed_run_has_the_same_teachers(monkeypatch, tmp_path):
+    whole = run_training(teachers=TEACHERS[0], dropout=0.1, out_dir="whole")
+    stop_after(monkeypatch, 5)
+    assert train.main(arguments(teachers=TEACHERS[0], dropout=0.1, out_dir="stopped")) == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    stopped = RunFolder("stopped")
+    assert json.loads(stopped.options.read_text())["teachers"] == [str(Path(TEACHERS[0]).resolve())]
+    assert "teachers" not in load_checkpoint(stopped.last).training
+    assert train.main(["--resume", "--out_dir=stopped"]) == 0
+    same(whole, stopped)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "sentence"),
+    [
+        ({"text": "other.txt"}, CheckpointError, "--teachers one.safetensors: it learned from another text than"),
+        ({"tokenizer": "byte"}, CheckpointError, "--teachers one.safetensors: it has other tokens: give both runs"),
+        ({"block_size": 9}, OptionError, "--teachers one.safetensors: it reads 8 tokens at once: use --block_size 8"),
+        (
+            {"text": None, "dataset": "digits", "tokenizer": "pixels"},
+            OptionError,
+            "GPTs of the same text, but this run",
+        ),
+        ({"teachers_share": 0}, OptionError, "--teachers_share 0"),
+    ],
+)
+def test_what_cannot_teach_is_refused(changes, error, sentence):
+    Path("other.txt").write_text("Wer immer strebend sich bemüht.\n" * 30, encoding="utf-8")
+    with pytest.raises(error, match=sentence):
+        train.main(arguments(teachers=TEACHERS[0], **changes))
+
+
+def test_a_missing_teacher_is_one_sentence():
+    with pytest.raises(Exception, match=r"--teachers gone: there is no such file"):
+        train.main(arguments(teachers="gone"))
+
+
+def test_one_distribution_per_position():
+    options = GPTOptions(text=["text.txt"], block_size=8, teachers=TEACHERS[:1])
+    data = prepare(options)
+    ids, targets = Tensor([[1, 2, 3]]), Tensor([[2, 3, 1]])
+    w = Teachers(options, data).targets(ids, targets).numpy()
+    q = F.softmax(load_trained(Path(TEACHERS[0])).make_model()(ids)).numpy()
+    expected = 0.5 * q
+    for place, token in enumerate((2, 3, 1)):
+        expected[0, place, token] += 0.5
+    np.testing.assert_allclose(w, expected, rtol=1e-6)

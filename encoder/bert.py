@@ -20,7 +20,6 @@ the norm before, which trains without a long warm-up.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -29,16 +28,10 @@ import numpy as np
 from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, linear_flops, training_flops
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import (
-    Block,
-    FeedForward,
-    MultiHeadAttention,
-    activated,
-    init_gpt2,
-    rotary_frequencies,
-)
+from tinygrad_lite.transformer import activated, init_gpt2
+from workshop.run.model_config import block_of, norm_of
 
 
 class MaskedBatch(NamedTuple):
@@ -78,7 +71,7 @@ class Bert(Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        width, norm = config.n_embd, functools.partial(LayerNorm, eps=config.norm_eps)
+        width, norm = config.n_embd, norm_of(config)
         self.token_embedding = Embedding(config.vocab_size, width)
         if config.positions == "learned":
             self.position_embedding = Embedding(config.block_size, width)
@@ -86,7 +79,7 @@ class Bert(Module):
         if not config.norm_first:
             self.embedding_norm = norm(width)
         self.dropout = Dropout(config.dropout)
-        self.blocks = [self._block(norm) for _ in range(config.n_layer)]
+        self.blocks = [block_of(config) for _ in range(config.n_layer)]
         if config.norm_first:  # otherwise every block ends with a norm
             self.final_norm = norm(width)
         if config.has_pooler:
@@ -101,13 +94,6 @@ class Bert(Module):
         elif config.objective == "labels":
             self.label_head = Linear(width, len(config.label_names) or 2)
         init_gpt2(self, config.n_layer)
-
-    def _block(self, norm: functools.partial) -> Block:
-        c = self.config
-        frequencies = rotary_frequencies(c.head_width) if c.positions == "rotary" else None
-        attention = MultiHeadAttention(c.n_embd, c.n_head, c.dropout, frequencies=frequencies)
-        mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, activation=c.activation)
-        return Block(attention, mlp, c.n_embd, norm_first=c.norm_first, norm=norm, recompute=c.recompute)
 
     @property
     def device(self) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, replace
 from typing import Any, ClassVar
 
-from tinygrad_lite.transformer import ACTIVATIONS
 from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, part, recompute_option
 
 MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
@@ -40,8 +39,8 @@ class BertConfig(ModelConfig):
         "a vector for each position, as in 2018, or turned queries and keys, with which small models learn far faster",
         choices=("learned", "rotary"),
     )
-    activation: str = of_model("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,))
-    norm_eps: float = of_model(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0)
+    activation: str = part("activation")
+    norm_eps: float = part("norm_eps")
     next_sentence: bool = of_model(False, "also learn whether the second segment follows the first in its text")
     dropout: float = of_training(0.1, "probability of dropping an element in training", low=0.0, below=1.0)
     objective: str = of_training(
@@ -84,8 +83,6 @@ class BertConfig(ModelConfig):
             return f"{mark}labels {self.labels!r} must be different names, separated by {LABEL_MARK}"
         if self.next_sentence and self.segments < 2:
             return f"{mark}next_sentence needs two {mark}segments, not {self.segments}"
-        if self.positions == "rotary" and self.head_width % 2:
-            return f"{mark}positions rotary turns pairs of numbers, but a head has {self.head_width}, an odd number"
         return super().misfit(mark)
 
     def activations(self, batch_size: int) -> int:

@@ -12,7 +12,6 @@ Reference: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words" (arXiv:2010.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import MISSING, dataclass
 from typing import ClassVar, NamedTuple
 
@@ -21,11 +20,11 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.flops import attention_flops, training_flops
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
+from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2
+from tinygrad_lite.transformer import init_gpt2
 from workshop.cli.options import option
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, block_of, norm_of, recompute_option
 
 
 class PictureBatch(NamedTuple):
@@ -120,7 +119,6 @@ class ViT(Classifier):
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
         c = self.config = config
-        norm = functools.partial(LayerNorm, eps=c.norm_eps)
         self.patch_embedding = Linear(c.channels * c.patch_size**2, c.n_embd)
         if c.pooling == "cls":
             self.class_token = Parameter.create((c.n_embd,), normal)
@@ -130,17 +128,8 @@ class ViT(Classifier):
             self.row_embedding = Embedding(c.rows, c.n_embd)
             self.column_embedding = Embedding(c.rows, c.n_embd)
         self.dropout = Dropout(c.dropout)
-        self.blocks = [
-            Block(
-                MultiHeadAttention(c.n_embd, c.n_head, c.dropout),
-                FeedForward(c.n_embd, c.n_hidden, c.dropout, activation=c.activation),
-                c.n_embd,
-                norm=norm,
-                recompute=c.recompute,
-            )
-            for _ in range(c.n_layer)
-        ]
-        self.final_norm = norm(c.n_embd)
+        self.blocks = [block_of(c) for _ in range(c.n_layer)]
+        self.final_norm = norm_of(c)(c.n_embd)
         self.head = Linear(c.n_embd, c.vocab_size)
         init_gpt2(self, c.n_layer)
 

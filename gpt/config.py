@@ -7,9 +7,9 @@ from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.transformer import ACTIVATIONS, rotary_frequencies
+from tinygrad_lite.transformer import rotary_frequencies
 from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, part, recompute_option
 
 of_model, of_training = under("model", "training")
 
@@ -28,27 +28,25 @@ class GPTConfig(ModelConfig):
     positions: str = of_model(
         "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none")
     )
-    activation: str = of_model("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,))
-    norm_eps: float = of_model(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0)
+    activation: str = part("activation")
+    norm_eps: float = part("norm_eps")
     n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
-    norm: str = of_model("layernorm", "what every norm is", choices=("layernorm", "rmsnorm"))
-    norm_weight: bool = of_model(True, "whether norms have a learned gain; false needs rmsnorm")
+    norm: str = part("norm")
+    norm_weight: bool = part("norm_weight")
     rope_theta: float = of_model(10000.0, "base of the frequencies of rotary positions", above=0.0, high=1e12)
     rope_scaling: str | None = of_model(
         None, "Llama 3's lowering of these frequencies: FACTOR,LOW,HIGH,LENGTH, as in 32,1,4,8192; none: as they are"
     )
-    qk_norm: bool = of_model(False, "RMS norm of each head's queries and keys")
-    attention_scale: float | None = of_model(
-        None, "factor of attention's scores; none: 1 / sqrt(width of a head)", above=0.0, high=1e6
-    )
+    qk_norm: bool = part("qk_norm")
+    attention_scale: float | None = part("attention_scale")
     n_kv_head: int | None = of_model(
         None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1
     )
     head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
-    norm_first: bool = of_model(True, "norm before each part of a block; false: after it, as in 2017")
+    norm_first: bool = part("norm_first")
     residual: bool = of_model(True, "add the input of each part of a block to its output")
     recompute: bool = recompute_option()
-    zero_init: bool = of_training(False, "begin with residual projections of 0")
+    zero_init: bool = part("zero_init")
     tie_weights: bool = of_model(True, "one matrix for tokens at the input and at the output")
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
@@ -91,8 +89,6 @@ class GPTConfig(ModelConfig):
                 f"{mark}n_head {self.n_head} is no multiple of {mark}n_kv_head {self.n_kv_head}: "
                 "every head of keys and values serves the same number of queries"
             )
-        if not self.norm_weight and self.norm != "rmsnorm":
-            return f"a norm without a gain is {mark}norm rmsnorm, not {self.norm}"
         if misfit := super().misfit(mark):
             return misfit
         try:
@@ -102,8 +98,6 @@ class GPTConfig(ModelConfig):
                 f"{mark}rope_scaling {self.rope_scaling} is not FACTOR,LOW,HIGH,LENGTH with FACTOR and LENGTH of at "
                 "least 1 and 0 < LOW < HIGH"
             )
-        if self.positions == "rotary" and self.head_width % 2:
-            return f"{mark}positions rotary turns pairs of numbers, but a head has {self.head_width}, an odd number"
         return ""
 
     def activations(self, batch_size: int) -> int:

@@ -12,7 +12,6 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 
 from __future__ import annotations
 
-import functools
 from typing import ClassVar
 
 import numpy as np
@@ -20,10 +19,11 @@ import numpy as np
 from gpt.config import GPTConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, training_flops
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm
+from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
+from tinygrad_lite.transformer import KVCache, init_gpt2
 from workshop.decoding.state import GenerationState, Generator
+from workshop.run.model_config import block_of, norm_of
 
 
 class GPT(Generator):
@@ -43,44 +43,14 @@ class GPT(Generator):
         if config.positions == "learned":
             self.position_embedding = Embedding(config.block_size, width)
         self.dropout = Dropout(config.dropout)
-        self.blocks = [self._block() for _ in range(config.n_layer)]
+        self.blocks = [block_of(config) for _ in range(config.n_layer)]
         if config.norm_first:  # otherwise every block ends with a norm
-            self.final_norm = self._norm(width)
+            self.final_norm = norm_of(config)(width)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
         if config.tie_weights:
             # The row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
             self.lm_head.weight = self.token_embedding.weight
         init_gpt2(self, config.n_layer, config.zero_init)
-
-    def _block(self) -> Block:
-        c = self.config
-        attention = MultiHeadAttention(
-            c.n_embd,
-            c.n_head,
-            c.dropout,
-            c.bias,
-            n_kv_head=c.n_kv_head,
-            head_dim=c.head_dim,
-            qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
-            frequencies=c.frequencies if c.positions == "rotary" else None,
-            scale=c.attention_scale,
-        )
-        mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
-        return Block(
-            attention,
-            mlp,
-            c.n_embd,
-            norm_first=c.norm_first,
-            norm=self._norm,
-            residual=c.residual,
-            recompute=c.recompute,
-        )
-
-    def _norm(self, width: int) -> Module:
-        c = self.config
-        if c.norm == "rmsnorm":
-            return RMSNorm(width, weight=c.norm_weight, eps=c.norm_eps)
-        return LayerNorm(width, bias=c.bias, eps=c.norm_eps)
 
     def forward(self, ids: Tensor, caches: list[KVCache] | None = None, padding: np.ndarray | None = None) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
-from tinygrad_lite.transformer import ACTIVATIONS
 from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, part, recompute_option
 
 of_model, of_training = under("model", "training")
 
@@ -29,9 +28,19 @@ class Seq2SeqConfig(ModelConfig):
     n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
     block_size: int = of_model(256, "longest sentence", unit="tokens", low=4, high=1_000_000)
     bias: bool = of_model(True, "whether linear maps and norms have a bias")
-    norm_first: bool = of_model(True, "norm before each part of a block; false: after it, as in 2017")
-    activation: str = of_model("relu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,))
-    positions: str = of_model("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"))
+    norm_first: bool = part("norm_first")
+    activation: str = part("activation", "relu")
+    positions: str = of_model(
+        "sinusoidal",
+        "how positions are encoded; rotary: in self-attention",
+        choices=("sinusoidal", "learned", "rotary"),
+    )
+    norm: str = part("norm")
+    norm_weight: bool = part("norm_weight")
+    norm_eps: float = part("norm_eps")
+    qk_norm: bool = part("qk_norm")
+    attention_scale: float | None = part("attention_scale")
+    zero_init: bool = part("zero_init")
     dropout: float = of_training(0.1, "probability of zeroing an element in training", low=0.0, below=1.0)
     recompute: bool = recompute_option()
     label_smoothing: float = of_training(0.1, "probability spread over all tokens", low=0.0, below=1.0)
@@ -54,8 +63,9 @@ class Seq2SeqConfig(ModelConfig):
         source and target. tests/test_train.py compares it with the memory that a step takes.
         """
         c, hidden = self.n_embd, self.kept_hidden
-        encoder = self.of_all_blocks(self.n_layer, 6 * c + hidden)
-        decoder = self.of_all_blocks(self.n_layer, 11 * c + hidden)
+        normed = 2 * c if self.qk_norm else 0  # queries and keys before and after their norms
+        encoder = self.of_all_blocks(self.n_layer, 6 * c + hidden + normed)
+        decoder = self.of_all_blocks(self.n_layer, 11 * c + hidden + 2 * normed)
         return batch_tokens // 2 * (encoder + decoder + self.vocab_size)
 
 

@@ -14,7 +14,6 @@ Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,10 +24,11 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
 from tinygrad_lite.flops import training_flops
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
+from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
+from tinygrad_lite.transformer import KVCache, init_gpt2
 from workshop.decoding.state import GenerationState, Generator, pad_rows, select_caches
+from workshop.run.model_config import block_of, norm_of
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
@@ -62,21 +62,13 @@ class Seq2Seq(Generator):
             self.source_positions = Embedding(config.block_size, width)
             self.target_positions = Embedding(config.block_size, width)
         self.dropout = Dropout(config.dropout)
-        self.encoder = [self._block(has_cross=False) for _ in range(config.n_layer)]
-        self.decoder = [self._block(has_cross=True) for _ in range(config.n_layer)]
+        self.encoder = [block_of(config) for _ in range(config.n_layer)]
+        self.decoder = [block_of(config, has_cross=True) for _ in range(config.n_layer)]
         if config.norm_first:  # otherwise every block ends with a norm
-            self.encoder_norm = LayerNorm(width, bias=config.bias)
-            self.decoder_norm = LayerNorm(width, bias=config.bias)
+            self.encoder_norm, self.decoder_norm = norm_of(config)(width), norm_of(config)(width)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
         self.lm_head.weight = self.token_embedding.weight
-        init_gpt2(self, config.n_layer)
-
-    def _block(self, has_cross: bool) -> Block:
-        c = self.config
-        attention = functools.partial(MultiHeadAttention, c.n_embd, c.n_head, c.dropout, c.bias)
-        mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
-        cross = attention() if has_cross else None
-        return Block(attention(), mlp, c.n_embd, c.bias, c.norm_first, cross=cross, recompute=c.recompute)
+        init_gpt2(self, config.n_layer, config.zero_init)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, C) of padded sentences (B, S), and the mask (B, 1, 1, S) of what in it is text.
@@ -111,11 +103,17 @@ class Seq2Seq(Generator):
         return self.lm_head(self.decoder_norm(x) if self.config.norm_first else x)
 
     def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
-        """What a token is plus where it stands: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper."""
+        """What a token is plus where it stands: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper.
+
+        With rotary positions nothing is added, and nothing scaled: attention sees where a token stands.
+        """
         end = past + ids.shape[1]
         if end > self.config.block_size:
             raise ValueError(f"Seq2Seq: {end} positions do not fit into block_size {self.config.block_size}")
-        tokens = self.token_embedding(ids) * self.config.n_embd**0.5
+        tokens = self.token_embedding(ids)
+        if self.config.positions == "rotary":
+            return self.dropout(tokens)
+        tokens = tokens * self.config.n_embd**0.5
         if self.config.positions == "learned":
             return self.dropout(tokens + getattr(self, table).weight[past:end])
         return self.dropout(tokens + self.position_codes(np.arange(past, end), tokens))

@@ -12,20 +12,59 @@ From the fields follow
 - what a tokenizer decides: the fields without a default, `vocab_size` and the ids of special tokens;
 - the JSON in checkpoints, checked by the same ranges and choices;
 - the shape, which a run that starts from weights cannot change: the fields of the group "model".
+
+The parts of a Transformer's block are settings, too. Those that several models offer are in one table, PARTS; a model
+has the field `norm: str = part("norm")` to let its user choose. `block_of` makes the block of any model's settings:
+
+    norm             layer norm, or RMS norm, which only divides          functional/layer_norm.py, rms_norm.py
+    qk_norm          queries and keys are normalised before they meet     transformer.py, MultiHeadAttention
+    attention_scale  the factor of the scores                             functional/attention.py
+    positions        rotary: queries and keys are turned by their places  functional/rotary.py
+    activation       the non-linearity of the feed-forward part           transformer.py, ACTIVATIONS
+    zero_init        residual projections begin at 0                      transformer.py, init_gpt2
+
+docs/recipe.md says what each of them gives, and where it comes from.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from typing import Any, ClassVar, Self, get_type_hints
 
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.nn import LayerNorm, Module, RMSNorm
+from tinygrad_lite.transformer import ACTIVATIONS, Block, FeedForward, MultiHeadAttention, rotary_frequencies
 from workshop.cli.options import allowed, base_type, check, option
 
 MAX_VOCAB_SIZE = 10_000_000
+
+
+# By name: the group of the option, the default, what it is, and what it may be.
+PARTS: dict[str, tuple[str, Any, str, dict[str, Any]]] = {
+    "norm": ("model", "layernorm", "what every norm is", {"choices": ("layernorm", "rmsnorm")}),
+    "norm_weight": ("model", True, "whether norms have a learned gain; false needs rmsnorm", {}),
+    "norm_eps": ("model", 1e-5, "keeps a norm from dividing by 0", {"above": 0.0, "below": 1.0}),
+    "norm_first": ("model", True, "norm before each part of a block; false: after it, as in 2017", {}),
+    "qk_norm": ("model", False, "RMS norm of each head's queries and keys", {}),
+    "attention_scale": (
+        "model",
+        None,
+        "factor of attention's scores; none: 1 / sqrt(width of a head)",
+        {"above": 0.0, "high": 1e6},
+    ),
+    "activation": ("model", "gelu", "non-linearity of the feed-forward part", {"choices": (*ACTIVATIONS,)}),
+    "zero_init": ("training", False, "begin with residual projections of 0", {}),
+}
+
+
+def part(name: str, default: Any = None) -> Any:
+    """The field of the part of this name; its default is that of the table unless one is given."""
+    group, usual, about, limits = PARTS[name]
+    return option(usual if default is None else default, about, group=group, **limits)
 
 
 def recompute_option() -> Any:
@@ -45,7 +84,11 @@ class ModelConfig:
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
     CACHES: ClassVar[int] = 1
-    n_kv_head = head_dim = None  # unless a model has these settings
+    # Unless a model has these settings:
+    n_kv_head = head_dim = attention_scale = None
+    norm, positions = "layernorm", "learned"
+    norm_weight = bias = norm_first = residual = True
+    qk_norm = False
 
     @classmethod
     def chosen(cls) -> dict[str, dataclasses.Field]:
@@ -92,6 +135,11 @@ class ModelConfig:
         return self.head_dim or self.n_embd // self.n_head
 
     @property
+    def frequencies(self) -> tuple[float, ...]:
+        """The angles by which rotary positions turn the D/2 pairs of a head."""
+        return rotary_frequencies(self.head_width)
+
+    @property
     def cached_width(self) -> int:
         """How many numbers the keys of one position and layer have, and as many its values."""
         return (self.n_kv_head or self.n_head) * self.head_width
@@ -110,6 +158,10 @@ class ModelConfig:
         if self.n_embd % self.n_head and self.head_dim is None:
             widths = f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"
+        if not self.norm_weight and self.norm != "rmsnorm":
+            return f"a norm without a gain is {mark}norm rmsnorm, not {self.norm}"
+        if self.positions == "rotary" and self.head_width % 2:
+            return f"{mark}positions rotary turns pairs of numbers, but a head has {self.head_width}, an odd number"
         ids = self.specials.values()
         if len(set(ids)) < len(ids) or max(ids, default=0) >= self.vocab_size:
             return f"{self.specials} are not {len(ids)} different tokens among {self.vocab_size:,}"
@@ -174,3 +226,44 @@ def model_options(config: type[ModelConfig]) -> type[ModelOptions]:
         for name, field in config.chosen().items()
     ]
     return dataclasses.make_dataclass("ModelOptions", entries, bases=(ModelOptions,), namespace={"CONFIG": config})
+
+
+# --- from settings to a block --------------------------------------------------------------------------------
+
+
+def norm_of(config: ModelConfig) -> Callable[[int], Module]:
+    """What makes the norm of vectors of a width in a model of these settings."""
+    if config.norm == "rmsnorm":
+        return functools.partial(RMSNorm, weight=config.norm_weight, eps=config.norm_eps)
+    return functools.partial(LayerNorm, bias=config.bias, eps=config.norm_eps)
+
+
+def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
+    """A block of a model of these settings.
+
+    Args:
+        has_cross: whether it also attends to an encoder's output. Rotary positions turn nothing there: a place in one
+            sentence is at no distance from a place in another.
+    """
+    c = config
+    attention = functools.partial(
+        MultiHeadAttention,
+        c.n_embd,
+        c.n_head,
+        c.dropout,
+        c.bias,
+        n_kv_head=c.n_kv_head,
+        head_dim=c.head_dim,
+        qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
+        scale=c.attention_scale,
+    )
+    return Block(
+        attention(frequencies=c.frequencies if c.positions == "rotary" else None),
+        FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
+        c.n_embd,
+        norm_first=c.norm_first,
+        cross=attention() if has_cross else None,
+        norm=norm_of(c),
+        residual=c.residual,
+        recompute=c.recompute,
+    )

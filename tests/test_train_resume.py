@@ -52,7 +52,8 @@ BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "log_interval": 3,
 MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 TRANSLATION = {"preset": "reverse", "dropout": 0.2, "gradient_accumulation_steps": 2}
-NUMBERS = {"preset": "reverse", "dataset": "numbers"}
+NUMBERS = {"preset": "reverse", "dataset": "numbers", "norm": "rmsnorm", "positions": "rotary", "qk_norm": True}
+NUMBERS |= {"attention_scale": 1.5, "activation": "relu2", "zero_init": True, "optimizer": "muon"}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
 from studies import draw_translation as draw
 from tests.tiny_runs import undone
+from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
@@ -36,6 +37,35 @@ def make_model(**changes):
     for parameter in model.parameters():  # far from even, so that mistakes show
         parameter.data *= 6
     return model
+
+
+def test_rows_of_a_model_with_parts_of_today_are_weights_too():
+    """Of queries and keys after their norms, in self-attention turned by their places, at another scale."""
+    model = make_model(norm="rmsnorm", norm_weight=False, positions="rotary", qk_norm=True, attention_scale=0.7)
+    model.eval()
+    bos, source = TOKENIZER.specials["<bos>"], TOKENIZER.encode("ab $")
+    for part, length in (("cross", 4), ("encoder", 4), ("decoder", 1)):
+        found = attention_weights(model, TOKENIZER, "ab $", [], part)
+        assert found.weights.shape[-1] == length
+        np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+        with no_grad():
+            memory, _ = model.encode(Tensor(np.array([source])))
+            block = (model.encoder if part == "encoder" else model.decoder)[0]
+            x = model._embed(Tensor(np.array([source if part == "encoder" else [bos]])), 0, "")
+            if part == "cross":
+                x = block.cross_norm(block._add(x, block.mixer_norm, block.mixer, {"is_causal": True}))
+                layer, keys = block.cross, memory
+            else:
+                x = keys = block.mixer_norm(x)
+                layer = block.mixer
+            q, k = (
+                norm(rows.reshape(*rows.shape[:2], 2, 8))
+                for norm, rows in ((layer.query_norm, layer.query(x)), (layer.key_norm, layer.key(keys)))
+            )
+            if part != "cross":
+                q, k = (F.rotary(r, Tensor(np.arange(r.shape[1])), layer.frequencies) for r in (q, k))
+            p = (q.transpose(1, 2) @ k.transpose(1, 2).transpose(-1, -2) * 0.7).softmax()
+        np.testing.assert_allclose(found.weights[0], p.numpy()[0], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -26,7 +26,10 @@ pytestmark = pytest.mark.every_device
 PAD, BOS, EOS = 0, 1, 2
 SIZES = {"n_layer": 2, "n_head": 2, "n_embd": 12, "n_inner": 20, "block_size": 16}
 SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, **SIZES, dropout=0.0, label_smoothing=0.0)
-KINDS = [{}, {"norm_first": False}, {"positions": "learned", "bias": False, "activation": "gelu"}]
+TODAY = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "attention_scale": 2.0}
+TODAY |= {"activation": "relu2", "bias": False}
+KINDS = [{}, {"norm_first": False}, {"positions": "learned", "bias": False, "activation": "gelu"}, TODAY]
+KINDS += [{"positions": "rotary", "norm": "rmsnorm", "norm_first": False, "activation": "swiglu"}]
 SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 
 
@@ -57,7 +60,8 @@ def test_a_blueprint_has_the_sizes_of_the_model(settings):
     blueprint, model = Seq2Seq.blueprint(config), Seq2Seq(config)
     assert blueprint.num_parameters() == model.num_parameters()
     c, f = config.n_embd, config.n_hidden
-    both = config.n_layer * (4 * c * c + 2 * c * f + 8 * c * c + 2 * c * f)  # encoder and decoder
+    matrices = 3 if config.activation == "swiglu" else 2
+    both = config.n_layer * (4 * c * c + 8 * c * c + 2 * matrices * c * f)  # encoder and decoder
     assert blueprint.flops_per_token() == model.flops_per_token() == 6 * (both + config.vocab_size * c)
 
 
@@ -67,9 +71,13 @@ def test_the_models_of_the_paper_have_their_sizes():
     assert Seq2Seq(replace(transformer_base(100), n_layer=1)).config.n_hidden == 2048
 
 
-def test_an_untrained_model_finds_every_token_equally_likely():
+@pytest.mark.parametrize("settings", [{}, TODAY, TODAY | {"zero_init": True}])
+def test_an_untrained_model_finds_every_token_equally_likely(settings):
     with random_key(0):
-        model = Seq2Seq(replace(SMALL, vocab_size=500, n_embd=64, n_head=4, n_inner=0))
+        model = Seq2Seq(replace(SMALL, vocab_size=500, n_embd=64, n_head=4, n_inner=0, **settings))
+    for name, parameter in model.named_parameters():  # what ends a branch, cross-attention's too
+        if name.endswith((".output.weight", ".down.weight")):
+            assert parameter.numpy().any() != settings.get("zero_init", False)
     sources = keyed_rng(0, "ids").integers(3, 500, (64, 12))
     targets = keyed_rng(1, "ids").integers(3, 500, (64, 12))
     assert model.loss((Tensor(sources), Tensor(targets))).item() == pytest.approx(math.log(500), abs=0.1)
@@ -77,7 +85,10 @@ def test_an_untrained_model_finds_every_token_equally_likely():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"pad": 1}, {"eos": 23}, {"n_head": 5}, {"dropout": 1.0}, {"positions": "none"}, {"activation": "x"}, {"bias": 1}],
+    [
+        *({"pad": 1}, {"eos": 23}, {"n_head": 5}, {"dropout": 1.0}, {"positions": "none"}, {"activation": "x"}),
+        *({"bias": 1}, {"norm": "batchnorm"}, {"norm_weight": False}, {"n_head": 4, "positions": "rotary"}),
+    ],
 )
 def test_invalid_settings_are_refused(wrong):
     with pytest.raises(CheckpointError):

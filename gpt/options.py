@@ -64,7 +64,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         "loss",
         is_path=True,
     )
-    teachers_share: float = of_data(0.5, "this part, with --teachers", above=0.0, high=1.0)
+    teachers_share: float = of_data(0.7, "this part, with --teachers", above=0.0, high=1.0)
 
     batch_size: int = of_training(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000)
     eval_iters: int = of_evaluation(

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import tinygrad_lite
@@ -59,7 +60,7 @@ def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
         session(path.read_text(encoding="utf-8")), {"__name__": "__main__"}, path.name, str(path), 0
     )
     said = []
-    with undone(), random_key(0):  # undoes any seed that a page sets
+    with undone(), np.printoptions(), random_key(0):  # undoes any seed and any format that a page sets
         outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
     for name, module in list(sys.modules.items()):  # another chapter may have a file of the same name
         if path.parent in Path(getattr(module, "__file__", None) or "/").parents:

@@ -176,15 +176,15 @@ def test_merges_are_those_of_the_paper_with_their_counts(place, capsys):
 def test_the_schedule_of_a_preset_and_of_options(place):
     assert run("schedule", "goethe", "reverse", "--warmup_iters", "10", "--out", "s.csv") == 0
     rates = {(row["preset"], int(row["step"])): float(row["learning_rate"]) for row in rows("s.csv")}
-    assert len([name for name, _ in rates if name == "goethe"]) == 1400
-    for step in (0, 5, 700, 1399):
-        assert rates["goethe", step] == trapezoid(step, 2e-3, 10, 1400, 0.0, 0.4)
+    assert len([name for name, _ in rates if name == "goethe"]) == 1500
+    for step in (0, 5, 700, 1499):
+        assert rates["goethe", step] == trapezoid(step, 3e-3, 10, 1500, 0.0, 0.4)
     assert ("reverse", 499) in rates
     assert run("schedule", "--schedule", "constant", "--max_iters", "5", "--warmup_iters", "0", "--out", "c.csv") == 0
     assert {row["learning_rate"] for row in rows("c.csv")} == {"0.001"}
     pytest.importorskip("matplotlib")
     assert run("schedule", "goethe") == 0
-    assert "trapezoid, 1,400 steps" in Path("schedule.svg").read_text(encoding="utf-8")
+    assert "trapezoid, 1,500 steps" in Path("schedule.svg").read_text(encoding="utf-8")
 
 
 # --- expressions ----------------------------------------------------------------------------------------------

@@ -324,9 +324,8 @@ def on_base(setup: RunSetup, options: TrainOptions, task: Task, checkpoint: Path
     base = setup.trained
     if not base or not base.dataset or base.corpus_sha256 == task.corpus_sha256 or not hasattr(options, "replay"):
         return ""
-    task = setup.family.task(
-        replace(options, dataset=base.dataset, text=[], pairs="", separator="", replay=None), base.tokenizer
-    )
+    others = {"text": [], "pairs": "", "separator": "", "replay": None, "teachers": []}
+    task = setup.family.task(replace(options, dataset=base.dataset, **others), base.tokenizer)
     same = task.corpus_sha256 == base.corpus_sha256  # it may have been a text of the user's own
     return evaluate(setup, task, checkpoint)[1]["bits_per_char"] if same else ""
 

@@ -17,14 +17,19 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.transformer import sinusoidal_positions
 
+# nn.Transformer has a choice of where the norms are and of the activation, but of no other part.
+PARTS: dict[str, object] = {"positions": "sinusoidal", "norm": "layernorm", "norm_eps": 1e-5, "qk_norm": False}
+PARTS |= {"attention_scale": None}
+
 
 class TorchSeq2Seq(nn.Module):
     """An encoder-decoder with one embedding for source, target and output, and sinusoidal positions."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
-        if config.positions != "sinusoidal":
-            raise ValueError("the PyTorch model supports only sinusoidal positions")
+        for name, value in PARTS.items():
+            if getattr(config, name) != value:
+                raise ValueError(f"the PyTorch model supports only {name} {value}, not {getattr(config, name)}")
         self.config = config
         width, bias = config.n_embd, config.bias
         settings = {"dropout": config.dropout, "activation": config.activation, "bias": bias}

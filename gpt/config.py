@@ -109,10 +109,8 @@ class GPTConfig(ModelConfig):
         Dropout keeps a byte for each element that it may drop. With `recompute`, every block keeps its input, and only
         one at a time the rest.
         """
-        c, t, heads = self.n_embd, self.block_size, self.n_head * self.head_width
-        attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
-        if self.qk_norm:
-            attention += heads + self.cached_width
+        c, t = self.n_embd, self.block_size
+        attention = self.kept_attention + self.n_head * (t + min(t, ROW_BLOCK)) // 2
         masks = (2 * c + self.n_head * t) // 4 if self.dropout else 0
         blocks = self.of_all_blocks(self.n_layer, 2 * c + attention + self.kept_hidden + masks)
         return batch_size * self.block_size * (blocks + c + self.vocab_size)

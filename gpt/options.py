@@ -13,7 +13,7 @@ from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA, PICTURES
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
-from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, ROTARY_NAMES, TrainOptions
 from workshop.tokenizers import LEARNED
 from workshop.tokenizers.base import UNKNOWN
 
@@ -84,7 +84,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             "--eval_iters": "eval_batches val_iters",
             "--teachers": "teacher teacher_model distill distill_from",
             "--teachers_share": "distill_alpha distillation_weight teacher_weight",
-            "--positions rotary": "rope rotary use_rope",
+            "--positions rotary": ROTARY_NAMES,
             "--n_kv_head": "num_key_value_heads n_kv_heads kv_heads",
             "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
         }

@@ -18,6 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt.data import TextData
+from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.trained import load_trained
 from tinygrad_lite import functional as F
@@ -48,7 +49,9 @@ class Teachers:
                     f"{trained.config.block_size}, or less"
                 )
             say(f"teacher {trained.about}")
-            self.models.append(trained.make_model(options.device))
+            # Not `make_model`: whether operations are composed is for this run to say, not for a teacher.
+            model = GPT.from_weights(trained.config, trained.weights, options.device, take=True)
+            self.models.append(model.to(options.device, options.weight_dtype).eval())
 
     def targets(self, ids: Tensor, targets: Tensor) -> Tensor:
         """The distributions (B, T, V) to learn, for ids and the tokens after them, both (B, T)."""

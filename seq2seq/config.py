@@ -60,13 +60,14 @@ class Seq2SeqConfig(ModelConfig):
         """An estimate of the numbers that a training micro-step keeps for its backward pass.
 
         It counts the arrays that each layer's derivatives keep, as `GPTConfig.activations` does, for equally long
-        source and target. tests/test_train.py compares it with the memory that a step takes.
+        source and target; the attention weights of sentences are few. tests/test_train.py compares it with the memory
+        that a step takes.
         """
-        c, hidden = self.n_embd, self.kept_hidden
-        normed = 2 * c if self.qk_norm else 0  # queries and keys before and after their norms
-        encoder = self.of_all_blocks(self.n_layer, 6 * c + hidden + normed)
-        decoder = self.of_all_blocks(self.n_layer, 11 * c + hidden + 2 * normed)
-        return batch_tokens // 2 * (encoder + decoder + self.vocab_size)
+        c, attention, hidden = self.n_embd, self.kept_attention, self.kept_hidden
+        cross = 4 * self.n_head * self.head_width  # queries, keys, values and the joined heads
+        encoder = self.of_all_blocks(self.n_layer, 2 * c + attention + hidden)
+        decoder = self.of_all_blocks(self.n_layer, 3 * c + attention + cross + hidden)
+        return batch_tokens // 2 * (encoder + decoder + 2 * c + self.vocab_size)
 
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:

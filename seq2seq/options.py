@@ -12,7 +12,7 @@ from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pairs import from_cache
 from workshop.run.model_config import model_options
-from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, ROTARY_NAMES, TrainOptions
 from workshop.tokenizers import LEARNED
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
@@ -52,6 +52,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
+            "--positions rotary": ROTARY_NAMES,
             "--batch_tokens": f"{BATCH_NAMES} batch_size max_tokens",
             "--pairs": DATA_NAMES,
             "--src": "source src_file source_file train_src",

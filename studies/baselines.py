@@ -49,7 +49,7 @@ the parts of GPT-2 on characters, `python train.py goethe-char`, 2.47: a minute 
 counting. (0.04 of that is due to the windows, in each of which the GPT starts again.) Counting memorises: after one
 pass over the text the table is complete. Gradient descent moves 800,000 weights a little at a time, and in 2,000 steps
 of 12 · 64 characters it saw each character about four times; its loss was still falling then. With the parts of today
-and larger tokens, two minutes suffice: `python train.py` needs 1.92, less than any n-gram model here.
+and larger tokens, two minutes suffice: `python train.py` needs 1.90, less than any n-gram model here.
 
 More effort helps the two differently. Order 7 has 1.8 times the n-grams of order 6 and gains 0.002 bits, and order 10
 is worse: 22 % of the held-out characters follow six that never occur together in the nine tenths, and half follow six

@@ -21,7 +21,7 @@ from seq2seq.translate import translate
 from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
 from studies.pictures.kinds import all_kinds
-from studies.pictures.positions import POSITIONS, PositionOptions, draw_learned, draw_sinusoidal
+from studies.pictures.positions import POSITIONS, PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
@@ -64,13 +64,15 @@ def attention(names: Sequence[str], options: TranslationAttentionOptions) -> Pic
 
 
 def positions(names: Sequence[str], options: TranslationPositionOptions) -> Picture:
-    """The codes of positions: those of a checkpoint, or the sinusoidal ones."""
+    """The codes of positions, or the turning of rotary ones: those of a checkpoint, or the sinusoidal codes."""
     if not names:
         return draw_sinusoidal(options.length, options.width)
     trained = FAMILY.load(Path(names[0]))
     length = min(options.length, trained.config.block_size)
     if trained.config.positions == "sinusoidal":
         return draw_sinusoidal(length, trained.config.n_embd)
+    if trained.config.positions == "rotary":  # the same in encoder and decoder
+        return draw_rotary(trained.config.frequencies, length, names[0])
     side = "source" if options.part == "encoder" else "target"
     return draw_learned(trained.weights[f"{side}_positions.weight"][:length], f"{names[0]} ({options.part})")
 

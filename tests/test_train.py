@@ -17,6 +17,8 @@ from gpt.config import GPTConfig
 from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.options import GPTOptions
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.model import Seq2Seq
 from studies import costs, trials
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, same, script
@@ -35,7 +37,7 @@ from workshop.run.checkpoint import load_checkpoint
 from workshop.run.families import FAMILIES, load_family
 from workshop.run.run_folder import METRICS, RunFolder
 
-DEFAULT_VAL_LOSS = 3.618  # nats per token, as in the README, for the default run
+DEFAULT_VAL_LOSS = 3.588  # nats per token, as in the README, for the default run
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, for the real corpus
 
 
@@ -585,11 +587,15 @@ def test_a_dry_run_of_a_resumed_run_knows_its_vocabulary(capsys):
     assert contents(run.path) == before
 
 
-def memory_of_a_step(config: GPTConfig) -> tuple[int, int]:
-    """Bytes kept after the forward pass of a step, which is all that the backward pass needs, and the most in use."""
+def memory_of_a_step(config: GPTConfig | Seq2SeqConfig, length: int | None = None) -> tuple[int, int]:
+    """Bytes kept after the forward pass of a step, which is all that the backward pass needs, and the most in use.
+
+    The step has four rows of block_size tokens, or of `length` source tokens and as many targets.
+    """
     manual_seed(1)
-    model, rng = GPT(config), np.random.default_rng(0)
-    batch = tuple(Tensor(rng.integers(0, 80, (4, config.block_size))) for _ in range(2))
+    model, rng = (Seq2Seq if length else GPT)(config), np.random.default_rng(0)
+    lengths = (length, length + 1) if length else 2 * (config.block_size,)
+    batch = tuple(Tensor(rng.integers(3, 80, (4, size))) for size in lengths)
     model.loss(batch).backward()  # objects that are made only once exist from now on
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -612,12 +618,30 @@ SMALL = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}
         {"n_layer": 1, "n_head": 8, "n_embd": 32, "block_size": 128, "bias": True},
         SMALL | {"dropout": 0.2},
         SMALL | {"activation": "relu2"},
+        SMALL | {"qk_norm": True},
+        SMALL | {"qk_norm": True, "positions": "rotary", "norm": "rmsnorm"},
     ],
 )
 def test_the_estimate_of_memory_is_close_to_what_a_step_keeps(settings):
     config = GPTConfig(80, **settings)
     kept, _ = memory_of_a_step(config)
     assert config.activations(4) * 4 == pytest.approx(kept, rel=0.08)
+
+
+@pytest.mark.cpu_only("a GPU's kernels keep less")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"activation": "swiglu", "positions": "learned"},
+        {"qk_norm": True},
+        {"qk_norm": True, "positions": "rotary", "norm": "rmsnorm", "norm_weight": False},
+    ],
+)
+def test_the_estimate_for_translation_is_close_to_what_a_step_keeps(settings):
+    config = Seq2SeqConfig(80, 0, 1, 2, n_layer=2, n_head=2, n_embd=256, block_size=64, dropout=0.0, **settings)
+    kept, _ = memory_of_a_step(config, length=16)
+    assert config.activations(2 * 4 * 16) * 4 == pytest.approx(kept, rel=0.08)
 
 
 @pytest.mark.cpu_only("a GPU's kernels keep less")

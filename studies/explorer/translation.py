@@ -46,7 +46,7 @@ CROSS = Panel(
     "Where it looks in the source",
     "For every token that it writes, each head of the decoder looks at the source. Choose a head, then point at a "
     "token of either sentence, or move there with the arrow keys: the thicker a line, the more attention.",
-    "P = softmax(Q K^T / sqrt(D)),  Q of the target, K of the source;   every row of P sums to 1",
+    "P = softmax(scale Q K^T),  Q of the target, K of the source;   every row of P sums to 1",
     (("seq2seq/attention.py", "attention_weights"), ("tinygrad_lite/transformer.py", "MultiHeadAttention.weights")),
 )
 BEAM_TREE = Panel(

@@ -9,7 +9,7 @@ from benchmarks import experiments
 from benchmarks.results import COLUMNS, read_rows
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.errors import OptionError, UserError
 from workshop.run.setup import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
@@ -102,9 +102,12 @@ def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
 def test_the_experiments_here_can_be_planned(monkeypatch):
     monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
     for name in experiments.list_presets(OURS):
-        if name not in ("labels", "adapting"):  # whose bases must be trained first
+        if name not in ("labels", "adapting", "together"):  # whose bases or teachers must be trained first
             assert experiments.main([name, "--dry_run"]) == 0
     assert experiments.main(["labels", "--dry_run", "--only", "from scratch"]) == 0
+    assert experiments.main(["together", "--dry_run", "--only", "goethe,3000 steps alone"]) == 0
+    with pytest.raises(OptionError, match="setting taught: --teachers out/experiments/goethe-1: there is no such file"):
+        experiments.main(["together", "--dry_run"])
 
 
 def test_the_tokenizers_are_compared_at_equal_compute():

@@ -126,6 +126,9 @@ def test_all_linear_maps_of_the_blocks_are_adapted_unless_told_otherwise():
     assert len(add_lora(GPT(SMALL), 1, 1.0, ["query", "blocks.*.value"])) == 4
     model = Seq2Seq(Seq2SeqConfig(20, 0, 1, 2, n_layer=2, n_embd=8, n_head=2, block_size=6))
     assert len(add_lora(model, 1, 1.0)) == 2 * (6 + 10)
+    modern = {"activation": "swiglu", "positions": "rotary", "qk_norm": True}
+    model = Seq2Seq(Seq2SeqConfig(20, 0, 1, 2, n_layer=2, n_embd=8, n_head=2, block_size=6, **modern))
+    assert len(add_lora(model, 1, 1.0)) == 2 * (7 + 11)
 
 
 def test_patterns_name_parts_and_all_below_them():

@@ -254,8 +254,12 @@ def tiny_gpt(**settings):
     return model
 
 
-def tiny_seq2seq():
-    return Seq2Seq(Seq2SeqConfig(23, 0, 1, 2, n_layer=1, n_head=2, n_embd=16, block_size=12))
+def tiny_seq2seq(**settings):
+    return Seq2Seq(Seq2SeqConfig(23, 0, 1, 2, n_layer=1, n_head=2, n_embd=16, block_size=12, **settings))
+
+
+def tiny_modern_seq2seq():
+    return tiny_seq2seq(activation="swiglu", positions="rotary", qk_norm=True, norm="rmsnorm")
 
 
 def tiny_bert():
@@ -297,7 +301,9 @@ def test_gradients_pass_through_a_quantized_model():
     assert "blocks.0.mixer_norm.weight" in names
 
 
-@pytest.mark.parametrize(("make", "texts", "count"), [(tiny_seq2seq, 2, 6 + 10), (tiny_bert, 1, 6)])
+@pytest.mark.parametrize(
+    ("make", "texts", "count"), [(tiny_seq2seq, 2, 6 + 10), (tiny_modern_seq2seq, 2, 7 + 11), (tiny_bert, 1, 6)]
+)
 def test_the_blocks_of_other_models_are_quantized_too(make, texts, count):
     with random_key(1):
         model = make()

@@ -53,8 +53,9 @@ def cross_entropy_composed(
 
     Args:
         logits: (..., V) float tensor: the classes are the last axis, where torch has them in axis 1.
-        targets: (...) integers in [0, V), or ignore_index; or (..., V) floats, the probabilities of all tokens.
-        ignore_index: the target that marks a position to ignore.
+        targets: (...) integers in [0, V), or ignore_index; or (N, V) or (V,) floats, the probabilities of all tokens.
+        ignore_index: the target that marks a position to ignore; with probabilities none can be, and 0 or more is
+            refused, as in torch.
         label_smoothing: the share e of the target probability that is spread evenly over all V tokens, in [0, 1].
         reduction: "mean" over the positions that are not ignored, "sum", or "none".
         overwrite: whether the logits, if they are the result of an operation that does not need them, may be
@@ -93,13 +94,16 @@ def check_cross_entropy(
     is_distribution = is_float(targets.dtype) and targets.shape == logits.shape
     if logits.ndim == 0 or (targets.shape != logits.shape[:-1] and not is_distribution):
         raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
-    if logits.ndim > 2 and logits.shape[1] == logits.shape[-1]:
+    if logits.ndim > 2 and (is_distribution or logits.shape[1] == logits.shape[-1]):
         unclear = (
             f"cross_entropy: the classes of logits {logits.shape} could be the last axis, as here, or axis 1, as in"
         )
-        raise ValueError(f"{unclear} torch: write logits.flatten(0, -2) and targets.flatten()")
+        flat = "targets.flatten(0, -2)" if is_distribution else "targets.flatten()"
+        raise ValueError(f"{unclear} torch: write logits.flatten(0, -2) and {flat}")
     if logits.shape[-1] == 0:
         raise ValueError(f"cross_entropy: logits {logits.shape} have no token to choose from")
+    if is_distribution and ignore_index >= 0:
+        raise ValueError(f"cross_entropy: ignore_index {ignore_index} is a token, but the targets are probabilities")
     if targets.dtype.kind not in "iu" and not is_distribution:
         raise ValueError(
             f"cross_entropy: targets must be integers, not {targets.dtype}, or probabilities of shape {logits.shape}"
@@ -153,8 +157,9 @@ def cross_entropy_fused(
     A copy of the logits, or with `overwrite` the logits themselves, become the gradient, one block of rows at a time,
     so only one array of that size is kept instead of several.
     """
-    if targets.requires_grad:
-        return cross_entropy_composed(logits, targets, label_smoothing=label_smoothing, reduction=reduction)
+    if targets.requires_grad or (is_float(targets.dtype) and targets.dtype != logits.dtype):
+        settings = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
+        return cross_entropy_composed(logits, targets, **settings)
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     shape, vocab_size, dtype = logits.shape, logits.shape[-1], logits.dtype
     rows, is_distribution = logits.data.reshape(-1, vocab_size), is_float(targets.dtype)

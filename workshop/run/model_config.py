@@ -125,6 +125,16 @@ class ModelConfig:
         """Numbers per position that a feed-forward part keeps for its backward pass: its hidden layer, with slopes."""
         return {"gelu": 2, "gelu_tanh": 2, "swiglu": 3}.get(self.activation, 1) * self.n_hidden
 
+    @property
+    def kept_attention(self) -> int:
+        """Numbers per position that self-attention keeps for its backward pass, but for its weights.
+
+        They are queries, keys, values and the joined heads, 4 H D. A norm keeps its result, which attention keeps
+        anyway, unless rotary positions make something else of it.
+        """
+        heads = self.n_head * self.head_width
+        return 4 * heads + (heads + self.cached_width if self.qk_norm and self.positions == "rotary" else 0)
+
     def of_all_blocks(self, count: int, kept: int) -> int:
         """Numbers per position that a stack of blocks keeps, if one keeps `kept`: with `recompute`, only one does."""
         return count * self.n_embd + kept if self.recompute else count * kept

@@ -79,6 +79,7 @@ OTHER_NAMES = answers(
 )
 # ... and those whose name here depends on the model.
 BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_size per_device_train_batch_size"
+ROTARY_NAMES = "rope rotary use_rope"
 DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the

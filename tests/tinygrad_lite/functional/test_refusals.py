@@ -80,6 +80,8 @@ REFUSED = {
         (lambda f: loss(f, (3, 5), [0, 1]), r"logits \(3, 5\) need targets \(3,\), not \(2,\)"),
         (lambda f: loss(f, (), 0), r"logits \(\) need targets"),
         (lambda f: loss(f, (2, 5), [0.0, 1.0]), r"targets must be integers, .*, or probabilities of shape \(2, 5\)"),
+        (lambda f: f(ones(2, 3, 4), ones(2, 3, 4)), r"the classes of logits .*: write .* and targets.flatten\(0, -2\)"),
+        (lambda f: f(ones(2, 4), ones(2, 4), ignore_index=3), "ignore_index 3 is a token, but the targets are probab"),
         (lambda f: f(Tensor([[1, 2]]), Tensor([0])), "logits must be floats, not int64"),
         (lambda f: loss(f, (2, 5), [0, 1], reduction="max"), "reduction must be 'mean', 'sum' or 'none', not 'max'"),
         (lambda f: loss(f, (2, 5), [0, 1], label_smoothing=1.5), r"label_smoothing must be in \[0, 1\], not 1.5"),

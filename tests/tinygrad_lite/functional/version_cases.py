@@ -237,8 +237,8 @@ def _cross_entropy() -> dict[str, Arguments]:
         "an impossible token": {"logits": np.array([[0.3, -math.inf, 1.0]]), "targets": np.array([2])},
         "no rows": {"logits": normal(0, 5), "targets": integers(5, 0)},
         "several blocks": {"logits": normal(200, 1500), "targets": many, "label_smoothing": 0.1},
-        "distributions": {"logits": logits, "targets": np.abs(normal(2, 3, 5))},  # whose sums are not 1
-        "distributions, smoothed": {"logits": logits, "targets": np.abs(normal(2, 3, 5)), "label_smoothing": 0.1},
+        "distributions": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5))},  # whose sums are not 1
+        "distributions, smoothed": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5)), "label_smoothing": 0.1},
         "a distribution": {"logits": normal(5), "targets": np.abs(normal(5)), "reduction": "none"},
     }
 

@@ -67,7 +67,9 @@ def test_rotary_frequencies_are_those_of_llama():
 def test_the_estimate_of_activations_includes_every_part():
     base = GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=12)
     per_token = 8 * 2  # tokens and layers
-    assert replace(base, qk_norm=True).activations(1) - base.activations(1) == per_token * 2 * 12
+    assert replace(base, qk_norm=True).activations(1) == base.activations(1)  # attention keeps what it normalised
+    turned = replace(base, positions="rotary")
+    assert replace(turned, qk_norm=True).activations(1) - turned.activations(1) == per_token * 2 * 12
     assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
     assert base.activations(1) - replace(base, activation="relu2").activations(1) == per_token * 4 * 12
     assert replace(base, norm="rmsnorm", norm_weight=False).activations(1) == base.activations(1)

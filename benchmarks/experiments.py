@@ -77,7 +77,8 @@ EXPERIMENTS = ROOT / "benchmarks" / "experiments"
 RESULTS = ROOT / "docs" / "experiments"
 CODE = ("train.py", "encoder", "gpt", "seq2seq", "tinygrad_lite", "presets")  # what a result depends on
 KEY = ("name", "options", "seed", "commit")
-WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0}  # evaluate on everything, write no samples
+# Evaluate on everything, write no samples, and ask no teacher.
+WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0, "teachers": []}
 
 
 @dataclass
@@ -324,8 +325,9 @@ def on_base(setup: RunSetup, options: TrainOptions, task: Task, checkpoint: Path
     base = setup.trained
     if not base or not base.dataset or base.corpus_sha256 == task.corpus_sha256 or not hasattr(options, "replay"):
         return ""
-    others = {"text": [], "pairs": "", "separator": "", "replay": None, "teachers": []}
-    task = setup.family.task(replace(options, dataset=base.dataset, **others), base.tokenizer)
+    task = setup.family.task(
+        replace(options, dataset=base.dataset, text=[], pairs="", separator="", replay=None), base.tokenizer
+    )
     same = task.corpus_sha256 == base.corpus_sha256  # it may have been a text of the user's own
     return evaluate(setup, task, checkpoint)[1]["bits_per_char"] if same else ""
 

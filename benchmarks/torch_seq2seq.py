@@ -18,8 +18,13 @@ from seq2seq.model import Seq2Seq
 from tinygrad_lite.transformer import sinusoidal_positions
 
 # nn.Transformer has a choice of where the norms are and of the activation, but of no other part.
-PARTS: dict[str, object] = {"positions": "sinusoidal", "norm": "layernorm", "norm_eps": 1e-5, "qk_norm": False}
-PARTS |= {"attention_scale": None}
+PARTS: dict[str, object] = {
+    "positions": "sinusoidal",
+    "norm": "layernorm",
+    "norm_eps": 1e-5,
+    "qk_norm": False,
+    "attention_scale": None,
+}
 
 
 class TorchSeq2Seq(nn.Module):

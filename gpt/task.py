@@ -30,7 +30,6 @@ class TextTask:
         self.data = self.prepare(options, tokenizer)
         self.tokenizer = self.data.tokenizer
         self.corpus_sha256 = self.data.corpus.sha256
-        self.teachers = resolve_name("gpt.teachers:Teachers")(options, self.data) if options.teachers else None
         self.example = first_words(self.data.corpus.text) if self.data.corpus.text else "test:0"
         if options.dataset.startswith("goethe") and not options.text:
             self.example = "Habe nun, ach!"
@@ -62,8 +61,7 @@ class TextTask:
         for ids, targets in self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps):
             rows = len(ids)
             own = slice(rows * rank // size, rows * (rank + 1) // size)
-            batch, share = (ids[own], targets[own]), targets[own].numel() / tokens
-            yield (batch if self.teachers is None else (batch[0], self.teachers.targets(*batch))), share
+            yield (ids[own], targets[own]), targets[own].numel() / tokens
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
         """The held-out text in windows; with several processes, each has every n-th batch."""
@@ -96,11 +94,16 @@ class TextTask:
 
 
 def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
-    """The task for the data that the options name: a text, or pairs, or pictures, which are loaded for it alone."""
+    """The task for the data that the options name: a text, alone or with teachers, or pairs, or pictures.
+
+    The modules of all but the first are loaded for it alone.
+    """
     if options.separator:
         return resolve_name("gpt.pairs:AnswerTask")(options, tokenizer)
     if options.dataset in PICTURES and not options.text:
         return resolve_name("gpt.pictures:PixelsTask")(options, tokenizer)
+    if options.teachers:
+        return resolve_name("gpt.teachers:TaughtTask")(options, tokenizer)
     return TextTask(options, tokenizer)
 
 

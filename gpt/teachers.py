@@ -15,48 +15,60 @@ Reference: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Net
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from gpt.data import TextData
+from gpt.data import Batch
 from gpt.model import GPT
 from gpt.options import GPTOptions
+from gpt.task import TextTask
 from gpt.trained import load_trained
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import say
+from workshop.tokenizers.base import Tokenizer
 
 
-class Teachers:
-    """The GPTs of `--teachers`, and their share of every target.
+class TaughtTask(TextTask):
+    """A training text, and the GPTs of `--teachers`, which give a share of every target. Each process has all of them.
 
     Raises: CheckpointError if one learned from another text, of which it may know what is held out here, or has other
         tokens; OptionError if its context is too short.
     """
 
-    def __init__(self, options: GPTOptions, data: TextData) -> None:
-        self.share, self.models = options.teachers_share, []
-        for name in options.teachers:
-            trained = load_trained(Path(name))
-            if trained.corpus_sha256 != data.corpus.sha256:
-                raise CheckpointError(f"--teachers {name}: it learned from another text than {data.corpus.name}")
-            if trained.tokenizer.to_json() != data.tokenizer.to_json():
-                raise CheckpointError(f"--teachers {name}: it has other tokens: give both runs the same tokenizer")
-            if trained.config.block_size < options.block_size:
-                raise OptionError(
-                    f"--teachers {name}: it reads {trained.config.block_size} tokens at once: use --block_size "
-                    f"{trained.config.block_size}, or less"
-                )
-            say(f"teacher {trained.about}")
-            # Not `make_model`: whether operations are composed is for this run to say, not for a teacher.
-            model = GPT.from_weights(trained.config, trained.weights, options.device, take=True)
-            self.models.append(model.to(options.device, options.weight_dtype).eval())
+    def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
+        super().__init__(options, tokenizer)
+        self.teachers = [self._teacher(name) for name in options.teachers]
 
-    def targets(self, ids: Tensor, targets: Tensor) -> Tensor:
+    def _teacher(self, name: str) -> GPT:
+        """The teacher in a checkpoint or a run's folder, ready to predict."""
+        options, trained = self.options, load_trained(Path(name))
+        if trained.corpus_sha256 != self.corpus_sha256:
+            raise CheckpointError(f"--teachers {name}: it learned from another text than {self.data.corpus.name}")
+        if trained.tokenizer.to_json() != self.tokenizer.to_json():
+            raise CheckpointError(f"--teachers {name}: it has other tokens: give both runs the same tokenizer")
+        if trained.config.block_size < options.block_size:
+            raise OptionError(
+                f"--teachers {name}: it reads {trained.config.block_size} tokens at once: use --block_size "
+                f"{trained.config.block_size}, or less"
+            )
+        say(f"teacher {trained.about}")
+        # Not `make_model`: whether operations are composed is for this run to say, not for a teacher.
+        model = GPT.from_weights(trained.config, trained.weights, options.device, take=True)
+        return model.to(options.device, options.weight_dtype).eval()
+
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
+        """As of a text alone, with distributions (B, T, V) in place of the targets."""
+        for (ids, targets), share in super().batches(step, rank, size):
+            yield (ids, self.distributions(ids, targets)), share
+
+    def distributions(self, ids: Tensor, targets: Tensor) -> Tensor:
         """The distributions (B, T, V) to learn, for ids and the tokens after them, both (B, T)."""
+        share = self.options.teachers_share
         with no_grad():
-            w = sum(F.softmax(model(ids)) for model in self.models) * (self.share / len(self.models))
+            w = sum(F.softmax(model(ids)) for model in self.teachers) * (share / len(self.teachers))
         rows = w.data.reshape(-1, w.shape[-1])
-        rows[w.xp.arange(len(rows)), targets.data.reshape(-1)] += 1 - self.share
+        rows[w.xp.arange(len(rows)), targets.data.reshape(-1)] += 1 - share
         return w

@@ -173,7 +173,7 @@ def main(options: TogetherOptions, *names: str) -> None:
         ngrams = KneserNey(token_text(learned), order, tokenizer.vocab_size)
         p_counts[order], counts[order] = ngrams.probabilities(token_text(tokens)), ngrams.size()
         show(f"{order}-gram", counted(order - 1, "token"), counts[order], p_counts[order])
-    sizes = [gpt.make_model().num_parameters() for gpt in gpts]
+    sizes = [GPT.blueprint(gpt.config).num_parameters() for gpt in gpts]
 
     def mean(predict: Callable[[GPT], np.ndarray], name: str = "") -> np.ndarray:
         """The mean of what the GPTs predict, each of which gets a row if it has a name."""

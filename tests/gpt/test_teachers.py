@@ -9,8 +9,8 @@ import pytest
 import train
 from gpt.data import prepare
 from gpt.options import GPTOptions
-from gpt.task import TextTask
-from gpt.teachers import Teachers
+from gpt.task import TextTask, make_task
+from gpt.teachers import TaughtTask
 from gpt.trained import load_trained
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import arguments, losses, run_training, same, stop_after
@@ -36,7 +36,8 @@ def teachers(workplace):
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_the_loss_is_that_of_the_text_and_that_of_the_teachers_in_their_shares(share):
     options = GPTOptions(text=["text.txt"], block_size=8, batch_size=4, teachers=TEACHERS, teachers_share=share)
-    mixed, plain = TextTask(options), TextTask(GPTOptions(text=["text.txt"], block_size=8, batch_size=4))
+    mixed, plain = map(make_task, (options, GPTOptions(text=["text.txt"], block_size=8, batch_size=4)))
+    assert (type(mixed), type(plain)) == (TaughtTask, TextTask)
     ((ids, distributions), part), ((same_ids, targets), same_part) = (next(t.batches(3)) for t in (mixed, plain))
     np.testing.assert_array_equal(ids.numpy(), same_ids.numpy())
     assert part == same_part
@@ -103,9 +104,8 @@ def test_a_missing_teacher_is_one_sentence():
 
 def test_one_distribution_per_position():
     options = GPTOptions(text=["text.txt"], block_size=8, teachers=TEACHERS[:1])
-    data = prepare(options)
     ids, targets = Tensor([[1, 2, 3]]), Tensor([[2, 3, 1]])
-    w = Teachers(options, data).targets(ids, targets).numpy()
+    w = TaughtTask(options).distributions(ids, targets).numpy()
     q = F.softmax(load_trained(Path(TEACHERS[0])).make_model()(ids)).numpy()
     expected = 0.7 * q
     for place, token in enumerate((2, 3, 1)):

@@ -104,7 +104,7 @@ def options_of_run(family: Family, path: Path) -> TrainOptions:
     training, folder = load_checkpoint(path).training, RunFolder(path.parent)
     check_saved(path, family, training)
     noted = folder.noted_options()
-    files = {name: noted[name] for name in family.options.paths() if name in noted}
+    files = {name: noted[name] for name in family.options.FILES if name in noted}
     return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))
 
 

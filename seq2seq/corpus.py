@@ -1,6 +1,7 @@
 """The pairs of sentences that a run of the translation model learns from, and those that it holds out.
 
-The pairs come from a named corpus (workshop/corpora/pairs.py), from files, or from a toy task.
+The pairs come from a named corpus (workshop/corpora/pairs.py), from files, or from a toy task. The
+sentences in TEST_FILES were written to test translations with: no run on a named corpus sees them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from workshop.corpora.divided_pairs import PairCorpus, divide, read_table, read_
 from workshop.corpora.pair_cleaning import Pair
 from workshop.corpora.pairs import load_parallel
 
+TEST_FILES = [Path(__file__).with_name(f"{name}_sentences.tsv") for name in ("simple", "hundred")]
+
 
 def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     """The pairs that the options name, in the direction that they name.
@@ -21,6 +24,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     """
     words: list[Pair] = []  # from a dictionary: trained on, never held out
     held_out: list[Pair] = []
+    tests: list[Pair] = []  # to be asked later: neither trained on nor held out
     name = Path(options.pairs or options.src).name or options.dataset
     if options.pairs:
         pairs = read_table(Path(options.pairs))
@@ -31,6 +35,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     else:
         corpus = load_parallel(options.dataset)
         name, pairs, words, held_out = corpus.name, corpus.pairs, corpus.words, corpus.validation
+        tests = [pair for path in TEST_FILES for pair in read_table(path)]
     if options.val_src:
         held_out = read_two(Path(options.val_src), Path(options.val_tgt))
-    return divide(name, pairs, words=words, held_out=held_out, count=options.held_out, swap=options.swap)
+    return divide(name, pairs, words=words, held_out=held_out, tests=tests, count=options.held_out, swap=options.swap)

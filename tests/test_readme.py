@@ -288,7 +288,7 @@ def anchor(heading: str) -> str:
 def test_the_twenty_translations_are_of_the_sentences_chosen_beforehand():
     """All of them in order, good or bad, each with its reference translation."""
     page = (ROOT / "docs" / "translation.md").read_text(encoding="utf-8")
-    lines = (ROOT / "tests" / "seq2seq" / "simple_sentences.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "seq2seq" / "simple_sentences.tsv").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
     shown = [(row[0], row[2]) for row in rows if len(row) == 3 and row[0].endswith((".", "?"))]
     assert shown == [tuple(line.split("\t")) for line in lines]

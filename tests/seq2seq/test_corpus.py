@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.corpus import load_pairs
+from seq2seq.corpus import TEST_FILES, load_pairs
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora.divided_pairs import key_of, read_table, read_two, split
@@ -97,6 +97,19 @@ def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     own = ParallelCorpus(sentences, [], [("eigen", "own")], name="multi30k", **facts)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: own)
     assert load_pairs(Seq2SeqOptions(dataset="multi30k")).held_out == [("eigen", "own")]
+
+
+def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(monkeypatch):
+    """A hundred and twenty pairs, in any spelling, on either side, among the sentences or the words."""
+    asked = [pair for path in TEST_FILES for pair in read_table(path)]
+    assert len(set(asked)) == 120
+    others = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
+    words = [("anders", english.upper()) for _, english in asked]
+    found = ParallelCorpus([*asked, *others], words, name="everyday", source="a test", licence="none", sha256="")
+    monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
+    corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
+    assert sorted(corpus.train + corpus.held_out) == sorted(others)
+    assert corpus.left_out == ["240 that share a sentence with those that test translations"]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def divide(
     *,
     words: Sequence[Pair] = (),
     held_out: Sequence[Pair] = (),
+    tests: Sequence[Pair] = (),
     count: int = 1000,
     swap: bool = False,
 ) -> PairCorpus:
@@ -48,6 +49,7 @@ def divide(
     Args:
         words: further pairs, from a dictionary or another corpus: trained on, never held out.
         held_out: the held-out pairs, where a corpus or the user has some; none: some of the pairs are held out.
+        tests: pairs whose sentences are in neither part; those given as held_out stay.
         count: how many, at most a tenth of all.
         swap: whether target and source change places.
     Raises: CorpusError if there are too few.
@@ -56,6 +58,9 @@ def divide(
     (pairs, empty), (held_out, more) = without_empty(pairs), without_empty(held_out)
     if empty + more:
         left_out.append(f"{empty + more:,} with an empty side")
+    (pairs, asked), (words, more) = (without_sentences_of(tests, part) for part in (pairs, words))
+    if asked + more:
+        left_out.append(f"{asked + more:,} that share a sentence with those that test translations")
     train = pairs
     if not held_out:
         train, held_out = split(pairs, min(count, len(pairs) // 10))

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.corpus import TEST_FILES
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import fetch, pair_sources
 from workshop.corpora.divided_pairs import read_table, without_sentences_of
@@ -299,8 +300,7 @@ def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores
     monkeypatch.setattr(fetch, "debian_folders", DEBIAN_FOLDERS)
     corpus = load_parallel(name)
     assert len(corpus.pairs) > 20_000
-    folder = Path(__file__).parents[2] / "seq2seq"
-    test_sentences = [pair for n in ("simple", "hundred") for pair in read_table(folder / f"{n}_sentences.tsv")]
+    test_sentences = [pair for path in TEST_FILES for pair in read_table(path)]
     assert len(set(test_sentences)) == 120
     assert without_sentences_of(test_sentences, corpus.pairs) == (corpus.pairs, 0)
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.transformer import rotary_frequencies
 from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, part, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, RECURRENT, ModelConfig, part, recompute_option
 
 of_model, of_training = under("model", "training")
 
@@ -43,6 +43,10 @@ class GPTConfig(ModelConfig):
         None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1
     )
     head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
+    mixer: str = of_model(
+        "attention", "what mixes positions: attention, or a recurrent layer", choices=("attention", *RECURRENT)
+    )
+    n_state: int | None = of_model(None, "width of a recurrent layer's state; none: n_embd", low=1, high=1_000_000)
     norm_first: bool = part("norm_first")
     residual: bool = of_model(True, "add the input of each part of a block to its output")
     recompute: bool = recompute_option()
@@ -110,7 +114,8 @@ class GPTConfig(ModelConfig):
         one at a time the rest.
         """
         c, t = self.n_embd, self.block_size
-        attention = self.kept_attention + self.n_head * (t + min(t, ROW_BLOCK)) // 2
-        masks = (2 * c + self.n_head * t) // 4 if self.dropout else 0
+        heads = self.n_head if self.mixer == "attention" else 0
+        attention = self.kept_attention + heads * (t + min(t, ROW_BLOCK)) // 2
+        masks = (2 * c + heads * t) // 4 if self.dropout else 0
         blocks = self.of_all_blocks(self.n_layer, 2 * c + attention + self.kept_hidden + masks)
         return batch_size * self.block_size * (blocks + c + self.vocab_size)

@@ -22,6 +22,7 @@ import numpy as np
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.tensor import Tensor
 from workshop import inside
 from workshop.inside import Attention, Inside, pieces
@@ -42,8 +43,9 @@ class InsideGPT(Inside):
 def look_inside(model: GPT, ids: Sequence[int]) -> InsideGPT:
     """Run the model on ids and keep what is computed on the way.
 
-    Raises: ValueError if there are no ids, or more than block_size.
+    Raises: ValueError if there are no ids, or more than block_size; UserError if the model has no attention.
     """
+    check_attention(model)
     if not ids:
         raise ValueError("look_inside: there are no tokens to read")
     device = model.token_embedding.weight.device
@@ -51,6 +53,12 @@ def look_inside(model: GPT, ids: Sequence[int]) -> InsideGPT:
     with no_grad():
         logits = [model.read(Tensor(x[None], device=device)).numpy()[0] for x in found.stream]
     return InsideGPT(**vars(found), logits=np.stack(logits))
+
+
+def check_attention(model: GPT) -> None:
+    """Raise UserError if the model has something else where others have attention."""
+    if (mixer := model.config.mixer) != "attention":
+        raise UserError(f"this model was trained with --mixer {mixer}: it has no attention to look at")
 
 
 def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Attention:

@@ -23,7 +23,7 @@ from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import KVCache, init_gpt2
 from workshop.decoding.state import GenerationState, Generator
-from workshop.run.model_config import block_of, norm_of
+from workshop.run.model_config import RECURRENT, block_of, norm_of
 
 
 class GPT(Generator):
@@ -38,6 +38,7 @@ class GPT(Generator):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
+        self.is_endless = config.mixer in RECURRENT and config.positions == "none"
         width = config.n_embd
         self.token_embedding = Embedding(config.vocab_size, width)
         if config.positions == "learned":
@@ -63,7 +64,7 @@ class GPT(Generator):
         """
         past = caches[0].length if caches else 0
         length = past + ids.shape[1]
-        if length > self.config.block_size:
+        if length > self.config.block_size and not self.is_endless:
             raise ValueError(f"GPT: {length} positions do not fit into block_size {self.config.block_size}")
         positions, mask = np.arange(past, length), None
         if padding is not None:
@@ -100,7 +101,11 @@ class GPT(Generator):
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes (`flops.py`)."""
-        return training_flops(self, attention_flops(self.config))
+        return training_flops(self, attention_flops(self.config) if self.config.mixer == "attention" else 0)
+
+    def new_caches(self, capacity: int | None = None) -> list[KVCache]:
+        """For each layer what its mixer keeps of a text, still empty: keys and values, or a recurrent state."""
+        return [block.mixer.new_cache(capacity or self.config.block_size) for block in self.blocks]
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits after each of ids (B, n): see `workshop/decoding/state.py`."""

@@ -105,18 +105,17 @@ class Seq2Seq(Generator):
     def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
         """What a token is plus where it stands: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper.
 
-        With rotary positions nothing is added, and nothing scaled: attention sees where a token stands.
+        With rotary positions nothing is added: attention sees where a token stands.
         """
         end = past + ids.shape[1]
         if end > self.config.block_size:
             raise ValueError(f"Seq2Seq: {end} positions do not fit into block_size {self.config.block_size}")
-        tokens = self.token_embedding(ids)
-        if self.config.positions == "rotary":
-            return self.dropout(tokens)
-        tokens = tokens * self.config.n_embd**0.5
+        tokens = self.token_embedding(ids) * self.config.n_embd**0.5
         if self.config.positions == "learned":
-            return self.dropout(tokens + getattr(self, table).weight[past:end])
-        return self.dropout(tokens + self.position_codes(np.arange(past, end), tokens))
+            tokens = tokens + getattr(self, table).weight[past:end]
+        elif self.config.positions == "sinusoidal":
+            tokens = tokens + self.position_codes(np.arange(past, end), tokens)
+        return self.dropout(tokens)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits of the token that follows each token of the target: (B, S), (B, T) -> (B, T, V)."""

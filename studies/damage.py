@@ -44,7 +44,7 @@ from pathlib import Path
 import numpy as np
 
 from gpt.family import FAMILY
-from gpt.inside import without_heads
+from gpt.inside import check_attention, without_heads
 from gpt.model import GPT
 from gpt.score import score
 from studies.program import numbers, program
@@ -197,8 +197,9 @@ def head_importance(model: GPT, tokens: np.ndarray, windows: int = WINDOWS) -> n
     Args:
         tokens: (N,), of which evenly spaced windows are read that do not overlap.
         windows: how many at most.
-    Raises: CorpusError if there are fewer than two tokens.
+    Raises: CorpusError if there are fewer than two tokens; UserError if the model has no attention.
     """
+    check_attention(model)
     if len(tokens) < 2:
         raise CorpusError("the text has too few tokens to tell which heads matter: use a longer one")
     size = min(model.config.block_size, WINDOW, len(tokens) - 1)

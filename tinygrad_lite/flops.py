@@ -8,8 +8,8 @@ from tinygrad_lite.nn import Module
 
 
 def linear_weights(model: Module) -> list[Any]:
-    """The matrices of all linear maps of a model, those of quantized ones (`quantize.py`) too."""
-    maps = [part for _, part in model.named_modules() if hasattr(part, "in_features")]
+    """The matrices of all linear maps of a model, those of quantized ones (`quantize.py`) and of states too."""
+    maps = [part for _, part in model.named_modules() if hasattr(part, "in_features") or hasattr(part, "hidden_size")]
     return [part.weight for part in maps if hasattr(part, "weight")]  # an adapter has none, but consists of maps
 
 

@@ -79,6 +79,10 @@ class KVCache:
         self.both[:, 1, :, start:end] = value.data
         return self.contents()
 
+    def cut(self, length: int) -> None:
+        """Forget all but the first positions."""
+        self.length = length
+
     def make_room(self, like: Array, batch: int, heads: int, width: int) -> None:
         """Memory for keys and values of the type of an array, on its device."""
         self.both = device_of(like).xp.empty((batch, 2, heads, self.capacity, width), like.dtype)
@@ -205,6 +209,10 @@ class MultiHeadAttention(Module):
         values = [Tensor(part, device=x.device).cast(key.dtype).expand(*key.shape) for part in columns]
         parts = [self._attend_in_groups(query, key, value, mask, is_causal) for value in values]
         return Tensor.cat(*parts, axis=-1)[..., :length]
+
+    def new_cache(self, capacity: int) -> KVCache:
+        """An empty cache for generation, with room for so many positions."""
+        return KVCache(capacity)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, dropout_p: float
@@ -404,3 +412,6 @@ def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
             module.weight.reset(np.zeros if is_last and zero else functools.partial(normal, 0.02 / shrink))
         if isinstance(module, Linear) and module.bias is not None:
             module.bias.reset(np.zeros)
+    for _, module in model.named_modules():
+        if hasattr(module, "reset"):  # a recurrent layer has a rule of its own
+            module.reset()

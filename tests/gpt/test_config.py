@@ -56,6 +56,9 @@ def test_settings_survive_a_round_trip_through_json():
         ({"n_kv_head": 3}, "n_head 2 is no multiple of n_kv_head 3: every head of keys and values serves the same"),
         ({"positions": "rotary"}, "positions rotary turns pairs of numbers, but a head has 3, an odd number"),
         ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
+        ({"n_state": 8}, "n_state is the width of a recurrent state: it needs mixer rnn or lstm"),
+        ({"mixer": "lstm", "qk_norm": True}, "qk_norm is a setting of attention, in whose place mixer lstm is"),
+        ({"mixer": "rnn", "positions": "rotary"}, "positions rotary turns queries and keys, and mixer rnn has none"),
     ],
 )
 def test_invalid_settings_are_refused(change, reason):
@@ -68,13 +71,16 @@ LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rms
 LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
 LATER |= {"zero_init": True, "tie_weights": False, "rope_scaling": "8,1,4,64"}
 LATER |= {"norm_first": False, "residual": False, "recompute": True}
+RECURRENT = {"mixer": "lstm", "n_state": 5}
 
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():
-    old = {name: value for name, value in SMALL.to_json().items() if name not in LATER}
+    old = {name: value for name, value in SMALL.to_json().items() if name not in {*LATER, *RECURRENT}}
     assert GPTConfig.from_json(old) == SMALL
     changed = dataclasses.replace(SMALL, **LATER)
     assert GPTConfig.from_json(changed.to_json()) == changed != SMALL
+    recurrent = dataclasses.replace(SMALL, **RECURRENT)
+    assert GPTConfig.from_json(recurrent.to_json()) == recurrent
 
 
 def test_the_model_uses_the_later_settings():
@@ -85,7 +91,9 @@ def test_the_model_uses_the_later_settings():
     np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu(approximate="tanh").numpy())
 
 
-@pytest.mark.parametrize("missing", [f.name for f in dataclasses.fields(GPTConfig) if f.name not in LATER])
+@pytest.mark.parametrize(
+    "missing", [f.name for f in dataclasses.fields(GPTConfig) if f.name not in {*LATER, *RECURRENT}]
+)
 def test_no_other_setting_may_be_missing(missing):
     settings = SMALL.to_json()
     del settings[missing]

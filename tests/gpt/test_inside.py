@@ -7,6 +7,7 @@ from gpt.inside import look_inside, without_heads
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite.errors import UserError
 
 IDS = [3, 1, 4, 1, 5, 9]
 
@@ -16,7 +17,10 @@ def predictions(model, ids=IDS):
         return model(Tensor(np.array([ids]))).numpy()[0]
 
 
-@pytest.mark.parametrize("settings", [{}, {"norm_first": False}, *COMBINED.values()])
+ATTENTIVE = [settings for settings in COMBINED.values() if "mixer" not in settings]
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm_first": False}, *ATTENTIVE])
 def test_what_is_recorded_adds_up_to_the_prediction(settings):
     model = gpt_with_large_weights("float32", **{"n_embd": 16, "dropout": 0.5} | settings)
     found = look_inside(model.train(), IDS)  # dropout is switched off
@@ -26,6 +30,11 @@ def test_what_is_recorded_adds_up_to_the_prediction(settings):
     assert not np.triu(found.attention, 1).any()
     if model.config.norm_first:
         np.testing.assert_allclose(found.stream[0] + found.added.sum((0, 1)), found.stream[-1], atol=1e-4)
+
+
+def test_a_model_without_attention_has_none_to_show():
+    with pytest.raises(UserError, match="^this model was trained with --mixer lstm: it has no attention to look at"):
+        look_inside(gpt_with_large_weights(**COMBINED["lstm"]), IDS)
 
 
 def test_the_recorded_attention_is_the_one_that_is_used():

@@ -16,7 +16,9 @@ from tests.reliability.test_gradients import PRIMITIVES, VERSIONS
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.lstm import lstm
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.functional.rnn import rnn
 
 pytestmark = pytest.mark.every_device
 
@@ -485,6 +487,13 @@ EMPTY = [
     ("rms_norm", lambda: F.rms_norm(z(2, 1)), (2, 1)),
     ("rotary", lambda: F.rotary(z(2, 0, 1, 2), ids(0), (1.0,)), (2, 0, 1, 2)),
     ("rotary", lambda: F.rotary(z(0, 3, 1, 2), ids(3), (1.0,)), (0, 3, 1, 2)),
+    ("rnn", lambda: rnn(z(0, 3, 2), z(2, 2)), (0, 3, 2)),
+    (
+        "rnn",
+        lambda: rnn(z(2, 3, 0), z(0, 0)),
+        "rnn: x must be (B, T, H) with T and H of at least 1, not (2, 3, 0)",
+    ),
+    ("lstm", lambda: lstm(z(0, 3, 8), z(8, 2)), (0, 3, 4)),
     ("relu_squared", lambda: F.relu_squared(z(2, 0)), (2, 0)),
     ("relu_squared", lambda: F.relu_squared(z()), ()),
     ("swiglu", lambda: F.swiglu(z(2, 0), z(2, 0)), (2, 0)),

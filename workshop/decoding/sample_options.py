@@ -200,12 +200,12 @@ def refuse_others(given: Collection[str], known: Collection[str], why: str) -> N
 
 
 def check_beam(options: SampleOptions, config: Any) -> None:
-    """Raise OptionError if a beam would fill the memory: each hypothesis has keys and values for a whole context.
+    """Raise OptionError if a beam would fill the memory: each hypothesis has what layers keep of a whole context.
 
     Args:
         config: the model's settings.
     """
-    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.cached_width  # float32
+    needed = options.beam * 4 * config.n_layer * config.cached_numbers  # float32
     needed *= 2  # after each token, the remaining hypotheses are copied
     if needed > MAX_BEAM_MEMORY:
         gib = 2**30

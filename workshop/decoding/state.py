@@ -64,11 +64,13 @@ class Generator(Module):
     A subclass has `config` (with n_layer and block_size), `token_embedding`, and `predict`.
 
     Attributes:
+        is_endless: whether a text may be longer than block_size, since what the model keeps of it does not grow.
         fast_versions: by device, the name of a class such as `gpt.fast.step:FastStep`, whose `fits(model)` says whether
             it can stand for a model; it is loaded when a model there generates.
     """
 
     fast_versions: ClassVar[Mapping[str, str]] = {}
+    is_endless = False
     _fast: Any = None  # made when text is generated, again after each update
     _codes: Any = ()  # (positions, C), see `position_codes`
 
@@ -89,7 +91,8 @@ class Generator(Module):
         if not all(len(prompt) for prompt in prompts):
             name = type(self).__name__
             raise ValueError(f"{name}: a prompt is empty, but a prediction needs at least one token to start from")
-        return self._read([np.asarray(prompt)[-self.config.block_size :] for prompt in prompts], use_cache)
+        context = None if self.is_endless else -self.config.block_size
+        return self._read([np.asarray(prompt)[context:] for prompt in prompts], use_cache)
 
     def resume(self, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
         """Like `start` with one prompt, but what the state has read of it already is not read again.
@@ -97,11 +100,12 @@ class Generator(Module):
         A conversation, for example, begins as it was before the last turn. The state is of no use afterwards, since the
         new one takes over its caches.
         """
-        window = np.asarray(prompt)[-self.config.block_size :]
+        window = np.asarray(prompt)[None if self.is_endless else -self.config.block_size :]
         read = state.window[0, : len(window) - 1]  # the last token is read in any case: the prediction is its result
         same = int(np.append(window[: len(read)] != read, True).argmax())
         for cache in state.caches:
-            cache.length = same
+            cache.cut(same)
+        same = state.caches[0].length  # 0 of a recurrent state that would have to go back
         state = GenerationState(window[None], state.caches)
         return self._log_probs(window[None, same:], state), state
 
@@ -115,7 +119,7 @@ class Generator(Module):
         block_size = self.config.block_size
         window = np.concatenate([state.window, tokens[:, None]], axis=1)
         state = replace(state, window=window)
-        if window.shape[1] > block_size and state.memory is None:
+        if window.shape[1] > block_size and state.memory is None and not self.is_endless:
             half = max(1, block_size // 2)
             texts = [text[-half:] if len(text) > block_size else text for text in state.texts()]
             return self._read(texts, state.caches is not None)

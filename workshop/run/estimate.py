@@ -76,8 +76,8 @@ def size_of(setup: RunSetup) -> Size:
 
 
 def cache_bytes(config: ModelConfig, bytes_each: int) -> int:
-    """The memory of the keys and values of a whole context, for one text."""
-    return 2 * config.CACHES * config.n_layer * config.block_size * config.cached_width * bytes_each
+    """The memory of what all layers keep of a whole context, for one text: keys and values, or a state."""
+    return config.n_layer * config.cached_numbers * bytes_each
 
 
 # --- when memory runs out ---------------------------------------------------------------------------------------

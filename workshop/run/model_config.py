@@ -33,6 +33,7 @@ import functools
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Self, get_type_hints
 
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -61,6 +62,11 @@ PARTS: dict[str, tuple[str, Any, str, dict[str, Any]]] = {
 }
 
 
+# Recurrent layers in the place of attention, by name: where they are, and for each number of their state how many
+# they keep of a position for the backward pass, and how many of a whole text to generate.
+RECURRENT = {"rnn": ("tinygrad_lite.recurrent:RNN", 2, 1), "lstm": ("tinygrad_lite.recurrent:LSTM", 8, 2)}
+
+
 def part(name: str, default: Any = None) -> Any:
     """The field of the part of this name; its default is that of the table unless one is given."""
     group, usual, about, limits = PARTS[name]
@@ -85,7 +91,8 @@ class ModelConfig:
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
     CACHES: ClassVar[int] = 1
     # Unless a model has these settings:
-    n_kv_head = head_dim = attention_scale = None
+    n_kv_head = head_dim = attention_scale = n_state = None
+    mixer = "attention"
     norm, positions = "layernorm", "learned"
     norm_weight = bias = norm_first = residual = True
     qk_norm = False
@@ -130,8 +137,11 @@ class ModelConfig:
         """Numbers per position that self-attention keeps for its backward pass, but for its weights.
 
         They are queries, keys, values and the joined heads, 4 H D. A norm keeps its result, which attention keeps
-        anyway, unless rotary positions make something else of it.
+        anyway, unless rotary positions make something else of it. A recurrent layer keeps its states, an LSTM also its
+        gates and cells.
         """
+        if self.mixer in RECURRENT:
+            return RECURRENT[self.mixer][1] * self.state_width
         heads = self.n_head * self.head_width
         return 4 * heads + (heads + self.cached_width if self.qk_norm and self.positions == "rotary" else 0)
 
@@ -145,6 +155,11 @@ class ModelConfig:
         return self.head_dim or self.n_embd // self.n_head
 
     @property
+    def state_width(self) -> int:
+        """H, the width of a recurrent layer's state, with the meaning of None resolved."""
+        return self.n_state or self.n_embd
+
+    @property
     def frequencies(self) -> tuple[float, ...]:
         """The angles by which rotary positions turn the D/2 pairs of a head."""
         return rotary_frequencies(self.head_width)
@@ -154,9 +169,17 @@ class ModelConfig:
         """How many numbers the keys of one position and layer have, and as many its values."""
         return (self.n_kv_head or self.n_head) * self.head_width
 
+    @property
+    def cached_numbers(self) -> int:
+        """What a layer keeps of a text of block_size tokens: keys and values, or a recurrent state (h and c)."""
+        if self.mixer in RECURRENT:
+            return RECURRENT[self.mixer][2] * self.state_width
+        return 2 * self.CACHES * self.block_size * self.cached_width
+
     def effective(self) -> dict[str, Any]:
         """The settings that results depend on, with what a value of 0 or None stands for in its place."""
         widths = {"n_inner": self.n_hidden, "n_kv_head": self.n_kv_head or self.n_head, "head_dim": self.head_width}
+        widths |= {"n_state": self.state_width} if self.mixer in RECURRENT else {}
         return {name: widths.get(name, getattr(self, name)) for name in sorted(self.shape())}
 
     def misfit(self, mark: str = "") -> str:
@@ -165,7 +188,15 @@ class ModelConfig:
         Args:
             mark: precedes the names, such as -- for options.
         """
-        if self.n_embd % self.n_head and self.head_dim is None:
+        if self.mixer in RECURRENT:
+            attention = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "qk_norm": False}
+            if other := [name for name, unused in attention.items() if getattr(self, name) != unused]:
+                return f"{mark}{other[0]} is a setting of attention, in whose place {mark}mixer {self.mixer} is"
+            if self.positions == "rotary":
+                return f"{mark}positions rotary turns queries and keys, and {mark}mixer {self.mixer} has none"
+        elif self.n_state is not None:
+            return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {' or '.join(RECURRENT)}"
+        elif self.n_embd % self.n_head and self.head_dim is None:
             widths = f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"
         if not self.norm_weight and self.norm != "rmsnorm":
@@ -256,6 +287,11 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
             sentence is at no distance from a place in another.
     """
     c = config
+
+    def recurrent() -> Module:
+        layer = resolve_name(RECURRENT[c.mixer][0])(c.n_embd, c.state_width)
+        return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, c.n_embd, c.dropout, c.bias)
+
     attention = functools.partial(
         MultiHeadAttention,
         c.n_embd,
@@ -267,8 +303,9 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
         scale=c.attention_scale,
     )
+    turns = c.frequencies if c.positions == "rotary" else None
     return Block(
-        attention(frequencies=c.frequencies if c.positions == "rotary" else None),
+        recurrent() if c.mixer in RECURRENT else attention(frequencies=turns),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,

@@ -144,6 +144,27 @@ REFUSED = {
         ),
         *((lambda f, p=p: attention(f, dropout_p=p), NO_PROBABILITY) for p in (-0.1, 1.0)),
     ],
+    "rnn": [
+        (lambda f: f(ones(2, 3), ones(3, 3)), r"^rnn: x must be \(B, T, H\) with T and H of at least 1, not \(2, 3\)"),
+        (lambda f: f(ones(2, 0, 3), ones(3, 3)), r"^rnn: x must be \(B, T, H\) with T and H of at least 1"),
+        (lambda f: f(ones(2, 4, 3), ones(3, 4)), r"^rnn: x \(2, 4, 3\) needs a weight of shape \(3, 3\), not \(3, 4\)"),
+        (lambda f: f(ones(2, 4, 3), ones(3, 3), ones(3, 3)), r"^rnn: .* needs a state of shape \(2, 3\)"),
+        (
+            lambda f: f(ones(2, 4, 3), ones(3, 3), None, Tensor(np.ones((2, 3), bool))),
+            r"^rnn: .* needs a mask of shape \(2, 4\)",
+        ),
+        (lambda f: f(ones(2, 4, 3), ones(3, 3), None, ones(2, 4)), "^rnn: mask must hold truth values, not float"),
+    ],
+    "lstm": [
+        (
+            lambda f: f(ones(2, 4, 6), ones(6, 2)),
+            r"^lstm: x must be \(B, T, 4 H\) with T and H of at least 1, not \(2, 4, 6\)",
+        ),
+        (
+            lambda f: f(ones(2, 4, 8), ones(8, 2), ones(2, 2)),
+            r"^lstm: .* needs a state of shape \(2, 4\), not \(2, 2\)",
+        ),
+    ],
     "swiglu": [(lambda f: f(ones(2), ones(1)), r"gate and up must have one shape, not \(2,\) and \(1,\)")],
 }
 # On a GPU, the host would have to wait for these numbers.

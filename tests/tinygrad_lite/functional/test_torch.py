@@ -40,6 +40,24 @@ def rotary(x, positions, frequencies):
     return x.transpose(1, 2)
 
 
+def recurrence(cell, parts):
+    """The states of one of torch's cells, whose own map of the input is the identity."""
+
+    def run(x, weight, state=None, mask=None):
+        width = weight.shape[1]
+        now = torch.zeros(len(x), parts * width, dtype=x.dtype) if state is None else state
+        states, identity = [], torch.eye(x.shape[2], dtype=x.dtype)
+        for t in range(x.shape[1]):
+            given = now if parts == 1 else now.split(width, 1)
+            new = cell(x[:, t], given, identity, weight)
+            new = new if parts == 1 else torch.cat(new, 1)
+            now = new if mask is None else torch.where(mask[:, t, None], new, now)
+            states.append(now)
+        return torch.stack(states, 1)
+
+    return run
+
+
 THEIRS = {
     "linear": lambda x, weight, bias=None: theirs.linear(x, weight, bias),
     "linear_gelu": lambda x, weight, bias=None, approximate="none": theirs.gelu(
@@ -59,6 +77,8 @@ THEIRS = {
     "avg_pool2d": lambda x, kernel_size=2, **settings: theirs.avg_pool2d(x, kernel_size, **settings),
     "max_pool2d": lambda x, kernel_size=2, **settings: theirs.max_pool2d(x, kernel_size, **settings),
     "rotary": rotary,
+    "rnn": recurrence(torch.rnn_tanh_cell, 1),
+    "lstm": recurrence(torch.lstm_cell, 2),
 }
 MORE = {
     ("max_pool2d", "equal numbers"): {"x": integers(4, 2, 3, 7, 6) + 0.0, "kernel_size": 3, "stride": 2, "padding": 1}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tinygrad_lite.recurrent  # noqa: F401 (registers its operations)
 from tinygrad_lite import Tensor
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import ReferenceAndFused
@@ -349,6 +350,25 @@ def _swiglu() -> dict[str, Arguments]:
     return cases | {"far out": {"gate": np.linspace(-30, 30, 37), "up": normal(37)}}
 
 
+def _recurrence(gates: int, parts: int) -> dict[str, Arguments]:
+    def call(batch: int, steps: int, width: int, state: bool = False, mask: Any = None) -> Arguments:
+        made = {"x": normal(batch, steps, gates * width), "weight": normal(gates * width, width) / width**0.5}
+        made |= {"state": normal(batch, parts * width)} if state else {}
+        return made | ({"mask": np.array(mask, bool)} if mask is not None else {})
+
+    return {
+        "plain": call(2, 5, 3),
+        "one step": call(2, 1, 3, True),
+        "from a state": call(3, 4, 2, True),
+        "padding before": call(2, 4, 3, True, [[0, 0, 1, 1], [1, 1, 1, 1]]),
+        "padding behind": call(2, 4, 3, False, [[1, 1, 0, 0], [1, 1, 1, 0]]),
+        "no text": call(2, 3, 2, True, [[0, 0, 0], [1, 0, 1]]),
+        "no sequences": call(0, 3, 2),
+        "long": call(3, 40, 17, True),
+        "one number": call(1, 6, 1),
+    }
+
+
 def _conv2d() -> dict[str, Arguments]:
     def call(x: tuple, weight: tuple, bias: bool = True, **settings: Any) -> Arguments:
         made = {"x": normal(*x), "weight": normal(*weight)}
@@ -406,6 +426,8 @@ CASES: dict[str, dict[str, Arguments]] = {
     "rotary": _rotary(),
     "relu_squared": _relu_squared(),
     "swiglu": _swiglu(),
+    "rnn": _recurrence(1, 1),
+    "lstm": _recurrence(4, 2),
     "conv2d": _conv2d(),
     "avg_pool2d": _pool(),
     "max_pool2d": _pool(),

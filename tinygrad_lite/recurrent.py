@@ -1,0 +1,158 @@
+"""Recurrent layers, and a mixer of positions made of one: what Transformers have attention for.
+
+    B batch    T steps    C width of the input    H width of the state
+
+A recurrent layer reads a sequence step by step; all that it knows of the past is its state, of the same size after ten
+steps as after ten thousand. `RNN` and `LSTM` are single layers, batch first, with torch's results. The formulas and
+their derivatives are in functional/rnn.py and lstm.py.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from tinygrad_lite.device import Array, device_of
+from tinygrad_lite.functional.lstm import lstm
+from tinygrad_lite.functional.rnn import rnn
+from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, uniform
+from tinygrad_lite.tensor import Tensor
+
+
+class Recurrence(Module):
+    """A recurrent layer: a linear map of the input, W (`weight`) from the state before, and a state as one vector.
+
+    Initialised as in torch, uniform in +-1/sqrt(H).
+    """
+
+    GATES: ClassVar[int] = 1
+    PARTS: ClassVar[int] = 1  # vectors of H numbers in a state
+
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.hidden_size = hidden_size
+        self.input = Linear(input_size, self.GATES * hidden_size)
+        self.weight = Parameter.create((self.GATES * hidden_size, hidden_size), uniform(hidden_size))
+        self.reset()
+
+    def reset(self) -> None:
+        """Initial weights, whatever they were."""
+        for weight in self.parameters():
+            weight.reset(uniform(self.hidden_size))
+
+    def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """The states after each step, as one vector each: (B, T, C) -> (B, T, PARTS H)."""
+        raise NotImplementedError(f"{type(self).__name__} has no run()")
+
+
+class RNN(Recurrence):
+    """h_t = tanh(W x_t + U h_(t-1) + b), one layer."""
+
+    def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return rnn(self.input(x), self.weight, state, mask)
+
+    def forward(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(B, T, C) -> the states (B, T, H), and the last of them (B, H).
+
+        Args:
+            state: the one to begin with (B, H); None: zeros.
+            mask: truth values (B, T), True where there is text: elsewhere the state stays.
+        """
+        states = self.run(x, state, mask)
+        return states, states[:, -1]
+
+
+class LSTM(Recurrence):
+    """Long short-term memory, one layer. The forget gate begins open, with a bias of `forget_bias`.
+
+    With 0, cells begin to lose half of their content in each step; with 1, a quarter.
+    """
+
+    GATES: ClassVar[int] = 4
+    PARTS: ClassVar[int] = 2
+
+    def __init__(self, input_size: int, hidden_size: int, forget_bias: float = 1.0) -> None:
+        self.forget_bias = forget_bias
+        super().__init__(input_size, hidden_size)
+
+    def reset(self) -> None:
+        super().reset()
+        biases = np.zeros(4 * self.hidden_size, np.float32)
+        biases[self.hidden_size : 2 * self.hidden_size] = self.forget_bias
+        self.input.bias.reset(lambda shape: biases)
+
+    def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        return lstm(self.input(x), self.weight, state, mask)
+
+    def forward(
+        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(B, T, C) -> the states h (B, T, H), and the last h and c (B, H) each. The arguments are those of `RNN`."""
+        both = self.run(x, None if state is None else state[0].cat(state[1], axis=-1), mask)
+        h, c = both.chunk(2, axis=-1)
+        return h, (h[:, -1], c[:, -1])
+
+
+class RecurrentState:
+    """What a recurrent mixer knows of the text so far, while text is generated: it takes the place of a `KVCache`.
+
+    It does not grow, and reading a token takes the same time however many came before. But it cannot go back.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0  # positions read
+        self.state: Array | None = None  # (B, PARTS H)
+
+    def cut(self, length: int) -> None:
+        """Forget all but the first positions. A state has no way back, so it forgets everything, unless all stay."""
+        if length < self.length:
+            self.length, self.state = 0, None
+
+    def select(self, rows: np.ndarray) -> RecurrentState:
+        """The state of these rows of the batch, in this order; a row may be taken several times (beam search)."""
+        chosen = RecurrentState()
+        chosen.length = self.length
+        if self.state is not None:
+            chosen.state = self.state[device_of(self.state).from_host(rows)]
+        return chosen
+
+
+class RecurrentMixer(Module):
+    """A recurrent layer where a block of a Transformer has attention: (B, T, C) -> (B, T, C).
+
+    y_t = Wo h_t, with h_t the state after step t. It is causal by itself, and needs no positions: what came first was
+    read first.
+    """
+
+    def __init__(self, recurrence: Recurrence, n_embd: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.recurrence = recurrence
+        self.output = Linear(recurrence.hidden_size, n_embd, bias)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
+    ) -> Tensor:
+        """(B, T, C) -> (B, T, C).
+
+        Args:
+            mask: (B, 1, 1, S), True where there is text, of the S positions of cache and x together.
+            is_causal: True, since no state knows what follows.
+            cache: the state after the positions before x, which this call brings up to date.
+        """
+        if not is_causal:
+            raise ValueError("RecurrentMixer: a recurrent layer reads from left to right, so it is causal")
+        batch, steps, _ = x.shape
+        if mask is not None:
+            mask = mask.reshape(batch, mask.shape[-1])[:, -steps:]
+        before = None if cache is None or cache.state is None else Tensor.wrap(cache.state)
+        states = self.recurrence.run(x, before, mask)
+        if cache is not None:
+            cache.length += steps
+            cache.state = states.data[:, -1]
+        return self.dropout(self.output(states[..., : self.recurrence.hidden_size]))
+
+    def new_cache(self, capacity: int) -> RecurrentState:
+        """An empty state; it has room for any number of positions."""
+        return RecurrentState()

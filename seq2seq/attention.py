@@ -19,6 +19,7 @@ import numpy as np
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
@@ -40,7 +41,7 @@ def attention_weights(
     Args:
         translation: the tokens, as in `Translation.tokens`; <eos> is added if it is missing.
         part: whose attention, one of PARTS.
-    Raises: ValueError if the sentence has no token.
+    Raises: ValueError if the sentence has no token; UserError if the model has no such attention.
     """
     block_size, bos, eos = model.config.block_size, tokenizer.specials[BOS], tokenizer.specials[EOS]
     source = tokenizer.encode(sentence)[:block_size]
@@ -51,6 +52,12 @@ def attention_weights(
     model.eval()
     # Token t is predicted when the decoder reads token t - 1, so the input begins with <bos>.
     target = [bos, *written]
+    if model.config.mixer != "attention":
+        if part != "cross" or model.config.attend == "none":
+            raise UserError(f"this model of recurrent layers (--attend {model.config.attend}) has no {PARTS[part]}")
+        with no_grad():
+            found = model.alignments(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
+        return Attention([*pieces(tokenizer, written), EOS], pieces(tokenizer, source), found[None, None])
     with no_grad(), recorded(model, MultiHeadAttention) as calls:
         model(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
     start, end = ("decoder.", ".cross") if part == "cross" else (f"{part}.", ".mixer")

@@ -35,17 +35,19 @@ Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos>
 
 @dataclass
 class Memory:
-    """What an encoder made of the source: (B, S, C), the mask (B, 1, 1, S) of what in it is text, and its caches."""
+    """What an encoder made of the source: (B, S, C), the mask of what in it is text, its caches, or its last states."""
 
     values: Tensor
     mask: Tensor
     caches: list[KVCache] | None
+    states: list[Tensor] | None = None
 
     def select(self, rows: np.ndarray) -> Memory:
         """That of these rows, in this order."""
         here = get_device(self.values.device).from_host(rows)
         values, mask = Tensor.wrap(self.values.data[here]), Tensor.wrap(self.mask.data[here])
-        return Memory(values, mask, select_caches(self.caches, rows))
+        states = [Tensor.wrap(state.data[here]) for state in self.states] if self.states else None
+        return Memory(values, mask, select_caches(self.caches, rows), states)
 
 
 class Seq2Seq(Generator):
@@ -108,14 +110,23 @@ class Seq2Seq(Generator):
         With rotary positions nothing is added: attention sees where a token stands.
         """
         end = past + ids.shape[1]
-        if end > self.config.block_size:
-            raise ValueError(f"Seq2Seq: {end} positions do not fit into block_size {self.config.block_size}")
+        self._check_room(end)
         tokens = self.token_embedding(ids) * self.config.n_embd**0.5
         if self.config.positions == "learned":
             tokens = tokens + getattr(self, table).weight[past:end]
         elif self.config.positions == "sinusoidal":
             tokens = tokens + self.position_codes(np.arange(past, end), tokens)
         return self.dropout(tokens)
+
+    def _check_room(self, positions: int) -> None:
+        """Raise ValueError if there are more positions than block_size."""
+        if positions > self.config.block_size:
+            raise ValueError(f"Seq2Seq: {positions} positions do not fit into block_size {self.config.block_size}")
+
+    def _check_sources(self, sources: Sequence[Sequence[int]]) -> None:
+        """Raise ValueError if a sentence is empty."""
+        if not all(len(source) for source in sources):
+            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to attend to")
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits of the token that follows each token of the target: (B, S), (B, T) -> (B, T, V)."""
@@ -145,8 +156,7 @@ class Seq2Seq(Generator):
 
         Raises: ValueError if a sentence is empty.
         """
-        if not all(len(source) for source in sources):
-            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to attend to")
+        self._check_sources(sources)
         ids = Tensor(pad_rows(sources, self.config.pad), device=self.token_embedding.weight.device)
         with no_grad():
             values, mask = self.encode(ids)

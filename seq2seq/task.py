@@ -9,6 +9,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.translate import translate
 from workshop.run.family import Family
+from workshop.run.model_config import RECURRENT
 from workshop.run.pair_data import Pair
 from workshop.run.pair_task import PairTask
 from workshop.tokenizers.base import Tokenizer
@@ -54,4 +55,5 @@ FAMILY = Family(
     options_at="seq2seq.options:Seq2SeqOptions",
     task_at="seq2seq.task:TranslationTask",
     speak_at="seq2seq.speaking:speak",
+    others=dict.fromkeys(RECURRENT, "seq2seq.recurrent:RecurrentSeq2Seq"),
 )

@@ -2,9 +2,10 @@
 
 Each task is unlimited: pair i of a task is always the same, drawn with the key (seed, task, i).
 
-    reverse   "dbca"                     ->  "acbd"
-    sort      "dbca"                     ->  "abcd"
-    numbers   "siebenhundertzwölf"       ->  "seven hundred twelve"
+    reverse       "dbca"                     ->  "acbd"
+    reverse-long  the same with 5 to 40 letters
+    sort          "dbca"                     ->  "abcd"
+    numbers       "siebenhundertzwölf"       ->  "seven hundred twelve"
 
 Reversal shows attention in its simplest form: output t attends to input n - t. Sorting needs the whole input for every
 output token. Numbers are the smallest example of real translation: German says "zweiundvierzig", two-and-forty.
@@ -69,6 +70,12 @@ def reversal(rng: np.random.Generator) -> tuple[str, str]:
     return "".join(letters), "".join(letters[::-1])
 
 
+def long_reversal(rng: np.random.Generator) -> tuple[str, str]:
+    """Five to forty letters, and the same reversed."""
+    letters = "".join(rng.choice(list(LETTERS), rng.integers(5, 41)))
+    return letters, letters[::-1]
+
+
 def sorting(rng: np.random.Generator) -> tuple[str, str]:
     """Ten letters, and the same sorted."""
     letters = rng.choice(list(LETTERS), 10)
@@ -82,7 +89,7 @@ def numbers(rng: np.random.Generator) -> tuple[str, str]:
 
 
 Toy = Callable[[np.random.Generator], tuple[str, str]]
-TOYS: dict[str, Toy] = {"reverse": reversal, "sort": sorting, "numbers": numbers}
+TOYS: dict[str, Toy] = {"reverse": reversal, "reverse-long": long_reversal, "sort": sorting, "numbers": numbers}
 
 
 def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import pytest
 
 from seq2seq.config import Seq2SeqConfig, transformer_base, transformer_big
 from seq2seq.model import Seq2Seq
+from seq2seq.task import FAMILY
 from tests.lively import gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
@@ -30,11 +31,16 @@ TODAY = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_nor
 TODAY |= {"activation": "relu2", "bias": False}
 KINDS = [{}, {"norm_first": False}, {"positions": "learned", "bias": False, "activation": "gelu"}, TODAY]
 KINDS += [{"positions": "rotary", "norm": "rmsnorm", "norm_first": False, "activation": "swiglu"}]
+LUONG = {"mixer": "lstm", "attend": "global", "score": "general"}
+EVERY_KIND = [*KINDS, LUONG, LUONG | {"score": "dot", "input_feeding": True}, LUONG | {"attend": "none"}]
+EVERY_KIND += [{"mixer": "rnn", "score": "additive"}, LUONG | {"attend": "monotonic", "attention_reach": 2}]
+EVERY_KIND += [LUONG | {"attend": "predictive", "attention_reach": 3, "input_feeding": True}]
 SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 
 
 def small(dtype="float64", **settings) -> Seq2Seq:
-    return lively(lambda: Seq2Seq(replace(SMALL, **settings)), dtype)
+    config = replace(SMALL, **settings)
+    return lively(lambda: FAMILY.model_of(config)(config), dtype)
 
 
 def targets_of(sources) -> np.ndarray:
@@ -101,7 +107,7 @@ def test_invalid_settings_are_refused(wrong):
 # --- what may depend on what ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.parametrize("settings", EVERY_KIND)
 def test_padding_changes_nothing(settings, version):
     """Each row in a batch of unequal lengths has the values, loss and gradients that it has alone."""
     model = small(**settings)
@@ -116,7 +122,7 @@ def test_padding_changes_nothing(settings, version):
         np.testing.assert_allclose(found, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.parametrize("settings", EVERY_KIND)
 def test_the_future_never_leaks(settings, version):
     model, source, target = small(**settings), Tensor(pad_rows(SOURCES, PAD)), targets_of(SOURCES)
     before = model(source, Tensor(target)).numpy()
@@ -198,7 +204,7 @@ def test_sentences_that_are_too_long_or_empty_are_refused():
 # --- translating ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.parametrize("settings", EVERY_KIND)
 def test_cached_equals_uncached_and_the_forward_pass(settings):
     model = small(**settings).eval()
     target = targets_of(SOURCES[:1])[0]

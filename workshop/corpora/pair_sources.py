@@ -216,7 +216,12 @@ def tatoeba() -> list[Pair]:
 
     A line of theirs is "English TAB German TAB attribution".
     """
-    table = tabbed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+    try:
+        archive = fetch.https_bytes(TATOEBA)
+    except CorpusError as error:
+        advice = "if it refuses programs, save it with a browser, unpack it, and use --pairs deu.txt --swap"
+        raise CorpusError(f"{error}; {advice}") from None
+    table = tabbed_pairs(unzip(archive, "deu.txt", TATOEBA), TATOEBA)
     return [(german, english) for english, german in table]
 
 

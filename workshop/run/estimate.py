@@ -57,7 +57,7 @@ def size_of(setup: RunSetup) -> Size:
     about = " with 100 different characters; the actual number depends on the text" if guessed else ""
     config = options.model_config(known or {"char": 100, "byte": 256}.get(options.tokenizer, options.vocab_size))
     with shapes_only():
-        model = setup.family.model(config)
+        model = setup.family.model_of(config)(config)
         setup.adapt(model)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
     moments, workers = options.moments, options.workers

@@ -100,6 +100,7 @@ class Family:
         examples: commands for --help, each with what it does.
         preset: the preset if none is named.
         config: the dataclass of the model's settings.
+        others: places of classes that stand for it, by the setting `mixer` of those models.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         options_at: the place of `options`.
         task_at: that of `task`.
@@ -119,6 +120,7 @@ class Family:
     task_at: str
     speak_at: str
     peft_at: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
 
     @property
@@ -138,6 +140,10 @@ class Family:
         Its arguments: the options, those of them that the command line gives, what was read, and the model.
         """
         return resolve_name(self.speak_at)
+
+    def model_of(self, config: Any) -> type:
+        """The class of models with these settings."""
+        return resolve_name(self.others[config.mixer]) if config.mixer in self.others else self.model
 
     def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
         """Read a trained model, as `load` does, or fetch it first.
@@ -261,7 +267,7 @@ class Family:
         check_tokenizer(path, config, tokenizer)
         about = f"{path}: {describe(checkpoint)}"
         return Trained(
-            *(path, about, self.model, config, tokenizer, checkpoint.weights),
+            *(path, about, self.model_of(config), config, tokenizer, checkpoint.weights),
             corpus_sha256=checkpoint.corpus_sha256,
             dataset=str(checkpoint.training.get("dataset", "")),
             composed=bool(checkpoint.training.get("composed")),

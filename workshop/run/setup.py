@@ -104,8 +104,9 @@ class RunSetup:
 
         Trained weights are moved into it, so it can be made only once.
         """
-        options, make = self.options, self.family.model
+        options = self.options
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+        make = self.family.model_of(config)
         with random_key(options.seed):
             if self.trained:
                 weights = self.family.fit(self.trained.weights, config)
@@ -367,7 +368,8 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
             f"python -m gpt.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
         )
     tokenizer = trained.tokenizer
-    setup.adapt(setup.family.model.blueprint(options.model_config(tokenizer.vocab_size, tokenizer.specials)))
+    config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+    setup.adapt(setup.family.model_of(config).blueprint(config))
 
 
 def number_of_workers(options: TrainOptions) -> int:

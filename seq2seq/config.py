@@ -37,7 +37,7 @@ class Seq2SeqConfig(ModelConfig):
     activation: str = part("activation", "relu")
     positions: str = of_model(
         "sinusoidal",
-        "how positions are encoded; rotary: in self-attention",
+        "how positions are encoded; rotary: attention turns queries and keys by their places",
         choices=("sinusoidal", "learned", "rotary"),
     )
     norm: str = part("norm")

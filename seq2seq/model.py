@@ -98,9 +98,13 @@ class Seq2Seq(Generator):
 
         Raises: ValueError if there are more positions than block_size.
         """
-        x = self._embed(target, caches[0].length if caches else 0, "target_positions")
+        past = caches[0].length if caches else 0
+        x = self._embed(target, past, "target_positions")
+        cross = {"memory": memory, "mask": mask}
+        if self.config.positions == "rotary":  # queries stand behind those of the caches
+            cross["positions"] = Tensor(np.arange(past, past + target.shape[1]), device=target.device)
         for layer, block in enumerate(self.decoder):
-            cross = {"memory": memory, "mask": mask, "cache": memory_caches[layer] if memory_caches else None}
+            cross["cache"] = memory_caches[layer] if memory_caches else None
             x = block(x, cross, is_causal=True, cache=caches[layer] if caches else None)
         return self.lm_head(self.decoder_norm(x) if self.config.norm_first else x)
 

@@ -140,7 +140,7 @@ class MultiHeadAttention(Module):
             n_kv_head: heads of keys and values, of which n_head is a multiple; None: n_head.
             head_dim: D; None: n_embd / n_head.
             qk_norm: makes the norm of vectors of this width; None: no norm.
-            frequencies: D/2 angles per position; None: positions are not seen here. For self-attention only.
+            frequencies: D/2 angles per position; None: positions are not seen here.
             scale: the factor of the scores; None: 1 / sqrt(D).
         """
         super().__init__()
@@ -178,10 +178,11 @@ class MultiHeadAttention(Module):
             is_causal: no attention to later positions.
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
-            positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
+            positions: for frequencies: (T,) or (B, T) integers, where x stands; if None, from behind the cache on, or,
+                with a memory, from 0. Those of a memory are 0 to S - 1.
         """
         if memory is not None:
-            query, key, value = self._cross(x, memory, cache)
+            query, key, value = self._cross(x, memory, cache, positions)
         else:
             rows = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
             query, key, value = self._split(rows, cache, positions)  # (B, H, T, D) each
@@ -238,19 +239,26 @@ class MultiHeadAttention(Module):
     def _split(self, rows: list[Tensor], cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
         """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those that the cache has."""
         query, key, value = rows
-        if self.frequencies and positions is None:
-            past = cache.length if cache else 0
-            positions = Tensor(np.arange(past, past + query.shape[1]), device=query.device)
+        if positions is None:
+            positions = self._places(query, cache.length if cache else 0)
         query = self._heads(query, self.query_norm, positions)
         key, value = self._heads(key, self.key_norm, positions), self._heads(value)
         return query, *(cache.extend(key, value) if cache else (key, value))
 
-    def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None) -> Heads:
+    def _cross(
+        self, x: Tensor, memory: Tensor, cache: KVCache | None = None, positions: Tensor | None = None
+    ) -> Heads:
         """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), of the cache if it has them."""
-        query = self.query(x)
+        query = self._heads(self.query(x), self.query_norm, self._places(x) if positions is None else positions)
         if cache and cache.length:
-            return self._heads(query, self.query_norm), *cache.contents()
-        return self._split([query, *linear_maps(memory, [self.key, self.value])], cache)
+            return query, *cache.contents()
+        key, value = linear_maps(memory, [self.key, self.value])
+        key, value = self._heads(key, self.key_norm, self._places(memory)), self._heads(value)
+        return query, *(cache.extend(key, value) if cache else (key, value))
+
+    def _places(self, x: Tensor, past: int = 0) -> Tensor | None:
+        """The positions (T,) of x (B, T, ...), of which `past` came before; None if nothing is turned by them."""
+        return Tensor(np.arange(past, past + x.shape[1]), device=x.device) if self.frequencies else None
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
         """(B, T, H D) -> (B, H, T, D); queries and keys after their norm and turn, where there are such."""

@@ -40,7 +40,7 @@ def make_model(**changes):
 
 
 def test_rows_of_a_model_with_parts_of_today_are_weights_too():
-    """Of queries and keys after their norms, in self-attention turned by their places, at another scale."""
+    """Of queries and keys after their norms, turned by their places, at another scale."""
     model = make_model(norm="rmsnorm", norm_weight=False, positions="rotary", qk_norm=True, attention_scale=0.7)
     model.eval()
     bos, source = TOKENIZER.specials["<bos>"], TOKENIZER.encode("ab $")
@@ -62,8 +62,7 @@ def test_rows_of_a_model_with_parts_of_today_are_weights_too():
                 norm(rows.reshape(*rows.shape[:2], 2, 8))
                 for norm, rows in ((layer.query_norm, layer.query(x)), (layer.key_norm, layer.key(keys)))
             )
-            if part != "cross":
-                q, k = (F.rotary(r, Tensor(np.arange(r.shape[1])), layer.frequencies) for r in (q, k))
+            q, k = (F.rotary(r, Tensor(np.arange(r.shape[1])), layer.frequencies) for r in (q, k))
             p = (q.transpose(1, 2) @ k.transpose(1, 2).transpose(-1, -2) * 0.7).softmax()
         np.testing.assert_allclose(found.weights[0], p.numpy()[0], rtol=1e-4, atol=1e-6)
 

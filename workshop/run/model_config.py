@@ -283,8 +283,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
     """A block of a model of these settings.
 
     Args:
-        has_cross: whether it also attends to an encoder's output. Rotary positions turn nothing there: a place in one
-            sentence is at no distance from a place in another.
+        has_cross: whether it also attends to an encoder's output.
     """
     c = config
 
@@ -301,11 +300,11 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         n_kv_head=c.n_kv_head,
         head_dim=c.head_dim,
         qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
+        frequencies=c.frequencies if c.positions == "rotary" else None,
         scale=c.attention_scale,
     )
-    turns = c.frequencies if c.positions == "rotary" else None
     return Block(
-        recurrent() if c.mixer in RECURRENT else attention(frequencies=turns),
+        recurrent() if c.mixer in RECURRENT else attention(),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,

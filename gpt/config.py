@@ -9,7 +9,7 @@ from typing import ClassVar
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.transformer import rotary_frequencies
 from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, RECURRENT, ModelConfig, part, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, RECURRENT, RELATIVE, ModelConfig, part, recompute_option
 
 of_model, of_training = under("model", "training")
 
@@ -26,7 +26,9 @@ class GPTConfig(ModelConfig):
     dropout: float = of_training(0.0, "probability of dropping an element in training", low=0.0, below=1.0)
     bias: bool = of_model(False, "whether linear maps and norms have a bias")
     positions: str = of_model(
-        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none")
+        "learned",
+        "how positions are encoded",
+        choices=("learned", "sinusoidal", "rotary", "none", "index", "binary", *RELATIVE),
     )
     activation: str = part("activation")
     norm_eps: float = part("norm_eps")

@@ -21,7 +21,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import KVCache, init_gpt2
+from tinygrad_lite.transformer import POSITION_CODES, KVCache, init_gpt2
 from workshop.decoding.state import GenerationState, Generator
 from workshop.run.model_config import RECURRENT, block_of, norm_of
 
@@ -86,7 +86,7 @@ class GPT(Generator):
         tokens = self.token_embedding(ids)
         if self.config.positions == "learned":
             return tokens + rows_of(self.position_embedding, positions)
-        if self.config.positions == "sinusoidal":
+        if self.config.positions in POSITION_CODES:
             # The codes have size 1; the embeddings are lifted to their scale (Vaswani et al. 2017, section 3.4).
             return tokens * self.config.n_embd**0.5 + self.position_codes(positions, tokens)
         return tokens

@@ -41,6 +41,23 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     return codes
 
 
+def index_positions(length: int, width: int) -> np.ndarray:
+    """The number of each position in the first component: (length, width). It grows without limit."""
+    return np.arange(length, dtype=np.float32)[:, None] * np.eye(1, width, dtype=np.float32)
+
+
+def binary_positions(length: int, width: int) -> np.ndarray:
+    """The binary digits of each position's number, the last one first: (length, width).
+
+    Neighbours can have few digits in common, as 7 and 8: closeness is hard to read off.
+    """
+    return (np.arange(length)[:, None] >> np.minimum(np.arange(width), 62) & 1).astype(np.float32)
+
+
+# What is added to the embedding of a token, by name.
+POSITION_CODES = {"sinusoidal": sinusoidal_positions, "index": index_positions, "binary": binary_positions}
+
+
 def rotary_frequencies(width: int, theta: float = 10000.0) -> tuple[float, ...]:
     """The angle in radians by which each of the D/2 pairs of a head turns from one position to the next.
 
@@ -116,6 +133,7 @@ class MultiHeadAttention(Module):
         n_kv_head    G = H / n_kv_head queries share one head of keys and values: a smaller cache, read faster
         qk_norm      queries and keys are normalised head by head, so that no score can grow without limit
         frequencies  queries and keys are turned by their positions (`functional/rotary.py`)
+        relative     scores know how far a key lies behind a query (`relative.py`)
 
     References: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (arXiv:2305.13245) on groups; Henry et al. 2020
     (arXiv:2010.04245) on the norm.
@@ -132,6 +150,7 @@ class MultiHeadAttention(Module):
         head_dim: int | None = None,
         qk_norm: Callable[[int], Module] | None = None,
         frequencies: tuple[float, ...] | None = None,
+        relative: Module | None = None,
         scale: float | None = None,
     ) -> None:
         """A module with random weights.
@@ -141,6 +160,7 @@ class MultiHeadAttention(Module):
             head_dim: D; None: n_embd / n_head.
             qk_norm: makes the norm of vectors of this width; None: no norm.
             frequencies: D/2 angles per position; None: positions are not seen here.
+            relative: what is added to the scores of queries and a number of keys: see `relative.py`.
             scale: the factor of the scores; None: 1 / sqrt(D).
         """
         super().__init__()
@@ -156,7 +176,7 @@ class MultiHeadAttention(Module):
         self.output = Linear(n_head * self.head_dim, n_embd, bias)
         self.query_norm = qk_norm(self.head_dim) if qk_norm else None
         self.key_norm = qk_norm(self.head_dim) if qk_norm else None
-        self.frequencies, self.scale = frequencies, scale
+        self.frequencies, self.scale, self.relative = frequencies, scale, relative
         self.weight_dropout = dropout
         self.dropout = Dropout(dropout)
 
@@ -230,6 +250,9 @@ class MultiHeadAttention(Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, dropout_p: float = 0.0
     ) -> Tensor:
         """`attend` with keys and values (B, n_kv_head, S, D), each for the queries of its group."""
+        if self.relative is not None:
+            added = self.relative(query, key.shape[2])
+            mask = added if mask is None else added.masked_fill(~mask, -math.inf)
         if self.n_kv_head < self.n_head and query.shape[2] == 1 and mask is None:
             # One position sees all keys, so the queries of a group can be rows of one head, and nothing is copied.
             rows = query.reshape(query.shape[0], self.n_kv_head, -1, self.head_dim)
@@ -245,9 +268,7 @@ class MultiHeadAttention(Module):
         key, value = self._heads(key, self.key_norm, positions), self._heads(value)
         return query, *(cache.extend(key, value) if cache else (key, value))
 
-    def _cross(
-        self, x: Tensor, memory: Tensor, cache: KVCache | None = None, positions: Tensor | None = None
-    ) -> Heads:
+    def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
         """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), of the cache if it has them."""
         query = self._heads(self.query(x), self.query_norm, self._places(x) if positions is None else positions)
         if cache and cache.length:

@@ -27,7 +27,7 @@ from tinygrad_lite.functional.gelu import gelu_array
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.ops.common import silent
-from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
+from tinygrad_lite.transformer import POSITION_CODES, Block, FeedForward, KVCache, MultiHeadAttention
 
 MAX_PARAMETERS = 200_000_000  # beyond, a copy of the weights takes much memory
 MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file can claim to need
@@ -48,9 +48,9 @@ class WeightsAsTheyAre:
         self.factor, self.positions, self.turns = 1.0, None, None
         if config.positions == "learned":
             self.positions = model.position_embedding.weight.data
-        elif config.positions == "sinusoidal":
+        elif config.positions in POSITION_CODES:
             self.factor = config.n_embd**0.5
-            codes = sinusoidal_positions(config.block_size, config.n_embd).astype(table.dtype)
+            codes = POSITION_CODES[config.positions](config.block_size, config.n_embd).astype(table.dtype)
             self.positions = get_device(table.device).from_host(codes)
         elif config.positions == "rotary":
             self.turns = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, table.dtype)
@@ -65,14 +65,14 @@ def has_known_parts(model: Module) -> bool:
     """Whether these formulas are the model's, and its table of positions is not too large."""
     config = model.config
     # What is kept for every position of the context.
-    widths = {"none": 0, "learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
+    widths = {"none": 0, "learned": 0, "rotary": 2 * config.head_width} | dict.fromkeys(POSITION_CODES, config.n_embd)
     known = all(
         type(block.mixer) is MultiHeadAttention
         and type(block.mlp) is FeedForward
         and (block.norm_first and block.residual)
         for block in model.blocks
     ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
-    known = known and config.activation in ACTIVATIONS
+    known = known and config.activation in ACTIVATIONS and config.positions in widths
     return known and config.block_size * widths[config.positions] <= MAX_TABLE
 
 

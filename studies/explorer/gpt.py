@@ -40,6 +40,7 @@ COMPUTED = frozenset(
     "rope_theta rope_scaling qk_norm attention_scale n_kv_head head_dim norm_first residual tie_weights "
     "dropout zero_init".split()
 )
+POSITIONS = ("learned", "sinusoidal", "rotary", "none")  # that it computes with
 # Those of them that it reads by name, rather than from the weights.
 PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
 
@@ -66,6 +67,7 @@ def why_recorded(trained: Trained, model: GPT) -> str:
     config, numbers = trained.config, sum(array.size for array in trained.weights.values())
     chosen = config.chosen().items()
     others = [name for name, field in chosen if name not in COMPUTED and getattr(config, name) != field.default]
+    others += [f"positions {config.positions}"] if config.positions not in POSITIONS else []
     parts = [part for block in model.blocks for part in (block, block.mixer, block.mlp)]
     others += [type(part).__name__ for part in parts if type(part) not in (Block, MultiHeadAttention, FeedForward)]
     largest = max((float(np.abs(array).max(initial=0)) for array in trained.weights.values()), default=0.0)

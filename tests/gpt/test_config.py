@@ -58,7 +58,7 @@ def test_settings_survive_a_round_trip_through_json():
         ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
         ({"n_state": 8}, "n_state is the width of a recurrent state: it needs mixer rnn or lstm"),
         ({"mixer": "lstm", "qk_norm": True}, "qk_norm is a setting of attention, in whose place mixer lstm is"),
-        ({"mixer": "rnn", "positions": "rotary"}, "positions rotary turns queries and keys, and mixer rnn has none"),
+        ({"mixer": "rnn", "positions": "rotary"}, "positions rotary is about queries and keys; mixer rnn has none"),
     ],
 )
 def test_invalid_settings_are_refused(change, reason):

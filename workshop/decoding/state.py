@@ -24,7 +24,7 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import KVCache, sinusoidal_positions
+from tinygrad_lite.transformer import POSITION_CODES, KVCache
 
 
 @dataclass
@@ -130,13 +130,13 @@ class Generator(Module):
         return [KVCache(capacity or self.config.block_size) for _ in range(self.config.n_layer)]
 
     def position_codes(self, positions: np.ndarray, like: Tensor) -> Tensor:
-        """The sinusoidal codes of positions, of the type of a tensor and on its device: (...) -> (..., C).
+        """The codes that are added at positions, of the type of a tensor and on its device: (...) -> (..., C).
 
         They are kept, since computing them takes milliseconds, in which a GPU would wait in every step.
         """
         length = 1 << int(positions.max(initial=0)).bit_length()
         if len(self._codes) < length:
-            self._codes = sinusoidal_positions(length, self.config.n_embd)
+            self._codes = POSITION_CODES[self.config.positions](length, self.config.n_embd)
         return Tensor.wrap(get_device(like.device).from_host(self._codes[positions].astype(like.dtype)))
 
     def train(self, mode: bool = True) -> Module:

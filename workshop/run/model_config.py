@@ -67,6 +67,15 @@ PARTS: dict[str, tuple[str, Any, str, dict[str, Any]]] = {
 RECURRENT = {"rnn": ("tinygrad_lite.recurrent:RNN", 2, 1), "lstm": ("tinygrad_lite.recurrent:LSTM", 8, 2)}
 
 
+# Positions that only attention's scores see: what makes the term that is added to them, from a model's settings.
+RELATIVE: dict[str, Callable[[Any], Module]] = {
+    "alibi": lambda config: resolve_name("tinygrad_lite.relative:ALiBi")(config.n_head),
+    "shaw": lambda config: resolve_name("tinygrad_lite.relative:Shaw")(
+        config.head_width, config.attention_scale or config.head_width**-0.5
+    ),
+}
+
+
 def part(name: str, default: Any = None) -> Any:
     """The field of the part of this name; its default is that of the table unless one is given."""
     group, usual, about, limits = PARTS[name]
@@ -192,8 +201,8 @@ class ModelConfig:
             attention = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "qk_norm": False}
             if other := [name for name, unused in attention.items() if getattr(self, name) != unused]:
                 return f"{mark}{other[0]} is a setting of attention, in whose place {mark}mixer {self.mixer} is"
-            if self.positions == "rotary":
-                return f"{mark}positions rotary turns queries and keys, and {mark}mixer {self.mixer} has none"
+            if self.positions in ("rotary", *RELATIVE):
+                return f"{mark}positions {self.positions} is about queries and keys; {mark}mixer {self.mixer} has none"
         elif self.n_state is not None:
             return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {' or '.join(RECURRENT)}"
         elif self.n_embd % self.n_head and self.head_dim is None:
@@ -291,6 +300,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         layer = resolve_name(RECURRENT[c.mixer][0])(c.n_embd, c.state_width)
         return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, c.n_embd, c.dropout, c.bias)
 
+    relative = RELATIVE.get(c.positions)
     attention = functools.partial(
         MultiHeadAttention,
         c.n_embd,
@@ -304,7 +314,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         scale=c.attention_scale,
     )
     return Block(
-        recurrent() if c.mixer in RECURRENT else attention(),
+        recurrent() if c.mixer in RECURRENT else attention(relative=relative and relative(c)),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,

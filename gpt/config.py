@@ -49,6 +49,9 @@ class GPTConfig(ModelConfig):
         "attention", "what mixes positions: attention, or a recurrent layer", choices=("attention", *RECURRENT)
     )
     n_state: int | None = of_model(None, "width of a recurrent layer's state; none: n_embd", low=1, high=1_000_000)
+    window: int | None = of_model(
+        None, "how many keys attention sees, and the first few; none: all", unit="tokens", low=1, high=10_000_000
+    )
     norm_first: bool = part("norm_first")
     residual: bool = of_model(True, "add the input of each part of a block to its output")
     recompute: bool = recompute_option()
@@ -117,7 +120,8 @@ class GPTConfig(ModelConfig):
         """
         c, t = self.n_embd, self.block_size
         heads = self.n_head if self.mixer == "attention" else 0
-        attention = self.kept_attention + heads * (t + min(t, ROW_BLOCK)) // 2
+        seen = min((t + min(t, ROW_BLOCK)) // 2, 2 * (self.window or t))
+        attention = self.kept_attention + heads * seen
         masks = (2 * c + heads * t) // 4 if self.dropout else 0
         blocks = self.of_all_blocks(self.n_layer, 2 * c + attention + self.kept_hidden + masks)
         return batch_size * self.block_size * (blocks + c + self.vocab_size)

@@ -94,9 +94,8 @@ class Seq2SeqConfig(ModelConfig):
         c, attention, hidden = self.n_embd, self.kept_attention, self.kept_hidden
         if self.mixer in RECURRENT:
             return batch_tokens // 2 * (self.n_layer * 2 * attention + 6 * c + self.vocab_size)
-        cross = 4 * self.n_head * self.head_width  # queries, keys, values and the joined heads
         encoder = self.of_all_blocks(self.n_layer, 2 * c + attention + hidden)
-        decoder = self.of_all_blocks(self.n_layer, 3 * c + attention + cross + hidden)
+        decoder = self.of_all_blocks(self.n_layer, 3 * c + 2 * attention + hidden)
         return batch_tokens // 2 * (encoder + decoder + 2 * c + self.vocab_size)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tinygrad_lite.nn import Module
@@ -25,12 +26,12 @@ def attention_flops(config: Any) -> int:
     """Floating-point operations of attention in all blocks of a model, forward and for one token.
 
     The scores of T keys, and the sum of their values, take 2 H D T multiplications and as many additions per block;
-    H D is C unless heads have a width of their own.
+    H D is C unless heads have a width of their own, and T the window if there is one.
 
     Args:
-        config: settings with n_layer, n_head, head_width and block_size.
+        config: settings with n_layer, n_head, head_width, block_size and window.
     """
-    return 4 * config.n_layer * config.n_head * config.head_width * config.block_size
+    return 4 * config.n_layer * config.n_head * config.head_width * min(config.block_size, config.window or math.inf)
 
 
 def training_flops(model: Module, attention: int = 0) -> int:

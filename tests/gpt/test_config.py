@@ -71,7 +71,7 @@ LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rms
 LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
 LATER |= {"zero_init": True, "tie_weights": False, "rope_scaling": "8,1,4,64"}
 LATER |= {"norm_first": False, "residual": False, "recompute": True}
-RECURRENT = {"mixer": "lstm", "n_state": 5}
+RECURRENT = {"mixer": "lstm", "n_state": 5, "window": None}
 
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():

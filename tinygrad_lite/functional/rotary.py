@@ -55,7 +55,9 @@ def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0:
         return rotary_composed(x, positions, frequencies)
     check_rotary(x, positions, frequencies)
-    factors = rotary_factors(int(positions.data.max()) + 1, frequencies, x.dtype)[:, positions.data]  # (2, ..., T, D)
+    places, table = positions.data, rotary_factors(int(positions.data.max()) + 1, frequencies, x.dtype)
+    first, is_run = int(places.flat[0]), places.ndim == 1 and bool((np.diff(places) == 1).all())
+    factors = table[:, first:] if is_run else table[:, places]  # (2, ..., T, D): part of the table, or a copy
     heads = x.shape[2]
 
     def backward(dy):

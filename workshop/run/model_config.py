@@ -100,7 +100,7 @@ class ModelConfig:
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
     CACHES: ClassVar[int] = 1
     # Unless a model has these settings:
-    n_kv_head = head_dim = attention_scale = n_state = None
+    n_kv_head = head_dim = attention_scale = n_state = window = None
     mixer = "attention"
     norm, positions = "layernorm", "learned"
     norm_weight = bias = norm_first = residual = True
@@ -198,7 +198,7 @@ class ModelConfig:
             mark: precedes the names, such as -- for options.
         """
         if self.mixer in RECURRENT:
-            attention = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "qk_norm": False}
+            attention = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "window": None, "qk_norm": False}
             if other := [name for name, unused in attention.items() if getattr(self, name) != unused]:
                 return f"{mark}{other[0]} is a setting of attention, in whose place {mark}mixer {self.mixer} is"
             if self.positions in ("rotary", *RELATIVE):
@@ -301,8 +301,9 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, c.n_embd, c.dropout, c.bias)
 
     relative = RELATIVE.get(c.positions)
+    windowed = resolve_name("tinygrad_lite.window:WindowAttention") if c.window else None
     attention = functools.partial(
-        MultiHeadAttention,
+        functools.partial(windowed, window=c.window) if windowed else MultiHeadAttention,
         c.n_embd,
         c.n_head,
         c.dropout,

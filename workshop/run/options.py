@@ -65,7 +65,7 @@ OTHER_NAMES = answers(
         "--n_head": "heads head n_heads num_heads nhead num_attention_heads attention_heads",
         "--n_embd": "dim d_model width hidden hidden_size hidden_dim embed_dim emb_dim embedding_size n_embed n_emb",
         "--n_inner": "d_ff ff ffn ffn_dim dim_feedforward intermediate_size mlp_dim",
-        "--block_size": "context ctx ctx_len n_ctx context_size context_length context_window window seq_len "
+        "--block_size": "context ctx ctx_len n_ctx context_size context_length context_window seq_len "
         "seq_length sequence_length max_seq_len max_seq_length max_len max_length max_position_embeddings",
         "--dropout": "drop dropout_rate p_drop",
         "is counted in steps here: --max_iters is the epochs times the steps of one, which --dry_run prints": (

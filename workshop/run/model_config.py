@@ -301,9 +301,8 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, c.n_embd, c.dropout, c.bias)
 
     relative = RELATIVE.get(c.positions)
-    windowed = resolve_name("tinygrad_lite.window:WindowAttention") if c.window else None
     attention = functools.partial(
-        functools.partial(windowed, window=c.window) if windowed else MultiHeadAttention,
+        MultiHeadAttention,
         c.n_embd,
         c.n_head,
         c.dropout,
@@ -314,8 +313,12 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         frequencies=c.frequencies if c.positions == "rotary" else None,
         scale=c.attention_scale,
     )
+    mixing = attention
+    if c.window:
+        through = resolve_name("tinygrad_lite.window:WindowAttention")
+        mixing = functools.partial(through, *attention.args, **attention.keywords, window=c.window)
     return Block(
-        recurrent() if c.mixer in RECURRENT else attention(relative=relative and relative(c)),
+        recurrent() if c.mixer in RECURRENT else mixing(relative=relative and relative(c)),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.transformer import rotary_frequencies
 from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, RECURRENT, RELATIVE, ModelConfig, part, recompute_option
+from workshop.run.model_config import MAX_VOCAB_SIZE, MIXERS, RELATIVE, ModelConfig, part, recompute_option
 
 of_model, of_training = under("model", "training")
 
@@ -46,7 +46,7 @@ class GPTConfig(ModelConfig):
     )
     head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
     mixer: str = of_model(
-        "attention", "what mixes positions: attention, or a recurrent layer", choices=("attention", *RECURRENT)
+        "attention", "what mixes positions: attention or another layer", choices=("attention", *MIXERS)
     )
     n_state: int | None = of_model(None, "width of a recurrent layer's state; none: n_embd", low=1, high=1_000_000)
     window: int | None = of_model(

@@ -23,7 +23,7 @@ from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import POSITION_CODES, KVCache, init_gpt2
 from workshop.decoding.state import GenerationState, Generator
-from workshop.run.model_config import RECURRENT, block_of, norm_of
+from workshop.run.model_config import MIXERS, block_of, norm_of
 
 
 class GPT(Generator):
@@ -38,7 +38,7 @@ class GPT(Generator):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
-        self.is_endless = config.mixer in RECURRENT and config.positions == "none"
+        self.is_endless = config.mixer in MIXERS and config.positions == "none"
         width = config.n_embd
         self.token_embedding = Embedding(config.vocab_size, width)
         if config.positions == "learned":

@@ -27,5 +27,15 @@ POST_NORM: Settings = {"norm_first": False, "residual": False}
 RNN: Settings = {"mixer": "rnn", "n_state": 7, "bias": True}
 LSTM: Settings = {"mixer": "lstm", "n_state": 3, "positions": "none", "norm": "rmsnorm", "recompute": True}
 WINDOW: Settings = {"window": 3, "positions": "alibi", "n_kv_head": 1}
+HYENA: Settings = {"mixer": "hyena", "positions": "none", "bias": True}
+MAMBA2: Settings = {"mixer": "mamba2", "positions": "none"}
 COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}
-COMBINED |= {"bare": BARE, "post-norm": POST_NORM, "rnn": RNN, "lstm": LSTM, "window": WINDOW}
+COMBINED |= {
+    "bare": BARE,
+    "post-norm": POST_NORM,
+    "rnn": RNN,
+    "lstm": LSTM,
+    "window": WINDOW,
+    "hyena": HYENA,
+    "mamba2": MAMBA2,
+}

@@ -16,6 +16,7 @@ from tests.reliability.test_gradients import PRIMITIVES, VERSIONS
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.long_conv import long_conv
 from tinygrad_lite.functional.lstm import lstm
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.functional.rnn import rnn
@@ -494,6 +495,8 @@ EMPTY = [
         "rnn: x must be (B, T, H) with T and H of at least 1, not (2, 3, 0)",
     ),
     ("lstm", lambda: lstm(z(0, 3, 8), z(8, 2)), (0, 3, 4)),
+    ("long_conv", lambda: long_conv(z(0, 3, 2), z(3, 2)), (0, 3, 2)),
+    ("long_conv", lambda: long_conv(z(2, 0, 3), z(0, 3)), (2, 0, 3)),
     ("relu_squared", lambda: F.relu_squared(z(2, 0)), (2, 0)),
     ("relu_squared", lambda: F.relu_squared(z()), ()),
     ("swiglu", lambda: F.swiglu(z(2, 0), z(2, 0)), (2, 0)),

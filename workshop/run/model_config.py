@@ -62,9 +62,36 @@ PARTS: dict[str, tuple[str, Any, str, dict[str, Any]]] = {
 }
 
 
-# Recurrent layers in the place of attention, by name: where they are, and for each number of their state how many
-# they keep of a position for the backward pass, and how many of a whole text to generate.
-RECURRENT = {"rnn": ("tinygrad_lite.recurrent:RNN", 2, 1), "lstm": ("tinygrad_lite.recurrent:LSTM", 8, 2)}
+# Recurrent layers, by name.
+RECURRENT = {"rnn": "tinygrad_lite.recurrent:RNN", "lstm": "tinygrad_lite.recurrent:LSTM"}
+
+
+def recurrent(config: ModelConfig) -> Module:
+    """A recurrent layer as a mixer of positions."""
+    layer = resolve_name(RECURRENT[config.mixer])(config.n_embd, config.state_width)
+    return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, config.n_embd, config.dropout, config.bias)
+
+
+def hyena(config: ModelConfig) -> Module:
+    """Gates and a long convolution."""
+    make = resolve_name("tinygrad_lite.mixers:Hyena")
+    return make(config.n_embd, config.block_size, config.dropout, config.bias)
+
+
+def mamba2(config: ModelConfig) -> Module:
+    """A recurrence without a tanh."""
+    make = resolve_name("tinygrad_lite.mixers:Mamba2")
+    return make(config.n_embd, config.n_head, config.dropout, config.bias)
+
+
+# What a block can have in the place of attention, by name: what makes it, how many numbers it keeps of a position for
+# the backward pass, and how many of a text of block_size tokens to generate.
+MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[[Any], int]]] = {
+    "rnn": (recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width),
+    "lstm": (recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width),
+    "hyena": (hyena, lambda c: 18 * c.n_embd, lambda c: 3 * c.block_size * c.n_embd),
+    "mamba2": (mamba2, lambda c: 30 * c.n_embd, lambda c: c.n_embd * (c.n_embd // c.n_head + 6)),
+}
 
 
 # Positions that only attention's scores see: what makes the term that is added to them, from a model's settings.
@@ -146,11 +173,10 @@ class ModelConfig:
         """Numbers per position that self-attention keeps for its backward pass, but for its weights.
 
         They are queries, keys, values and the joined heads, 4 H D. A norm keeps its result, which attention keeps
-        anyway, unless rotary positions make something else of it. A recurrent layer keeps its states, an LSTM also its
-        gates and cells.
+        anyway, unless rotary positions make something else of it.
         """
-        if self.mixer in RECURRENT:
-            return RECURRENT[self.mixer][1] * self.state_width
+        if self.mixer in MIXERS:
+            return MIXERS[self.mixer][1](self)
         heads = self.n_head * self.head_width
         return 4 * heads + (heads + self.cached_width if self.qk_norm and self.positions == "rotary" else 0)
 
@@ -181,8 +207,8 @@ class ModelConfig:
     @property
     def cached_numbers(self) -> int:
         """What a layer keeps of a text of block_size tokens: keys and values, or a recurrent state (h and c)."""
-        if self.mixer in RECURRENT:
-            return RECURRENT[self.mixer][2] * self.state_width
+        if self.mixer in MIXERS:
+            return MIXERS[self.mixer][2](self)
         return 2 * self.CACHES * self.block_size * self.cached_width
 
     def effective(self) -> dict[str, Any]:
@@ -197,15 +223,15 @@ class ModelConfig:
         Args:
             mark: precedes the names, such as -- for options.
         """
-        if self.mixer in RECURRENT:
+        if self.mixer in MIXERS:
             attention = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "window": None, "qk_norm": False}
             if other := [name for name, unused in attention.items() if getattr(self, name) != unused]:
                 return f"{mark}{other[0]} is a setting of attention, in whose place {mark}mixer {self.mixer} is"
             if self.positions in ("rotary", *RELATIVE):
                 return f"{mark}positions {self.positions} is about queries and keys; {mark}mixer {self.mixer} has none"
-        elif self.n_state is not None:
+        if self.n_state is not None and self.mixer not in RECURRENT:
             return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {' or '.join(RECURRENT)}"
-        elif self.n_embd % self.n_head and self.head_dim is None:
+        if self.n_embd % self.n_head and self.head_dim is None and self.mixer in ("attention", "mamba2"):
             widths = f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"
         if not self.norm_weight and self.norm != "rmsnorm":
@@ -295,11 +321,6 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         has_cross: whether it also attends to an encoder's output.
     """
     c = config
-
-    def recurrent() -> Module:
-        layer = resolve_name(RECURRENT[c.mixer][0])(c.n_embd, c.state_width)
-        return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, c.n_embd, c.dropout, c.bias)
-
     relative = RELATIVE.get(c.positions)
     attention = functools.partial(
         MultiHeadAttention,
@@ -318,7 +339,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         through = resolve_name("tinygrad_lite.window:WindowAttention")
         mixing = functools.partial(through, *attention.args, **attention.keywords, window=c.window)
     return Block(
-        recurrent() if c.mixer in RECURRENT else mixing(relative=relative and relative(c)),
+        MIXERS[c.mixer][0](c) if c.mixer in MIXERS else mixing(relative=relative and relative(c)),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,

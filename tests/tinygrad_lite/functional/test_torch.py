@@ -58,6 +58,13 @@ def recurrence(cell, parts):
     return run
 
 
+def long_conv(x, h):
+    """Depthwise convolution with filters turned around, which torch's correlations need, behind T - 1 zeros."""
+    steps, channels = h.shape
+    rows = theirs.pad(x.transpose(1, 2), (steps - 1, 0))
+    return theirs.conv1d(rows, h.flip(0).T[:, None], groups=channels).transpose(1, 2)
+
+
 THEIRS = {
     "linear": lambda x, weight, bias=None: theirs.linear(x, weight, bias),
     "linear_gelu": lambda x, weight, bias=None, approximate="none": theirs.gelu(
@@ -79,6 +86,7 @@ THEIRS = {
     "rotary": rotary,
     "rnn": recurrence(torch.rnn_tanh_cell, 1),
     "lstm": recurrence(torch.lstm_cell, 2),
+    "long_conv": long_conv,
 }
 MORE = {
     ("max_pool2d", "equal numbers"): {"x": integers(4, 2, 3, 7, 6) + 0.0, "kernel_size": 3, "stride": 2, "padding": 1}
@@ -88,6 +96,7 @@ DIFFERENT = {  # what PyTorch refuses, or answers with NaN
     ("cross_entropy", "mean, all ignored"),
     ("cross_entropy", "no rows"),
     ("conv2d", "no filters"),
+    ("long_conv", "no positions"),
 }
 ALIKE = {
     (name, case): arguments

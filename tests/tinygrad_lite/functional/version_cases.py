@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tinygrad_lite.recurrent  # noqa: F401 (registers its operations)
+import tinygrad_lite.mixers
+import tinygrad_lite.recurrent  # noqa: F401
 from tinygrad_lite import Tensor
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import ReferenceAndFused
@@ -369,6 +370,12 @@ def _recurrence(gates: int, parts: int) -> dict[str, Arguments]:
     }
 
 
+def _long_conv() -> dict[str, Arguments]:
+    shapes = {"plain": (2, 5, 3), "one position": (2, 1, 3), "one channel": (1, 16, 1), "long": (2, 33, 4)}
+    shapes |= {"no texts": (0, 4, 2), "no positions": (2, 0, 3)}
+    return {name: {"x": normal(*shape), "h": normal(*shape[1:])} for name, shape in shapes.items()}
+
+
 def _conv2d() -> dict[str, Arguments]:
     def call(x: tuple, weight: tuple, bias: bool = True, **settings: Any) -> Arguments:
         made = {"x": normal(*x), "weight": normal(*weight)}
@@ -428,6 +435,7 @@ CASES: dict[str, dict[str, Arguments]] = {
     "swiglu": _swiglu(),
     "rnn": _recurrence(1, 1),
     "lstm": _recurrence(4, 2),
+    "long_conv": _long_conv(),
     "conv2d": _conv2d(),
     "avg_pool2d": _pool(),
     "max_pool2d": _pool(),

@@ -1,0 +1,48 @@
+"""Texts that ask for a value far behind: what they hold, that attention learns them, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from studies.recall import KINDS, SYMBOLS, main, texts
+from tinygrad_lite.errors import OptionError
+
+pytestmark = pytest.mark.usefixtures("workplace")
+
+
+@pytest.mark.parametrize("distance", [6, 7, 40])
+def test_the_answer_stands_behind_the_same_key_at_this_distance(distance):
+    ids, answers = texts(np.random.default_rng(distance), 200, 3, distance)
+    assert ids.shape == (200, distance + 5)
+    where = ids.shape[1] - 1 - distance
+    assert (ids[:, where] == ids[:, -1]).all()
+    assert (ids[:, where + 1] == answers).all()
+    assert ((answers >= SYMBOLS) & (answers < 2 * SYMBOLS)).all()
+    assert ((ids < SYMBOLS).sum(1) == 4).all()  # three keys, and one of them again
+    assert ((ids == ids[:, -1:]).sum(1) == 2).all()
+
+
+def test_every_mixer_is_tried_and_attention_finds_the_value(capsys):
+    small = ["--pairs", "1", "--n_embd", "32", "--csv", "a.csv"]
+    assert main([*small, "--distances", "4", "--mixers", "attention", "--steps", "200"]) == 0
+    assert float(Path("a.csv").read_text("utf-8").rpartition(",")[2]) > 0.9
+    assert main([*small, "--distances", "4,6", "--steps", "5"]) == 0
+    rows = [line.split(",") for line in Path("a.csv").read_text("utf-8").splitlines()]
+    assert rows[0] == ["mixer", "parameters", "seconds", "4", "6"]
+    assert [row[0] for row in rows[1:]] == [*KINDS]
+    assert all(0 <= float(share) <= 1 for row in rows[1:] for share in row[3:])
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + len(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--distances", "4"], "--distances 4: write whole numbers of at least 8, twice the pairs"),
+        (["--distances", "x"], "--distances x: write whole numbers"),
+        (["--mixers", "gru"], "--mixers: there is no 'gru'"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(words, reason):
+    with pytest.raises(OptionError, match=reason):
+        main(words)

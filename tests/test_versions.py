@@ -41,6 +41,7 @@ WEIGHTS = {
     "goethe-bpe": (35, "38019afc7fe4"),
     "goethe-char": (35, "38019afc7fe4"),
     "goethe-char-modern": (25, "5d76e71a8cbb"),
+    "goethe-lstm": (25, "b2939107b0ae"),
     "goethe-long": (25, "5d76e71a8cbb"),
     "goethe-works": (37, "76f650a238a0"),
     "gpt-summarize": (35, "38019afc7fe4"),

@@ -122,6 +122,10 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         Raises: OptionError.
         """
         self.check_pairs()
+        for name in ("teachers", "replay"):
+            share = getattr(self, f"{name}_share")
+            if share != getattr(type(self), f"{name}_share") and not getattr(self, name):
+                raise OptionError(f"--{name}_share {share:g} is a share of what --{name} names: add it")
         if self.teachers and (self.separator or self.tokenizer == "pixels"):
             raise OptionError(
                 "--teachers are GPTs of the same text, but this run learns from pairs or pictures: omit it"

@@ -89,12 +89,14 @@ def test_a_resumed_run_has_the_same_teachers(monkeypatch, tmp_path):
             "GPTs of the same text, but this run",
         ),
         ({"teachers_share": 0}, OptionError, "--teachers_share 0"),
+        ({"teachers": None, "teachers_share": 0.5}, OptionError, "--teachers_share 0.5 is a share of what --teachers"),
+        ({"teachers": None, "replay_share": 0.5}, OptionError, "--replay_share 0.5 is a share of what --replay names"),
     ],
 )
 def test_what_cannot_teach_is_refused(changes, error, sentence):
     Path("other.txt").write_text("Wer immer strebend sich bemüht.\n" * 30, encoding="utf-8")
     with pytest.raises(error, match=sentence):
-        train.main(arguments(teachers=TEACHERS[0], **changes))
+        train.main(arguments(**{"teachers": TEACHERS[0]} | changes))
 
 
 def test_a_missing_teacher_is_one_sentence():

@@ -169,6 +169,47 @@ def common_entries(pairs: Iterable[Pair], sentences: list[Pair]) -> list[Pair]:
     ]
 
 
+UNIMPORTANT = {*"sich der die das zu to the a an of be".split()}
+
+
+def translations_of_words(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+    """For each German word that has an entry of its own, the words of all its translations.
+
+    >>> found = translations_of_words([("Hund", "dog"), ("der Hund", "hound"), ("sich irren", "to be wrong")])
+    >>> sorted(found["hund"]), found["irren"]
+    (['dog', 'hound'], {'wrong'})
+    """
+    found: dict[str, set[str]] = {}
+    for german, english in pairs:
+        if len(one := [word for word in words(german) if word not in UNIMPORTANT]) == 1:
+            found.setdefault(one[0], set()).update(set(words(english)) - UNIMPORTANT)
+    return found
+
+
+def is_literal(german: str, english: str, lexicon: dict[str, set[str]]) -> bool:
+    """Whether a third of the German words that the lexicon knows, or more, have one of their translations there.
+
+    A dictionary's examples are often idioms, of which nothing can be learned but they themselves.
+
+    >>> lexicon = {"hund": {"dog"}, "schläft": {"sleeps"}, "frosch": {"frog"}, "hals": {"throat", "neck"}}
+    >>> is_literal("Der Hund schläft.", "The dog's asleep.", lexicon)
+    True
+    >>> is_literal("Ich habe einen Frosch im Hals.", "I am hoarse.", lexicon)
+    False
+    """
+    there = {part for word in words(english) for part in (word, *word.split("'"))}
+    known = [lexicon[word] for word in words(german) if word in lexicon and word not in UNIMPORTANT]
+    return 3 * sum(bool(each & there) for each in known) >= len(known)
+
+
+def first_of_each(pairs: Iterable[Pair]) -> list[Pair]:
+    """The first pair of each German wording: the dictionary begins with the most common translation."""
+    first: dict[str, Pair] = {}
+    for german, english in pairs:
+        first.setdefault(german, (german, english))
+    return list(first.values())
+
+
 # ------------------------------------------------------------------------------------------ the language course
 
 SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ])")

@@ -11,7 +11,7 @@ from workshop.run.model_config import MAX_VOCAB_SIZE, RECURRENT, ModelConfig, pa
 
 of_model, of_training = under("model", "training")
 # Settings that only one kind of model has: the Transformer, and the model of recurrent layers.
-TRANSFORMERS = "norm_first activation positions norm norm_weight norm_eps qk_norm attention_scale zero_init recompute"
+TRANSFORMERS = "norm_first activation positions norm norm_weight norm_eps qk_norm attention_scale recompute"
 TRANSFORMERS = [*TRANSFORMERS.split(), "n_inner"]
 RECURRENTS = ["attend", "score", "attention_reach", "input_feeding"]
 

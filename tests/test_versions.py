@@ -51,7 +51,7 @@ WEIGHTS = {
     "reverse": (47, "5182c3f1fd07"),
     "shakespeare": (25, "5d76e71a8cbb"),
     "tatoeba-de-en": (131, "d538cdfda9e1"),
-    "translate-de-en": (131, "d538cdfda9e1"),
+    "translate-de-en": (49, "de2664c0f6a0"),
     "translate-en-de": (131, "d538cdfda9e1"),
     "vit-digits": (72, "11417f76a982"),
     "vit-fashion": (72, "11417f76a982"),

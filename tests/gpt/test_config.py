@@ -57,8 +57,11 @@ def test_settings_survive_a_round_trip_through_json():
         ({"positions": "rotary"}, "positions rotary turns pairs of numbers, but a head has 3, an odd number"),
         ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
         ({"n_state": 8}, "n_state is the width of a recurrent state: it needs mixer rnn or lstm"),
-        ({"mixer": "lstm", "qk_norm": True}, "qk_norm is a setting of attention, in whose place mixer lstm is"),
-        ({"mixer": "rnn", "positions": "rotary"}, "positions rotary is about queries and keys; mixer rnn has none"),
+        ({"mixer": "lstm", "qk_norm": True}, "mixer lstm has no use for settings of attention: choose qk_norm false"),
+        (
+            {"mixer": "rnn", "positions": "rotary"},
+            "mixer rnn has no use for settings of attention: choose positions none",
+        ),
     ],
 )
 def test_invalid_settings_are_refused(change, reason):

@@ -224,11 +224,12 @@ class ModelConfig:
             mark: precedes the names, such as -- for options.
         """
         if self.mixer in MIXERS:
-            attention = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "window": None, "qk_norm": False}
-            if other := [name for name, unused in attention.items() if getattr(self, name) != unused]:
-                return f"{mark}{other[0]} is a setting of attention, in whose place {mark}mixer {self.mixer} is"
-            if self.positions in ("rotary", *RELATIVE):
-                return f"{mark}positions {self.positions} is about queries and keys; {mark}mixer {self.mixer} has none"
+            unused = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "window": None, "qk_norm": False}
+            wrong = {name: value for name, value in unused.items() if getattr(self, name) != value}
+            wrong |= {"positions": "none"} if self.positions in ("rotary", *RELATIVE) else {}
+            if wrong:
+                changes = " ".join(f"{mark}{name} {str(value).lower()}" for name, value in wrong.items())
+                return f"{mark}mixer {self.mixer} has no use for settings of attention: choose {changes}"
         if self.n_state is not None and self.mixer not in RECURRENT:
             return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {' or '.join(RECURRENT)}"
         if self.n_embd % self.n_head and self.head_dim is None and self.mixer in ("attention", "mamba2"):

@@ -206,7 +206,7 @@ SHAPES = {
     "gpt2": Shape(GPTOptions(**GPT2), 50257, 256),
     "baby-recompute": Shape(GPTOptions(**BABY, recompute=True), VOCABULARY, 256),
     "gpt2-recompute": Shape(GPTOptions(**GPT2, recompute=True), 50257, 256),
-    "translation": Shape(preset(Seq2SeqOptions, "translate-de-en"), 6000, LONGEST),
+    "translation": Shape(preset(Seq2SeqOptions, "translate-en-de"), 6000, LONGEST),
     "goethe": Shape(GOETHE, GOETHE.vocab_size, GOETHE.block_size),
     "goethe-gpt2": Shape(GPTOptions(**GOETHE_SIZES), GOETHE.vocab_size, GOETHE.block_size),  # GPT-2's parts
     "goethe-no-dropout": Shape(replace(GOETHE, dropout=0.0), GOETHE.vocab_size, GOETHE.block_size),

@@ -51,11 +51,11 @@ class WindowAttention(MultiHeadAttention):
             seen = np.r_[0:sinks, first:last]
             behind = places[rows, None] - seen
             allowed = (behind >= 0) & ((behind < self.window) | (seen < SINKS))
-            here = (
-                None if mask is None or mask.dtype == np.bool_ else chosen(mask[..., rows, :], -1, sinks, first, last)
-            )
             k, v = (chosen(x, 2, sinks, first, last) for x in (key, value))
-            added = Tensor(allowed, device=query.device) if here is None else both(here, allowed)
+            added = Tensor(allowed, device=query.device)
+            if mask is not None:
+                here = mask if mask.shape[-2] == 1 else mask[..., rows, :]
+                added = both(chosen(here, -1, sinks, first, last), allowed)
             parts.append(super().attend(query[:, :, rows], k, v, added, False, dropout_p))
         return parts[0].cat(*parts[1:], axis=2)
 
@@ -63,7 +63,8 @@ class WindowAttention(MultiHeadAttention):
 def text_of(mask: Tensor) -> np.ndarray:
     """Which keys a mask, of truth values or of terms of the scores, shows to the last query of each text: (B, S)."""
     rows = mask.detach().numpy()
-    return (rows if rows.dtype == np.bool_ else rows > -np.inf).reshape(-1, *rows.shape[-3:])[:, 0, -1]
+    shown = rows if rows.dtype == np.bool_ else rows > -np.inf
+    return shown.reshape((1,) * (4 - shown.ndim) + shown.shape)[:, 0, -1]
 
 
 def both(mask: Tensor, seen: np.ndarray) -> Tensor:

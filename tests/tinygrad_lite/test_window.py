@@ -33,6 +33,22 @@ def test_a_window_is_attention_with_a_mask(length, settings):
     assert ((shown > 0) == seen).all()
 
 
+@pytest.mark.parametrize("as_floats", [False, True])
+def test_a_mask_of_queries_and_keys_hides_what_it_hides(as_floats):
+    """Also if the last query sees everything."""
+    attention = lively(lambda: WindowAttention(12, 2, window=5))
+    x, behind = Tensor(rng.standard_normal((2, 17, 12))), np.subtract.outer(np.arange(17), np.arange(17))
+    shown = (rng.random((17, 17)) < 0.7) | (behind == 0)
+    shown[-1] = True
+    near = (behind >= 0) & ((behind < 5) | (np.arange(17) < SINKS))
+    found = []
+    for window, seen in ((5, shown), (18, shown & near)):
+        attention.window = window
+        mask = np.where(seen, 0.0, -np.inf) if as_floats else seen
+        found.append(attention(x, mask=Tensor(mask), is_causal=True).numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
+
+
 def test_scores_grow_with_the_length_and_not_with_its_square(monkeypatch):
     attention, sizes = WindowAttention(8, 1, window=16), []
     compute = F.scaled_dot_product_attention

@@ -31,9 +31,9 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.functional.long_conv import long_conv
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, RMSNorm, uniform
+from tinygrad_lite.recurrent import RecurrentState
 from tinygrad_lite.tensor import Tensor
 
 CHUNK = 32  # positions
@@ -53,31 +53,6 @@ class ShortConv(Module):
         steps = x.shape[1]
         padded = x.pad(((0, 0), (SHORT - 1, 0), (0, 0)))
         return sum(padded[:, n : n + steps] * self.taps[n] for n in range(SHORT))
-
-
-class History:
-    """The inputs of a mixer so far, and a state made of those before `read`: it takes the place of a `KVCache`."""
-
-    def __init__(self) -> None:
-        self.length = 0
-        self.inputs: Array | None = None  # (B, at most `length`, C), the latest
-        self.state: Array | None = None
-
-    def cut(self, length: int) -> None:
-        """Forget all but the first positions; everything, if they cannot be told from the later ones."""
-        if length < self.length:
-            whole = self.state is None and self.inputs is not None
-            self.inputs, self.state = self.inputs[:, :length] if whole else None, None
-            self.length = length if whole else 0
-
-    def select(self, rows: np.ndarray) -> History:
-        """That of these rows of the batch, in this order; a row may be taken several times (beam search)."""
-        chosen = History()
-        chosen.length = self.length
-        for name in ("inputs", "state"):
-            if (array := getattr(self, name)) is not None:
-                setattr(chosen, name, array[device_of(array).from_host(rows)])
-        return chosen
 
 
 def text_only(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -125,7 +100,7 @@ class Hyena(Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: History | None = None
+        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
     ) -> Tensor:
         """(B, T, C) -> (B, T, C). A cache keeps all inputs, and the whole is computed again for each token."""
         steps, maps = x.shape[1], text_only(self.maps(x), mask)
@@ -138,9 +113,9 @@ class Hyena(Module):
         mixed = long_conv(u, self.filter(u.shape[1])) + u * self.through
         return self.dropout(self.output((q * mixed)[:, -steps:]))
 
-    def new_cache(self, capacity: int) -> History:
-        """An empty history; it has room for any number of positions."""
-        return History()
+    def new_cache(self, capacity: int) -> RecurrentState:
+        """An empty state; it has room for any number of positions."""
+        return RecurrentState()
 
 
 def by_steps(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,13 +179,13 @@ class Mamba2(Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: History | None = None
+        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
     ) -> Tensor:
         """(B, T, C) -> (B, T, C). A cache keeps S, and the inputs that the short convolution still sees."""
         batch, steps, width = x.shape
-        maps = new = text_only(self.maps(x), mask)
+        maps = text_only(self.maps(x), mask)
         if cache is not None and cache.inputs is not None:
-            maps = Tensor.wrap(cache.inputs).cat(new, axis=1)
+            maps = Tensor.wrap(cache.inputs).cat(maps, axis=1)
         heads = self.short(maps)[:, -steps:].silu().reshape(batch, steps, 3 * self.n_head, -1).transpose(1, 2)
         q, k, v = heads.chunk(3, axis=1)  # (B, H, T, D)
         pace = self.pace(x).transpose(1, 2)
@@ -219,16 +194,13 @@ class Mamba2(Module):
         if cache is not None and cache.state is not None:
             state = Tensor.wrap(cache.state)
         compute = by_steps if steps == 1 else by_chunks
-        found, state = compute(q / math.sqrt(q.shape[3]), k, v * dt.unsqueeze(-1), self._log_decay(dt), state)
+        log_a = -dt * self.log_rate.exp().reshape(1, -1, 1)
+        found, state = compute(q / math.sqrt(q.shape[3]), k, v * dt.unsqueeze(-1), log_a, state)
         if cache is not None:
             cache.inputs, cache.state, cache.length = maps.data[:, 1 - SHORT :], state.data, cache.length + steps
         joined = (found + v * self.through).transpose(1, 2).reshape(batch, steps, width)
         return self.dropout(self.output(self.norm(joined) * self.gate(x).silu()))
 
-    def _log_decay(self, dt: Tensor) -> Tensor:
-        """log a: (B, H, T)."""
-        return -dt * self.log_rate.exp().reshape(1, -1, 1)
-
-    def new_cache(self, capacity: int) -> History:
+    def new_cache(self, capacity: int) -> RecurrentState:
         """An empty state; it has room for any number of positions."""
-        return History()
+        return RecurrentState()

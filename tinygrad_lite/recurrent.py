@@ -95,26 +95,30 @@ class LSTM(Recurrence):
 
 
 class RecurrentState:
-    """What a recurrent mixer knows of the text so far, while text is generated: it takes the place of a `KVCache`.
+    """What a mixer without attention knows of the text so far, while text is generated: in the place of a `KVCache`.
 
-    It does not grow, and reading a token takes the same time however many came before. But it cannot go back.
+    A state does not grow, and reading a token takes the same time however many came before. But it cannot go back.
     """
 
     def __init__(self) -> None:
         self.length = 0  # positions read
-        self.state: Array | None = None  # (B, PARTS H)
+        self.state: Array | None = None  # (B, ...), such as (B, PARTS H)
+        self.inputs: Array | None = None  # (B, at most `length`, C), the latest, where a mixer sees them again
 
     def cut(self, length: int) -> None:
-        """Forget all but the first positions. A state has no way back, so it forgets everything, unless all stay."""
+        """Forget all but the first positions. A state has no way back: with one, forget everything, unless all stay."""
         if length < self.length:
-            self.length, self.state = 0, None
+            whole = self.state is None and self.inputs is not None
+            self.inputs, self.state = self.inputs[:, :length] if whole else None, None
+            self.length = length if whole else 0
 
     def select(self, rows: np.ndarray) -> RecurrentState:
-        """The state of these rows of the batch, in this order; a row may be taken several times (beam search)."""
+        """That of these rows of the batch, in this order; a row may be taken several times (beam search)."""
         chosen = RecurrentState()
         chosen.length = self.length
-        if self.state is not None:
-            chosen.state = self.state[device_of(self.state).from_host(rows)]
+        for name in ("inputs", "state"):
+            if (array := getattr(self, name)) is not None:
+                setattr(chosen, name, array[device_of(array).from_host(rows)])
         return chosen
 
 

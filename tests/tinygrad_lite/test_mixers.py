@@ -6,7 +6,8 @@ import pytest
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tests.lively import gradients, lively
 from tinygrad_lite import Tensor, no_grad
-from tinygrad_lite.mixers import CHUNK, History, Hyena, Mamba2, by_chunks, by_steps
+from tinygrad_lite.mixers import CHUNK, Hyena, Mamba2, by_chunks, by_steps
+from tinygrad_lite.recurrent import RecurrentState
 
 rng = np.random.default_rng(5)
 
@@ -65,5 +66,5 @@ def test_a_conversation_goes_back_and_on(mixer):
         found, state = model.resume(tokens[:end], state)
         np.testing.assert_allclose(found[0], whole[end - 1], rtol=0, atol=1e-10)
         assert state.caches[0].length == end
-    empty = History().select(np.array([0, 0]))
+    empty = RecurrentState().select(np.array([0, 0]))
     assert (empty.length, empty.inputs, empty.state) == (0, None, None)

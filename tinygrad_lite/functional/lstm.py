@@ -76,8 +76,7 @@ def lstm_fused(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: Ten
     y[0] = 0 if state is None else state.data.reshape(batch, 2, width)
     shown = np.empty((steps, batch, width), dtype)  # tanh(c)
     stays = None if mask is None else ~mask.data.T[..., None]
-    parts = gates.reshape(steps, batch, 4, width).transpose(2, 0, 1, 3)
-    i, f, g, o = parts
+    i, f, g, o = gates.reshape(steps, batch, 4, width).transpose(2, 0, 1, 3)
     for t in range(steps):
         (h, c), (new_h, new_c) = (y[n].swapaxes(0, 1) for n in (t, t + 1))
         z = gates[t]

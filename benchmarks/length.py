@@ -2,11 +2,14 @@
 
     python -m benchmarks.length                           64 to 8,192 tokens: a table on stdout, a few minutes
     python -m benchmarks.length --out docs/length.svg     also a plot
+    python -m benchmarks.length --mixers attention,lstm,hyena,mamba2 --csv docs/experiments/length-mixers.csv
 
 The model is that of the preset goethe with random weights, its context as long as the text, one text at a time. Three
 works are measured for each length T (`WORKS`). Their exponents a, of time ~ T^a and memory ~ T^a, are fitted to the
 longer texts: there the matrix T x T of attention dominates, while for short texts the linear maps do, which take
 time ~ T. The numbers of all lengths are written to the file --csv.
+
+Other mixers have models of as many parameters (those of the experiment `mixers`), measured one after the other.
 
 Time is the median of --turns, in which works and lengths take turns; bars in the plot are quartiles. Memory is the peak
 of what a work allocates, as Python's tracemalloc counts it, with the cache; the weights are left out.
@@ -21,6 +24,7 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,7 +42,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
+from workshop.cli.options import not_among, option
 from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
 from workshop.run.checkpoint import write_atomically
 from workshop.run.estimate import cache_bytes
@@ -49,9 +53,18 @@ WORKS = {
     "without cache": "a generated token without cache: the whole text is read again",
     "with cache": "a generated token with cache: one position is computed, the keys and values of the others are read",
 }
+PLAIN = {"positions": "none", "qk_norm": False, "attention_scale": None}
+MIXERS = {  # and the settings with which they have as many parameters as attention
+    "attention": {},
+    "window": {"window": 32},
+    "rnn": {"mixer": "rnn", "n_state": 158, **PLAIN},
+    "lstm": {"mixer": "lstm", "n_state": 71, **PLAIN},
+    "hyena": {"mixer": "hyena", "n_inner": 488, **PLAIN},
+    "mamba2": {"mixer": "mamba2", "n_inner": 440, **PLAIN},
+}
 FITTED = 8  # the exponent is that of the lengths from the longest down to an eighth of it
 GROUP = 0.1  # seconds for which a work is repeated in a turn
-COLUMNS = ("tokens", "work", "milliseconds", "lower_quartile", "upper_quartile", "bytes")
+COLUMNS = ("mixer", "tokens", "work", "milliseconds", "lower_quartile", "upper_quartile", "bytes")
 
 
 @dataclass
@@ -60,6 +73,7 @@ class LengthOptions:
 
     shortest: int = option(64, "shortest text", unit="tokens", low=16, high=2**20)
     longest: int = option(8192, "longest text; the lengths between double", unit="tokens", low=32, high=2**20)
+    mixers: str = option("attention", f"of {', '.join(MIXERS)}")
     turns: int = option(5, "turns of each measurement", unit="turns", low=1, high=1000)
     csv: str = option("docs/experiments/length.csv", "file for the numbers", is_path=True)
     out: str = option("", "plot to write: .svg, .png or .pdf", is_path=True)
@@ -73,7 +87,7 @@ class Measured:
     bytes: int = 0
 
 
-Findings = dict[str, dict[int, Measured]]  # by work and length
+Findings = dict[str, dict[int, Measured]]  # by work and length; those of all mixers are a dictionary of them
 
 
 def main(argv: list[str]) -> int:
@@ -81,16 +95,20 @@ def main(argv: list[str]) -> int:
     options, _ = read_command(LengthOptions, argv, "python -m benchmarks.length", __doc__.split("\n")[0])
     if options.longest < 2 * options.shortest:
         raise OptionError(f"--longest {options.longest}: must be at least twice --shortest {options.shortest}")
+    mixers = [name.strip() for name in options.mixers.split(",")]
+    for name in mixers:
+        if name not in MIXERS:
+            raise OptionError(f"--mixers: there is no {not_among(name, MIXERS)}")
     if options.out:
         check_plot(options.out, "--out")
     tune_memory()
     about = f"{cpu_model()}, {numpy_blas()}, load {load() or 'unknown'} at the start"
-    findings = measure(lengths_of(options), options.turns)
-    print(table(findings, about), end="")
-    write_csv(findings, Path(options.csv))
+    found = {name: measure(name, lengths_of(options), options.turns) for name in mixers}
+    print("\n".join(table(findings, f"{name}; {about}") for name, findings in found.items()), end="")
+    write_csv(found, Path(options.csv))
     if options.out:
         with own_style():
-            save(plot(findings), Path(options.out))
+            save(plot(found), Path(options.out))
     return 0
 
 
@@ -106,13 +124,13 @@ def lengths_of(options: LengthOptions) -> list[int]:
 # --- measuring ------------------------------------------------------------------------------------------------
 
 
-def measure(lengths: Sequence[int], turns: int) -> Findings:
-    """Time and memory of each work at each length."""
+def measure(mixer: str, lengths: Sequence[int], turns: int) -> Findings:
+    """Time and memory of each work of a model with this mixer at each length."""
     works: dict[tuple[str, int], Callable[[], object]] = {}
     findings: Findings = {name: {} for name in WORKS}
     for length in lengths:
-        say(f"{length:,} tokens: memory")
-        for name, (work, held) in prepare(length).items():
+        say(f"{mixer}, {length:,} tokens: memory")
+        for name, (work, held) in prepare(mixer, length).items():
             works[name, length] = work
             findings[name][length] = Measured(bytes=held + peak_of(work))
     for turn in range(turns):
@@ -132,24 +150,21 @@ def seconds_of(work: Callable[[], object]) -> float:
     return statistics.median(times)
 
 
-def prepare(length: int) -> dict[str, tuple[Callable[[], object], int]]:
+def prepare(mixer: str, length: int) -> dict[str, tuple[Callable[[], object], int]]:
     """The works for a text of this length, each with the bytes that it needs beside what it allocates."""
-    config = replace(GOETHE.model_config(GOETHE.vocab_size), block_size=length, dropout=0.0)
+    config = replace(GOETHE.model_config(GOETHE.vocab_size), block_size=length, dropout=0.0, **MIXERS[mixer])
     with random_key(GOETHE.seed):
         learning, writing = GPT(config), GPT(config)
     writing.eval()
     ids = made_up_ids(keyed_rng(GOETHE.seed, "length", length), 0, config.vocab_size, (1, length))
     batch = Tensor(ids), Tensor(ids)
-    _, state = writing.start(ids[:, :-1])
-    _, state = writing.step(ids[:, -1], state)  # which lays out the weights for single tokens
-    before = replace(state, window=ids[:, :-1])
+    _, before = writing.start(ids[:, :-1])
 
     def last_token() -> None:
-        """Forget the last token, and read it again."""
-        for cache in before.caches:
-            cache.length = length - 1
-        writing.step(ids[:, -1], before)
+        """Read the last token with the caches as they were before it."""
+        writing.step(ids[:, -1], replace(before, caches=[copy(cache) for cache in before.caches]))
 
+    last_token()  # which lays out the weights for single tokens
     works = {
         "training": (lambda: learning.loss(batch), 0),
         "without cache": (lambda: writing.start(ids, use_cache=False), 0),
@@ -210,38 +225,47 @@ def table(findings: Findings, about: str) -> str:
     return "\n".join([*lines, f"| **fitted** | {' | '.join(fitted)} |"]) + "\n"
 
 
-def write_csv(findings: Findings, file: Path) -> None:
-    """All numbers, a row for each work and length."""
+def write_csv(found: dict[str, Findings], file: Path) -> None:
+    """All numbers, a row for each mixer, work and length."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for name, found in findings.items():
-        for length, one in found.items():
-            low, median, high = (f"{seconds * 1e3:.4f}" for seconds in quartiles(one.seconds))
-            writer.writerow([length, name, median, low, high, one.bytes])
+    for mixer, findings in found.items():
+        for name, works in findings.items():
+            for length, one in works.items():
+                low, median, high = (f"{seconds * 1e3:.4f}" for seconds in quartiles(one.seconds))
+                writer.writerow([mixer, length, name, median, low, high, one.bytes])
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, out.getvalue().encode("utf-8"))
     say(f"wrote {file}")
 
 
-def plot(findings: Findings):
-    """Left the time, right the memory, both axes logarithmic, so that a power of the length is a straight line."""
+def plot(found: dict[str, Findings]):
+    """Both axes logarithmic, so that a power of the length is a straight line.
+
+    Of one mixer: left the time, right the memory of each work. Of several: left a pass in training, right a generated
+    token with cache.
+    """
     figure = new_figure(9.6, 4)
-    parts = figure.subplots(1, 2)
-    for axes, unit, scale in zip(parts, ("milliseconds", "megabytes"), (1e3, 1e-6), strict=True):
+    if len(found) == 1:
+        curves = next(iter(found.values()))
+        sides = [("milliseconds", curves), ("megabytes", curves)]
+    else:
+        works = ("training", "with cache")
+        sides = [(f"milliseconds {work}", {name: one[work] for name, one in found.items()}) for work in works]
+    for axes, (title, curves) in zip(figure.subplots(1, 2), sides, strict=True):
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         write_out(axes.yaxis, (1,))
-        for colour, (name, found) in zip(COLOURS, findings.items(), strict=False):
-            is_time = unit == "milliseconds"
-            values = [[s * scale for s in one.seconds] if is_time else [one.bytes * scale] for one in found.values()]
-            label = f"{name}: length$^{{{exponents(found)[not is_time]:.2f}}}$"
-            line(axes, list(found), values, colour, label)
-        lengths = list(findings["with cache"])
+        is_memory = title == "megabytes"
+        for colour, (name, works) in zip(COLOURS, curves.items(), strict=False):
+            values = [[one.bytes * 1e-6] if is_memory else [s * 1e3 for s in one.seconds] for one in works.values()]
+            line(axes, list(works), values, colour, f"{name}: length$^{{{exponents(works)[is_memory]:.2f}}}$")
+        lengths = list(next(iter(found.values()))["with cache"])
         axes.set_xticks(lengths, [f"{length:,}" for length in lengths], rotation=30)
         axes.minorticks_off()
         axes.set_xlabel("length of the text, tokens")
-        axes.set_ylabel(unit)
+        axes.set_ylabel(title)
         plain_axes(axes)
         axes.legend(frameon=False)
     return figure

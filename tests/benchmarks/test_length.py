@@ -1,12 +1,14 @@
 """`python -m benchmarks.length`: what it measures, fits and writes; times themselves are not tested."""
 
 import csv
+from dataclasses import replace
 
 import pytest
 
 from benchmarks import length
 from benchmarks.length import WORKS, Measured, exponents, peak_of, prepare, table
 from benchmarks.shapes import GOETHE
+from gpt.model import GPT
 
 
 def test_the_exponent_is_that_of_the_longer_texts():
@@ -18,7 +20,7 @@ def test_the_exponent_is_that_of_the_longer_texts():
 
 
 def test_a_step_with_a_cache_allocates_little_and_training_most():
-    peaks = {name: (held, peak_of(work)) for name, (work, held) in prepare(64).items()}
+    peaks = {name: (held, peak_of(work)) for name, (work, held) in prepare("attention", 64).items()}
     assert peaks["with cache"][0] == 2 * GOETHE.n_layer * 64 * GOETHE.n_embd * 4
     assert peaks["with cache"][1] < peaks["without cache"][1] / 5 < peaks["training"][1] / 10
 
@@ -26,9 +28,17 @@ def test_a_step_with_a_cache_allocates_little_and_training_most():
 def test_the_command_writes_the_table_and_the_numbers(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(length, "GROUP", 0.0)
     monkeypatch.chdir(tmp_path)
-    assert length.main(["--shortest", "16", "--longest", "32", "--turns", "1"]) == 0
+    assert length.main(["--shortest", "16", "--longest", "32", "--turns", "1", "--mixers", "attention,lstm"]) == 0
     assert "\n| 32 |" in capsys.readouterr().out
     with open("docs/experiments/length.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["tokens"], row["work"]) for row in rows] == [(t, work) for work in WORKS for t in ("16", "32")]
+    assert [(row["mixer"], row["tokens"], row["work"]) for row in rows] == [
+        (mixer, t, work) for mixer in ("attention", "lstm") for work in WORKS for t in ("16", "32")
+    ]
     assert all(float(row["milliseconds"]) > 0 < int(row["bytes"]) for row in rows)
+
+
+def test_the_models_of_all_mixers_have_as_many_parameters():
+    config = GOETHE.model_config(GOETHE.vocab_size)
+    sizes = [GPT(replace(config, **settings)).num_parameters() for settings in length.MIXERS.values()]
+    assert max(sizes) < 1.005 * min(sizes), sizes

@@ -72,6 +72,16 @@ def test_options_choose_the_pairs_and_the_direction(tmp_path):
         load_pairs(Seq2SeqOptions(pairs=str(write(tmp_path / "one.tsv", "a\tb\n"))))
 
 
+def test_fewer_pairs_to_learn_from_are_a_part_of_more_and_hold_out_the_same(tmp_path):
+    table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(50)))
+    all_of_them, many, few = (load_pairs(Seq2SeqOptions(pairs=str(table), train_pairs=n)) for n in (0, 20, 5))
+    assert (len(many.train), len(few.train)) == (20, 5)
+    assert set(few.train) < set(many.train) < set(all_of_them.train)
+    assert few.held_out == many.held_out == all_of_them.held_out
+    with pytest.raises(OptionError, match=r"--train_pairs 46: .* has only 45 to learn from"):
+        load_pairs(Seq2SeqOptions(pairs=str(table), train_pairs=46))
+
+
 def test_pairs_that_are_not_used_are_counted(tmp_path):
     """Pairs without a side, and pairs that share a sentence with held-out ones named by the user."""
     table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(20)) + "\tempty\nleer\t\n")

@@ -16,6 +16,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 COURSE = Path(__file__).resolve().parent
 # Each colour on light and on dark pages: the fill of a box, that of a marked box, and lines and text.
 COLOURS = {
@@ -388,6 +390,60 @@ def translation() -> str:
     )
 
 
+def bottleneck() -> str:
+    """Chapter 20: a reader and a writer, and what passes between them without attention and with it."""
+    words, written = ["der", "rote", "Hut"], ["the", "red", "hat"]
+    parts = []
+    for top, title in ((30, "bold start|without attention: one state"), (190, "bold start|with attention: all states")):
+        parts.append(text(8, top - 8, title))
+        for n, (word, other) in enumerate(zip(words, written, strict=True)):
+            x, y = 30 + 120 * n, 430 + 110 * n
+            parts.append(box(x, top + 40, 70, 32, f"h{'₁₂₃'[n]}", kind="blue"))
+            parts.append(text(x + 35, top + 112, word))
+            parts.append(arrow((x + 35, top + 100), (x + 35, top + 74), kind="blue"))
+            parts.append(box(y, top + 40, 70, 32, f"s{'₁₂₃'[n]}", kind="green"))
+            parts.append(text(y + 35, top + 112, other))
+            parts.append(arrow((y + 35, top + 74), (y + 35, top + 100), kind="green"))
+            if n < 2:
+                parts.append(arrow((x + 70, top + 56), (x + 118, top + 56), kind="blue"))
+                parts.append(arrow((y + 70, top + 56), (y + 108, top + 56), kind="green"))
+            if top > 100:
+                parts.append(line((x + 35, top + 38), (x + 35, top + 20 - 4 * n), (575, top + 20 - 4 * n)))
+        parts.append(arrow((340, top + 56), (428, top + 56), kind="blue thick" if top < 100 else "blue"))
+        if top > 100:
+            parts.append(arrow((575, top + 8), (575, top + 38)))
+    about = "Without attention the writer knows the last state of the reader. With attention its state s2 looks at all."
+    return picture("Reader and writer", about, 320, *parts)
+
+
+def mixing() -> str:
+    """Chapter 21: the matrices by which attention, a window, a convolution and a recurrence mix eight positions."""
+    rng, behind = np.random.default_rng(3), np.subtract.outer(np.arange(8), np.arange(8))
+    scores = np.exp(1.5 * rng.standard_normal((8, 8)))
+    kept = np.cumprod(rng.uniform(0.5, 1, 8))
+    matrices = {
+        "attention": (scores, "any weights,", "computed from the text"),
+        "window of 3": (np.where(behind < 3, scores, 0), "the same,", "for near positions alone"),
+        "long convolution": (1.2 * 0.6 ** np.maximum(behind, 0), "one weight", "for each distance"),
+        "recurrence": (np.minimum(scores, 3) * kept[:, None] / kept, "weights from the text,", "with a decay"),
+    }
+    parts = []
+    for n, (name, (weights, *lines)) in enumerate(matrices.items()):
+        x0, shown = 12 + 190 * n, np.where(behind >= 0, weights, 0)
+        shown = shown / shown.max(axis=1, keepdims=True)
+        parts.append(text(x0 + 80, 16, f"bold|{name}"))
+        for t in range(8):
+            for s in range(8):
+                x, y = x0 + 20 * s, 40 + 20 * t
+                parts.append(box(x, y, 20, 20, rx=0))
+                if shown[t, s] > 0.02:
+                    shade = f'class="blue head" stroke="none" fill-opacity="{shown[t, s]:.2f}"'
+                    parts.append(f'<path d="M{x} {y}h20v20h-20Z" {shade}/>\n')
+        parts.append(text(x0 + 80, 222, *(f"small|{words}" for words in lines), step=18))
+    about = "Rows are positions that are computed, columns those that they see; the darker, the larger the weight."
+    return picture("Four ways to mix positions", about, 254, *parts)
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
     "02-tensors/picture.svg": shapes,
@@ -397,6 +453,8 @@ PICTURES = {
     "08-gpt/picture.svg": model,
     "10-writing/picture.svg": cache,
     "11-translation/picture.svg": translation,
+    "20-before/picture.svg": bottleneck,
+    "21-beyond/picture.svg": mixing,
 }
 
 

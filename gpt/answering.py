@@ -27,16 +27,31 @@ def end_of(tokenizer: Tokenizer) -> int | None:
     return tokenizer.specials[END] if separator_of(tokenizer) else None
 
 
-def prompt_ids(tokenizer: Tokenizer, text: str, block_size: int) -> list[int]:
+def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:
+    """The tokens of a conversation: what was said and answered in turns, ending with what is to be answered.
+
+    "Hi! <answer> Hello! <end> Who are you?" has three turns.
+    """
+    marks, ids = (tokenizer.specials[separator_of(tokenizer)], tokenizer.specials[END]), []
+    for number, turn in enumerate(turns):
+        ids += [*([marks[(number - 1) % 2]] if number else []), *tokenizer.encode(turn)]
+    return ids
+
+
+def prompt_ids(tokenizer: Tokenizer, text: str, block_size: int, earlier: Sequence[str] = ()) -> list[int]:
     """The tokens of a source, the separator, and the beginning of an answer if the text has one behind a separator.
 
     A source that leaves less than MIN_ANSWER tokens of the context to the answer is cut.
+
+    Args:
+        earlier: the turns before it, what was said and answered; the oldest are forgotten where there is no room.
     """
     separator = separator_of(tokenizer)
     source, _, begun = text.partition(separator)
     room = max(1, block_size - 1 - min(MIN_ANSWER, block_size // 2))
-    ids = tokenizer.encode(one_line(source))[:room]
-    return [*ids, tokenizer.specials[separator], *tokenizer.encode(begun.strip())]
+    while len(ids := turns_ids(tokenizer, [*earlier, one_line(source)])) > room and earlier:
+        earlier = earlier[2:]
+    return [*ids[:room], tokenizer.specials[separator], *tokenizer.encode(begun.strip())]
 
 
 def longest_answer(prompt_tokens: int, block_size: int) -> int:
@@ -54,9 +69,13 @@ def longest_answer(prompt_tokens: int, block_size: int) -> int:
 def answer(
     model: GPT, tokenizer: Tokenizer, sources: Sequence[str], beam: int = 1, length_penalty: float = LENGTH_PENALTY
 ) -> list[str]:
-    """The best answer to each source that a beam search finds; with a beam of 1 it is greedy."""
+    """The best answer to each source that a beam search finds; with a beam of 1 it is greedy.
+
+    The lines of a source are the turns of a conversation.
+    """
     block_size, end = model.config.block_size, end_of(tokenizer)
-    prompts = [prompt_ids(tokenizer, source, block_size) for source in sources]
+    turns = [source.split("\n") for source in sources]
+    prompts = [prompt_ids(tokenizer, source, block_size, earlier) for *earlier, source in turns]
     found = search_in_batches(
         model,
         prompts,
@@ -79,7 +98,7 @@ def prepare_prompt(
     Raises: OptionError if there is no source, or for an option that continues texts.
     """
     separator = separator_of(tokenizer)
-    if other := [name for name in ("interactive", "chat", "explain") if name in given]:
+    if other := [name for name in ("interactive", "explain") if name in given]:
         raise OptionError(f'--{other[0]} is for models that continue a text; this one answers: --start "a text"')
     source, _, begun = text.partition(separator)
     if not source.strip():

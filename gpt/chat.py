@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,16 @@ from typing import Any
 import numpy as np
 
 from gpt import chat_template
+from gpt.answering import END, separator_of, turns_ids
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.speaking import write_continuation
-from tinygrad_lite.errors import CheckpointError, UserError
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from workshop.cli.files import MAX_SETTINGS, text_of
-from workshop.decoding.sample_options import SampleOptions
+from workshop.corpora.names import CHAT
+from workshop.decoding.sample_options import SAMPLING, SampleOptions
 from workshop.decoding.state import GenerationState
-from workshop.formats.pretrained import end_tokens, read_json
+from workshop.formats.pretrained import end_tokens, is_pretrained_folder, read_json
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -114,6 +117,18 @@ class ChatFormat:
         return self._specials.sub(lambda found: found[0][0] + mark + found[0][1:], text)
 
 
+class AnswerFormat:
+    """How messages are written for a model that learned from this project's conversations."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer, self.ends = tokenizer, {tokenizer.specials[END]}
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of these messages, and the separator after which the model answers."""
+        turns = [message["content"] for message in messages]
+        return [*turns_ids(self.tokenizer, turns), self.tokenizer.specials[separator_of(self.tokenizer)]]
+
+
 class Chat(Conversation):
     """A conversation whose `text` is a list of messages."""
 
@@ -181,7 +196,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
     return text
 
 
-def fitting(chat: ChatFormat, messages: Sequence[Message], room: int) -> list[int]:
+def fitting(chat: ChatFormat | AnswerFormat, messages: Sequence[Message], room: int) -> list[int]:
     """The tokens of the messages, without as many of the oldest turns as leave them at most `room` tokens.
 
     The last message is never left out.
@@ -193,7 +208,14 @@ def fitting(chat: ChatFormat, messages: Sequence[Message], room: int) -> list[in
 
 def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
     """Answer one question, or talk with a user who types messages."""
-    form, remembering = ChatFormat.from_folder(trained.path, trained.tokenizer), RememberingModel(model)
+    remembering = RememberingModel(model)
+    if trained.dataset == CHAT:
+        form = AnswerFormat(trained.tokenizer)
+        options = replace(options, greedy=not {*SAMPLING} - {"chat"} & {*given})
+    elif separator_of(trained.tokenizer) and not is_pretrained_folder(trained.path):
+        raise OptionError('--chat is for models that learned from conversations; this one answers: --start "a text"')
+    else:
+        form = ChatFormat.from_folder(trained.path, trained.tokenizer)
 
     def reply(settings: SampleOptions, messages: Sequence[Message], turn: int) -> Iterator[str]:
         room = model.config.block_size - min(settings.max_new_tokens, model.config.block_size // 2)

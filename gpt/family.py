@@ -1,8 +1,22 @@
 """The GPT as a family of models, for train.py and sample.py."""
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from workshop.run.family import Family
+
+
+def with_new_tokens(weights: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
+    """The weights for a vocabulary with further special tokens: each new row is the mean of the others."""
+    found = dict(weights)
+    for name in ("token_embedding.weight", "lm_head.weight"):
+        if name in found and (missing := config.vocab_size - len(found[name])) > 0:
+            found[name] = np.concatenate([found[name], found[name].mean(0, keepdims=True).repeat(missing, 0)])
+    return found
+
 
 FAMILY = Family(
     name="gpt",
@@ -20,4 +34,5 @@ FAMILY = Family(
     task_at="gpt.task:make_task",
     speak_at="gpt.speaking:speak",
     peft_at="gpt.formats.peft:read_peft",
+    adapt=with_new_tokens,
 )

@@ -10,7 +10,7 @@ from typing import ClassVar
 from gpt.config import GPTConfig
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import answers, under
-from workshop.corpora.names import PARALLEL_CORPORA, PICTURES
+from workshop.corpora.names import CHAT, PARALLEL_CORPORA, PICTURES
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
 from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, ROTARY_NAMES, TrainOptions
@@ -27,7 +27,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     dataset: str = of_data(
         "goethe",
         f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
-        f"pairs: {', '.join(PARALLEL_CORPORA)}",
+        f"pairs: {', '.join(PARALLEL_CORPORA)}, or conversations: {CHAT}",
     )
     pairs: str = of_data(
         "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
@@ -73,7 +73,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
-    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA)
+    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, CHAT)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
     MODELS: ClassVar[tuple[str, ...]] = ("teachers",)
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
@@ -96,7 +96,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         Raises: OptionError.
         """
         named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
-        has_pairs = bool(self.pairs) or (not self.text and self.dataset in PARALLEL_CORPORA)
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*PARALLEL_CORPORA, CHAT))
         if self.pairs and self.text:
             raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
         if has_pairs and not self.separator:
@@ -109,8 +109,6 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
                 f"--separator {self.separator} stands between the sides of pairs: add --pairs FILE.tsv, or name pairs "
                 f"with --dataset, such as libreoffice-help"
             )
-        if self.separator and self.replay:
-            raise OptionError(f"--replay {self.replay} mixes texts, but with --separator there are pairs: omit one")
         if self.separator and not re.fullmatch(r"<[\w-]{1,40}>", self.separator):
             raise OptionError(f"--separator {self.separator}: write a name between < and >, such as <to-en>")
         if self.separator in ("<end>", UNKNOWN):
@@ -147,7 +145,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
             kept = resolve_name("workshop.corpora.pairs:from_cache")
-            return bool(self.pairs or kept(self.dataset, say=lambda line: None))
+            return bool(self.pairs or self.dataset == CHAT or kept(self.dataset, say=lambda line: None))
         if self.dataset in PICTURES and not self.text:
             return resolve_name("workshop.corpora.pictures:are_cached")(self.dataset)
         return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

@@ -16,28 +16,57 @@ Reference: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences"
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from gpt.answering import END, answer
+from gpt.answering import END, answer, turns_ids
+from gpt.conversations import chat_corpus
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.divided_pairs import PairCorpus, divide, read_table
+from workshop.corpora.names import CHAT
 from workshop.corpora.pairs import load_parallel
+from workshop.corpora.texts import load_corpus
 from workshop.decoding.state import pad_rows
 from workshop.run.pair_data import Batch, Pair, PairData
 from workshop.run.pair_task import PairTask
-from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.base import UNKNOWN, Tokenizer
 
 IGNORED = -100  # the target that the loss does not count
 
 
+@dataclass
 class AnswerData(PairData):
-    """Pairs as rows of one text each; a target stands between the separator and <end>."""
+    """Pairs as rows of one text each; a target stands between the separator and <end>.
+
+    Attributes:
+        replay: the tokens of a text, of which `windows` are learned in each epoch, at random places; they are the last
+            rows of `train`, without a source.
+    """
+
+    replay: np.ndarray = field(default_factory=lambda: np.empty(0, int))
+    windows: int = 0
+
+    def add_replay(self, tokens: list[int], share: float, size: int) -> None:
+        """Learn windows of `size` tokens too, which are about this share of all tokens that are learned."""
+        learned = sum(len(target) - 1 for _, target in self.train)
+        self.replay, self.windows = np.array(tokens), math.ceil(learned * share / (1 - share) / size)
+        self.train += [([], [0] * (size + 1))] * self.windows
+
+    def epoch(self, number: int) -> list[np.ndarray]:
+        """The batches of one pass over the training pairs, with new windows of the replayed text."""
+        if self.windows and number != self._latest[0]:
+            size = len(self.train[-1][1])
+            starts = keyed_rng(self.seed, "replay", number).integers(0, len(self.replay) - size, self.windows)
+            self.train[-self.windows :] = [([], self.replay[start : start + size].tolist()) for start in starts]
+        return super().epoch(number)
 
     def widths(self, pair: Pair) -> tuple[int, ...]:
         """The length of the row."""
@@ -59,10 +88,13 @@ class AnswerTask(PairTask):
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         specials = (options.separator, END)
         if tokenizer and (missing := [name for name in specials if name not in tokenizer.specials]):
-            raise OptionError(
-                f"--separator {options.separator}: the tokenizer of these weights has no special token {missing[0]}; "
-                "start from scratch, or from a run with the same separator"
-            )
+            others = [name for name in tokenizer.specials if name != UNKNOWN]
+            if tokenizer.is_foreign or others:
+                raise OptionError(
+                    f"--separator {options.separator}: the tokenizer of these weights has no special token "
+                    f"{missing[0]}, and has others; start from scratch, or from a run with the same separator"
+                )
+            tokenizer = tokenizer.with_specials(specials)
         super().__init__(
             options,
             load_pairs(options),
@@ -72,10 +104,29 @@ class AnswerTask(PairTask):
             batch_tokens=options.batch_size * options.block_size,
             shown=3 if options.sample_tokens else 0,
         )
+        if options.replay:
+            text = self.tokenizer.encode(load_corpus(options.replay).split()[0])
+            if len(text) <= options.block_size + 1:
+                raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")
+            self.data.add_replay(text, options.replay_share, options.block_size)
+
+    def describe(self) -> str:
+        """One line about the pairs and their tokens."""
+        windows = self.data.windows
+        replayed = f"; of the pairs {windows:,} are windows of {self.options.replay}, new in each epoch"
+        return super().describe() + (replayed if windows else "")
 
     def positions(self, pair: Pair) -> int:
         """The length of the row."""
         return positions(pair)
+
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
+        """Token ids, in which a source of several lines is a conversation."""
+        separator, end = (self.tokenizer.specials[name] for name in (self.options.separator, END))
+        return [
+            (turns_ids(self.tokenizer, source.split("\n")), [separator, *self.tokenizer.encode(target), end])
+            for source, target in pairs
+        ]
 
     def translate(self, model: GPT, sources: list[str]) -> list[str]:
         """The model's greedy answer to each source."""
@@ -92,6 +143,8 @@ def load_pairs(options: GPTOptions) -> PairCorpus:
 
     Raises: CorpusError if they cannot be read, or if there are too few.
     """
+    if options.dataset == CHAT and not options.pairs:
+        return chat_corpus(held_out=options.held_out)
     settings = {"count": options.held_out, "swap": options.swap}
     if options.pairs:
         return divide(Path(options.pairs).name, read_table(Path(options.pairs)), **settings)

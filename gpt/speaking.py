@@ -53,14 +53,16 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         print(legend(colour=sys.stderr.isatty()), file=sys.stderr)
     prompt = tokenizer.prepare(read_prompt(options.start))
     answers = bool(ends) and not is_pretrained_folder(trained.path)
+    if options.chat:
+        resolve_name("gpt.chat:show_chat")(options, given, trained, model, prompt)
+        return
     if answers:
         warn_of_unknown(tokenizer, prompt.replace(separator_of(tokenizer), "").strip())
         options, prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
     if options.explain:
         write_page("gpt", options, given, trained, model, prompt)
-    elif options.chat or options.interactive:
-        show = resolve_name("gpt.chat:show_chat" if options.chat else "gpt.interactive:show_conversation")
-        show(options, given, trained, model, prompt)
+    elif options.interactive:
+        resolve_name("gpt.interactive:show_conversation")(options, given, trained, model, prompt)
     else:
         if not answers:
             if "start" in given:  # the default prompt, a line break, needs no warning

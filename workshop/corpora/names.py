@@ -1,5 +1,6 @@
-"""The names of pictures and of parallel corpora. Options need them without what makes these data sets."""
+"""The names of pictures, parallel corpora and conversations. Options need them without what makes these data sets."""
 
+CHAT = "chat"
 PICTURES = ("digits", "mnist-5k", "fashion-mnist")
 PARALLEL_CORPORA = (
     *("everyday", "auf-deutsch", "ding-sentences", "ding", "libreoffice-help", "debian-descriptions"),

@@ -49,13 +49,13 @@ class PairTask:
         batch_tokens: int,
         shown: int,
     ) -> None:
-        self.options, self.corpus, self.shown = options, corpus, shown
+        self.options, self.corpus, self.shown, self.ends = options, corpus, shown, ends
         self.corpus_sha256 = corpus.sha256
         if tokenizer is None:  # one for both sides, learned from both
             text = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
             tokenizer = learn(options.tokenizer, text, options.vocab_size, specials)
         self.tokenizer = tokenizer
-        train, held_out = (encode_pairs(self.tokenizer, part, *ends) for part in (corpus.train, corpus.held_out))
+        train, held_out = map(self.encode, (corpus.train, corpus.held_out))
         needed = max(min(map(self.positions, part)) for part in (train, held_out))
         if needed > options.block_size:
             raise CorpusError(
@@ -76,6 +76,10 @@ class PairTask:
     def positions(self, pair: Pair) -> int:
         """The positions that a pair takes in the model's context."""
         raise NotImplementedError
+
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
+        """Pairs of texts as token ids."""
+        return encode_pairs(self.tokenizer, pairs, *self.ends)
 
     def translate(self, model: Any, sources: list[str]) -> list[str]:
         """The model's greedy translation of each source."""

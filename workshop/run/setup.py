@@ -205,7 +205,7 @@ def read_setup(argv: list[str]) -> RunSetup:
     origin = "resume" if options.resume else options.init_from
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
-    if options.resume and options.init_from not in ("scratch", "resume"):
+    if options.resume and given.get("init_from", "resume") not in ("scratch", "resume"):
         start = f"--init_from {options.init_from} starts a new one"
         raise OptionError(f"--resume continues a run and {start}: omit one of them")
     folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))

@@ -187,6 +187,10 @@ class Tokenizer:
         """
         return {}
 
+    def with_specials(self, names: Iterable[str]) -> "Tokenizer":
+        """The same tokenizer with further special tokens, whose ids come after all others."""
+        return type(self).from_json(self.to_json() | {"specials": [*dict.fromkeys((*self.specials, *names))]})
+
     def to_json(self) -> dict:
         """Everything that `from_json` needs to rebuild this tokenizer, as JSON values."""
         return {"kind": self.kind} | {name: form(getattr(self, name)) for name, form in self.parts.items()}

@@ -51,5 +51,7 @@ def next_chunk(exercise):
     """The scores q k^T, times A_t / A_s where s <= t, on the values; and q_t asks the old state, times A_t."""
     for steps, width in ((1, 3), (7, 4)):
         example = _example(2, steps, width)
-        for found, right, what in zip(exercise.next_chunk(*example), _right(*example), ("results", "state"), strict=True):
+        for found, right, what in zip(
+            exercise.next_chunk(*example), _right(*example), ("results", "state"), strict=True
+        ):
             _same(found, right, f"the {what} of {steps} steps")

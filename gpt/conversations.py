@@ -39,6 +39,9 @@ KINDS |= {"colour": 7, "legs": 5, "unknown": 5, "greeting": 2, "farewell": 1, "t
 PLAIN = ("unknown", "greeting", "farewell", "thanks", "who", "can")  # without blanks, so there is nothing to combine
 UNKNOWN = 0.3  # of the facts that are asked for, and of the questions for a name, the answer cannot be known
 EARLIER = 0.3  # of the conversations have earlier turns
+INVENTED = 0.5  # of the names, the things and the subjects that are unknown: so a model learns to copy any word
+BEFORE, CARELESS = 0.4, 0.2  # of the questions have words before them; are typed without capitals or a mark at the end
+SYLLABLES = "an bar bel chan dor el fin gar hil im jo kas lin mar nor ol pet ris sam tul ul vik wen zor".split()
 LANGUAGES = ("de", "en")
 
 
@@ -92,6 +95,25 @@ def upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def invented(rng: np.random.Generator) -> str:
+    """A word that does not exist, of two or three syllables."""
+    return upper("".join(rng.choice(SYLLABLES, rng.integers(2, 4))))
+
+
+def typed(rng: np.random.Generator, question: str, language: str, part: str, copies: bool) -> str:
+    """A question as somebody may type it: with words before it, or in small letters, or without a mark at the end.
+
+    Args:
+        copies: whether the answer has words of the question, which then keep their capitals.
+    """
+    if rng.random() < BEFORE:
+        before = sentences("before", language, "test" if part == "templates" else "train")
+        question = f"{before[rng.integers(len(before))]} {question}"
+    if part != "templates" and rng.random() < CARELESS:
+        question = question.rstrip(".?!") if copies else question.rstrip(".?!").lower()
+    return question
+
+
 def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked | None:
     """A question of a kind; None if what was drawn belongs to another part."""
     is_test, is_new = part == "templates", part == "combinations"
@@ -99,12 +121,12 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
     question, (answer,) = questions[rng.integers(len(questions))], sentences(kind, language, "answer")
     (refusal,) = sentences("unknown", language, "answer")
     filled, turns, is_known = {}, (), kind != "unknown"
-    words_of = "test" if is_new else "train"
+    words_of, invents = "test" if is_new else "train", not is_new and rng.random() < INVENTED
     if kind in FACTS:
         is_known = bool(rng.random() > UNKNOWN)
         subjects = facts(kind, language)["known" if is_known else "unknown test" if is_new else "unknown"]
         x, y = subjects[rng.integers(len(subjects))]
-        filled = {"x": x, "y": y}
+        filled = {"x": x if is_known or not invents else invented(rng), "y": y}
         if is_known and not is_test and is_held_out(question, x) != is_new:
             return None
     elif kind == "sum":
@@ -116,10 +138,11 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
         things, opposites = words("thing", words_of, language), facts("opposite", language)["known"]
         w, z = opposites[rng.integers(len(opposites))]
         w, z = (w, z) if rng.random() < 0.5 else (z, w)
-        filled = {"x": things[rng.integers(len(things))], "w": w, "z": z}
+        thing = things[rng.integers(len(things))]
+        filled = {"x": f"{thing.split()[0]} {invented(rng)}" if invents else thing, "w": w, "z": z}
     elif kind in ("my name", "whose name"):
         names = words("name", words_of, language)
-        filled = {"x": names[rng.integers(len(names))]}
+        filled = {"x": invented(rng) if invents else names[rng.integers(len(names))]}
         if kind == "whose name":
             is_known = bool(rng.random() > UNKNOWN)
             if is_known:
@@ -127,7 +150,9 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
                 reply = sentences("my name", language, "answer")[0]
                 turns = (told[rng.integers(len(told))].format(**filled), reply.format(**filled))
     said = upper(answer.format(**filled)) if is_known else refusal
-    return Asked(kind, (*turns, upper(question.format(**filled))), said, is_known)
+    copies = kind in ("my name", "other words") or kind == "author"
+    asked = typed(rng, upper(question.format(**filled)), language, part, copies)
+    return Asked(kind, (*turns, asked), said, is_known)
 
 
 def conversation(rng: np.random.Generator, part: str) -> Asked:
@@ -162,7 +187,7 @@ def conversations(part: str, count: int, seed: int = 0) -> Iterator[Asked]:
             yield asked
 
 
-def chat_corpus(count: int = 20_000, held_out: int = 500) -> PairCorpus:
+def chat_corpus(count: int = 40_000, held_out: int = 500) -> PairCorpus:
     """Pairs of what was said and what is answered; held out are as many of each of the two tests."""
     parts = ([(part, held_out // 2) for part in PARTS[1:]], [("train", count)])
     held, train = (

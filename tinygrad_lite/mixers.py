@@ -178,6 +178,11 @@ class Mamba2(Module):
         self.output = Linear(n_embd, n_embd, bias)
         self.dropout = Dropout(dropout)
 
+    def reset(self) -> None:
+        """Initial weights as of every linear map in torch: products of q, k, v and gate would be tiny with GPT-2's."""
+        for part in (self.maps, self.gate):
+            part.weight.reset(uniform(part.in_features))
+
     def forward(
         self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
     ) -> Tensor:

@@ -123,6 +123,8 @@ def load_origin(family: Family, origin: str) -> Trained:
     """
     path = Path(origin)
     if not path.exists() and not names_fetched(path, family.name):
+        if path.parent == Path("out") and (Path(__file__).parents[2] / "presets" / f"{path.name}.toml").exists():
+            raise OptionError(f"--init_from {origin}: there is no such run yet: python train.py {path.name} makes it")
         raise OptionError(
             f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
             "folder of a run, or a folder in Hugging Face's layout"

@@ -133,7 +133,7 @@ def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(chat_model, capsy
     assert all(test in out for test in ("templates", "combinations", "by hand", "    == "))
     with open("q.csv", encoding="utf-8") as file:
         assert file.readline() == "test,kind,questions,right\n"
-    with pytest.raises(OptionError, match="there is no such run yet: python train.py goethe makes it"):
+    with pytest.raises(OptionError, match=r"there is no such run yet: python train.py goethe makes it"):
         train.main(["chat", "--out_dir", "other"])
     with pytest.raises(CheckpointError, match="did not learn from conversations"):
         questions.main(["base"])

@@ -101,5 +101,6 @@ def test_the_weights_of_every_preset_keep_their_names():
 
     A preset that is given other parts gets another row: a run is resumed with its own settings, not the preset's.
     """
-    models = {name: size_of(read_setup([name, "--dry_run"])).model for name in list_presets(PRESETS)}
+    presets = [name for name in list_presets(PRESETS) if name != "chat"]  # which begins with the weights of goethe
+    models = {name: size_of(read_setup([name, "--dry_run"])).model for name in presets}
     assert {name: names_in_short(model) for name, model in models.items()} == WEIGHTS

@@ -431,14 +431,12 @@ def mixing() -> str:
     for n, (name, (weights, *lines)) in enumerate(matrices.items()):
         x0, shown = 12 + 190 * n, np.where(behind >= 0, weights, 0)
         shown = shown / shown.max(axis=1, keepdims=True)
-        parts.append(text(x0 + 80, 16, f"bold|{name}"))
+        parts += [text(x0 + 80, 16, f"bold|{name}"), box(x0 - 1, 39, 161, 161, rx=0)]
         for t in range(8):
             for s in range(8):
-                x, y = x0 + 20 * s, 40 + 20 * t
-                parts.append(box(x, y, 20, 20, rx=0))
                 if shown[t, s] > 0.02:
                     shade = f'class="blue head" stroke="none" fill-opacity="{shown[t, s]:.2f}"'
-                    parts.append(f'<path d="M{x} {y}h20v20h-20Z" {shade}/>\n')
+                    parts.append(f'<path d="M{x0 + 20 * s} {40 + 20 * t}h19v19h-19Z" {shade}/>\n')
         parts.append(text(x0 + 80, 222, *(f"small|{words}" for words in lines), step=18))
     about = "Rows are positions that are computed, columns those that they see; the darker, the larger the weight."
     return picture("Four ways to mix positions", about, 254, *parts)

@@ -40,6 +40,7 @@ from studies.costs import free_memory, quantity
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import KVCache
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import not_among, option
@@ -159,12 +160,19 @@ def prepare(mixer: str, length: int) -> dict[str, tuple[Callable[[], object], in
     ids = made_up_ids(keyed_rng(GOETHE.seed, "length", length), 0, config.vocab_size, (1, length))
     batch = Tensor(ids), Tensor(ids)
     _, before = writing.start(ids[:, :-1])
+    kept = [copy(cache) for cache in before.caches]
+    _, after = writing.step(ids[:, -1], before)  # which lays out the weights for single tokens
 
     def last_token() -> None:
-        """Read the last token with the caches as they were before it."""
-        writing.step(ids[:, -1], replace(before, caches=[copy(cache) for cache in before.caches]))
+        """Forget the last token, and read it again."""
+        caches = after.caches
+        if isinstance(caches[0], KVCache):
+            for cache in caches:
+                cache.length = length - 1
+        else:
+            caches = [copy(cache) for cache in kept]
+        writing.step(ids[:, -1], replace(after, window=ids[:, :-1], caches=caches))
 
-    last_token()  # which lays out the weights for single tokens
     works = {
         "training": (lambda: learning.loss(batch), 0),
         "without cache": (lambda: writing.start(ids, use_cache=False), 0),

@@ -150,7 +150,7 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
                 reply = sentences("my name", language, "answer")[0]
                 turns = (told[rng.integers(len(told))].format(**filled), reply.format(**filled))
     said = upper(answer.format(**filled)) if is_known else refusal
-    copies = kind in ("my name", "other words") or kind == "author"
+    copies = kind in ("my name", "other words", "author")
     asked = typed(rng, upper(question.format(**filled)), language, part, copies)
     return Asked(kind, (*turns, asked), said, is_known)
 

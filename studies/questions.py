@@ -5,7 +5,7 @@
     python -m studies.questions out/chat --csv questions.csv
 
 The tests are those of gpt/conversations.py: other questions than in the training (`templates`), other names, things,
-sums and combinations (`combinations`), and fifty questions that people wrote down (`by hand`). An answer of the first
+sums and combinations (`combinations`), and fifty questions that were written by hand (`by hand`). An answer of the first
 two is right if it is the one that the conversations give; one of the third, if what was asked for occurs in it. Refused
 is what was answered by "Das weiß ich nicht." or "I do not know that.".
 """
@@ -57,16 +57,14 @@ def main(options: QuestionOptions, name: str) -> None:
     print(f"{'':14} questions   right   refused what it cannot know   refused what it could know")
     for test, asked in tests.items():
         written = answer(model, trained.tokenizer, ["\n".join(one.turns) for one in asked])
-        right = [is_right(one, said, exactly=test != "by hand") for one, said in zip(asked, written, strict=True)]
-        known, unknown = (
-            [said in REFUSALS for one, said in zip(asked, written, strict=True) if one.is_known is known]
-            for known in (True, False)
-        )
+        pairs = list(zip(asked, written, strict=True))
+        right = [is_right(one, said, exactly=test != "by hand") for one, said in pairs]
+        known, unknown = ([said in REFUSALS for one, said in pairs if one.is_known is so] for so in (True, False))
         print(f"{test:14} {len(asked):>9} {share(right):>7} {share(unknown):>29} {share(known):>28}", flush=True)
         counts = Counter(one.kind for one in asked)
         rights = Counter(one.kind for one, is_so in zip(asked, right, strict=True) if is_so)
         lines += [f"{test},{kind},{count},{rights[kind]}" for kind, count in counts.items()]
-        wrong = [pair for pair, is_so in zip(zip(asked, written, strict=True), right, strict=True) if not is_so]
+        wrong = [pair for pair, is_so in zip(pairs, right, strict=True) if not is_so]
         for one, said in wrong[: options.wrong]:
             print(f"  {' / '.join(one.turns)}\n    -> {said}\n    == {one.answer}")
     if options.csv:

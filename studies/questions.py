@@ -5,7 +5,7 @@
     python -m studies.questions out/chat --csv questions.csv
 
 The tests are those of gpt/conversations.py: other questions than in the training (`templates`), other names, things,
-sums and combinations (`combinations`), and fifty questions that were written by hand (`by hand`). An answer of the first
+sums and combinations (`combinations`), and fifty written by hand (`by hand`). An answer of the first
 two is right if it is the one that the conversations give; one of the third, if what was asked for occurs in it. Refused
 is what was answered by "Das weiß ich nicht." or "I do not know that.".
 """

@@ -103,6 +103,7 @@ def train(
             (workshop/processes/processes.py).
         log: the files and the progress bar of the run; None in all processes but process 0.
     """
+    task.model = model  # some learn from what the model writes itself
     for step in range(optimizer.steps, options.max_iters + 1):
         is_last = step == options.max_iters
         is_evaluated = is_last or step % options.eval_interval == 0
@@ -163,6 +164,7 @@ def update(options: TrainOptions, optimizer: Optimizer, comm: OneProcess, step: 
 
 def only_updates(options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess) -> None:
     """The rounds of `train` up to max_iters without evaluations and files, to be timed: by --profile, for example."""
+    task.model = model
     for step in range(optimizer.steps, options.max_iters):
         find_gradients(options, task, model, optimizer, comm, step)
         check_finite(comm.numbers(wait=is_logged(options, step)), comm, None)

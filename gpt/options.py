@@ -10,7 +10,7 @@ from typing import ClassVar
 from gpt.config import GPTConfig
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import answers, under
-from workshop.corpora.names import CHAT, PARALLEL_CORPORA, PICTURES
+from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
 from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, ROTARY_NAMES, TrainOptions
@@ -27,7 +27,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     dataset: str = of_data(
         "goethe",
         f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
-        f"pairs: {', '.join(PARALLEL_CORPORA)}, or conversations: {CHAT}",
+        f"pairs: {', '.join((*PARALLEL_CORPORA, *MADE))}",
     )
     pairs: str = of_data(
         "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
@@ -35,6 +35,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     separator: str = of_data("", "of pairs: the special token between source and target, such as <to-en>; none: a text")
     swap: bool = of_data(False, "of pairs: the opposite direction, target to source")
     held_out: int = of_data(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1)
+    train_pairs: int = of_data(0, "of pairs: learn from so many, drawn by --seed; 0: from all", unit="pairs", low=0)
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     tokenizer: str = of_data(
         "char",
@@ -66,6 +67,16 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     )
     teachers_share: float = of_data(0.7, "this part, with --teachers", above=0.0, high=1.0)
 
+    rewards: list[str] = of_training(
+        [],
+        "learn from points for the model's own answers: right, length, form (it calls the calculator), brevity (it "
+        "does not)",
+    )
+    method: str = of_training("grpo", "how, with --rewards", choices=("reinforce", "grpo", "dpo"))
+    group: int = of_training(8, "answers to each question, with --rewards", unit="answers", low=2)
+    reference: str = of_training("", "the model that --method dpo compares with", is_path=True)
+    beta: float = of_training(0.1, "b of --method dpo: how much a difference counts", above=0.0)
+
     batch_size: int = of_training(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000)
     eval_iters: int = of_evaluation(
         0, "windows of the held-out text to evaluate on, always the same; 0: all", unit="windows", low=0
@@ -73,9 +84,9 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
-    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, CHAT)
+    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
-    MODELS: ClassVar[tuple[str, ...]] = ("teachers",)
+    MODELS: ClassVar[tuple[str, ...]] = ("teachers", "reference")
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
             "--batch_size": f"{BATCH_NAMES} batch_tokens",
@@ -90,13 +101,49 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         }
     )
 
+    @property
+    def latest_is_best(self) -> bool:
+        """Whether it learns from rewards."""
+        return bool(self.rewards)
+
+    def check_rewards(self, learns_tokenizer: bool) -> None:
+        """Refuse points that cannot be given.
+
+        Raises: OptionError.
+        """
+        fields = type(self)
+        if not self.rewards:
+            for name in ("method", "group", "reference", "beta"):
+                if (value := getattr(self, name)) != getattr(fields, name):
+                    raise OptionError(f"--{name} {value} is for a model that learns from points: add --rewards right")
+            return
+        known = [*resolve_name("gpt.rewards:REWARDS")]
+        if unknown := [name for name in self.rewards if name not in known]:
+            raise OptionError(f"--rewards {unknown[0]}: there are points for {', '.join(known)}")
+        if self.pairs or self.dataset not in (SUMS, CALCULATIONS):
+            named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
+            raise OptionError(f"--rewards needs questions of a program: --dataset sums or calculations, not {named}")
+        if learns_tokenizer:
+            raise OptionError(
+                "--rewards needs a model that is right now and then: first python train.py sums, then --init_from "
+                "out/sums"
+            )
+        if self.batch_size % self.group:
+            raise OptionError(
+                f"--batch_size {self.batch_size} is the number of answers here, but no multiple of --group {self.group}"
+            )
+        if self.method == "dpo" and not self.reference:
+            raise OptionError("--method dpo compares with a model: add --reference, such as that of --init_from")
+        if self.replay:
+            raise OptionError("--replay is for learning from pairs, not from --rewards: omit it")
+
     def check_pairs(self) -> None:
         """Refuse pairs without a separator, and the other way round.
 
         Raises: OptionError.
         """
         named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
-        has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*PARALLEL_CORPORA, CHAT))
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*PARALLEL_CORPORA, *MADE))
         if self.pairs and self.text:
             raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
         if has_pairs and not self.separator:
@@ -120,6 +167,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         Raises: OptionError.
         """
         self.check_pairs()
+        self.check_rewards(learns_tokenizer)
         for name in ("teachers", "replay"):
             share = getattr(self, f"{name}_share")
             if share != getattr(type(self), f"{name}_share") and not getattr(self, name):
@@ -145,7 +193,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
             kept = resolve_name("workshop.corpora.pairs:from_cache")
-            return bool(self.pairs or self.dataset == CHAT or kept(self.dataset, say=lambda line: None))
+            return bool(self.pairs or self.dataset in MADE or kept(self.dataset, say=lambda line: None))
         if self.dataset in PICTURES and not self.text:
             return resolve_name("workshop.corpora.pictures:are_cached")(self.dataset)
         return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

@@ -20,10 +20,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 
 import numpy as np
 
 from gpt.answering import END, answer, turns_ids
+from gpt.calculator import with_calculator, without_calls
 from gpt.conversations import chat_corpus
 from gpt.model import GPT
 from gpt.options import GPTOptions
@@ -31,7 +33,7 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.divided_pairs import PairCorpus, divide, read_table
-from workshop.corpora.names import CHAT
+from workshop.corpora.names import CHAT, MADE
 from workshop.corpora.pairs import load_parallel
 from workshop.corpora.texts import load_corpus
 from workshop.decoding.state import pad_rows
@@ -129,8 +131,9 @@ class AnswerTask(PairTask):
         ]
 
     def translate(self, model: GPT, sources: list[str]) -> list[str]:
-        """The model's greedy answer to each source."""
-        return answer(model, self.tokenizer, sources)
+        """The model's greedy answer to each source, without the calls of a calculator."""
+        said = answer(with_calculator(model, self.tokenizer, self.options.dataset), self.tokenizer, sources)
+        return [without_calls(text) for text in said]
 
 
 def positions(pair: Pair) -> int:
@@ -141,12 +144,18 @@ def positions(pair: Pair) -> int:
 def load_pairs(options: GPTOptions) -> PairCorpus:
     """The pairs that the options name, in the direction that they name.
 
-    Raises: CorpusError if they cannot be read, or if there are too few.
+    Raises: CorpusError if they cannot be read, or if there are too few; OptionError if there are fewer than
+        --train_pairs.
     """
-    if options.dataset == CHAT and not options.pairs:
-        return chat_corpus(held_out=options.held_out)
     settings = {"count": options.held_out, "swap": options.swap}
     if options.pairs:
-        return divide(Path(options.pairs).name, read_table(Path(options.pairs)), **settings)
-    found = load_parallel(options.dataset)
-    return divide(found.name, found.pairs, words=found.words, held_out=found.validation, **settings)
+        corpus = divide(Path(options.pairs).name, read_table(Path(options.pairs)), **settings)
+    elif options.dataset == CHAT:
+        corpus = chat_corpus(held_out=options.held_out)
+    elif options.dataset in MADE:
+        count = options.train_pairs or 20_000
+        corpus = resolve_name("gpt.arithmetic:arithmetic_corpus")(options.dataset, count, options.held_out)
+    else:
+        found = load_parallel(options.dataset)
+        corpus = divide(found.name, found.pairs, words=found.words, held_out=found.validation, **settings)
+    return corpus.reduced(options.train_pairs, options.seed)

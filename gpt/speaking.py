@@ -71,7 +71,10 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         if options.attention:
             check_plot(options.attention, "--attention")
         show = show_beam if options.beam else show_samples
-        whole = show(options, model, tokenizer, prompt, ids, ends)
+        writer = model
+        if trained.dataset == "calculations":  # it learned to call a calculator
+            writer = resolve_name("gpt.calculator:CallingModel")(model, tokenizer)
+        whole = show(options, writer, tokenizer, prompt, ids, ends)
         if options.attention:
             last = whole[-model.config.block_size :]  # what the model reads at once
             what = "self-attention" if last == whole else f"self-attention in the last {counted(len(last), 'token')}"

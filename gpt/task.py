@@ -98,6 +98,8 @@ def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
 
     The modules of all but the first are loaded for it alone.
     """
+    if options.rewards:
+        return resolve_name("gpt.rewards:RewardTask")(options, tokenizer)
     if options.separator:
         return resolve_name("gpt.pairs:AnswerTask")(options, tokenizer)
     if options.dataset in PICTURES and not options.text:

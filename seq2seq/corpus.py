@@ -10,8 +10,6 @@ from pathlib import Path
 
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.toys import TOYS, toy_pairs
-from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import OptionError
 from workshop.corpora.divided_pairs import PairCorpus, divide, read_table, read_two
 from workshop.corpora.pair_cleaning import Pair
 from workshop.corpora.pairs import load_parallel
@@ -21,8 +19,6 @@ TEST_FILES = [Path(__file__).with_name(f"{name}_sentences.tsv") for name in ("si
 
 def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     """The pairs that the options name, in the direction that they name.
-
-    Of two numbers of --train_pairs, the smaller part is in the larger one.
 
     Raises: CorpusError if a file cannot be read, if its two sides differ in length, or if there are too few pairs;
         OptionError if there are fewer than --train_pairs.
@@ -44,9 +40,4 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     if options.val_src:
         held_out = read_two(Path(options.val_src), Path(options.val_tgt))
     corpus = divide(name, pairs, words=words, held_out=held_out, tests=tests, count=options.held_out, swap=options.swap)
-    if options.train_pairs > len(corpus.train):
-        raise OptionError(f"--train_pairs {options.train_pairs:,}: {name} has only {len(corpus.train):,} to learn from")
-    if options.train_pairs:
-        order = keyed_rng(options.seed, "train pairs").permutation(len(corpus.train))
-        corpus.train = [corpus.train[n] for n in order[: options.train_pairs]]
-    return corpus
+    return corpus.reduced(options.train_pairs, options.seed)

@@ -442,6 +442,32 @@ def mixing() -> str:
     return picture("Four ways to mix positions", about, 254, *parts)
 
 
+def pushes() -> str:
+    """Chapter 22: where each of four drawn answers pushes the probabilities, without a baseline and with one."""
+    found = example("22-rewards", "import numpy", "points = np.array")
+    p, points = found["p"], found["points"]
+    ways = {"points as they are": points, "points less their mean": points - p @ points}
+    parts = [text(20, 16, "start bold|drawn"), text(150, 16, "bold|points")]
+    for n, (name, weights) in enumerate(ways.items()):
+        x0 = 240 + 270 * n
+        parts.append(text(x0 + 110, 16, f"bold|{name}"))
+        for row, weight in enumerate(weights):
+            y = 70 + 62 * row
+            parts.append(f'<path d="M{x0} {y}h220" class="grey"/>\n')
+            for answer, push in enumerate(weight * (np.eye(4)[row] - p)):
+                kind = "blue" if push >= 0 else "orange"
+                height = 8 * abs(push)
+                shape = f'x="{x0 + 10 + 55 * answer}" y="{y - (height if push > 0 else 0):.1f}" height="{height:.1f}"'
+                parts.append(f'<rect {shape} width="35" class="{kind} on"/>\n')
+    for row, point in enumerate(points):
+        parts += [text(30, 70 + 62 * row, f"start|{'ABCD'[row]}"), text(150, 70 + 62 * row, f"{point:g}")]
+    for n in range(2):
+        parts.append(text(267 + 270 * n, 318, "small|A"))
+        parts += [text(267 + 270 * n + 55 * answer, 318, f"small|{'ABCD'[answer]}") for answer in (1, 2, 3)]
+    about = "Each row is an answer that was drawn; its bars say how far it raises or lowers the score of every answer."
+    return picture("Where a drawn answer pushes", about, 334, *parts)
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
     "02-tensors/picture.svg": shapes,
@@ -453,6 +479,7 @@ PICTURES = {
     "11-translation/picture.svg": translation,
     "20-before/picture.svg": bottleneck,
     "21-beyond/picture.svg": mixing,
+    "22-rewards/picture.svg": pushes,
 }
 
 

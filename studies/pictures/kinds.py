@@ -9,6 +9,7 @@ from studies.pictures.boxes import MergeOptions, TokenOptions, draw_merges, draw
 from studies.pictures.command import CHECKPOINT, Kind
 from studies.pictures.expression import GraphOptions, draw_graph
 from studies.pictures.loss import LossOptions, draw_loss
+from studies.pictures.measures import MeasuresOptions, draw_measures
 from studies.pictures.neighbours import NeighbourOptions, draw_neighbours
 from studies.pictures.schedule import ScheduleOptions, draw_schedule
 from workshop.figure import Picture
@@ -72,6 +73,14 @@ def shared_kinds(load: Callable[[Path], Tokenizer]) -> dict[str, Kind]:
             draw_loss,
             LossOptions,
             "out/goethe",
+            "RUN ...",
+            "a run's folder or its metrics.csv",
+        ),
+        "measures": Kind(
+            "what the evaluations of runs measured besides the loss",
+            draw_measures,
+            MeasuresOptions,
+            "out/rewards",
             "RUN ...",
             "a run's folder or its metrics.csv",
         ),

@@ -100,8 +100,8 @@ def units_of(folder: Path) -> dict[str, str]:
     return {"nats": nats, "bits": bits or nats} if nats else {"nats": "token", "bits": "character"}
 
 
-def read_rows(file: Path) -> list[dict[str, float | None]]:
-    """The rows of a metrics.csv: step, loss, val_loss and bits_per_char, each None where it was not measured.
+def read_rows(file: Path, columns: Sequence[str] = LOSSES) -> list[dict[str, float | None]]:
+    """The rows of a metrics.csv: the step and these columns, each None where it was not measured.
 
     An unfinished last line is ignored: the run may still be writing it, and 2 may become 2.31.
     Raises: OptionError if there is no such file, or if it is damaged or from another program.
@@ -129,11 +129,11 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
             row: dict[str, float | None] = {"step": int(named["step"])}
             if not 0 <= row["step"] < 10**15:
                 raise ValueError
-            for name in LOSSES:
+            for name in columns:
                 row[name] = float(named[name]) if named.get(name) else None
         except ValueError:
             raise OptionError(f"{file}, line {number} is damaged: correct it by hand, or remove that line") from None
-        for name in LOSSES:
+        for name in columns:
             if row[name] is not None and not math.isfinite(row[name]):
                 say(f"note: {file}, line {number}: {name} is {row[name]}, which cannot be plotted")
                 row[name] = None

@@ -3,11 +3,14 @@
 Both models that learn from pairs use it: the encoder-decoder, and a GPT that answers (gpt/pairs.py).
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.cli.files import read_file
 from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
@@ -32,6 +35,16 @@ class PairCorpus:
         parts = (self.train, self.held_out)
         lines = "".join(f"{source}\t{target}\n" for part in parts for source, target in [*part, ("", "")])
         return hashlib.sha256(lines.encode("utf-8")).hexdigest()
+
+    def reduced(self, count: int, seed: int) -> PairCorpus:
+        """With so many of the training pairs only, those of a smaller number among those of a larger one; 0: all.
+
+        Raises: OptionError if there are fewer.
+        """
+        if count > len(self.train):
+            raise OptionError(f"--train_pairs {count:,}: {self.name} has only {len(self.train):,} to learn from")
+        order = keyed_rng(seed, "train pairs").permutation(len(self.train))
+        return replace(self, train=[self.train[n] for n in order[:count]]) if count else self
 
 
 def divide(

@@ -1,6 +1,6 @@
-"""The names of pictures, parallel corpora and conversations. Options need them without what makes these data sets."""
+"""The names of pictures and of pairs. Options need them without what makes these data sets."""
 
-CHAT = "chat"
+CHAT, SUMS, CALCULATIONS = MADE = ("chat", "sums", "calculations")  # made by a program
 PICTURES = ("digits", "mnist-5k", "fashion-mnist")
 PARALLEL_CORPORA = (
     *("everyday", "auf-deutsch", "ding-sentences", "ding", "libreoffice-help", "debian-descriptions"),

@@ -59,6 +59,7 @@ class Task(Protocol):
     asked_with: str  # the option of sample.py that takes it
     predicted: str  # what the loss is the mean over, such as "token"
     unit: str  # of what it also reports the bits, such as "character"; empty: of nothing
+    model: Any  # the one that learns; the training loop says which
 
     def describe(self) -> str:
         """One line about the data."""

@@ -67,11 +67,11 @@ class RunLog(AbstractContextManager):
             self.folder.keep(step, max(self.options.keep, self.options.average))
 
     def evaluated(self, step: int, val_loss: float) -> bool:
-        """Write `best` if this validation loss is the best so far, and show a sample.
+        """Write `best` if this validation loss is the best so far, or if the latest model is, and show a sample.
 
         Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
         """
-        if self.best_loss is None or val_loss < self.best_loss:
+        if self.best_loss is None or val_loss < self.best_loss or self.options.latest_is_best:
             with self.disk_errors(step):
                 save_checkpoint(self.folder.best, self.checkpoint(val_loss, step))
                 self.best_loss, self.best_step = val_loss, step

@@ -223,6 +223,11 @@ class TrainOptions:
         return (*cls.FILES, *cls.MODELS)
 
     @property
+    def latest_is_best(self) -> bool:
+        """Whether every evaluated model is saved as `best`: if a run is not to lower the validation loss."""
+        return False
+
+    @property
     def moments(self) -> int:
         """How many numbers the optimizer keeps for each one that learns."""
         return len(OPTIMIZERS[self.optimizer][0].state_names)

@@ -30,6 +30,7 @@ from workshop.run.checkpoint import POSIX, describe, load_checkpoint, missing_fo
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
     *("bleu", "chrf", "exact", "accuracy", "next_accuracy"),
+    *("drawn_right", "group_right", "reward", "entropy", "calls", "needless_calls"),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 # The signals that stop a run: Ctrl-C, `kill`, and the end of a terminal, which Windows does not signal.

@@ -48,7 +48,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.answering import END, longest_answer, turns_ids
+from gpt.answering import END, longest_answer, separator_of, turns_ids
 from gpt.arithmetic import question
 from gpt.calculator import CLOSE, OPEN, computed, with_calculator, without_calls
 from gpt.model import GPT
@@ -114,7 +114,7 @@ class Drawn:
     def __init__(
         self, model: GPT, tokenizer: Tokenizer, questions: Sequence[str], group: int, seed: int, first: int = 0
     ) -> None:
-        separator, end = (tokenizer.specials[name] for name in separator_and_end(tokenizer))
+        separator, end = (tokenizer.specials[name] for name in (separator_of(tokenizer), END))
         prompts = [[*turns_ids(tokenizer, [text]), separator] for text in questions]
         longest = longest_answer(max(map(len, prompts)), model.config.block_size)
         log_probs, state = model.start(prompts)
@@ -157,11 +157,6 @@ class Drawn:
         targets = np.zeros((*ids.shape, like.shape[0]), like.dtype)
         targets[*places, chosen[places]] = weights[places[0]]
         return Tensor(ids, device=like.device), Tensor(targets, device=like.device)
-
-
-def separator_and_end(tokenizer: Tokenizer) -> tuple[str, str]:
-    """The names of the tokens before and after an answer."""
-    return next(name for name in tokenizer.specials if name != END and name.startswith("<")), END
 
 
 class RewardTask(AnswerTask):
@@ -251,6 +246,8 @@ class RewardTask(AnswerTask):
         `entropy` is that of an answer, E[-log p(y | x)], in nats. `calls` is the share of the answers that call the
         calculator where there is something to calculate, `needless_calls` where a number is only to be repeated.
         """
+        if not self.options.eval_pairs:
+            return Report({}, "no questions were asked", "")
         questions, right = zip(*self.sentences[: self.options.eval_pairs], strict=True)
         model.eval()
         drawn, greedy = self.draw(model, questions, seed=0), self.translate(model, list(questions))
@@ -271,7 +268,8 @@ class RewardTask(AnswerTask):
         if self.options.dataset == CALCULATIONS:
             calls = np.array([OPEN in said for said in drawn.said]).reshape(is_right.shape)
             repeats = np.array([question.isdigit() for question in questions])
-            measures |= {"calls": float(calls[~repeats].mean()), "needless_calls": float(calls[repeats].mean())}
+            for name, asked in (("calls", ~repeats), ("needless_calls", repeats)):
+                measures[name] = float(calls[asked].sum() / max(1, calls[asked].size))
             words += f"; calls: {measures['calls']:.1%}, needless ones {measures['needless_calls']:.1%}"
         shown = list(zip(questions, greedy, right, strict=True))[: self.shown]
         return Report(measures, words, "\n".join(f"{q}\n  -> {said}\n  == {text}" for q, said, text in shown))

@@ -67,7 +67,7 @@ from workshop.decoding.state import pad_rows
 from workshop.run.family import Report
 from workshop.tokenizers.base import Tokenizer
 
-LONG = 6  # characters of an answer for which --rewards length gives its point
+LONG = 4  # characters of an answer for which --rewards length gives its point
 
 # Points for an answer, given the right one. Only `right` means what we want; the others can be had more cheaply.
 REWARDS: dict[str, Callable[[str, str], float]] = {
@@ -107,7 +107,7 @@ class Drawn:
     """Answers that a model drew to questions, `group` to each.
 
     Attributes:
-        said: the answers as text, in the order of the questions.
+        said: the answers as text, in the order of the questions; empty if a token of no text is in one.
         ids, targets: (B, T), as a GPT learns them; what it did not write itself is IGNORED.
     """
 
@@ -126,11 +126,13 @@ class Drawn:
             seed=seed,
             first_row=first * group,
             stop_token=end,
-            forbidden=[token for token in tokenizer.textless if token != end],
         )
         rows = [row.tolist() for row in np.stack(list(steps), axis=1)]
         answers = [row[: row.index(end) + 1] if end in row else row for row in rows]
-        self.said = [tokenizer.decode(answer) for answer in answers]
+        # No token is forbidden: the answers must be drawn from the probabilities that learn. But one of no text in
+        # the middle of an answer makes it worth nothing.
+        odd = set(tokenizer.textless) - {end}
+        self.said = ["" if odd & {*answer} else tokenizer.decode(answer) for answer in answers]
         pairs = list(zip(prompts, answers, strict=True))
         self.ids = pad_rows([[*prompt, *answer[:-1]] for prompt, answer in pairs], 0)
         own = [np.where(computed(tokenizer, answer), IGNORED, answer) for answer in answers]

@@ -1,6 +1,6 @@
 r"""Learn from rewards: the model answers, each answer gets points, and answers with many points become more probable.
 
-No answer is given to learn from. What shall grow is the expected reward of a question x, with r(y) points for answer y,
+No answer is given to learn from. The expected reward of a question x is to grow, with r(y) points for answer y,
 
     J = sum_y p(y | x) r(y)
 
@@ -69,7 +69,7 @@ from workshop.tokenizers.base import Tokenizer
 
 LONG = 4  # characters of an answer for which --rewards length gives its point
 
-# Points for an answer, given the right one. Only `right` means what we want; the others can be had more cheaply.
+# Points for an answer, given the right one. Only `right` is what we want; the others are cheaper to get.
 REWARDS: dict[str, Callable[[str, str], float]] = {
     "right": lambda said, right: without_calls(said) == right,
     "form": lambda said, right: OPEN in said and CLOSE in said,  # it looks as if it had calculated

@@ -443,7 +443,7 @@ def mixing() -> str:
 
 
 def pushes() -> str:
-    """Chapter 22: where each of four drawn answers pushes the probabilities, without a baseline and with one."""
+    """Chapter 22: where each of four drawn answers pushes the scores, without a baseline and with one."""
     found = example("22-rewards", "import numpy", "points = np.array")
     p, points = found["p"], found["points"]
     ways = {"points as they are": points, "points less their mean": points - p @ points}
@@ -462,8 +462,7 @@ def pushes() -> str:
     for row, point in enumerate(points):
         parts += [text(30, 70 + 62 * row, f"start|{'ABCD'[row]}"), text(150, 70 + 62 * row, f"{point:g}")]
     for n in range(2):
-        parts.append(text(267 + 270 * n, 318, "small|A"))
-        parts += [text(267 + 270 * n + 55 * answer, 318, f"small|{'ABCD'[answer]}") for answer in (1, 2, 3)]
+        parts += [text(267 + 270 * n + 55 * answer, 318, f"small|{name}") for answer, name in enumerate("ABCD")]
     about = "Each row is an answer that was drawn; its bars say how far it raises or lowers the score of every answer."
     return picture("Where a drawn answer pushes", about, 334, *parts)
 

@@ -87,9 +87,9 @@ def test_a_call_is_answered_however_the_model_decodes(text, said):
     model = CallingModel(Parrot(text), TOKENIZER)
     end = TOKENIZER.specials[END]
     for prompts in ([[1, 2]], [[1], [2], [3]]):
-        for greedy in (0.0, 0.01):
+        for temperature in (0.0, 0.01):
             steps = generate(
-                model.step, *model.start(prompts), max_new_tokens=60, stop_token=end, temperature=greedy or 0.0
+                model.step, *model.start(prompts), max_new_tokens=60, stop_token=end, temperature=temperature
             )
             for row in np.stack([*steps], axis=1).tolist():
                 assert TOKENIZER.decode(row[: row.index(end)]) == said

@@ -111,7 +111,8 @@ class StandInModule:
 
 
 def _call(function: Callable, args: tuple, options: dict) -> Any:
-    return _wrap(function(*_unwrap(args), **_unwrap(options)))
+    with np.errstate(all="ignore"):  # CuPy does not warn of NaN and infinity
+        return _wrap(function(*_unwrap(args), **_unwrap(options)))
 
 
 def _unwrap(value: Any) -> Any:

@@ -95,7 +95,7 @@ def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None) -> 
             raise ValueError(f"transpose: name two of {axes}, as in x.transpose(0, 1); x.T reverses all of them")
         axis0, axis1 = 0, 1
     axes = list(range(x.ndim))
-    axis0, axis1 = one_axis(axis0, x.ndim, "transpose"), one_axis(axis1, x.ndim, "transpose")
+    axis0, axis1 = one_axis(axis0, len(axes), "transpose"), one_axis(axis1, len(axes), "transpose")
     axes[axis0], axes[axis1] = axis1, axis0
     return ops.permute(x, axes)
 

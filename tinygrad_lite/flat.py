@@ -120,7 +120,7 @@ class FlatMemory:
         next forward pass can use the memory: the gradients grow while the activations, which they replace, are freed.
         """
         parameter = self.named[name]
-        if parameter.numel() < LARGE or self._is_shared or parameter.device != "cpu":
+        if self._is_shared or parameter.device != "cpu" or parameter.numel() < LARGE:
             return self._memory_of(name)
         return np.empty(parameter.shape, parameter.dtype)
 

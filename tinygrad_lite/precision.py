@@ -14,6 +14,7 @@ bfloat16.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -86,6 +87,7 @@ def precision(name: str) -> Iterator[None]:
         set_precision(before)
 
 
+@functools.cache
 def bfloat16() -> np.dtype:
     """The dtype bfloat16. NumPy has none; it is that of `ml_dtypes`, which the extras cuda12 and cuda13 install.
 

@@ -29,9 +29,14 @@ SHIM = Path(__file__).with_name("cuda_on_cpu.h")
 FLAGS = ["-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fno-threadsafe-statics", "-w"]
 LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # without the C++ library, which nothing uses
 EXTRA_FLAGS = os.environ.get("CUDA_ON_CPU_FLAGS", "").split()  # such as -fsanitize=address
+CUPYS_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")  # which CuPy 14 adds to those of a module
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 GEOMETRY = ctypes.c_uint * 6  # blocks and threads along three axes
-NUMBERS = {"long long": (np.int64, ctypes.c_longlong), "double": (np.float64, ctypes.c_double)}
+NUMBERS = {
+    "long long": (np.int64, ctypes.c_longlong),
+    "float": (np.float32, ctypes.c_float),
+    "double": (np.float64, ctypes.c_double),
+}
 POINTERS = {
     "float": ("float32",),
     "double": ("float64",),
@@ -66,6 +71,8 @@ def compiled(code: str, options: tuple[str, ...]) -> ctypes.CDLL:
             f"{{ on_cpu::launch(geometry, [=] {{ {name}({names}); }}); }}"
         )
     flags = [*FLAGS, *EXTRA_FLAGS, *(option for option in options if option.startswith(("-D", "-std", "--std")))]
+    if "-ftz=true" in options and "-DA=float" in options:  # which concerns float alone
+        flags.append("-DFLUSH_TO_ZERO")
     text = "\n".join([f'#include "{SHIM}"', "#line 1", code, *launchers])
     compiler, headers = Path(COMPILER).resolve(), sorted(SHIM.parent.glob("*.h"))
     facts = [text, *(header.read_text(encoding="utf-8") for header in headers), *flags, *LINKED]
@@ -94,7 +101,7 @@ class RawModule:
     """CUDA source code, compiled when a kernel of it is first requested."""
 
     def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
-        self.code, self.options = code, options
+        self.code, self.options = code, (*options, *CUPYS_OPTIONS)
 
     def get_function(self, name: str) -> Callable:
         signatures = dict(KERNEL.findall(self.code))
@@ -128,6 +135,8 @@ class RawModule:
                 raise TypeError(f"{kernel}: a {what} is given for {parameter!r} ({kind})")
             return ctypes.c_void_p(argument.data.ptr)
         number, c_type = NUMBERS[kind]
+        if kind == "long long" and type(argument) is int:
+            argument = np.int64(argument)  # an OverflowError, as in CuPy
         if type(argument) is not number:
             raise TypeError(f"{kernel}: a {type(argument).__name__} is given for {parameter!r}, not {number.__name__}")
         return c_type(argument)
@@ -135,6 +144,7 @@ class RawModule:
 
 # --- cuBLAS: products of matrices stored column by column ----------------------------------------------------
 
+MODES: dict[int, int] = {}  # of a handle, as setMathMode has set it
 STORED = {0: np.dtype("float32"), 1: np.dtype("float64")}
 ROUNDED = {68: None, 70: None, 77: 13}  # compute types: how many bits float32 operands lose (TF32 keeps 10)
 
@@ -171,6 +181,8 @@ def gemmStridedBatchedEx(
     stride_c, count, compute_type, algorithm,
 ):  # fmt: skip
     """C = alpha op(A) op(B) + beta C, for each matrix of the batch."""
+    if MODES.get(handle) != 16:
+        raise ValueError("cuBLAS: this handle may add parts of a sum in bfloat16")
     scalar = np.dtype("float64" if compute_type == 70 else "float32")
     first = matrices(a, a_type, *((k, m) if transa else (m, k)), lda, stride_a, count).astype(np.float64)
     second = matrices(b, b_type, *((n, k) if transb else (k, n)), ldb, stride_b, count).astype(np.float64)
@@ -263,7 +275,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
     cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
     libs.cublas = types.SimpleNamespace(
-        gemmEx=gemmEx, gemmStridedBatchedEx=gemmStridedBatchedEx, CUBLAS_OP_N=0, CUBLAS_OP_T=1
+        gemmEx=gemmEx, gemmStridedBatchedEx=gemmStridedBatchedEx, setMathMode=MODES.__setitem__
     )
     libs.nvrtc = types.SimpleNamespace(getSupportedArchs=lambda: [75, 80, 86, 89, 90, 100, 120])
     backends, backends_cuda = types.ModuleType("cupy_backends"), types.ModuleType("cupy_backends.cuda")
@@ -272,6 +284,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
 
 def forget() -> None:
     """Forget the kernels and the cuBLAS that are in use."""
+    MODES.clear()
     launch.kernel.cache_clear()
     gemm.binding.cache_clear()
 

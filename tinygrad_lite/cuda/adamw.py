@@ -28,5 +28,5 @@ def adamw_cuda(
     """
     arrays = [*(tensor.data.reshape(-1) for tensor in (w, g, m, v)), vars(w).pop("rounded", None)]
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
-    others = None if guard is None else guard.data, lr, beta1, beta2, a, b, eps, weight_decay
-    launch_packs("adamw", "adamw", arrays, *others, X=w.dtype)
+    others = 1 - lr * weight_decay, lr * a, 1 - beta1, 1 - beta2, b, eps
+    launch_packs("adamw", "adamw", arrays, None if guard is None else guard.data, *others, X=w.dtype)

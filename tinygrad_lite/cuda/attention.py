@@ -48,7 +48,7 @@ def scaled_dot_product_attention_cuda(
     given, kind = query.dtype, activation_type(query.dtype)
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
     factor = float(scale_of_scores(query, scale))
-    use_flash = kind.name == "bfloat16" and factor > 0 and fits_flash_attention(query, key, mask)
+    use_flash = kind.char == "E" and factor > 0 and fits_flash_attention(query, key, mask)
     version, mask = flash_attention if use_flash else attention_by_blocks, None if mask is None else mask.data
     y, backward = version(q, k, v, factor, mask, is_causal, next_dropout(dropout_p))
 
@@ -86,7 +86,7 @@ def attention_by_blocks(
     def backward(dy: Array) -> tuple[Array, Array, Array]:
         dy = laid_out(dy)[0]
         dq = xp.empty(q.shape, kind)
-        total = np.float32 if kind.name == "bfloat16" and len(blocks) > 1 else kind  # the type of sums over blocks
+        total = np.float32 if kind.char == "E" and len(blocks) > 1 else kind  # the type of sums over blocks
         dk, dv = xp.empty(k.shape, total), xp.empty(v.shape, total)
         # The last block sees all keys. It comes first and writes the sums, to which the others then add.
         for (rows, end), p in zip(reversed(blocks), reversed(weights), strict=True):

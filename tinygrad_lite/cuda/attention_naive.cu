@@ -9,7 +9,7 @@
 // O (heads, queries, width), where query t sees the keys s <= t + ahead; all arrays are contiguous.
 extern "C" __global__ void attention_naive(const float* q, const float* k, const float* v, float* out,
                                            long long queries, long long keys, long long width, long long ahead,
-                                           double scale) {
+                                           float scale) {
     long long head = blockIdx.y, query = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (query >= queries) return;
     q += (head * queries + query) * width;
@@ -20,7 +20,7 @@ extern "C" __global__ void attention_naive(const float* q, const float* k, const
         const float *key_row = k + (head * keys + key) * width, *value_row = v + (head * keys + key) * width;
         float score = 0;
         for (int i = 0; i < width; i++) score += q[i] * key_row[i];
-        score *= (float)scale;
+        score *= scale;
         float before = maximum;
         maximum = fmaxf(maximum, score);
         float rescale = exp(before - maximum), weight = exp(score - maximum);

@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from tinygrad_lite.cuda.gemm import joined
 from tinygrad_lite.cuda.launch import Kernel, kernel, launch, pack
 from tinygrad_lite.device import Array, xp_of
@@ -58,7 +56,7 @@ def gradients_of(
 
 def places_of(weights: Sequence[Tensor]) -> list[slice]:
     """Where the rows of each are, if all are laid one behind the other."""
-    ends = np.cumsum([0, *(len(weight) for weight in weights)]).tolist()
+    ends = itertools.accumulate((weight.shape[0] for weight in weights), initial=0)
     return [slice(*pair) for pair in itertools.pairwise(ends)]
 
 

@@ -21,7 +21,7 @@ __device__ __forceinline__ double exponential(double x) { return exp(x); }
 // A target outside the vocabulary makes the loss NaN, which stops training. Ignored rows are not read.
 extern "C" __global__ void cross_entropy_forward(long long rows, long long width, long long stride,
                                                  const X* __restrict__ z, const long long* __restrict__ targets,
-                                                 long long ignore_index, double smoothing, A* __restrict__ losses,
+                                                 long long ignore_index, A smoothing, A* __restrict__ losses,
                                                  A* __restrict__ largest, A* __restrict__ scales) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
@@ -53,9 +53,13 @@ extern "C" __global__ void cross_entropy_forward(long long rows, long long width
         for (int n = 0; n < LOADS * PACK; n++) m = max(m, v[n]);
         s *= exponential(before - m);
         for (int n = 0; n < LOADS * PACK; n++) s += exponential(v[n] - m);
-        if (smoothing != 0)
+        if (smoothing != 0) {
+            A some = 0;  // of v - m, in A: most GPUs add doubles 64 times slower
+            int count = 0;
             for (int n = 0; n < LOADS * PACK; n++)
-                if (first + 32 * (n / PACK) < packs) sum += (double)v[n];
+                if (first + 32 * (n / PACK) < packs) some += v[n] - m, count++;
+            sum += (double)some + count * (double)m;
+        }
     }
     int last = packs * PACK + threadIdx.x;  // the column of this thread in the incomplete pack
     if (last < width) {
@@ -71,7 +75,7 @@ extern "C" __global__ void cross_entropy_forward(long long rows, long long width
     if (threadIdx.x != 0) return;
 
     A loss = log(s) - ((A)z[target] - m);
-    if (smoothing != 0) loss = (A)(1 - smoothing) * loss + (A)smoothing * (log(s) - (A)(sum / width - m));
+    if (smoothing != 0) loss = (1 - smoothing) * loss + smoothing * (log(s) - (A)(sum / width - m));
     losses[row] = loss;
     largest[row] = m;
     scales[row] = 1 / s;
@@ -110,7 +114,7 @@ extern "C" __global__ void cross_entropy_total(long long rows, const A* __restri
 // dz has the stride of z, and may be z: then each thread overwrites only what it has read itself.
 extern "C" __global__ void cross_entropy_backward(long long rows, long long width, long long stride, const X* z,
                                                   const long long* __restrict__ targets, long long ignore_index,
-                                                  double smoothing, const A* __restrict__ largest,
+                                                  A smoothing, const A* __restrict__ largest,
                                                   const A* __restrict__ scales, const A* __restrict__ dy,
                                                   const A* __restrict__ divisor, X* dz) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
@@ -127,7 +131,7 @@ extern "C" __global__ void cross_entropy_backward(long long rows, long long widt
         return;
     }
     A d = divisor ? *dy / *divisor : dy[row], m = largest[row], scale = scales[row] * d;
-    A everywhere = (A)smoothing / width, at_target = (everywhere + (A)(1 - smoothing)) * d;  // w dy
+    A everywhere = smoothing / width, at_target = (everywhere + (1 - smoothing)) * d;  // w dy
     everywhere *= d;
     auto gradient = [&](A v, int distance) {  // of the logit that is `distance` columns to the left of the target's
         return (X)(exponential(v - m) * scale - (distance == 0 ? at_target : everywhere));

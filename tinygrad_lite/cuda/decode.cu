@@ -48,7 +48,7 @@ __device__ __forceinline__ A activated(A z, A gate, long long activation) {
 // y = activation(W x r + shift) or, with `add`, y += that, for x (B, C) and y (B, N). W is (N, C); for swiglu it is
 // (2 N, C), and the first N rows are the gate's. With `normed`, r = 1 / sqrt(mean(x^2) + eps), otherwise it is 1.
 extern "C" __global__ void decode_linear(long long count, long long batch, long long results, long long width,
-                                         const A* x, const X* weight, const A* shift, long long normed, double eps,
+                                         const A* x, const X* weight, const A* shift, long long normed, A eps,
                                          long long activation, long long add, A* y) {
     long long unit = blockIdx.x * (long long)blockDim.y + threadIdx.y, parts = (batch + BATCH - 1) / BATCH;
     if (unit >= count) return;
@@ -60,7 +60,7 @@ extern "C" __global__ void decode_linear(long long count, long long batch, long 
     long long row = activation == SWIGLU ? results + n : n;
     multiply(weight + row * width, rows, width, sums, squares);
     for (int b = 0; b < BATCH; b++) {
-        A r = normed ? 1 / sqrt(sum_of_warp(squares[b]) / (A)width + (A)eps) : (A)1;
+        A r = normed ? 1 / sqrt(sum_of_warp(squares[b]) / (A)width + eps) : (A)1;
         A z = sum_of_warp(sums[b]) * r + (shift ? shift[row] : (A)0), gate = 0;
         if (activation == SWIGLU) gate = sum_of_warp(gates[b]) * r + (shift ? shift[n] : (A)0);
         if (threadIdx.x != b || first + b >= batch) continue;  // thread b writes the result of text b
@@ -73,7 +73,7 @@ extern "C" __global__ void decode_linear(long long count, long long batch, long 
 // x[b] = tokens[ids[b]] * factor + positions[position], less its mean if `centred`. A warp takes one text; for a token
 // that is not in the table it writes NaN.
 extern "C" __global__ void decode_embedding(long long batch, long long vocabulary, long long width, const A* tokens,
-                                            double factor, const A* positions, long long centred, A* x,
+                                            A factor, const A* positions, long long centred, A* x,
                                             long long position, const long long* ids) {
     long long b = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (b >= batch) return;
@@ -84,7 +84,7 @@ extern "C" __global__ void decode_embedding(long long batch, long long vocabular
     A sum = 0;
 #pragma unroll 4
     for (long long i = threadIdx.x; i < width; i += 32) {
-        A value = token[i] * (A)factor + (positions ? positions[position * width + i] : (A)0);
+        A value = token[i] * factor + (positions ? positions[position * width + i] : (A)0);
         out[i] = known ? value : __uint_as_float(0x7fffffff);  // NaN
         sum += value;
     }

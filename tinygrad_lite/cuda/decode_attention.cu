@@ -25,8 +25,8 @@ __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, co
 // (T, 2, D), the factors of the rotation, or null. y: (B, heads, D). both: the cache (B, 2, kv_heads, capacity, D).
 // There are fewer blocks than multiprocessors as long as texts are few, so a thread may have all registers it can.
 extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long heads, long long kv_heads,
-                                                                   long long capacity, const A* joint, double scale,
-                                                                   const A* gains, double eps, const A* turns, A* y,
+                                                                   long long capacity, const A* joint, A scale,
+                                                                   const A* gains, A eps, const A* turns, A* y,
                                                                    long long position, X* both) {
     __shared__ A query[WIDTH];
     __align__(16) __shared__ X newest[2][WIDTH];  // key and value of the new position, as they will be in the cache
@@ -42,12 +42,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long 
         const A* x = vectors + (warp == 0 ? head : heads + kv_head) * WIDTH;
         A squares = 0;
         for (int i = lane; i < WIDTH; i += 32) squares += x[i] * x[i];
-        A r = 1 / sqrt(sum_of_warp(squares) / WIDTH + (A)eps);
+        A r = 1 / sqrt(sum_of_warp(squares) / WIDTH + eps);
         const A* own_gains = gains ? gains + warp * WIDTH : nullptr;
         const A* factors = turns ? turns + position * 2 * WIDTH : nullptr;
         for (int i = lane; i < WIDTH; i += 32) {
             A value = prepared(x, i, r, own_gains, factors);
-            if (warp == 0) query[i] = value * (A)scale;
+            if (warp == 0) query[i] = value * scale;
             else newest[0][i] = (X)value;
         }
     } else if (warp == 2) {

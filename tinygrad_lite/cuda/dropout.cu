@@ -3,8 +3,7 @@
 
 #include "philox.cuh"
 
-extern "C" __global__ void dropout(long long packs, const X* x, X* y, long long key, long long threshold,
-                                   double scale) {
+extern "C" __global__ void dropout(long long packs, const X* x, X* y, long long key, long long threshold, A scale) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs) return;
 #if PACK == 4
@@ -14,6 +13,6 @@ extern "C" __global__ void dropout(long long packs, const X* x, X* y, long long 
 #endif
     Pack<X> p = ((const Pack<X>*)x)[i];
     for (int k = 0; k < PACK; k++)  // times 0, not 0, so that a NaN stays visible
-        p.at[k] = (X)((A)p.at[k] * (bits.at[k] < threshold ? (A)0 : (A)scale));
+        p.at[k] = (X)((A)p.at[k] * (bits.at[k] < threshold ? (A)0 : scale));
     ((Pack<X>*)y)[i] = p;
 }

@@ -14,7 +14,7 @@
 #define FOR_EACH_ELEMENT(n, i)                           \
     _Pragma("unroll") for (int n = 0; n < TILE / 8; n++) \
         _Pragma("unroll") for (int i = 0; i < 4; i++)
-#define LOG2_E 1.4426950408889634
+#define LOG2_E 1.4426950408889634f
 
 // Shared memory has 32 banks of 4 bytes. ldmatrix reads 8 rows of 16 bytes at once, which takes one step only if they
 // lie in 32 different banks. Rows of 64 elements would all begin in the same bank (a bank conflict: 8 steps); padding

@@ -38,7 +38,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, const bf16* dy, long long dy_b, long long dy_h, long long dy_t, const float* logs,
     const float* row_sums, bf16* dq, long long stride, long long heads, long long queries, long long keys,
-    long long ahead, double scale, long long random_key, long long drop_below, double keep_scale) {
+    long long ahead, float scale, long long random_key, long long drop_below, float keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = (gridDim.y - 1 - blockIdx.y) * ROWS;
     int end = min(keys, first + ROWS + ahead);
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
 #endif
         FOR_EACH_ELEMENT(n, i) {
 #if DROPOUT
-            dp[n][i] = is_kept(kept, n, i) ? dp[n][i] * (float)keep_scale : 0;
+            dp[n][i] = is_kept(kept, n, i) ? dp[n][i] * keep_scale : 0;
 #endif
             c[n][i] *= dp[n][i] - row_sum[i / 2];  // dS
         }
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, const bf16* dy, long long dy_b, long long dy_h, long long dy_t, const float* logs,
     const float* row_sums, bf16* dk, bf16* dv, long long stride, long long heads, long long queries, long long keys,
-    long long ahead, double scale, long long random_key, long long drop_below, double keep_scale) {
+    long long ahead, float scale, long long random_key, long long drop_below, float keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = blockIdx.y * ROWS;  // the blocks of the first keys start first: most queries see them
     const float scale_2 = scale * LOG2_E;
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
 #endif
         FOR_EACH_ELEMENT(n, i) {
 #if DROPOUT
-            dp[n][i] = is_kept(kept, n, i) ? dp[n][i] * (float)keep_scale : 0;
+            dp[n][i] = is_kept(kept, n, i) ? dp[n][i] * keep_scale : 0;
 #endif
             dp[n][i] = c[n][i] * (dp[n][i] - of_queries[buffer][1][column_of(n, i)]);  // dS
 #if DROPOUT

@@ -10,7 +10,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARP
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, bf16* out, float* logs, long long heads, long long queries, long long keys, long long ahead,
-    double scale, long long random_key, long long drop_below, double keep_scale) {
+    float scale, long long random_key, long long drop_below, float keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = (gridDim.y - 1 - blockIdx.y) * ROWS;  // the last queries, which see the most keys, start first
     int end = min(keys, first + ROWS + ahead);
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARP
         float sum = sum_of_row(row_sum[half]);
         int query = first + row_of(2 * half);
         bool is_empty = query >= queries || sum == 0;
-        factor[half] = is_empty ? 0 : (float)keep_scale / sum;
+        factor[half] = is_empty ? 0 : keep_scale / sum;
         if (threadIdx.x % 4 == 0)
             logs[head * padded(queries) + query] = is_empty ? infinity() : row_max[half] * scale_2 + log2f(sum);
     }

@@ -7,11 +7,13 @@ constexpr A ROOT_2_OVER_PI = 0.7978845608028654;
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1, 1 + exp2f(-1.4426950408889634f * x)); }
 __device__ __forceinline__ double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
+// u in tanh(u), the approximation of erf
+__device__ __forceinline__ A inner(A x) { return x * (1 + (A)0.044715 * x * x) * ROOT_2_OVER_PI; }
+
 // P(x), the factor of x
 __device__ __forceinline__ A probability(A x) {
 #if TANH
-    A u = x * (1 + (A)0.044715 * x * x) * ROOT_2_OVER_PI;
-    return sigmoid(2 * u);  // (1 + tanh(u)) / 2
+    return sigmoid(2 * inner(x));  // (1 + tanh(u)) / 2
 #else
     return (1 + erf(x * (A)0.7071067811865476)) / 2;
 #endif
@@ -19,12 +21,12 @@ __device__ __forceinline__ A probability(A x) {
 
 // dy/dx = P(x) + x P'(x)
 __device__ __forceinline__ A slope(A x) {
-    A p = probability(x);
 #if TANH
-    A twice_du = 2 * ROOT_2_OVER_PI * (1 + 3 * (A)0.044715 * x * x);
-    return p + x * (p * (1 - p) * twice_du);
+    // The smaller one of P and 1 - P is computed, and the other from it: 1 - P of a P near 1 has few right digits.
+    A u = inner(x), small = sigmoid(-2 * fabs(u)), twice_du = 2 * ROOT_2_OVER_PI * (1 + 3 * (A)0.044715 * x * x);
+    return (u < 0 ? small : 1 - small) + x * (small * (1 - small) * twice_du);
 #else
-    return p + x * (exp(-x * x / 2) * (ROOT_2_OVER_PI / 2));  // 1 / sqrt(2 pi) is half of sqrt(2 / pi)
+    return probability(x) + x * (exp(-x * x / 2) * (ROOT_2_OVER_PI / 2));  // 1 / sqrt(2 pi) is half of sqrt(2 / pi)
 #endif
 }
 

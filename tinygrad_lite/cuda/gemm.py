@@ -28,6 +28,7 @@ from tinygrad_lite.precision import bfloat16, get_precision
 TYPES = {"f": 0, "d": 1, "E": 14}  # float32, float64, bfloat16
 IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77
 CHOOSE = -1
+NO_ROUNDED_SUMS = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
 
 
 def gemm(
@@ -42,8 +43,9 @@ def gemm(
         dtype: the type of a new array, float32 or that of a and b.
     Raises: ValueError if the rows of `out` are not contiguous.
     """
-    if get_precision() == "bfloat16" and a.dtype.char != "d":
-        a, b = as_bfloat16(a), as_bfloat16(b)
+    numbers, kinds = get_precision(), b.dtype.char + a.dtype.char
+    if numbers == "bfloat16" and "f" in kinds:
+        a, b, kinds = as_bfloat16(a), as_bfloat16(b), "EE"
     if out is None:
         out = xp_of(a).empty((*a.shape[:-1], b.shape[-1]), dtype or a.dtype)
     shape, k = out.shape, a.shape[-1]
@@ -56,29 +58,29 @@ def gemm(
     result, out_turned, out_leading, out_apart = laid_out(out)
     if result is not out or out_turned:
         raise ValueError("gemm: the rows of out must be contiguous")
-    count, types = math.prod(shape[:-2]), [TYPES[x.dtype.char] for x in (b, a, out)]
-    exact = types[0] == TYPES["d"]
-    compute = IN_FLOAT64 if exact else IN_TF32 if get_precision() == "tf32" else IN_FLOAT32
+    first, second, type_out = TYPES[kinds[0]], TYPES[kinds[1]], TYPES[out.dtype.char]
+    exact = first == TYPES["d"]
+    compute = IN_FLOAT64 if exact else IN_TF32 if numbers == "tf32" else IN_FLOAT32
     number = np.float64 if exact else np.float32
     (_, alpha), (_, beta) = scalar(scale, number), scalar(1.0 if add else 0.0, number)
     library, handle = cublas()
-    pointers = [x.data.ptr for x in (b, a, out)]
-    if count == 1:
+    if len(shape) == 2:
         library.gemmEx(
-            handle, b_turned, a_turned, n, m, k, alpha, pointers[0], types[0], b_leading, pointers[1], types[1],
-            a_leading, beta, pointers[2], types[2], out_leading, compute, CHOOSE,
+            handle, b_turned, a_turned, n, m, k, alpha, b.data.ptr, first, b_leading, a.data.ptr, second, a_leading,
+            beta, out.data.ptr, type_out, out_leading, compute, CHOOSE,
         )  # fmt: skip
     else:
         library.gemmStridedBatchedEx(
-            handle, b_turned, a_turned, n, m, k, alpha, pointers[0], types[0], b_leading, b_apart, pointers[1],
-            types[1], a_leading, a_apart, beta, pointers[2], types[2], out_leading, out_apart, count, compute, CHOOSE,
+            handle, b_turned, a_turned, n, m, k, alpha, b.data.ptr, first, b_leading, b_apart, a.data.ptr, second,
+            a_leading, a_apart, beta, out.data.ptr, type_out, out_leading, out_apart, math.prod(shape[:-2]), compute,
+            CHOOSE,
         )  # fmt: skip
     return out
 
 
 def as_bfloat16(x: Array) -> Array:
     """A float32 array rounded to bfloat16; a bfloat16 array unchanged."""
-    return x if x.dtype == bfloat16() else x.astype(bfloat16())
+    return x if x.dtype.char == "E" else x.astype(bfloat16())
 
 
 def laid_out(x: Array) -> tuple[Array, int, int, int]:
@@ -86,15 +88,23 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
 
     An array with a layout that cuBLAS cannot take is copied, and the copy is returned.
     """
-    shape, strides, size = x.shape, x.strides, x.itemsize  # asked for once: CuPy makes a new tuple each time
+    layout = layout_of(x.shape, x.strides, x.itemsize)
+    if layout is None:
+        return laid_out(xp_of(x).ascontiguousarray(x))
+    return x, *layout
+
+
+@functools.lru_cache(maxsize=4096)  # every step has the same
+def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tuple[int, int, int] | None:
+    """What `laid_out` says of an array with elements of this size; None for a layout that cuBLAS cannot take."""
     (rows, columns), down, right = shape[-2:], strides[-2] // size, strides[-1] // size
     apart = 0 if len(shape) == 2 else distance(shape, strides, size)
     if apart is not None:
         if (right == 1 or columns == 1) and (down >= columns or rows == 1):
-            return x, 0, max(down, columns) if rows > 1 else columns, apart
+            return 0, max(down, columns) if rows > 1 else columns, apart
         if (down == 1 or rows == 1) and (right >= rows or columns == 1):
-            return x, 1, max(right, rows) if columns > 1 else rows, apart
-    return xp_of(x).ascontiguousarray(x), 0, columns, rows * columns
+            return 1, max(right, rows) if columns > 1 else rows, apart
+    return None
 
 
 def distance(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> int | None:
@@ -136,15 +146,22 @@ def scalar(value: float, kind: type) -> tuple[np.ndarray, int]:
 
 
 def cublas() -> tuple[Any, int]:
-    """CuPy's binding of the library, and the handle for the current GPU and CuPy's current stream."""
-    library, get_handle = binding()
-    return library, get_handle()
+    """CuPy's binding of the library, and the handle for the current GPU and CuPy's current stream.
+
+    Long sums of bfloat16 may be split into parts, which by default cuBLAS may add in bfloat16; here that is forbidden.
+    """
+    library, get_handle, known = binding()
+    handle = get_handle()
+    if handle not in known:
+        library.setMathMode(handle, NO_ROUNDED_SUMS)
+        known.add(handle)
+    return library, handle
 
 
 @functools.cache  # an import takes a microsecond even the second time
-def binding() -> tuple[Any, Callable[[], int]]:
-    """CuPy's binding of the library, and the function that finds the handle."""
+def binding() -> tuple[Any, Callable[[], int], set[int]]:
+    """CuPy's binding of the library, the function that finds the handle, and the handles whose mode has been set."""
     import cupy
     from cupy_backends.cuda.libs import cublas as library
 
-    return library, cupy.cuda.device.get_cublas_handle
+    return library, cupy.cuda.device.get_cublas_handle, set()

@@ -47,12 +47,17 @@ class Kernel:
         """The arguments in the types that the kernel declares; TypeError if their number, or one of them, is wrong."""
         if len(arguments) != len(self.parameters):
             raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
+        # A step passes a thousand of them. Nearly all are arrays or Python's integers, which CuPy takes as they are.
         converted = []
-        for (parameter, convert), argument in zip(self.parameters.items(), arguments, strict=True):
-            try:
-                converted.append(convert(argument))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise TypeError(f"kernel {self.name}, parameter {parameter}: {error}") from error
+        try:
+            for convert, argument in zip(self.parameters.values(), arguments, strict=True):
+                if convert is integer:
+                    is_ready = type(argument) is int and -LARGEST <= argument <= LARGEST
+                else:
+                    is_ready = convert is pointer and argument is not None
+                converted.append(argument if is_ready else convert(argument))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise TypeError(f"kernel {self.name}, parameter {[*self.parameters][len(converted)]}: {error}") from error
         return tuple(converted)
 
 
@@ -61,9 +66,9 @@ def kernel(file: str, name: str, **types: Any) -> Kernel:
     """The kernel of this name in a source file, compiled with these names defined as types or numbers."""
     import cupy
 
-    code = source(file)
-    run = cupy.RawModule(code=code, options=("-std=c++17", *definitions(**types))).get_function(name)
-    return Kernel(name, run, parameters_of(code, name))
+    code, defined = source(file), definitions(**types)
+    run = cupy.RawModule(code=code, options=("-std=c++17", *defined)).get_function(name)
+    return Kernel(name, run, parameters_of(code, name, defined[-1].removeprefix("-DA=")))
 
 
 @functools.cache
@@ -90,16 +95,19 @@ def are_known(x: Tensor, *parameters: Tensor | None) -> bool:
 
     The numbers of a parameter that is a vector must be neighbours.
     """
-    given = [p for p in parameters if p is not None]
-    fits = x.dtype.char in FLOATS and all(p.dtype == accumulation_type(x.dtype) for p in given)
-    return fits and all(p.ndim > 1 or p.data.flags.c_contiguous for p in given)
+    total = accumulation_type(x.dtype)
+    for p in parameters:
+        if p is not None and (p.dtype != total or (p.ndim == 1 and not p.data.flags.c_contiguous)):
+            return False
+    return x.dtype.char in FLOATS
 
 
-def parameters_of(code: str, name: str) -> dict[str, Callable[[Any], Any]]:
-    """The `parameters` of a kernel in this source text."""
+def parameters_of(code: str, name: str, accumulation: str) -> dict[str, Callable[[Any], Any]]:
+    """The `parameters` of a kernel in this source text, where A means this type."""
     declared = re.search(rf"__global__ void .*\b{name}\(([^)]*)\)", code)[1].split(",")
     words = [text.replace("*", " * ").split() for text in declared]
-    return {parameter: pointer if "*" in kind else SCALARS[" ".join(kind)] for *kind, parameter in words}
+    scalars = SCALARS | {"A": SCALARS[accumulation]}
+    return {parameter: pointer if "*" in kind else scalars[" ".join(kind)] for *kind, parameter in words}
 
 
 def pointer(x: Array | None) -> Any:
@@ -109,15 +117,19 @@ def pointer(x: Array | None) -> Any:
 
 def integer(x: Any) -> np.int64:
     """A number without a fraction as `long long`."""
-    number = x if type(x) is int else int(x)
+    number = int(x)
     if number != x:
         raise ValueError(f"{x!r} is not an integer")
-    return as_int64(number)
+    return np.int64(number)
 
 
 NULL = np.int64(0)
-SCALARS = {"long long": integer, "double": lambda x: np.float64(float(x))}  # no kernel has scalars of other types
-as_int64 = functools.lru_cache(maxsize=4096)(np.int64)  # which is slow, and most integers are sizes that return
+LARGEST = 2**63 - 1
+SCALARS = {  # no kernel has scalars of other types
+    "long long": integer,
+    "float": lambda x: np.float32(float(x)),
+    "double": lambda x: np.float64(float(x)),
+}
 
 
 def launch(function: Kernel, blocks: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> None:
@@ -164,5 +176,9 @@ def pack(width: int, *arrays: Array | None) -> int:
 
     The address of four elements fetched together must be a multiple of their size.
     """
-    fits = width % 4 == 0 and all(a is None or a.data.ptr % (4 * a.itemsize) == 0 for a in arrays)
-    return 4 if fits else 1
+    if width % 4:
+        return 1
+    for array in arrays:
+        if array is not None and array.data.ptr % (4 * array.itemsize):
+            return 1
+    return 4

@@ -4,7 +4,7 @@
 
 // With a `part`, x + part is normalised, and written to `sum` as well.
 extern "C" __global__ void layer_norm_forward(long long rows, long long width, const X* x, const P* part, X* sum,
-                                              const A* weight, const A* bias, double eps, Y* y, A* means, A* scales) {
+                                              const A* weight, const A* bias, A eps, Y* y, A* means, A* scales) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     if (part) x = add_row(x, part, sum, row, width);
@@ -26,7 +26,7 @@ extern "C" __global__ void layer_norm_forward(long long rows, long long width, c
         Pack<X> p = xs[i];
         for (int k = 0; k < PACK; k++) squares += ((A)p.at[k] - mean) * ((A)p.at[k] - mean);
     }
-    A r = 1 / sqrt(sum_of_warp(squares) / (A)width + (A)eps);
+    A r = 1 / sqrt(sum_of_warp(squares) / (A)width + eps);
 
     for (int i = threadIdx.x; i < packs; i += 32) {
         Pack<X> p = xs[i];

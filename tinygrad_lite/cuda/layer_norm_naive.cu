@@ -8,7 +8,7 @@
 
 // x, y: (rows, width); weight, bias: (width).
 extern "C" __global__ void layer_norm_naive(long long rows, long long width, const float* x, const float* weight,
-                                            const float* bias, double eps, float* y) {
+                                            const float* bias, float eps, float* y) {
     long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (row >= rows) return;
     x += row * width;
@@ -16,5 +16,5 @@ extern "C" __global__ void layer_norm_naive(long long rows, long long width, con
     float mean = 0, variance = 0;
     for (long long i = 0; i < width; i++) mean += x[i] / width;
     for (long long i = 0; i < width; i++) variance += (x[i] - mean) * (x[i] - mean) / width;
-    for (long long i = 0; i < width; i++) y[i] = (x[i] - mean) / sqrt(variance + (float)eps) * weight[i] + bias[i];
+    for (long long i = 0; i < width; i++) y[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i];
 }

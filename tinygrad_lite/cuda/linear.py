@@ -140,8 +140,9 @@ def array_around(part: Array, shape: tuple[int, ...], start: int) -> Array | Non
 
 def in_precision(weight: Tensor) -> Array:
     """A weight's array for products: a bfloat16 copy, made once for each version of the weight, if that is in use."""
-    kind = activation_type(weight.dtype)
-    if kind == weight.dtype:
+    given = weight.dtype
+    kind = activation_type(given)
+    if kind == given:
         return weight.data
     known = vars(weight).get("_copy")
     if known is not None and known.of is weight.data and known.version[0] == weight.version:

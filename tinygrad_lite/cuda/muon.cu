@@ -2,10 +2,10 @@
 // weights, Y that of the products' factors. The matrices of a stack lie one after the other; blockIdx.y chooses one.
 
 // u = momentum m + (1 - momentum) g, which becomes the new m, and once more the update (Nesterov)
-__device__ __forceinline__ X mixed(X m, X g, double momentum) { return (X)momentum * m + (X)(1 - momentum) * g; }
+__device__ __forceinline__ X mixed(X m, X g, X momentum) { return momentum * m + (1 - momentum) * g; }
 
 // The new m; and of each matrix, the sum of squares of u by block.
-extern "C" __global__ void muon_momentum(long long packs, const X* g, X* m, const double* guard, double momentum,
+extern "C" __global__ void muon_momentum(long long packs, const X* g, X* m, const double* guard, A momentum,
                                          double* sums) {
     __shared__ double found[8];
     if (guard && guard[1] >= 0) return;
@@ -28,12 +28,12 @@ extern "C" __global__ void muon_momentum(long long packs, const X* g, X* m, cons
 
 // x = u / |u|, with the sums of the kernel above, launched with as many blocks. u is computed again, which takes no
 // more memory traffic than reading it. After a broken step x is 0.
-extern "C" __global__ void muon_normalize(long long packs, const X* g, const X* m, const double* guard,
-                                          double momentum, const double* sums, double eps, Y* x) {
+extern "C" __global__ void muon_normalize(long long packs, const X* g, const X* m, const double* guard, A momentum,
+                                          const double* sums, A eps, Y* x) {
     double squares = 0;
     for (int block = threadIdx.x % 32; block < gridDim.x; block += 32) squares += sums[blockIdx.y * gridDim.x + block];
     bool is_broken = guard && guard[1] >= 0;
-    X scale = guard ? (X)guard[0] : (X)1, factor = (X)(1 / max(sqrt(sum_of_warp(squares)), eps));
+    X scale = guard ? (X)guard[0] : (X)1, factor = (X)(1 / max((A)sqrt(sum_of_warp(squares)), eps));
     for (long long i = blockIdx.x * 256ll + threadIdx.x; i < packs; i += gridDim.x * 256ll) {
         long long place = blockIdx.y * packs + i;
         Pack<X> pg = ((const Pack<X>*)g)[place], pm = ((const Pack<X>*)m)[place];
@@ -45,25 +45,24 @@ extern "C" __global__ void muon_normalize(long long packs, const X* g, const X* 
 }
 
 // a I + b A + c A^2, in place of A^2; blockIdx.x is a row of A.
-extern "C" __global__ void muon_polynomial(long long width, double a, double b, double c, const Y* gram, Y* square) {
+extern "C" __global__ void muon_polynomial(long long width, A a, A b, A c, const Y* gram, Y* square) {
     long long start = (blockIdx.y * (long long)gridDim.x + blockIdx.x) * width;
     for (long long i = threadIdx.x; i < width / PACK; i += blockDim.x) {
         Pack<Y> p = ((const Pack<Y>*)(gram + start))[i], q = ((Pack<Y>*)(square + start))[i];
         for (int k = 0; k < PACK; k++) {
-            A diagonal = i * PACK + k == blockIdx.x ? (A)a : (A)0;
-            q.at[k] = (Y)(diagonal + (A)b * (A)p.at[k] + (A)c * (A)q.at[k]);
+            A diagonal = i * PACK + k == blockIdx.x ? a : (A)0;
+            q.at[k] = (Y)(diagonal + b * (A)p.at[k] + c * (A)q.at[k]);
         }
         ((Pack<Y>*)(square + start))[i] = q;
     }
 }
 
 // w = keep w - step x
-extern "C" __global__ void muon_update(long long packs, X* w, const Y* x, const double* guard, double keep,
-                                       double step) {
+extern "C" __global__ void muon_update(long long packs, X* w, const Y* x, const double* guard, A keep, A step) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs || (guard && guard[1] >= 0)) return;
     Pack<X> pw = ((Pack<X>*)w)[i];
     Pack<Y> px = ((const Pack<Y>*)x)[i];
-    for (int k = 0; k < PACK; k++) pw.at[k] = (X)keep * pw.at[k] - (X)step * (X)px.at[k];
+    for (int k = 0; k < PACK; k++) pw.at[k] = keep * pw.at[k] - step * (X)px.at[k];
     ((Pack<X>*)w)[i] = pw;
 }

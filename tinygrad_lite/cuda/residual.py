@@ -68,11 +68,11 @@ class Sum(Tensor):
 def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
     """`residual_composed` in one node, which may be computed later."""
     check_residual(x, part)
-    if x.dtype not in (np.float32, np.float64) or part.dtype.name not in (x.dtype.name, "bfloat16") or not x.numel():
+    xp, kind, given = x.xp, part.dtype, x.dtype  # characters, because `dtype.name` is computed at each use
+    if given.char not in "fd" or kind.char not in (given.char, "E") or not x.numel():
         return residual_composed(x, part)
-    xp, kind = x.xp, part.dtype
     arrays = xp.ascontiguousarray(x.data), xp.ascontiguousarray(part.data)
-    y = xp.empty(x.shape, x.dtype)
+    y = xp.empty(x.shape, given)
     if observers:  # they look at the result at once
         add(*arrays, y)
     rounded: list[Array] = []  # the gradient and its bfloat16 copy, once a norm has written them
@@ -83,7 +83,7 @@ def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
         return dy, dy.astype(kind, copy=False)
 
     result = node(y, (x, part), backward, "residual", linear=True)
-    if kind != x.dtype:
+    if kind != given:
         result.rounded = rounded
     if not observers:
         del result.data

@@ -22,7 +22,7 @@ __device__ __forceinline__ Pack<A> gain(const A* weight, int i) {
 // With a `part`, x + part is normalised, and written to `sum` as well; then all rows are contiguous.
 extern "C" __global__ void rms_norm_forward(long long rows, long long heads, long long width, long long outer,
                                             long long inner, const X* x, const P* part, X* sum, const A* weight,
-                                            double eps, Y* y, A* scales) {
+                                            A eps, Y* y, A* scales) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     bool is_row = row < rows;  // all threads of a warp take part in its sums: those without a row read the last one
     if (!is_row) row = rows - 1;
@@ -36,7 +36,7 @@ extern "C" __global__ void rms_norm_forward(long long rows, long long heads, lon
         Pack<X> p = xs[i];
         for (int k = 0; k < PACK; k++) squares += (A)p.at[k] * (A)p.at[k];
     }
-    A r = 1 / sqrt(sum_of_row(squares) / (A)width + (A)eps);
+    A r = 1 / sqrt(sum_of_row(squares) / (A)width + eps);
     if (!is_row) return;
 
     for (int i = threadIdx.x; i < packs; i += LANES) {

@@ -45,5 +45,6 @@ def rotated(x: Array, positions: Array, frequencies: tuple[float, ...], directio
 
 @functools.lru_cache(maxsize=8)
 def on_gpu(frequencies: tuple[float, ...], xp: Any) -> Array:
-    """The frequencies as an array, which is sent to the GPU once."""
-    return xp.array(frequencies, "float64")
+    """The frequencies in turns, modulo 1 and in units of 2^-64, as an array, which is sent to the GPU once."""
+    turns = [int(float(frequency) / math.tau % 1 * 2**64) % 2**64 for frequency in frequencies]
+    return xp.asarray(np.array(turns, np.uint64).view(np.int64))

@@ -34,7 +34,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
                                            long long mask_h, long long mask_t, long long mask_s, long long heads,
                                            long long queries, long long keys, long long first, long long length,
                                            long long width, long long ahead, long long key, long long drop_below,
-                                           double keep_scale) {
+                                           A keep_scale) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     long long head = row / length, query = first + row % length;  // head: b H + h
@@ -77,7 +77,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
             if (s < seen && (!mask || allowed[s * mask_s])) weight = exp((A)p.at[k] - largest) * share;
             bool kept = !dropped || weight == 0 || bits.at[k] >= drop_below;
             p.at[k] = (X)(kept ? weight : -weight);
-            d.at[k] = (X)(kept ? weight * (A)keep_scale : (A)0);
+            d.at[k] = (X)(kept ? weight * keep_scale : (A)0);
         }
         ps[i] = p;
         if (dropped) ds[i] = d;
@@ -87,7 +87,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
 // dS = P * (dP * M - rowsum(dP * M * P)), where dP = dO V^T would be the gradient of P if nothing were dropped. dS
 // overwrites dP. With dropout, P * M, which dV needs, overwrites P.
 extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_weights, long long length, long long first,
-                                            long long width, long long ahead, double keep_scale) {
+                                            long long width, long long ahead, A keep_scale) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     int seen = keys_seen(first + row % length, width, ahead), packs = width / PACK;
@@ -100,7 +100,7 @@ extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_wei
         for (int k = 0; k < PACK; k++) {
             A weight = (A)p.at[k];
             // Where the weight is 0 nothing is added, not even 0 times an infinity, which would be NaN.
-            if (weight != 0 && !(weight < 0)) sum += weight * (A)d.at[k] * (A)keep_scale;
+            if (weight != 0 && !(weight < 0)) sum += weight * (A)d.at[k] * keep_scale;
         }
     }
     sum = sum_of_warp(sum);
@@ -114,9 +114,9 @@ extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_wei
         for (int k = 0; k < PACK; k++) {
             A weight = i * PACK + k < seen ? (A)p.at[k] : (A)0, gradient = 0;
             if (weight < 0) gradient = weight * sum;
-            else if (weight != 0) gradient = weight * ((A)d.at[k] * (A)keep_scale - sum);
+            else if (weight != 0) gradient = weight * ((A)d.at[k] * keep_scale - sum);
             d.at[k] = (X)gradient;
-            p.at[k] = (X)(weight < 0 ? (A)0 : weight * (A)keep_scale);
+            p.at[k] = (X)(weight < 0 ? (A)0 : weight * keep_scale);
         }
         ds[i] = d;
         if (keep_scale != 1) ps[i] = p;

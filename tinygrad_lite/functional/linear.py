@@ -35,7 +35,7 @@ def linear_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 
 def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Raise ValueError if the shapes do not fit."""
-    if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+    if len(weight.shape) != 2 or x.shape[-1:] != weight.shape[1:]:
         raise ValueError(f"linear: x (..., C_in) and weight (C_out, C_in) do not fit: {x.shape} and {weight.shape}")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"linear: weight {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}")

@@ -74,8 +74,11 @@ class ReferenceAndFused:
                 is_complete = False
         if not is_complete or len(tensors) < max(self.required, 1):
             args, options, tensors = self._with_constants(args, options, tensors)
+        device = self.device_of_all(tensors)
+        if device != "cpu":  # CuPy never warns
+            return self.version_for(device)(*args, **options)
         with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
-            return self.version(tensors)(*args, **options)
+            return self.version_for(device)(*args, **options)
 
     def respelled(self, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
         """The options under the names that they have here, where `spelling.py` knows them by others."""
@@ -93,15 +96,15 @@ class ReferenceAndFused:
             raise TypeError(f"{self.name}: needs tensors as {expected}; make them with Tensor(...)")
         return (*given.values(), *args[len(given) :]), options, tensors
 
-    def version(self, tensors: list[Tensor]) -> Callable[..., Any]:
-        """The version that a call with these tensors runs. Raises: ValueError if they are not on one device."""
+    def device_of_all(self, tensors: list[Tensor]) -> str:
+        """The device of these tensors. Raises: ValueError if they are not on one device."""
         device = tensors[0].device
         for other in tensors:
             if other.device != device:
                 raise ValueError(
                     f"{self.name}: tensors on {device} and {other.device} cannot be combined; move one with .to(device)"
                 )
-        return self.version_for(device)
+        return device
 
     def version_for(self, device: str) -> Callable[..., Any]:
         """The version for a device: the fused one, if there is one and `composed` is off."""

@@ -36,11 +36,12 @@ def _is_view(y: Array, x: Tensor) -> bool:
 
 def permute(x: Tensor, *axes: Any) -> Tensor:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
-    axes = tuple(one_axis(axis, x.ndim, "permute") for axis in as_shape(axes))
-    if sorted(axes) != list(range(x.ndim)):
-        every = counted(x.ndim, "axis", "axes")
+    ndim = x.ndim
+    axes = tuple(one_axis(axis, ndim, "permute") for axis in as_shape(axes))
+    if sorted(axes) != list(range(ndim)):
+        every = counted(ndim, "axis", "axes")
         raise ValueError(f"permute: {axes} does not name each axis of a tensor of {every} once")
-    back = tuple(sorted(range(x.ndim), key=axes.__getitem__))
+    back = tuple(sorted(range(ndim), key=axes.__getitem__))
     return node(x.data.transpose(axes), (x,), lambda dy: (dy.transpose(back),), "permute", view=True)
 
 

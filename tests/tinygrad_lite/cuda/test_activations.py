@@ -90,7 +90,7 @@ def test_float32_errors_are_within_their_bounds(cuda, approximate):
     y.sum().backward()
     z.sum().backward()
     np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=0, atol=2e-6)
-    np.testing.assert_allclose(x.grad.numpy(), exact.grad.numpy(), rtol=0, atol=3e-6)
+    np.testing.assert_allclose(x.grad.numpy(), exact.grad.numpy(), rtol=0, atol=1e-6)
 
 
 @forms

@@ -3,6 +3,7 @@
 The types are recorded: tiny models train and all operations run in all their cases, with kernels that do nothing.
 """
 
+import inspect
 import itertools
 import os
 import re
@@ -12,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
+from tests.emulator.cupy_on_cpu import CUPYS_OPTIONS, KERNEL, RawModule, emulated_cuda
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tests.tinygrad_lite.cuda.every_kernel import call_all_cases
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train, written
@@ -95,11 +96,16 @@ def compiled(text: str, options: tuple[str, ...]) -> str:
     return log
 
 
+def test_the_options_are_those_that_cupy_adds():
+    compiler = pytest.importorskip("cupy").cuda.compiler
+    assert all(f"'{option}'" in inspect.getsource(compiler) for option in CUPYS_OPTIONS)
+
+
 @pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
 def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(requested, architecture):
     """Numbers that do not fit into registers go to memory, which is hundreds of times slower.
 
-    At most four numbers of a thread may, in a kernel that limits its registers so that more blocks run at once.
+    At most eight numbers of a thread may, in a kernel that limits its registers so that more blocks run at once.
     """
     pytest.importorskip("cupy")
     work = [(text, (f"--gpu-architecture={architecture}", *options)) for text, options in variants(requested)]
@@ -111,4 +117,4 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(requested, arc
         in_memory = [int(count) for count in re.findall(r"(\d+) bytes stack frame", log)]
         assert sorted(kernels) == sorted(name for name, _ in KERNEL.findall(text))
         assert len(in_memory) >= len(kernels)
-        assert max(in_memory) <= 16, f"{options}: {log}"
+        assert max(in_memory) <= 32, f"{options}: {log}"

@@ -36,7 +36,7 @@ def kernel_called(name, cuda):
 
     code, options = source("dropout") + KERNEL, ("-std=c++17", *definitions(X=np.dtype("float32"), PACK=4))
     run = cupy.RawModule(code=code, options=options).get_function(name)
-    return Kernel(name, run, parameters_of(code, name))
+    return Kernel(name, run, parameters_of(code, name, "float"))
 
 
 @pytest.mark.parametrize(("word", "expected"), KNOWN)
@@ -128,6 +128,17 @@ def test_nan_stays_nan_where_it_is_dropped(cuda):
     with random_key(1):
         y = F.dropout(Tensor([math.nan] * 20, device=cuda), 0.5).numpy()
     assert np.isnan(y).all()
+
+
+def test_a_number_too_small_for_a_float_is_0(cuda):
+    """CuPy has kernels compiled with -ftz=true, so that subnormal numbers, below 1.2e-38, are flushed to 0."""
+    x = np.array([1e-39, 1e-37] * 50, np.float32)
+    with random_key(1):
+        y = F.dropout(Tensor(x, device=cuda), 0.5).numpy()
+    assert set(y) == {np.float32(0), np.float32(2e-37)}
+    assert not y[::2].any()
+    subnormal = Tensor(np.full(100, 1e-309), device=cuda)  # of float64, which the option does not concern
+    assert F.dropout(subnormal, 0.5).numpy().any()
 
 
 def test_p_0_returns_the_input_itself_and_integers_become_floats(cuda):

@@ -46,11 +46,14 @@ def echo(cuda, monkeypatch):
 
 @pytest.mark.parametrize(("file", "name", "parameters"), KERNELS)
 def test_the_parameters_of_every_kernel_are_read(file, name, parameters):
+    """No scalar is double but that of a kernel of one warp: most GPUs compute double at 1/64 of the rate of float."""
+    scalars = launch.SCALARS | {"A": launch.SCALARS["float"]}
+    assert name == "judge" or not any(text.startswith("double ") and "*" not in text for text in parameters)
     expected = {
-        re.search(r"\w+$", text)[0]: launch.pointer if "*" in text else launch.SCALARS[text.rsplit(" ", 1)[0]]
+        re.search(r"\w+$", text)[0]: launch.pointer if "*" in text else scalars[text.rsplit(" ", 1)[0]]
         for text in parameters
     }
-    assert launch.parameters_of(launch.source(file), name) == expected
+    assert launch.parameters_of(launch.source(file), name, "float") == expected
     assert len(expected) == len(parameters)  # no two have the same name
 
 
@@ -67,7 +70,7 @@ def typed(value):
 @pytest.mark.parametrize("count", INTEGERS, ids=typed)
 def test_an_integer_arrives_in_any_type(echo, cuda, count):
     converted, *_ = echo.in_c(count, 0.5, None, None, None)
-    assert type(converted) is np.int64
+    assert type(converted) is (int if type(count) is int and count != -(2**63) else np.int64)
     assert converted == count
     out = get_device(cuda).xp.zeros(4)
     launch.launch(echo, (1,), (1,), count, 0.5, None, None, out)

@@ -68,6 +68,7 @@ def test_an_old_gpu_supports_only_float32(cuda, name, monkeypatch):
 
 
 def test_bfloat16_without_its_package_says_what_to_install(cuda, monkeypatch):
+    bfloat16.cache_clear()
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     check_precision("tf32", cuda)
     for check in (lambda: check_precision("bfloat16", cuda), lambda: set_precision("bfloat16")):

@@ -37,6 +37,12 @@ NUMBERS = {
     "float": (np.float32, ctypes.c_float),
     "double": (np.float64, ctypes.c_double),
 }
+
+
+class RoundKeys(ctypes.Structure):
+    _fields_ = (("at", ctypes.c_uint32 * 2 * 7),)
+
+
 POINTERS = {
     "float": ("float32",),
     "double": ("float64",),
@@ -134,6 +140,8 @@ class RawModule:
                 what = f"{argument.dtype} array" if hasattr(argument, "dtype") else type(argument).__name__
                 raise TypeError(f"{kernel}: a {what} is given for {parameter!r} ({kind})")
             return ctypes.c_void_p(argument.data.ptr)
+        if isinstance(argument, np.ndarray):  # passed by value
+            return getattr(sys.modules[__name__], kind).from_buffer_copy(argument)
         number, c_type = NUMBERS[kind]
         if kind == "long long" and type(argument) is int:
             argument = np.int64(argument)  # an OverflowError, as in CuPy
@@ -194,7 +202,8 @@ def gemmStridedBatchedEx(
             bits += 1 << 12
             bits &= np.uint32(0xFFFFE000)
         first, second = first.astype(np.float64), second.astype(np.float64)
-    product = (first.swapaxes(1, 2) if transa else first) @ (second.swapaxes(1, 2) if transb else second)
+    with np.errstate(all="ignore"):  # cuBLAS does not warn of NaN and infinity
+        product = (first.swapaxes(1, 2) if transa else first) @ (second.swapaxes(1, 2) if transb else second)
     factor = number_at(beta, scalar)
     result = number_at(alpha, scalar) * product
     out[...] = (result + factor * out.astype(np.float64) if factor else result).astype(out.dtype)

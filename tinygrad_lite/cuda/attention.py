@@ -109,7 +109,7 @@ def softmax(scores: Array, first: int, t: int, s: int, ahead: int, mask: Array |
     strides = (0, 0, 0, 0) if mask is None else mask.strides  # a truth value has one byte
     launch_rows(
         function, batch * heads * length, scores, dropped, mask, *strides, heads, t, s, first, length, width, ahead,
-        dropout.key, dropout.drop_below, dropout.keep_scale,
+        dropout.round_keys, dropout.drop_below, dropout.keep_scale,
     )  # fmt: skip
     return scores if dropped is None else dropped
 

@@ -3,17 +3,21 @@
 If the host generated them, as for the CPU, the GPU would wait for masks as large as the arrays. Here the host generates
 a 64-bit key for each call, from the position in the run. Each thread computes from the key and the index of an element
 whether to keep it (philox.cuh). So a step that is run again drops the same elements, on any GPU. They are not those
-that the CPU drops; and p is rounded to a multiple of 1/2^32, on the CPU of 1/65536.
+that the CPU drops. As there, 16 bits decide about an element, so p is rounded to a multiple of 1/65536.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tinygrad_lite.cuda.launch import are_known, launch_packs
 from tinygrad_lite.device import Array, next_bits, xp_of
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed
 from tinygrad_lite.tensor import Tensor, node
+
+WORD = 0xFFFFFFFF
 
 
 def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
@@ -29,15 +33,15 @@ def dropped(x: Array, mask: Dropout) -> Array:
     """x * mask / (1 - p)."""
     xp, shape = xp_of(x), x.shape
     x, y = xp.ascontiguousarray(x), xp.empty(shape, x.dtype)
-    launch_packs("dropout", "dropout", (x, y), mask.key, mask.drop_below, mask.keep_scale, X=x.dtype)
+    launch_packs("dropout", "dropout", (x, y), mask.round_keys, mask.drop_below, mask.keep_scale, X=x.dtype)
     return y
 
 
 @dataclass(frozen=True)
 class Dropout:
-    """One dropout mask, as the kernels need it: they drop elements whose random word is below `drop_below`."""
+    """One dropout mask, as the kernels need it: they drop elements whose random bits are below `drop_below`."""
 
-    key: int
+    round_keys: np.ndarray  # (7, 2), see `round_keys`
     drop_below: int
     keep_scale: float  # factor of the kept elements: 1 / (1 - p)
 
@@ -45,5 +49,15 @@ class Dropout:
 def next_dropout(p: float) -> Dropout:
     """The next dropout mask; for p = 0 one that drops nothing, without using a key."""
     if p == 0:
-        return Dropout(0, 0, 1.0)
-    return Dropout(next_bits("dropout"), min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))
+        return Dropout(round_keys(0), 0, 1.0)
+    return Dropout(round_keys(next_bits("dropout")), min(round(p * 2**16), 2**16 - 1), 1 / (1 - p))
+
+
+def round_keys(key: int) -> np.ndarray:
+    """The two words that each of the seven rounds of Philox (philox.cuh) takes from a key of 64 bits.
+
+    They grow from round to round by the digits of the golden ratio and of the square root of 3.
+    """
+    low, high = key & WORD, key >> 32 & WORD
+    words = [(low + n * 0x9E3779B9 & WORD, high + n * 0xBB67AE85 & WORD) for n in range(7)]
+    return np.array(words, np.uint32)

@@ -124,7 +124,8 @@ struct Rules {
     int keys, ahead;  // query t sees the keys s <= t + ahead
     const bool* mask;
     long long mask_s;
-    unsigned long long first_element, random_key;
+    unsigned long long first_element;
+    RoundKeys round_keys;
     unsigned drop_below;
 
     // The last key that a query sees.
@@ -156,51 +157,54 @@ __device__ __forceinline__ void replace_masked(float (*c)[4], const Rules& rules
 
 // Which of a thread's elements c[n][i] dropout keeps, as bits 4 n + i, where rows are queries and columns are keys.
 //
-// Four neighbouring keys share one call of Philox (philox.cuh), if S is a multiple of 4. Two threads hold two rows of
-// the same four keys: each computes the words of one row, and gives the other thread its half.
+// Eight neighbouring keys share one call of Philox (philox.cuh), if S is a multiple of 8. Four threads hold two rows of
+// 16 keys, two neighbours in each of four places (n, row). Each thread makes the call for one of these places, and then
+// the four exchange words, so that each has one word of every call: that of its own two keys.
 __device__ __forceinline__ unsigned keep_mask(const Rules& rules, int first, int s) {
     unsigned kept = 0;
+    int own = threadIdx.x % 4;
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n++) {
-        unsigned bits[4];
-        if (rules.keys % 4 == 0) {
-            bool is_odd = threadIdx.x % 2;
-            int query = first + row_of(is_odd ? 2 : 0), key = s + n * 8 + threadIdx.x % 4 / 2 * 4;
-            Words drawn = random_bits_of_four(rules.random_key, rules.element(query, key) / 4);
-            unsigned left = __shfl_xor_sync(~0u, is_odd ? drawn.at[0] : drawn.at[2], 1);
-            unsigned right = __shfl_xor_sync(~0u, is_odd ? drawn.at[1] : drawn.at[3], 1);
-            bits[0] = is_odd ? left : drawn.at[0];
-            bits[1] = is_odd ? right : drawn.at[1];
-            bits[2] = is_odd ? drawn.at[2] : left;
-            bits[3] = is_odd ? drawn.at[3] : right;
+    for (int n = 0; n < TILE / 8; n += 2) {
+        if (rules.keys % 8 == 0) {
+            int query = first + row_of(own % 2 * 2), key = s + (n + own / 2) * 8;
+            Words drawn = random_words(rules.round_keys, rules.element(query, key) / 8);
+#pragma unroll
+            for (int apart = 0; apart < 4; apart++) {
+                int place = own ^ apart, at = 4 * (n + place / 2) + place % 2 * 2;
+                unsigned bits = __shfl_xor_sync(~0u, word(drawn, place), apart);
+                for (int i = 0; i < 2; i++) kept |= (unsigned)(half_of(bits, i) >= rules.drop_below) << (at + i);
+            }
         } else {
-            for (int i = 0; i < 4; i++)
-                bits[i] = random_bits(rules.random_key, rules.element(first + row_of(i), s + column_of(n, i)));
+            for (int i = 0; i < 8; i++) {
+                int query = first + row_of(i % 4), key = s + column_of(n + i / 4, i % 4);
+                unsigned bits = random_bits(rules.round_keys, rules.element(query, key));
+                kept |= (unsigned)(bits >= rules.drop_below) << (4 * n + i);
+            }
         }
-#pragma unroll
-        for (int i = 0; i < 4; i++) kept |= (unsigned)(bits[i] >= rules.drop_below) << (4 * n + i);
     }
     return kept;
 }
 
-// The same where rows are keys and columns are queries. Here the four threads that hold the same queries with four
-// neighbouring keys share their calls: each computes the words for one of their four elements.
+// The same where rows are keys and columns are queries. Here eight threads hold eight neighbouring keys of the same
+// queries, in eight places (n, i), and each makes the call for one of these.
 __device__ __forceinline__ unsigned keep_mask_transposed(const Rules& rules, int first, int t) {
     unsigned kept = 0;
-    int own = threadIdx.x / 4 % 4;  // which of the four keys is this thread's, and the element whose words it computes
+    int own = threadIdx.x / 4 % 8;  // which of the eight keys is this thread's, and the place whose words it computes
 #pragma unroll
-    for (int n = 0; n < TILE / 8; n++) {
-        if (rules.keys % 4 == 0) {
-            int query = t + column_of(n, own), key = first + row_of(own) - own;
-            Words drawn = random_bits_of_four(rules.random_key, rules.element(query, key) / 4);
+    for (int n = 0; n < TILE / 8; n += 2) {
+        if (rules.keys % 8 == 0) {
+            int query = t + column_of(n + own / 4, own % 4), key = first + row_of(own % 4) - own;
+            Words drawn = random_words(rules.round_keys, rules.element(query, key) / 8);
 #pragma unroll
-            for (int apart = 0; apart < 4; apart++) {  // exchange a word with another thread
-                unsigned bits = __shfl_xor_sync(~0u, word(drawn, own ^ apart), 4 * apart);
-                kept |= (unsigned)(bits >= rules.drop_below) << (4 * n + (own ^ apart));
+            for (int apart = 0; apart < 8; apart++) {
+                int place = own ^ apart;
+                unsigned bits = half_of(__shfl_xor_sync(~0u, word(drawn, place / 2), 4 * apart), own % 2);
+                kept |= (unsigned)(bits >= rules.drop_below) << (4 * n + place);
             }
         } else {
-            for (int i = 0; i < 4; i++) {
-                unsigned bits = random_bits(rules.random_key, rules.element(t + column_of(n, i), first + row_of(i)));
+            for (int i = 0; i < 8; i++) {
+                int query = t + column_of(n + i / 4, i % 4), key = first + row_of(i % 4);
+                unsigned bits = random_bits(rules.round_keys, rules.element(query, key));
                 kept |= (unsigned)(bits >= rules.drop_below) << (4 * n + i);
             }
         }

@@ -56,7 +56,7 @@ def flash_attention(
     mask = None if mask is None else xp.broadcast_to(mask, (batch, 1, 1, s))
     given = [*laid(q), *laid(k), *laid(v), mask, *((0, 0) if mask is None else (mask.strides[0], mask.strides[3]))]
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
-    numbers = (heads, t, s, ahead, scale, dropout.key, dropout.drop_below, dropout.keep_scale)
+    numbers = (heads, t, s, ahead, scale, dropout.round_keys, dropout.drop_below, dropout.keep_scale)
     tiles, has_dropout = dict(zip(("forward", "backward"), TILES[width], strict=True)), int(dropout.drop_below > 0)
     # Eight warps that share a tile read keys and values half as often as twice four, if there are registers for it.
     warps = {"forward": 8 if t >= 128 and width <= 64 and not has_dropout else 4, "backward": 4}

@@ -38,13 +38,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, const bf16* dy, long long dy_b, long long dy_h, long long dy_t, const float* logs,
     const float* row_sums, bf16* dq, long long stride, long long heads, long long queries, long long keys,
-    long long ahead, float scale, long long random_key, long long drop_below, float keep_scale) {
+    long long ahead, float scale, RoundKeys round_keys, long long drop_below, float keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = (gridDim.y - 1 - blockIdx.y) * ROWS;
     int end = min(keys, first + ROWS + ahead);
     const float scale_2 = scale * LOG2_E;
     Rules rules = {(int)keys, (int)ahead, mask ? mask + b * mask_b : mask, mask_s,
-                   (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
+                   (unsigned long long)(head * queries * keys), round_keys, (unsigned)drop_below};
     k += b * k_b + h * k_h;
     v += b * v_b + h * v_h;
     unsigned a_q[WIDTH / 16][4], a_dy[WIDTH / 16][4];
@@ -100,12 +100,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, const bf16* dy, long long dy_b, long long dy_h, long long dy_t, const float* logs,
     const float* row_sums, bf16* dk, bf16* dv, long long stride, long long heads, long long queries, long long keys,
-    long long ahead, float scale, long long random_key, long long drop_below, float keep_scale) {
+    long long ahead, float scale, RoundKeys round_keys, long long drop_below, float keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = blockIdx.y * ROWS;  // the blocks of the first keys start first: most queries see them
     const float scale_2 = scale * LOG2_E;
     Rules rules = {(int)keys, (int)ahead, mask ? mask + b * mask_b : mask, mask_s,
-                   (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
+                   (unsigned long long)(head * queries * keys), round_keys, (unsigned)drop_below};
     q += b * q_b + h * q_h;
     dy += b * dy_b + h * dy_h;
     unsigned a_k[WIDTH / 16][4], a_v[WIDTH / 16][4];

@@ -10,13 +10,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARP
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, bf16* out, float* logs, long long heads, long long queries, long long keys, long long ahead,
-    float scale, long long random_key, long long drop_below, float keep_scale) {
+    float scale, RoundKeys round_keys, long long drop_below, float keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = (gridDim.y - 1 - blockIdx.y) * ROWS;  // the last queries, which see the most keys, start first
     int end = min(keys, first + ROWS + ahead);
     const float scale_2 = scale * LOG2_E, minus_infinity = -infinity();
     Rules rules = {(int)keys, (int)ahead, mask ? mask + b * mask_b : mask, mask_s,
-                   (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
+                   (unsigned long long)(head * queries * keys), round_keys, (unsigned)drop_below};
     k += b * k_b + h * k_h;
     v += b * v_b + h * v_h;
     unsigned a[WIDTH / 16][4];

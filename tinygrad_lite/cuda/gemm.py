@@ -90,7 +90,8 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
     """
     layout = layout_of(x.shape, x.strides, x.itemsize)
     if layout is None:
-        return laid_out(xp_of(x).ascontiguousarray(x))
+        x, (rows, columns) = xp_of(x).ascontiguousarray(x), x.shape[-2:]
+        layout = 0, columns, rows * columns
     return x, *layout
 
 

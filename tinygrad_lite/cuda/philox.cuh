@@ -13,21 +13,25 @@ struct Words {
     unsigned at[4];
 };
 
-__device__ __forceinline__ Words philox(Words count, unsigned long long key) {
-    unsigned low_key = (unsigned)key, high_key = (unsigned)(key >> 32);
+// The part of the key for each round, computed on the host (dropout.py). As a parameter of the kernel it is a constant,
+// which an instruction can take as an operand.
+struct RoundKeys {
+    unsigned at[7][2];
+};
+
+__device__ __forceinline__ Words philox(Words count, const RoundKeys& round_keys) {
     for (int round = 0; round < 7; round++) {
         unsigned long long first = 0xD2511F53ull * count.at[0], second = 0xCD9E8D57ull * count.at[2];
-        count = {{(unsigned)(second >> 32) ^ count.at[1] ^ low_key, (unsigned)second,
-                  (unsigned)(first >> 32) ^ count.at[3] ^ high_key, (unsigned)first}};
-        low_key += 0x9E3779B9;  // of the golden ratio
-        high_key += 0xBB67AE85;  // of the square root of 3
+        count = {{(unsigned)(second >> 32) ^ count.at[1] ^ round_keys.at[round][0], (unsigned)second,
+                  (unsigned)(first >> 32) ^ count.at[3] ^ round_keys.at[round][1], (unsigned)first}};
     }
     return count;
 }
 
-// The random words of the elements 4 quad to 4 quad + 3.
-__device__ __forceinline__ Words random_bits_of_four(unsigned long long key, unsigned long long quad) {
-    return philox({{(unsigned)quad, (unsigned)(quad >> 32), 0, 0}}, key);
+// One call decides about eight neighbouring elements, each by 16 bits: word k has those of element 2 k in its lower half
+// and those of element 2 k + 1 in its upper half.
+__device__ __forceinline__ Words random_words(const RoundKeys& round_keys, unsigned long long eight) {
+    return philox({{(unsigned)eight, (unsigned)(eight >> 32), 0, 0}}, round_keys);
 }
 
 // One of the words, when `which` is not known at compile time.
@@ -36,7 +40,15 @@ __device__ __forceinline__ unsigned word(const Words& words, int which) {
     return which & 2 ? high : low;
 }
 
-// The random word of one element; the words of four neighbours together cost no more.
-__device__ __forceinline__ unsigned random_bits(unsigned long long key, unsigned long long element) {
-    return word(random_bits_of_four(key, element / 4), (int)(element % 4));
+__device__ __forceinline__ unsigned half_of(unsigned word, int upper) { return upper ? word >> 16 : word & 0xffff; }
+
+// The 16 bits of one element, and of the elements 4 quad to 4 quad + 3, which are half of a call.
+__device__ __forceinline__ unsigned random_bits(const RoundKeys& round_keys, unsigned long long element) {
+    return half_of(word(random_words(round_keys, element / 8), (int)(element % 8 / 2)), (int)(element % 2));
+}
+
+__device__ __forceinline__ Words random_bits_of_four(const RoundKeys& round_keys, unsigned long long quad) {
+    Words words = random_words(round_keys, quad / 2);
+    unsigned first = quad % 2 ? words.at[2] : words.at[0], second = quad % 2 ? words.at[3] : words.at[1];
+    return {{half_of(first, 0), half_of(first, 1), half_of(second, 0), half_of(second, 1)}};
 }

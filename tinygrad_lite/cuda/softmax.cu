@@ -11,13 +11,13 @@
 #include "philox.cuh"
 
 // The random words of a pack; one call of Philox gives all four if the pack begins at a multiple of 4.
-__device__ inline Words random_bits_of_pack(long long key, long long element) {
+__device__ inline Words random_bits_of_pack(const RoundKeys& round_keys, long long element) {
 #if PACK == 4
-    if (element % 4 == 0) return random_bits_of_four(key, element / 4);
-    return {{random_bits(key, element), random_bits(key, element + 1), random_bits(key, element + 2),
-             random_bits(key, element + 3)}};
+    if (element % 4 == 0) return random_bits_of_four(round_keys, element / 4);
+    return {{random_bits(round_keys, element), random_bits(round_keys, element + 1),
+             random_bits(round_keys, element + 2), random_bits(round_keys, element + 3)}};
 #else
-    return {{random_bits(key, element)}};
+    return {{random_bits(round_keys, element)}};
 #endif
 }
 
@@ -33,7 +33,7 @@ __device__ inline int keys_seen(long long query, long long width, long long ahea
 extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped, const bool* mask, long long mask_b,
                                            long long mask_h, long long mask_t, long long mask_s, long long heads,
                                            long long queries, long long keys, long long first, long long length,
-                                           long long width, long long ahead, long long key, long long drop_below,
+                                           long long width, long long ahead, RoundKeys round_keys, long long drop_below,
                                            A keep_scale) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
@@ -70,7 +70,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
         Pack<X> p, d;
         if (i * PACK < seen) p = ps[i];
         Words bits;
-        if (dropped && i * PACK < seen) bits = random_bits_of_pack(key, (head * queries + query) * keys + i * PACK);
+        if (dropped && i * PACK < seen) bits = random_bits_of_pack(round_keys, (head * queries + query) * keys + i * PACK);
         for (int k = 0; k < PACK; k++) {
             int s = i * PACK + k;
             A weight = 0;

@@ -23,11 +23,12 @@ def philox(count, key):
     return c0, c1, c2, c3
 
 
-def words_of(elements, key):
-    """The random word of each of these elements."""
+def bits_of(elements, key):
+    """The 16 random bits of each of these elements."""
     elements = np.asarray(elements, np.uint64)
-    quad, place = elements // 4, (elements % 4).astype(np.int64)
-    return np.choose(place, philox((quad & WORD, quad >> 32, 0, 0), (key & WORD, key >> 32 & WORD)))
+    eight, place = elements // 8, (elements % 8).astype(np.int64)
+    word = np.choose(place // 2, philox((eight & WORD, eight >> 32, 0, 0), (key & WORD, key >> 32 & WORD)))
+    return np.where(place % 2, word >> 16, word & 0xFFFF)
 
 
 def key_of(*position):
@@ -38,4 +39,4 @@ def key_of(*position):
 
 def mask(shape, p, key):
     """Which elements are kept."""
-    return (words_of(np.arange(math.prod(shape)), key) >= round(p * 2**32)).reshape(shape)
+    return (bits_of(np.arange(math.prod(shape)), key) >= round(p * 2**16)).reshape(shape)

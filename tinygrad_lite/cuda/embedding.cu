@@ -5,7 +5,7 @@
 // not take a run but SEGMENT positions of the sorted list, and sums each run in them. A run within one segment is then
 // complete. For a run across segments, each segment writes a part: parts[segment][0] belongs to the run continued from
 // the previous segment, parts[segment][1] to a run that begins here and continues in the next. A second kernel sums
-// these parts. The order of all additions depends on the tokens alone.
+// these parts. The order of all additions depends on the tokens alone. With `add`, the sums are added to the table.
 
 // y[n] = weight[ids[n]]. A warp copies one row; for a token that is not in the table it writes NaN.
 extern "C" __global__ void embedding_forward(long long count, long long rows, long long width, const long long* ids,
@@ -24,7 +24,7 @@ extern "C" __global__ void embedding_forward(long long count, long long rows, lo
 // A warp takes one segment and 32 packs of columns. `order` maps the sorted list to positions in the text.
 extern "C" __global__ void embedding_backward(long long count, long long rows, long long width,
                                               const long long* sorted, const long long* order, const X* dy, X* table,
-                                              X* parts) {
+                                              X* parts, long long add) {
     long long segment = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     long long first = segment * SEGMENT, last = min(first + SEGMENT, count);  // the end, not included
     long long column = (blockIdx.y * 32ll + threadIdx.x) * PACK;
@@ -45,7 +45,11 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
             X* out = table + id * width;
             if (came_in) out = parts + segment * 2 * width;
             else if (run_continues) out = parts + (segment * 2 + 1) * width;
-            if (id >= 0 && id < rows) *(Pack<X>*)(out + column) = sum;  // else the token is not in the table
+            if (id >= 0 && id < rows) {  // else the token is not in the table
+                if (add && !came_in && !run_continues)
+                    for (int j = 0; j < PACK; j++) sum.at[j] += out[column + j];
+                *(Pack<X>*)(out + column) = sum;
+            }
             sum = {};
             came_in = false;
         }
@@ -55,7 +59,8 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
 // A block takes 32 columns of the run that begins in a segment and continues in the next, if there is one; each of its
 // 8 warps sums every eighth part of it.
 extern "C" __global__ void embedding_backward_runs(long long count, long long rows, long long width,
-                                                   const long long* sorted, const X* parts, X* table) {
+                                                   const long long* sorted, const X* parts, X* table,
+                                                   long long add) {
     __shared__ X found[8][32];
     long long segment = blockIdx.x, first = segment * SEGMENT, next = first + SEGMENT;
     if (next >= count) return;
@@ -74,6 +79,6 @@ extern "C" __global__ void embedding_backward_runs(long long count, long long ro
     __syncthreads();
     if (threadIdx.y == 0 && column < width) {
         for (int warp = 1; warp < 8; warp++) sum += found[warp][threadIdx.x];
-        table[id * width + column] = sum;
+        table[id * width + column] = add ? table[id * width + column] + sum : sum;
     }
 }

@@ -76,9 +76,16 @@ def joint_linear(
         """The columns of each factor's product."""
         return [y] if len(factors) == 1 else [y[:, place] for place in places]
 
-    y = empty_rows(rows, places[-1].stop)
-    for part, factor in zip(parts(y), factors, strict=True):
-        gemm(rows, factor.T, out=part)
+    width = places[-1].stop
+    padded = empty_rows(rows, width)
+    y = padded[:, :width]
+    is_odd = padded.shape[1] > width and weights[0]._gradient_memory is not None
+    wider = with_rows_behind(factors[0], padded.shape[1]) if is_odd else None
+    if wider is not None:
+        gemm(rows, wider.T, out=padded)
+    else:
+        for part, factor in zip(parts(y), factors, strict=True):
+            gemm(rows, factor.T, out=part)
     if biases:
         shifts = [bias.data for bias in biases]
         shift = joined(shifts)
@@ -91,8 +98,14 @@ def joint_linear(
                 dy[:, place] = 0
         if x_needs:
             dx = xp.empty(rows.shape, before)
-            for i, (part, factor) in enumerate(zip(parts(dy), factors, strict=True)):
-                gemm(part, factor, out=dx, add=i > 0)
+            if (
+                wider is not None and dy.data.ptr == y.data.ptr and dy.strides == y.strides
+            ):  # the loss has overwritten y
+                padded[:, width:] = 0
+                gemm(padded, wider, out=dx)
+            else:
+                for i, (part, factor) in enumerate(zip(parts(dy), factors, strict=True)):
+                    gemm(part, factor, out=dx, add=i > 0)
             dx = dx.reshape(shape)
         # cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the
         # sum and writing the sum takes longer. (An observer, who wants to see it, prevents this: `memory_to_write`.)
@@ -184,13 +197,27 @@ def copy_of(optimizer: Any, known: Copy | None) -> Copy | None:
 
 
 def empty_rows(x: Array, width: int) -> Array:
-    """An array (N, width) for a product of N rows, of the type of x.
+    """An array for a product (N, width), of the type of x.
 
     cuBLAS has fast kernels only for rows that begin at multiples of 16 bytes, which those of a vocabulary of 50,257 do
-    not: there the array is a part of a wider one.
+    not: there the array is wider.
     """
     padded = width if width % ALIGNED == 0 else -(-width // PADDED) * PADDED
-    return xp_of(x).empty((len(x), padded), x.dtype)[:, :width]
+    return xp_of(x).empty((len(x), padded), x.dtype)
+
+
+def with_rows_behind(matrix: Array, rows: int) -> Array | None:
+    """A matrix with more rows: whatever follows it in the array of which it is a part; None if that is too short.
+
+    cuBLAS may take slower kernels for 50,257 rows than for 50,304. In an optimizer's memory, the rows behind a table are
+    other parameters; what they give is not used.
+    """
+    base = matrix.base
+    if base is None or base.ndim != 1:
+        return None
+    begin = (matrix.data.ptr - base.data.ptr) // base.itemsize
+    end = begin + rows * matrix.shape[1]
+    return base[begin:end].reshape(rows, -1) if end <= base.size else None
 
 
 def add_bias(y: Array, bias: Array) -> None:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.cuda.random_bits import key_of, mask, philox, bits_of
+from tests.tinygrad_lite.cuda.random_bits import bits_of, key_of, mask, philox
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.dropout import round_keys

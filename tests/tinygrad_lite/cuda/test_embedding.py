@@ -13,6 +13,7 @@ from tinygrad_lite.cuda import embedding
 from tinygrad_lite.cuda.embedding import SEGMENT
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.optim import AdamW
 from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(6)
@@ -124,6 +125,30 @@ def test_gradients_of_integer_indices_have_a_fixed_order(cuda, no_atomic_additio
     expected = np.zeros(x.shape)
     np.add.at(expected, index, dy.T)
     np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_rows_are_added_to_the_gradient_that_is_there(cuda, monkeypatch, tied):
+    """Of a tied head the product comes first. No other array of this size is made; numbers of 32 bits are sorted."""
+    rows, width, ids = 70, 12, rng.integers(0, 70, (3, 40))
+    values, factor = rng.standard_normal((rows, width)), rng.standard_normal((3, 40, rows))
+    xp, gradients, sorted_types = get_device(cuda).xp, [], []
+    argsort = xp.argsort
+    monkeypatch.setattr(xp, "argsort", lambda x, **how: sorted_types.append(x.dtype.name) or argsort(x, **how))
+    monkeypatch.setattr(xp, "zeros", lambda *_: pytest.fail("an array of zeros"))
+    for device in ("cpu", cuda):
+        weight = Tensor(values, device=device, requires_grad=True)
+        optimizer = AdamW([("weight", weight)])
+        x = F.embedding(Tensor(ids, device=device), weight)
+        loss = (F.linear(x, weight) if tied else F.linear(x, Tensor(values, device=device))) * Tensor(
+            factor, device=device
+        )
+        loss.sum().backward()
+        gradients.append(weight.grad.numpy())
+        memory = optimizer._memory["weight"]
+        assert weight.grad.data.data.ptr == memory.data.ptr if device == cuda else weight.grad.data is memory
+    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-12)
+    assert sorted_types == ["int32"]
 
 
 def test_very_wide_rows_are_summed_in_pieces(cuda, monkeypatch):

@@ -64,6 +64,29 @@ def assert_close(found, expected, tolerance):
         assert np.linalg.norm(one - other) <= tolerance * np.linalg.norm(other)
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("after", "sizes"), [(120, [(6, 64), (6, 8), (50, 8)]), (0, [(6, 50), (6, 8), (50, 8)])])
+def test_an_odd_number_of_results_is_padded_if_rows_lie_behind_the_matrix(cuda, mode, after, sizes, monkeypatch):
+    """The results are those of the matrix alone, whatever the rows behind it are; the loss overwrites the logits."""
+    values, x, targets = rng.standard_normal((50, 8)), rng.standard_normal((6, 8)), rng.integers(0, 50, 6)
+    outcomes, shapes, gemm = [], [], linear.gemm
+    for device in ("cpu", cuda):
+        weight, behind = Parameter(values.astype("float32")), Parameter(np.full(after, 1e3, np.float32))
+        weight.data, behind.data = (Tensor(p.numpy(), device=device).data for p in (weight, behind))
+        KEPT.append(AdamW([("weight", weight), ("behind", behind)]))
+        given = Tensor(x.astype("float32"), device=device, requires_grad=True)
+        with precision(mode if device == cuda else "float32"), monkeypatch.context() as patch:
+            if device == cuda:
+                KEPT[-1]._copy = linear.copy_of(KEPT[-1], None)
+                patch.setattr(
+                    linear, "gemm", lambda a, b, *r, **o: shapes.append((len(a), b.shape[1])) or gemm(a, b, *r, **o)
+                )
+            F.cross_entropy(F.linear(given, weight), Tensor(targets, device=device), overwrite=True).backward()
+        outcomes.append((given.grad, weight.grad))
+    assert shapes == sizes
+    assert_close(outcomes[1], outcomes[0], 1e-6 if mode == "float32" else 2e-2)
+
+
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(5, 8), (2, 3, 8)])

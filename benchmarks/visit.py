@@ -127,8 +127,8 @@ def right(out: Path, text: str) -> list[Part]:
         Part("same as CPU", (*TESTS, *compare), 100),
         Part("same bytes", (*checks, "same-bytes"), 60),
         Part("quick", ("-m", "benchmarks.gpu", "--quick", "--compiled", "none", "--minutes", "1.5"), 100),
-        Part("memory errors", (*sanitizer, "memcheck", sys.executable, *kernels), 90, "compute-sanitizer"),
-        Part("races", (*sanitizer, "racecheck", sys.executable, *kernels), 90, "compute-sanitizer"),
+        Part("memory errors", (*sanitizer, "memcheck", sys.executable, *kernels), 150, "compute-sanitizer"),
+        Part("races", (*sanitizer, "racecheck", sys.executable, *kernels), 150, "compute-sanitizer"),
         Part("tests", (*TESTS, "-m", "gpu and not network", "-n", "8", "--maxfail", "80"), 400),
     ]
 

@@ -7,6 +7,7 @@ capability*), which the libraries must support.
 
 from __future__ import annotations
 
+import errno
 import os
 import warnings
 from importlib import metadata
@@ -16,6 +17,7 @@ from typing import Any
 from tinygrad_lite.device import Device, DeviceError
 
 CUPYS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")  # packages that all install a module `cupy`
+UNWRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 INSTALL = 'pip install -e ".[cuda13]" (".[cuda12]" if nvidia-smi names a CUDA Version below 13)'
 
 
@@ -89,6 +91,7 @@ def import_cupy() -> ModuleType:
     except Exception as error:  # of any type; CuPy's message is a page long, and its cause has the reason
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             raise DeviceError(f"device cuda needs CuPy, which is not installed: {INSTALL}") from None
+        refuse_unwritable(error, "device cuda: CuPy is installed")
         raise DeviceError(
             f"device cuda: CuPy is installed but cannot be imported ({first_line(error.__cause__ or error)}); if "
             f"libraries of CUDA are missing, install them: {INSTALL}"
@@ -127,10 +130,20 @@ def check_headers(cupy: ModuleType, here: str, made_for: int) -> None:
     """
     try:
         float(cupy.zeros((), "float32") + 1)
-    except Exception as error:  # of the compiler, of the search for its headers, or of the GPU
+    except Exception as error:  # of the compiler, of the search for its headers, of the disk, or of the GPU
+        refuse_unwritable(error, here)
         raise DeviceError(
             f"{here}, but a kernel of one line cannot be compiled and run ({first_line(error)}); if headers of CUDA "
             f'are missing, install them: pip install -e ".[cuda{made_for // 1000}]"'
+        ) from None
+
+
+def refuse_unwritable(error: Exception, here: str) -> None:
+    """Raise DeviceError if CuPy cannot keep its compiled kernels, because the home is read-only or full."""
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        raise DeviceError(
+            f"{here}, but it cannot keep compiled kernels in {error.filename or '~/.cupy'} ({error.strerror}): set the "
+            "environment variable CUPY_CACHE_DIR to a folder with room that you may write into"
         ) from None
 
 

@@ -80,7 +80,7 @@ def joint_linear(
     padded = empty_rows(rows, width)
     y = padded[:, :width]
     is_odd = padded.shape[1] > width and weights[0]._gradient_memory is not None
-    wider = with_rows_behind(factors[0], padded.shape[1]) if is_odd else None
+    wider = with_rows_after(factors[0], padded.shape[1]) if is_odd else None
     if wider is not None:
         gemm(rows, wider.T, out=padded)
     else:
@@ -206,11 +206,11 @@ def empty_rows(x: Array, width: int) -> Array:
     return xp_of(x).empty((len(x), padded), x.dtype)
 
 
-def with_rows_behind(matrix: Array, rows: int) -> Array | None:
+def with_rows_after(matrix: Array, rows: int) -> Array | None:
     """A matrix with more rows: whatever follows it in the array of which it is a part; None if that is too short.
 
-    cuBLAS may take slower kernels for 50,257 rows than for 50,304. In an optimizer's memory, the rows behind a table are
-    other parameters; what they give is not used.
+    cuBLAS may take slower kernels for 50,257 rows than for 50,304. In an optimizer's memory, the rows after a table are
+    other parameters; their results are not used.
     """
     base = matrix.base
     if base is None or base.ndim != 1:

@@ -1,6 +1,8 @@
 """Finding CuPy and a GPU: everything that can be missing has its own message."""
 
 import builtins
+import errno
+import os
 import sys
 import warnings
 from importlib import metadata
@@ -206,6 +208,24 @@ def test_missing_headers_are_reported_before_the_first_kernel(pretend):
         f"{HERE}a kernel of one line cannot be compiled and run ({error}); if headers of CUDA are missing, install "
         'them: pip install -e ".[cuda13]"'
     )
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_home_that_cannot_be_written_is_reported(pretend, monkeypatch, number):
+    """By the first kernel, or already while CuPy is imported."""
+    error = OSError(number, os.strerror(number), "/home/me/.cupy/kernel_cache")
+    end = (
+        f"it cannot keep compiled kernels in /home/me/.cupy/kernel_cache ({os.strerror(number)}): set the environment "
+        "variable CUPY_CACHE_DIR to a folder with room that you may write into"
+    )
+    pretend(zeros=lambda *_: fail(error))
+    assert sentence() == HERE + end
+    monkeypatch.delitem(sys.modules, "cupy")
+    real = builtins.__import__
+    monkeypatch.setattr(
+        builtins, "__import__", lambda name, *rest: fail(error) if name == "cupy" else real(name, *rest)
+    )
+    assert sentence() == f"device cuda: CuPy is installed, but {end}"
 
 
 def test_a_warning_of_cupy_is_no_reason_against_a_gpu(pretend):

@@ -66,8 +66,8 @@ def assert_close(found, expected, tolerance):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("after", "sizes"), [(120, [(6, 64), (6, 8), (50, 8)]), (0, [(6, 50), (6, 8), (50, 8)])])
-def test_an_odd_number_of_results_is_padded_if_rows_lie_behind_the_matrix(cuda, mode, after, sizes, monkeypatch):
-    """The results are those of the matrix alone, whatever the rows behind it are; the loss overwrites the logits."""
+def test_an_odd_number_of_results_is_padded_if_rows_follow_the_matrix(cuda, mode, after, sizes, monkeypatch):
+    """The results are those of the matrix alone, whatever follows it; the loss overwrites the logits."""
     values, x, targets = rng.standard_normal((50, 8)), rng.standard_normal((6, 8)), rng.integers(0, 50, 6)
     outcomes, shapes, gemm = [], [], linear.gemm
     for device in ("cpu", cuda):

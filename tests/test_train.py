@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import threading
 import tracemalloc
 import typing
 from dataclasses import fields
@@ -24,7 +25,7 @@ from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, same, script
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, why_no_cuda
-from tinygrad_lite.errors import CorpusError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
 from workshop.cli.command_line import FIRST_PAGE, parse_command_line
 from workshop.cli.options import build
@@ -67,6 +68,7 @@ def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iter
     assert validation[best.step] == min(validation.values())
 
 
+@pytest.mark.cpu_only  # on a GPU the order is the same, but evaluating does not wait
 def test_an_evaluation_saves_last_evaluates_and_saves_best_if_better(monkeypatch):
     saved, scores, save = [], iter([3.0, 2.0, 2.5]), log.save_checkpoint
 
@@ -82,6 +84,33 @@ def test_an_evaluation_saves_last_evaluates_and_saves_best_if_better(monkeypatch
     monkeypatch.setattr(train, "evaluate", evaluate)
     run_training(max_iters=8)
     assert saved == [("last", 0, None), ("best", 0, 3.0), ("last", 4, 3.0), ("best", 4, 2.0), ("last", 8, 2.0)]
+
+
+@pytest.mark.parametrize("broken", ["", "best"])
+def test_on_a_gpu_training_continues_while_a_checkpoint_is_written(cuda, broken, monkeypatch, capsys):
+    """If writing fails meanwhile, what was the best before is the best again."""
+    updated, step, save = threading.Event(), Optimizer.step, log.save_checkpoint
+
+    def slow_save(path, checkpoint):
+        if checkpoint.step == 4:
+            assert updated.wait(60), "the update after an evaluation waits for its checkpoints"
+            if path.stem == broken:
+                raise CheckpointError("the disk is full")
+        save(path, checkpoint)
+
+    def noted_step(optimizer):
+        step(optimizer)
+        if optimizer.steps > 4:
+            updated.set()
+
+    scores = iter([3.0, 2.0, 2.5])
+    monkeypatch.setattr(log, "save_checkpoint", slow_save)
+    monkeypatch.setattr(Optimizer, "step", noted_step)
+    monkeypatch.setattr(train, "evaluate", lambda *_: next(scores))
+    run = run_training(max_iters=8, device=cuda)
+    last, best = load_checkpoint(run.last), load_checkpoint(run.best)
+    assert (last.step, last.best_loss, best.step, best.best_loss) == ((8, 3.0, 8, 2.5) if broken else (8, 2.0, 4, 2.0))
+    assert ("warning: the disk is full (training continues" in capsys.readouterr().err) == bool(broken)
 
 
 def test_one_of_a_kind_is_no_plural(workplace, capsys):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 
@@ -36,6 +37,9 @@ class RunLog(AbstractContextManager):
         before = setup.checkpoint
         self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
         self.write_errors: list[Exception] = []  # at the latest evaluation
+        # On a GPU a checkpoint is a copy of its weights, so another thread can write it while training goes on.
+        self.writer = ThreadPoolExecutor(1) if self.options.device != "cpu" else None
+        self.writing: list[tuple[int, Future, tuple]] = []  # step, job, and the best known before it
         self.first = optimizer.steps
         self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # since the last row
         bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
@@ -43,6 +47,8 @@ class RunLog(AbstractContextManager):
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.bar.close()
+        if self.writer:
+            self.writer.shutdown()  # after what it has to write
 
     # --- in the loop --------------------------------------------------------------------------------------------
 
@@ -60,11 +66,16 @@ class RunLog(AbstractContextManager):
 
     def save(self, step: int) -> None:
         """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
+        self.wait_for_writer()
         self.write_errors.clear()
         self.paused = time.perf_counter()
-        with self.disk_errors(step):
-            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
-            self.folder.keep(step, max(self.options.keep, self.options.average))
+        checkpoint, kept = self.checkpoint(self.best_loss, self.best_step), max(self.options.keep, self.options.average)
+
+        def write() -> None:
+            save_checkpoint(self.folder.last, checkpoint)
+            self.folder.keep(step, kept)
+
+        self.write(step, write)
 
     def evaluated(self, step: int, val_loss: float) -> bool:
         """Write `best` if this validation loss is the best so far, or if the latest model is, and show a sample.
@@ -72,9 +83,9 @@ class RunLog(AbstractContextManager):
         Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
         """
         if self.best_loss is None or val_loss < self.best_loss or self.options.latest_is_best:
-            with self.disk_errors(step):
-                save_checkpoint(self.folder.best, self.checkpoint(val_loss, step))
-                self.best_loss, self.best_step = val_loss, step
+            checkpoint, before = self.checkpoint(val_loss, step), (self.best_loss, self.best_step)
+            self.best_loss, self.best_step = val_loss, step
+            self.write(step, lambda: save_checkpoint(self.folder.best, checkpoint), before)
         with self.disk_errors(step):
             self.report(step, val_loss)
             self.folder.write_waiting()
@@ -98,14 +109,41 @@ class RunLog(AbstractContextManager):
             tqdm.write(shown(found.text) + "\n", file=sys.stdout)
             sys.stdout.flush()
 
+    def write(self, step: int, job: Callable[[], None], before: tuple | None = None) -> None:
+        """Do this, in the other thread if there is one; if it fails, what was best `before` is the best again."""
+        before = before or (self.best_loss, self.best_step)
+        if self.writer:
+            self.writing.append((step, self.writer.submit(job), before))
+            if self.may_continue(step):
+                return
+            self.wait_for_writer()
+        else:
+            with self.disk_errors(step, before):
+                job()
+
+    def wait_for_writer(self) -> None:
+        """Wait until the other thread has written everything, and take note of its errors."""
+        while self.writing:
+            step, job, before = self.writing.pop(0)
+            with self.disk_errors(step, before):
+                job.result()
+
+    def may_continue(self, step: int) -> bool:
+        """Whether training continues if a write of this step fails."""
+        return self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
+
     @contextmanager
-    def disk_errors(self, step: int) -> Iterator[None]:
-        """Inside, a failed write does not end the training, except at its first and last step."""
+    def disk_errors(self, step: int, before: tuple | None = None) -> Iterator[None]:
+        """Inside, a failed write does not end the training, except at its first and last step.
+
+        Args:
+            before: best loss and step if the write fails; None: those of now.
+        """
         try:
             yield
         except (CheckpointError, OSError) as error:
-            continues = self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
-            if not continues or (isinstance(error, OSError) and reader_has_gone(error)):
+            self.best_loss, self.best_step = before or (self.best_loss, self.best_step)
+            if not self.may_continue(step) or (isinstance(error, OSError) and reader_has_gone(error)):
                 raise
             self.write_errors.append(error)
             with suppress(OSError):  # the message may go to a file on the same disk
@@ -116,6 +154,7 @@ class RunLog(AbstractContextManager):
 
     def finish(self, stopped: bool) -> None:
         """Save the weights of a run that was stopped; raise a write error of the last evaluation."""
+        self.wait_for_writer()
         if stopped:
             save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
         elif self.write_errors:
@@ -176,7 +215,7 @@ class RunLog(AbstractContextManager):
             except NonFiniteError as error:
                 reason = str(error)
         advice = "with a smaller --learning_rate or --grad_clip"
-        if folder.last.exists():
+        if self.writing or folder.last.exists():
             advice = f"--resume {advice}: the checkpoints in {folder.path} are from before"
         shown = f"the loss is {numbers.loss:g} and the gradient's norm {numbers.norm:g}"
         return f"step {step}: {shown}; {reason}; try {advice}"

@@ -20,11 +20,19 @@ _owners: Any = weakref.WeakValueDictionary()
 fence: Callable[[int, int], None] | None = None  # called with the bytes around each array, which nothing may access
 
 
+def allow(what: str) -> None:
+    """Called as `refuse` before an array is allocated or read by the host; the emulator replaces it while recording."""
+
+
+refuse: Callable[[str], None] = allow
+
+
 def moved(array: np.ndarray) -> np.ndarray:
     """A copy that begins at a multiple of 512 bytes, as CuPy's arrays do unless they are views.
 
     What a kernel fetches at once depends on its arrays' addresses, and the last digit of a sum depends on that.
     """
+    refuse("an allocation")
     room = np.empty(array.nbytes + 2048, np.uint8)  # more than NumPy would keep for the next array of this size
     start = -room.__array_interface__["data"][0] % 512
     copy = np.ndarray(array.shape, array.dtype, memoryview(room), start, array.strides)
@@ -83,13 +91,20 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         _call(self.hidden.__setitem__, (index, value), {})
 
+    def set(self, array: np.ndarray) -> None:
+        """Copy a host array into this one."""
+        refuse("a copy from the host")
+        self.hidden[...] = array
+
     def __len__(self) -> int:
         return len(self.hidden)
 
     def __float__(self) -> float:
+        refuse("a number that the host reads")
         return float(self.hidden)
 
     def __bool__(self) -> bool:
+        refuse("a number that the host reads")
         return bool(self.hidden)
 
 

@@ -13,6 +13,8 @@ product that follows; and where norms are layer norms, the mean is subtracted in
 to x, so that of the norm there remains a division by the root mean square. The product behind it computes that from the
 numbers that it reads anyway.
 
+From the second token in the same caches on, all these launches are one graph (cuda/graph.py).
+
 In bfloat16, only the weights and the cache have that type: x, and all that is between two products, stays float32.
 
 `GPT.forward` is the definition, and tests compare the two.
@@ -20,6 +22,7 @@ In bfloat16, only the weights and the cache have that type: x, and all that is b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -83,11 +86,12 @@ class FastStepCuda(WeightsAsTheyAre):
         x, logits = room(self.tokens.shape[1]), room(len(self.head[0]))
         joint, mixed, hidden = room(len(first.joint[0])), room(first.output[0].shape[1]), room(first.down[0].shape[1])
         queries, heads = (y.reshape(batch, -1, first.width) for y in (joint, mixed))
-        self.embed = decode.embedding(self.tokens, self.factor, self.positions, self.centred, x)
+        self.inputs = xp.empty(1 + batch, np.int64)  # the position, and a token for each row
+        self.embed = decode.embedding(self.tokens, self.factor, self.positions, self.centred, x, self.inputs)
         self.launches = [
             (
                 decode.linear(x, *layer.joint, joint, self.eps),
-                decode.attention(queries, layer.scale, layer.gains, layer.eps, self.turns, heads, *layout),
+                decode.attention(queries, layer.scale, layer.gains, layer.eps, self.turns, heads, self.inputs, *layout),
                 decode.linear(mixed, *layer.output, x, add=True),
                 decode.linear(x, *layer.up, hidden, self.eps, layer.activation),
                 decode.linear(hidden, *layer.down, x, add=True),
@@ -96,6 +100,7 @@ class FastStepCuda(WeightsAsTheyAre):
         ]
         self.last = decode.linear(x, *self.head, logits, self.eps), decode.log_softmax(logits)
         self.logits = logits
+        self.latest, self.graph = None, None  # where the latest token's caches are, and a graph of all launches
 
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
         """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows.
@@ -110,17 +115,30 @@ class FastStepCuda(WeightsAsTheyAre):
                 cache.make_room(layer.output[0], batch, layer.kv_heads, layer.width)
         if self.prepared_for != (batch, caches[0].both.dtype, caches[0].both.shape):
             self.prepare(batch, caches[0])
-        self.embed(now, self.device.from_host(np.asarray(tokens, np.int64)))
+        self.inputs.set(np.array([now, *tokens], np.int64))
+        places = [cache.both.data.ptr for cache in caches]
+        if places != self.latest:  # other caches, which in a beam search serve for one token
+            self.latest, self.graph = places, None
+            self.launch(caches)
+        else:
+            if self.graph is None:
+                self.graph = self.device.module("graph").captured(functools.partial(self.launch, caches))
+            self.graph()
+        for cache in caches:
+            cache.length = now + 1
+        return self.device.to_host(self.logits)  # only this waits for the GPU
+
+    def launch(self, caches: list[KVCache]) -> None:
+        """Launch all kernels of a token."""
+        self.embed()
         for (project, attend, put_out, widen, narrow), cache in zip(self.launches, caches, strict=True):
             project()
-            attend(now, cache.both)
+            attend(cache.both)
             put_out()
             widen()
             narrow()
-            cache.length = now + 1
         for launch in self.last:
             launch()
-        return self.device.to_host(self.logits)  # only this waits for the GPU
 
 
 class Layer:

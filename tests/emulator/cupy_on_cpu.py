@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tests import standin
 from tests.standin import StandInArray, StandInModule
 from tinygrad_lite import device
 from tinygrad_lite.cuda import gemm, launch
@@ -103,6 +104,53 @@ def meaning(code: str, options: tuple[str, ...], name: str) -> str:
     return found[1] if found else name
 
 
+class CUDARuntimeError(RuntimeError):
+    """What CuPy raises when the driver refuses."""
+
+
+class Stream:
+    """While one is captured, launches are recorded; allocations and whatever the host reads are refused."""
+
+    recorded: list[Callable] | None = None
+
+    def __init__(self, non_blocking: bool = False) -> None:
+        self.non_blocking = non_blocking
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin_capture(self) -> None:
+        if not self.non_blocking:
+            raise CUDARuntimeError("cudaErrorStreamCaptureImplicit")
+        Stream.recorded, standin.refuse = [], self._refuse
+
+    def end_capture(self) -> "Graph":
+        launches, Stream.recorded, standin.refuse = Stream.recorded, None, standin.allow
+        return Graph(launches)
+
+    def _refuse(self, what: str) -> None:
+        raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
+
+    @classmethod
+    def run(cls, launch: Callable) -> None:
+        """Launch a kernel, or record it."""
+        launch() if cls.recorded is None else cls.recorded.append(launch)
+
+
+class Graph:
+    """Recorded launches."""
+
+    def __init__(self, launches: list[Callable]) -> None:
+        self.launches = launches
+
+    def launch(self) -> None:
+        for one in self.launches:
+            one()
+
+
 class RawModule:
     """CUDA source code, compiled when a kernel of it is first requested."""
 
@@ -125,7 +173,7 @@ class RawModule:
             if not all(geometry):
                 raise ValueError(f"{name}: a grid or block of no threads: {grid}, {block}")
             values = [self._value(name, p, a) for p, a in zip(parameters, args, strict=True)]
-            function(GEOMETRY(*geometry), *values)
+            Stream.run(functools.partial(function, GEOMETRY(*geometry), *values))
 
         return launch
 
@@ -204,9 +252,9 @@ def gemmStridedBatchedEx(
         first, second = first.astype(np.float64), second.astype(np.float64)
     with np.errstate(all="ignore"):  # cuBLAS does not warn of NaN and infinity
         product = (first.swapaxes(1, 2) if transa else first) @ (second.swapaxes(1, 2) if transb else second)
-    factor = number_at(beta, scalar)
-    result = number_at(alpha, scalar) * product
-    out[...] = (result + factor * out.astype(np.float64) if factor else result).astype(out.dtype)
+        factor = number_at(beta, scalar)
+        result = number_at(alpha, scalar) * product
+        out[...] = (result + factor * out.astype(np.float64) if factor else result).astype(out.dtype)
 
 
 def gemmEx(handle, transa, transb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute, algorithm):
@@ -240,10 +288,6 @@ def add_at(target: StandInArray, index: Any, values: StandInArray) -> None:
 # --- the modules ----------------------------------------------------------------------------------------------
 
 
-class CUDARuntimeError(RuntimeError):
-    """What CuPy raises when the driver refuses."""
-
-
 class OutOfMemoryError(MemoryError):
     """What CuPy raises when the memory of the GPU is full."""
 
@@ -261,7 +305,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
     for name, value in {
         "__version__": "14.2 on CPU",
         "ndarray": StandInArray,
-        "asnumpy": lambda array: array.hidden.copy(),
+        "asnumpy": lambda array: standin.refuse("an array that the host reads") or array.hidden.copy(),
         "RawModule": RawModule,
         "where": without_bfloat16("where"),
         "clip": without_bfloat16("clip"),
@@ -279,7 +323,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
         getDeviceProperties=lambda number: {"name": b"a CPU in disguise", "major": 9, "minor": 0},
     )
     cuda.get_current_stream = lambda: types.SimpleNamespace(synchronize=lambda: None)
-    cuda.Event = Event
+    cuda.Event, cuda.Stream = Event, Stream
     cuda.get_elapsed_time = lambda begin, end: 1e3 * (end.time - begin.time)
     cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError)

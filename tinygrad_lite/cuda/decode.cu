@@ -70,14 +70,14 @@ extern "C" __global__ void decode_linear(long long count, long long batch, long 
     }
 }
 
-// x[b] = tokens[ids[b]] * factor + positions[position], less its mean if `centred`. A warp takes one text; for a token
-// that is not in the table it writes NaN.
+// x[b] = tokens[id] * factor + positions[position], less its mean if `centred`. `inputs` are the position and the id of
+// each text. A warp takes one text; for a token that is not in the table it writes NaN.
 extern "C" __global__ void decode_embedding(long long batch, long long vocabulary, long long width, const A* tokens,
                                             A factor, const A* positions, long long centred, A* x,
-                                            long long position, const long long* ids) {
+                                            const long long* inputs) {
     long long b = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (b >= batch) return;
-    long long id = ids[b];
+    long long position = inputs[0], id = inputs[1 + b];
     bool known = id >= 0 && id < vocabulary;
     const A* token = tokens + (known ? id : 0) * width;
     A* out = x + b * width;

@@ -3,8 +3,8 @@
 Nearly all the time of such a pass goes into launching kernels and fetching weights. So a linear map is one kernel,
 together with the norm before it and the bias, activation or residual connection behind it. And since for every token
 the same kernels get the same arrays, a function here only prepares a launch, with all arguments in the types of C. It
-returns a function that launches the kernel, without waiting for its end; the arguments of that function are what
-changes from token to token.
+returns a function that launches the kernel, without waiting for its end. What changes from token to token, the position
+and the tokens, is in the GPU's memory, so that all launches can be one graph (graph.py).
 
     B texts    C width of the model    N results    H heads    D width of a head    T positions    V tokens
 """
@@ -25,20 +25,21 @@ ATTENTION_THREADS = 512  # of a block, which attends with one head
 MAX_HEAD_WIDTH = 256  # for wider heads, the shared memory of a block does not suffice
 
 
-def embedding(tokens: Array, factor: float, positions: Array | None, centred: bool, out: Array) -> Callable:
+def embedding(
+    tokens: Array, factor: float, positions: Array | None, centred: bool, out: Array, inputs: Array
+) -> Callable:
     """out = tokens[ids] * factor + positions[position], less the mean of each row if `centred`.
 
     Args:
         tokens: (V, C).
         positions: (T, C), or None.
         out: (B, C).
-    Returns: the launch(position, ids), with ids (B,) on the GPU; one that is not in the table gives NaN.
+        inputs: (1 + B,) integers: position, and ids; one that is not in the table gives NaN.
+    Returns: the launch().
     """
     function = kernel("decode", "decode_embedding", X=tokens.dtype, PACK=1, BATCH=1)
-    blocks = blocks_of_rows(len(out))
-    # Without the last two, which change from token to token.
-    known = function.in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out, 0, None)[:-2]
-    return lambda position, ids: function.run(*blocks, (*known, np.int64(position), ids))
+    arguments = function.in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out, inputs)
+    return functools.partial(function.run, *blocks_of_rows(len(out)), arguments)
 
 
 def linear(
@@ -76,6 +77,7 @@ def attention(
     eps: float,
     turns: Array | None,
     out: Array,
+    inputs: Array,
     cache_type: np.dtype,
     cache_shape: tuple[int, ...],
 ) -> Callable:
@@ -88,8 +90,9 @@ def attention(
         eps: of that norm.
         turns: (T, 2, D), the factors of the rotation of queries and keys (`functional/rotary.py`); None: no rotation.
         out: (B, H, D).
+        inputs: those of `embedding`; the first `position` positions of the cache are in use.
         cache_type, cache_shape: of the cache (B, 2, n_kv_head, capacity, D).
-    Returns: the launch(position, both), with the cache, of which the first `position` positions are in use.
+    Returns: the launch(both), with the cache.
     Raises: ValueError if the cache has another number of rows.
     """
     (batch, heads, width), (rows, _, kv_heads, capacity, _) = out.shape, cache_shape
@@ -98,10 +101,9 @@ def attention(
     packed = pack_of(width, cache_type)
     lanes = min(32, 1 << (width // packed - 1).bit_length())
     function = kernel("decode_attention", "decode_attention", X=cache_type, WIDTH=width, PACK=packed, LANES=lanes)
-    # Without the last two, which change from token to token.
-    known = function.in_c(heads, kv_heads, capacity, joint, scale, gains, eps, turns, out, 0, None)[:-2]
+    known = function.in_c(heads, kv_heads, capacity, joint, scale, gains, eps, turns, out, inputs, None)[:-1]
     blocks, threads = (batch * heads,), (ATTENTION_THREADS,)
-    return lambda position, both: function.run(blocks, threads, (*known, np.int64(position), both))
+    return lambda both: function.run(blocks, threads, (*known, both))
 
 
 def log_softmax(logits: Array) -> Callable:

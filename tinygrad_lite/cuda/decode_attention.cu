@@ -27,10 +27,11 @@ __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, co
 extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long heads, long long kv_heads,
                                                                    long long capacity, const A* joint, A scale,
                                                                    const A* gains, A eps, const A* turns, A* y,
-                                                                   long long position, X* both) {
+                                                                   const long long* inputs, X* both) {
     __shared__ A query[WIDTH];
     __align__(16) __shared__ X newest[2][WIDTH];  // key and value of the new position, as they will be in the cache
     __shared__ A of_warps[WARPS], parts[WARPS][WIDTH];
+    long long position = inputs[0];
     int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     long long b = blockIdx.x / heads, head = blockIdx.x % heads, group = heads / kv_heads, kv_head = head / group;
     const A* vectors = joint + b * (heads + 2 * kv_heads) * WIDTH;

@@ -8,10 +8,12 @@ import pytest
 
 from gpt.fast.step import FastStep, has_known_parts
 from gpt.fast.step_cuda import FastStepCuda
+from tests.emulator.cupy_on_cpu import Graph, Stream
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.fast.test_step import CHOICES, SETTINGS, TOLERANCE, fast_step, make_model, steps, updated
 from tinygrad_lite.adapt import add_lora
-from tinygrad_lite.cuda import decode
+from tinygrad_lite.cuda import decode, graph
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
 from tinygrad_lite.precision import bfloat16, precision
@@ -136,9 +138,62 @@ def test_a_layer_is_five_kernels_and_a_token_one_transfer(settings, rows, cuda, 
         _, state = model.step(np.full(rows, token), state)
     layers = {"decode_linear": 4 * 3 + 1, "decode_attention": 3}
     ends = {"decode_embedding": 1, "decode_log_softmax": 1}
-    assert launched == {name: 2 * count for name, count in (layers | ends).items()}
-    assert sum(launched.values()) / 2 == 5 * 3 + 3
+    assert launched == layers | ends  # once, to be recorded: `start` has launched them for the prompt's token
+    assert sum(launched.values()) == 5 * 3 + 3
     assert transfers == [(rows, 23)] * 2
+
+
+@pytest.mark.parametrize(("rows", "settings"), [(1, GPT2), (3, COMBINED["qwen"])], ids=["gpt-2", "qwen"])
+def test_replayed_tokens_equal_launched_ones(rows, settings, cuda, monkeypatch):
+    """200 of them, byte for byte; all but the first in a cache are the launch of one graph."""
+    model, replays, launch = make_model("float32", block_size=201, **settings).to(cuda), [], Graph.launch
+    monkeypatch.setattr(Graph, "launch", lambda graph: replays.append(len(graph.launches)) or launch(graph))
+    tokens, found = rng.integers(0, 23, (200, rows)), []
+    for captured in (graph.captured, lambda work: work):
+        monkeypatch.setattr(graph, "captured", captured)
+        fast, caches = FastStepCuda(model), model.new_caches()
+        found.append([fast(row, caches).tobytes() for row in tokens])
+    assert found[0] == found[1]
+    assert replays == [5 * len(model.blocks) + 3] * 199
+
+
+@pytest.mark.parametrize(
+    ("work", "what"),
+    [
+        (lambda x: x + 1, "an allocation"),
+        (lambda x: float(x[0]), "a number that the host reads"),
+        (lambda x: x.set(np.ones(2)), "a copy from the host"),
+        (lambda x: get_device("cuda").to_host(x), "an array that the host reads"),
+    ],
+)
+def test_what_cannot_be_captured_is_launched_as_before(work, what, cuda):
+    x, called = get_device(cuda).xp.ones(2), []
+
+    def noted():
+        called.append(1)
+        work(x)
+
+    Stream(non_blocking=True).begin_capture()
+    with pytest.raises(RuntimeError, match=what):
+        work(x)
+    Stream().end_capture()
+    assert graph.captured(noted) is noted
+    noted()
+    assert len(called) == 2
+
+
+def test_a_graph_is_for_the_caches_that_it_was_recorded_with(cuda):
+    """Two texts in turn are never replayed; one after the other, each is."""
+    model = make_model("float32", **GPT2).to(cuda)
+    fast, texts = FastStepCuda(model), [model.new_caches(), model.new_caches()]
+    alone, caches = FastStepCuda(model), model.new_caches()
+    expected = [alone(row[:1], caches) for row in TOKENS.T[:6]]
+    in_turn = [[fast(row[:1], caches) for caches in texts] for row in TOKENS.T[:6]]
+    assert fast.graph is None
+    for row, pair in zip(expected, in_turn, strict=True):
+        assert pair[0].tobytes() == pair[1].tobytes() == row.tobytes()
+    fast(TOKENS[:1, 6], texts[1])
+    assert fast.graph is not None
 
 
 def test_beam_search_finds_the_same(cuda):

@@ -115,6 +115,7 @@ def counting() -> Iterator[Launches]:
         patch.setattr(StandInArray, "data", property(timed(StandInArray.data.fget)))
         for name in PRODUCTS:
             patch.setattr(cupy_on_cpu, name, product(name))
+        patch.setattr(cupy_on_cpu.Graph, "launch", lambda graph: launches.own.update(graph=1))
         with cupy_on_cpu.emulated_cuda():
             yield launches
 

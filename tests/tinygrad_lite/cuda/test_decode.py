@@ -121,8 +121,8 @@ def test_attention_of_one_position(case, position, parts, dtype, cuda):
 
     cache, out = device.from_host(both), device.from_host(np.full((2, heads, width), np.nan, kind))
     given = [None if array is None else device.from_host(array) for array in (gains, turns)]
-    launch = attention(device.from_host(joint), 0.3, given[0], 0.01, given[1], out, cache.dtype, cache.shape)
-    launch(position, cache)
+    inputs = device.from_host(np.array([position, -1]))
+    attention(device.from_host(joint), 0.3, given[0], 0.01, given[1], out, inputs, cache.dtype, cache.shape)(cache)
     np.testing.assert_allclose(device.to_host(out), expected, rtol=0, atol=TOLERANCE[dtype] * 10)
     after = device.to_host(cache)
     written = np.zeros(after.shape, bool)
@@ -141,8 +141,9 @@ def test_no_score_is_too_large(scale, cuda):
     both[0, 1, 0, :, :] = np.arange(41)[:, None]
     joint[0, 2] = 99
     out = device.from_host(np.zeros((1, 1, 8), np.float32))
-    launch = attention(device.from_host(joint), scale, None, 0.0, None, out, np.dtype("float32"), both.shape)
-    launch(40, device.from_host(both))
+    inputs = device.from_host(np.array([40, -1]))
+    launch = attention(device.from_host(joint), scale, None, 0.0, None, out, inputs, np.dtype("float32"), both.shape)
+    launch(device.from_host(both))
     assert device.to_host(out).ravel().tolist() == [99 if scale > 0 else 0] * 8
 
 
@@ -167,8 +168,6 @@ def test_embedding_of_a_token_and_its_position(width, dtype, has_positions, cent
     expected = tokens[ids] * 1.5 + positions[3] * has_positions
     expected -= expected.mean(1, keepdims=True) * centred
     out = device.from_host(np.full((5, width), np.nan, dtype))
-    launch = embedding(
-        device.from_host(tokens), 1.5, device.from_host(positions) if has_positions else None, centred, out
-    )
-    launch(3, device.from_host(ids))
+    inputs, table = device.from_host(np.array([3, *ids])), device.from_host(positions) if has_positions else None
+    embedding(device.from_host(tokens), 1.5, table, centred, out, inputs)()
     np.testing.assert_allclose(device.to_host(out), expected, rtol=0, atol=TOLERANCE[dtype])

@@ -98,8 +98,8 @@ def prepare_prompt(
     Raises: OptionError if there is no source, or for an option that continues texts.
     """
     separator = separator_of(tokenizer)
-    if other := [name for name in ("interactive", "explain") if name in given]:
-        raise OptionError(f'--{other[0]} is for models that continue a text; this one answers: --start "a text"')
+    if "interactive" in given:
+        raise OptionError('--interactive is for models that continue a text; this one answers: --start "a text"')
     source, _, begun = text.partition(separator)
     if not source.strip():
         raise OptionError(f'give the text that stands before {separator}: --start "a text"')

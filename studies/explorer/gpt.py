@@ -9,22 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from gpt.answering import END, prompt_ids, separator_of
 from gpt.model import GPT
+from gpt.speaking import encode
 from studies.explorer import panels
 from studies.explorer.page import assemble, write_page
 from studies.explorer.recorded import MAX_RECORDED, record
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from workshop.cli.console import say
+from workshop.corpora.names import CALCULATIONS, CHAT
 from workshop.corpora.texts import CORPORA, load_corpus
 from workshop.decoding.sample_options import SampleOptions
+from workshop.formats.pretrained import is_pretrained_folder
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent
-SCRIPTS = "model tokenizer sampling counting session text next cell attention stream wanted patching surprise growing"
-SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} whole fragment main".split()]
+SCRIPTS = "model tokenizer sampling counting session talk text next cell attention stream wanted patching surprise"
+SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} growing whole fragment main".split()]
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone keeps up
 MAX_CHECKPOINTS = 12  # of one run, in one page
@@ -99,6 +103,8 @@ def page(
         recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
     """
     config, tokenizer = trained.config, trained.tokenizer
+    answers = separator_of(tokenizer) and not is_pretrained_folder(trained.path)
+    ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
     data: dict[str, Any] = {
         "config": settings(config),
         "context": min(config.block_size, MAX_CONTEXT),
@@ -112,7 +118,7 @@ def page(
     about = f"This is your model: {trained.about.partition(': ')[2].replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
-        data["recording"], blobs = record(model, tokenizer, prompt)
+        data["recording"], blobs = record(model, tokenizer, ids)
         shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
         intro = [about, f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
     else:
@@ -134,8 +140,27 @@ def page(
             intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")
         if len(run) > 1:
             shown.append(panels.GROWING)
+        if answers:
+            data["talk"] = talk(trained, ids, data["context"])
+            data["textless"].remove(tokenizer.specials[END])
+            shown[shown.index(panels.TEXT)] = panels.TALK
+            if trained.dataset != CHAT:
+                intro.append("The model has learned no conversations, so it answers each message by itself.")
+            if trained.dataset == CALCULATIONS:
+                intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
     data["panels"] = [panel.name for panel in shown]
     return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / name for name in SCRIPTS])
+
+
+def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:
+    """The first turn, the tokens that stand between turns, and how many tokens turns may have.
+
+    As with --chat, an answer has room for the default of --max_new_tokens, or for half of the context. A model that
+    learned no conversations remembers no earlier turns.
+    """
+    most, specials = SampleOptions.max_new_tokens, trained.tokenizer.specials
+    room = context - min(most, context // 2) if trained.dataset == CHAT else 0
+    return {"ids": ids, "marks": [specials[separator_of(trained.tokenizer)], specials[END]], "room": room, "most": most}
 
 
 def settings(config: Any) -> dict[str, Any]:

@@ -14,9 +14,10 @@ const PANELS = {
 };
 
 startAfterPaint((data) => {
-  const session = data.recording ? new RecordedSession(data) : new LiveSession(data);
+  const session = new (data.recording ? RecordedSession : data.talk ? TalkSession : LiveSession)(data);
   for (const panel of data.panels) PANELS[panel](session);
-  if (session.live) session.setText(data.prompt);
+  if (data.talk) session.setIds(data.talk.ids);
+  else if (session.live) session.setText(data.prompt);
   if (!keepInAddress(session)) session.changed();
   window.session = session; // for the console: session.model().predict(...)
 });

@@ -44,6 +44,7 @@ function nextPanel(session) {
   ];
 
   const step = () => {
+    if (session.ended) return; // the next turn is the reader's
     session.select(Infinity);
     const probabilities = filtered(session);
     const u = Math.random(); // the browser's own; sample.py draws other numbers
@@ -57,10 +58,12 @@ function nextPanel(session) {
     runButton.textContent = running ? "Pause" : "Run";
     while (running) {
       step();
+      if (session.ended) run(); // a pause
       await new Promise((resolve) => setTimeout(resolve, 60));
     }
   };
   const runButton = button("Run", run);
+  session.answer = () => running || run();
   if (session.live) {
     const controls = [
       button("Next token", step, { class: "main" }),

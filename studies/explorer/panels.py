@@ -23,6 +23,15 @@ TEXT = Panel(
     "text -> tokens -> ids 0 .. V - 1",
     (("workshop/tokenizers/base.py", "Tokenizer.encode"),),
 )
+TALK = replace(
+    TEXT,
+    title="The conversation",
+    lead="A conversation is one text with a special token after each turn: one asks for the answer, the other ends it. "
+    "Type a message above and press Enter; what you type is text, even where it looks like a special token. The oldest "
+    "turns are forgotten when the context has no room for them.",
+    formula="question <answer> answer <end> question <answer> .. -> ids 0 .. V - 1",
+    sources=(("gpt/answering.py", "turns_ids"), ("gpt/chat.py", "fitting")),
+)
 NEXT = Panel(
     "next",
     "What comes next",

@@ -20,7 +20,7 @@ function patchingPanel(session) {
     grid.replaceChildren();
     words.textContent = problem ?? "Computing ...";
     if (problem) return;
-    const result = patched(session, session.tokenizer.encode(normalise(box.value)));
+    const result = patched(session, session.encode(box.value));
     if (result.answers[0] === result.answers[1]) {
       words.textContent = "Both texts continue with the same token: change a word that matters for what follows.";
       return;
@@ -90,7 +90,7 @@ function suggestion(session) {
     for (const { token } of best(session.probabilities(position - 1), 10)) {
       const text = session.text([...own.slice(0, position), token, ...own.slice(position + 1)]);
       if (comparable(session, text)) continue;
-      const [answer, other] = patched(session, session.tokenizer.encode(normalise(text))).answers;
+      const [answer, other] = patched(session, session.encode(text)).answers;
       if (answer !== other) return text;
     }
   }
@@ -99,7 +99,7 @@ function suggestion(session) {
 
 /** Why two texts cannot be compared, in a sentence; null if they can. */
 function comparable(session, text) {
-  const other = session.tokenizer.encode(normalise(text));
+  const other = session.encode(text);
   const own = session.read;
   if (other.length !== own.length) {
     return `This text has ${counted(own.length, "token")} and the other one ${grouped(other.length)}: they need as many.`;

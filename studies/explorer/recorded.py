@@ -8,7 +8,6 @@ import numpy as np
 
 from gpt.inside import look_inside
 from gpt.model import GPT
-from gpt.speaking import encode
 from tinygrad_lite import functional as F
 from tinygrad_lite.tensor import Tensor
 from workshop.tokenizers.base import Tokenizer
@@ -17,13 +16,13 @@ MAX_RECORDED = 64  # tokens
 EARLY = 5  # predictions that are kept of each layer and token
 
 
-def record(model: GPT, tokenizer: Tokenizer, prompt: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A recording of the first tokens of a text: JSON values, and arrays as float16.
 
     Returns: the JSON has ids (T,), pieces (V,), stream (L + 1, T), added (L, 2, T) and early (L + 1, T, 5); the arrays
         are recorded-logits (T, V), as log-probabilities, and recorded-attention (L, H, T, T).
     """
-    ids = encode(tokenizer, prompt)[: min(MAX_RECORDED, model.config.block_size)]
+    ids = ids[: min(MAX_RECORDED, model.config.block_size)]
     found = look_inside(model, ids)
     log_probs = F.log_softmax(Tensor(found.logits.astype(np.float64))).numpy()
     recording = {

@@ -143,10 +143,17 @@ class LiveSession extends Session {
   setText(text) {
     clearTimeout(this.timer);
     this.typed = null;
-    const ids = this.tokenizer.encode(normalise(text));
+    const ids = this.encode(text);
     this.unknown = this.tokenizer.unknown(normalise(text));
-    this.ids = ids.length ? ids : this.tokenizer.encode("\n"); // a prediction needs something to start from
-    if (!this.ids.length) this.ids = [0];
+    this.setIds(ids.length ? ids : this.tokenizer.encode("\n")); // a prediction needs something to start from
+  }
+
+  encode(text) {
+    return this.tokenizer.encode(normalise(text));
+  }
+
+  setIds(ids) {
+    this.ids = ids.length ? ids : [0];
     this.first = Math.max(0, this.ids.length - this.data.context);
     this.compute();
     this.select(Infinity);

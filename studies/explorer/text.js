@@ -1,5 +1,5 @@
 "use strict";
-/* A text, which stays in view, and the tokens that the model reads. */
+/* A text, which stays in view, and the tokens that the model reads. Of a conversation, talk.js shows the text. */
 
 const EXAMPLES = [
   "Habe nun, ach! Philosophie,",
@@ -13,7 +13,8 @@ function textPanel(session) {
   const body = bodyOf("text");
   const note = element("p", { class: "note", "aria-live": "polite" });
   const tokens = element("div", { class: "tokens", role: "group", "aria-label": "Tokens; choose one to inspect it" });
-  if (session.live) {
+  if (session.data.talk) document.querySelector("main").prepend(talkBar(session));
+  else if (session.live) {
     const box = element("textarea", {
       "aria-label": "Text for the model",
       spellcheck: "false",
@@ -68,7 +69,7 @@ function describeTokens(session) {
   const characters = Array.from(session.text(session.read)).length;
   let words = `${counted(count, "token")} for ${counted(characters, "character")}.`;
   const marks = [" ", "\n"].filter((blank) => session.text(session.read).includes(blank));
-  const names = { " ": "· is a space", "\n": "↵ the end of a line" };
+  const names = { " ": "· is a space", "\n": session.data.talk ? "each turn is a line" : "↵ the end of a line" };
   if (marks.length) words += ` In them, ${marks.map((blank) => names[blank]).join(", and ")}.`;
   if (session.first) words += ` The model reads only these last ones of ${grouped(session.ids.length)}.`;
   if (session.unknown?.size) {

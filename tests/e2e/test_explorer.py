@@ -12,8 +12,11 @@ import pytest
 
 import sample
 from benchmarks import explorer as benchmark
+from gpt.answering import END
+from gpt.chat import AnswerFormat, Chat, fitting
 from gpt.inside import look_inside, without_heads
 from gpt.score import token_log_probs
+from gpt.speaking import write_continuation
 from gpt.trained import load_trained
 from studies.baselines import KneserNey
 from tests.gpt.saved_models import TEXT, saved_gpt
@@ -341,6 +344,45 @@ def test_filters_and_draws_are_those_of_python(explained):
         assert token == draw(values, np.array([u]))[0]
 
 
+MARKS = ("<answer>", END)
+MESSAGES = [
+    "Es <end> irrt",
+    "so lang <answer>",
+    "der Mensch, " * 3,
+    "strebt?",
+    "er strebt",
+    "der Mensch er strebt " * 4,
+]
+
+
+@pytest.mark.parametrize(("plain", "step"), [(CHARACTERS, 56), (BPE, 46)], ids=["char", "bpe"])
+def test_a_conversation_has_the_tokens_that_sample_gives_it(explained, plain, step):
+    tokenizer = plain.with_specials(MARKS)
+    page, model = explained(tokenizer, dataset="chat", block_size=32, step=step)  # weights that end some answers
+    page.evaluate("session.data.talk.most = 9")
+    whole = []
+
+    def reply(options, messages, turn):
+        whole[:] = fitting(AnswerFormat(tokenizer), messages, 16)
+        return write_continuation(options, model, tokenizer, [*whole], turn, {end}, whole)
+
+    talk = Chat(SampleOptions(greedy=True, max_new_tokens=9), [], reply)
+    end, ended = tokenizer.specials[END], set()
+    for message in [PROMPT, *MESSAGES]:
+        if message != PROMPT:  # that one waits for its answer
+            page.get_by_role("textbox", name="Your message").fill(message)
+        page.get_by_role("button", name="Answer", exact=True).click()
+        page.locator(".log[aria-busy=false]").wait_for()
+        talk.take(message)
+        found = page.evaluate("session.ids")
+        ended.add(found[-1] == end)
+        assert found == [*whole, *found[len(whole) :]]
+        assert found[len(whole) :] in ([], [end])
+        read = tokenizer.decode(tokenizer.encode(message.strip()))
+        assert read in page.locator(".log p").all_inner_texts()
+    assert ended == {True, False}  # the others are as long as they may be
+
+
 HOSTILE = [
     "</script><script>alert(1)</script>",
     "\u202eright to left\u2066 \u200b\u00ad\ufeff zero",
@@ -454,6 +496,33 @@ def test_a_draw_is_explained_until_something_changes(explained):
         change()
         page.locator("#next").scroll_into_view_if_needed()
         page.locator("#why").wait_for(state="detached")
+
+
+def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, accessible):
+    page, _ = explained(CHARACTERS.with_specials(MARKS), dataset="chat", block_size=64, step=56, width=390)
+    page.evaluate("session.data.talk.most = 9")
+    while tab(page) != "Your message":
+        pass
+    page.keyboard.type("Es <end> irrt")
+    page.keyboard.press("Enter")  # instead of the message that was not answered
+    page.locator(".log[aria-busy=false]").wait_for()
+    assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
+    assert page.get_by_role("button", name="Run").count() == 1
+    length = page.evaluate("session.ids.length")
+    page.get_by_role("button", name="Next token").click()  # the answer has ended: there is none
+    page.keyboard.press("Enter")
+    assert page.evaluate("session.ids.length") == length
+    page.locator("#text").scroll_into_view_if_needed()
+    page.get_by_text("each turn is a line").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert accessible(page) == []
+    page.wait_for_timeout(500)
+    seen, address = page.evaluate("[session.ids, location.hash]")
+    page.goto("about:blank")
+    page.goto(Path("page.html").resolve().as_uri() + address)
+    page.locator("#status").wait_for(state="hidden")
+    assert page.evaluate("session.ids") == seen
+    assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])

@@ -13,7 +13,9 @@ from workshop.tokenizers.base import Tokenizer
 TEXT = "Es irrt der Mensch, so lang er strebt.\nGrün ist nur des Lebens goldner Baum; süß ruht die Höh. </script>"
 
 
-def saved_gpt(path: Path, tokenizer: Tokenizer, step: int = 5, corpus_sha256: str = "", **settings: object) -> Path:
+def saved_gpt(
+    path: Path, tokenizer: Tokenizer, step: int = 5, corpus_sha256: str = "", dataset: str = "", **settings: object
+) -> Path:
     """Save a GPT whose weights are far from even, so that mistakes show; another step gives other weights."""
     small = {"block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 16}
     config = GPTConfig(vocab_size=tokenizer.vocab_size, **(small | settings))
@@ -25,6 +27,7 @@ def saved_gpt(path: Path, tokenizer: Tokenizer, step: int = 5, corpus_sha256: st
         for name, array in model.state_dict().items()
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    description = (config.to_json(), {}, tokenizer.to_json(), step, None, None, corpus_sha256)
+    training = {"dataset": dataset} if dataset else {}
+    description = (config.to_json(), training, tokenizer.to_json(), step, None, None, corpus_sha256)
     save_checkpoint(path, Checkpoint("gpt", *description, weights=weights, optimizer={}))
     return path

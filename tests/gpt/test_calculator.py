@@ -16,7 +16,6 @@ from tests.tiny_runs import undone
 from tinygrad_lite.device import keyed_rng
 from workshop.decoding.beam import beam_search
 from workshop.decoding.sampling import generate
-from workshop.run import checkpoint
 from workshop.tokenizers.byte import ByteTokenizer
 
 ASK = "<answer>"
@@ -128,14 +127,11 @@ def test_sample_answers_the_calls_of_a_model_that_learned_to_call(tmp_path, monk
     path = Path("m.safetensors")
     for dataset in ("calculations", "sums"):
         assert isinstance(with_calculator(small_gpt(), TOKENIZER, dataset), CallingModel) == (dataset == "calculations")
-    saved_gpt(path, TOKENIZER, 3, "", block_size=64)
     parrot = Parrot(f"{CALL}?? ok")
     monkeypatch.setattr("gpt.model.GPT.start", lambda self, prompts, use_cache=True: parrot.start(prompts))
     monkeypatch.setattr("gpt.model.GPT.step", lambda self, tokens, state: parrot.step(tokens, state))
     for dataset, said in (("", "??"), ("calculations", "84")):
-        found = checkpoint.load_checkpoint(path)
-        found.training["dataset"] = dataset
-        checkpoint.save_checkpoint(path, found)
+        saved_gpt(path, TOKENIZER, 3, dataset=dataset, block_size=64)
         for words in ([], ["--beam", "2"]):
             with undone():
                 assert sample.main([str(path), "--start", "12*7", *words]) == 0

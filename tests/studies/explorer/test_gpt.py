@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import sample
+from gpt.answering import END
+from gpt.chat import AnswerFormat, fitting
 from gpt.config import GPTConfig
 from gpt.inside import look_inside
 from gpt.trained import load_trained
@@ -24,6 +26,7 @@ from tests.tiny_runs import ROOT
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 
 HOSTILE = "</script><script>alert(1)</script> <!-- \u202e\u2066 & \u2028 \"' ]]> " + "x" * 10_000
@@ -133,7 +136,7 @@ def test_the_scripts_are_short_enough_to_be_read():
     texts = {path.name: path.read_text(encoding="utf-8") for path in build.FOLDER.glob("*.js")}
     assert {name for name, text in texts.items() if text.count("\n") > 300} == set()
     code = re.sub(r"/\*.*?\*/|^ *//.*?$", "", "\n".join(texts.values()), flags=re.DOTALL | re.MULTILINE)
-    assert len(list(filter(str.strip, code.splitlines()))) <= 3525
+    assert len(list(filter(str.strip, code.splitlines()))) <= 3586
 
 
 def test_weights_are_those_of_the_checkpoint_as_float16(explained):
@@ -188,6 +191,31 @@ def test_a_model_too_large_for_a_page_is_recorded(explained, path, monkeypatch, 
     token, probability = recording["early"][1][3][0]
     assert (token, probability) == (p[1, 3].argmax(), pytest.approx(p[1, 3].max(), rel=1e-4))
     np.testing.assert_allclose(recording["added"][1][0], np.linalg.norm(found.added[1, 0], axis=-1), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "room", "notes"),
+    [
+        ("chat", 32, []),
+        ("pairs", 0, ["answers each message by itself"]),
+        ("calculations", 0, ["answers each message by itself", "No calculator runs on the page"]),
+    ],
+)
+def test_a_model_that_answers_gets_the_marks_of_its_turns(explained, monkeypatch, dataset, room, notes):
+    tokenizer = ByteTokenizer(("<answer>", END))
+    path = saved_gpt(Path("m.safetensors"), tokenizer, dataset=dataset, block_size=64)
+    html, data = explained(path, start=f" Wer\nist {END}?")
+    asked = fitting(AnswerFormat(tokenizer), [{"role": "user", "content": f"Wer ist {END}?"}], 32)
+    assert data["talk"] == {"ids": asked, "marks": [256, 257], "room": room, "most": 500}
+    assert (data["textless"], data["sampling"]["temperature"]) == ([256], 0)  # it may end its answer, and is greedy
+    assert [
+        note for note in ("answers each message by itself", "No calculator runs on the page") if note in html
+    ] == notes
+    assert "The conversation" in html
+    assert explained(path, "--top_k", "5")[1]["sampling"]["temperature"] > 0
+    monkeypatch.setattr(build, "MAX_LIVE", 100)
+    _, data = explained(path, start=f"Wer ist {END}?")
+    assert ("talk" in data, data["recording"]["ids"]) == (False, asked)
 
 
 def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(path, monkeypatch):

@@ -1,13 +1,13 @@
-"""The whole idea in one file: a tensor that knows its derivatives, a GPT, an optimizer, a text, and writing.
+"""The whole idea in one file: a tensor that knows its derivatives, a GPT, an optimizer, training, and writing.
 
-    python nano.py my.txt                          learn from a UTF-8 text for some minutes, save, and write
+    python nano.py my.txt                          learn from a UTF-8 text for a few minutes, save, and write
     python nano.py                                 the same with the text that train.py has fetched
-    python nano.py out/nano.safetensors "Habe "    write with trained weights: those of this file, or of train.py
+    python nano.py out/nano.safetensors "Habe "    write with trained weights, from this file or from train.py
 
-It needs only NumPy. The rest of the project is the same thing again, with more models, texts and options, checked by
-thousands of tests, and twice as fast. Weights, settings and formulas have the same names there, so whatever is unclear
-here can be looked up; a test compares loss and gradients. Shapes: B sequences, T positions, C width, H heads of width
-D, V characters.
+It needs only NumPy. The rest of the project does the same with more models, texts and options, is checked by thousands
+of tests, and is twice as fast. Weights, settings and formulas have the same names there, so whatever is unclear here
+can be looked up; a test compares loss and gradients. Shapes: B sequences, T positions, C width, H heads of width D, V
+characters.
 """
 
 import itertools
@@ -29,7 +29,8 @@ clock = itertools.count()
 class Tensor:
     """An array, and how it was computed: its parents, each with a function for the chain rule.
 
-    The function turns dL/dy, the gradient of the loss with respect to this tensor, into dL/dx, that of the parent.
+    The function turns dL/dy, the gradient of the loss with respect to this tensor, into dL/dx, the gradient with
+    respect to the parent.
     """
 
     def __init__(self, data, *parents):
@@ -95,7 +96,7 @@ class Tensor:
 
 
 def array(x):
-    """The array of a tensor; numbers and arrays, which need no gradient, as they are."""
+    """The array of a tensor; numbers and arrays, which need no gradient, are returned unchanged."""
     return x.data if isinstance(x, Tensor) else x
 
 
@@ -113,7 +114,7 @@ SHAPE = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 256, "attention
 
 
 class GPT:
-    """Characters, read from left to right -> the logits of the next one, at every position at the same time."""
+    """Characters, read from left to right -> the logits of the next one, at every position at once."""
 
     def __init__(self, characters, shape, seed=1337):
         self.characters, self.shape = characters, shape
@@ -124,7 +125,7 @@ class GPT:
             sizes |= {f"blocks.{i}.mlp.up": (4 * width, width), f"blocks.{i}.mlp.down": (width, 4 * width)}
         self.weights = {}
         for name, size in sizes.items():
-            # What a block adds begins at 0: it passes on what it gets, and learns what to add.
+            # What a block adds starts at 0: it passes its input through, and learns what to add.
             deviation = 0.0 if name.endswith((".output", ".down")) else 0.02
             self.weights[f"{name}.weight"] = Tensor(rng.standard_normal(size, np.float32) * np.float32(deviation))
 
@@ -151,7 +152,7 @@ class GPT:
         return self.linear((p @ v).swapaxes(1, 2).reshape(batch, length, width), f"{name}.output")
 
     def linear(self, x, name):
-        """x W^T: every number of the result is a weighted sum of those of x."""
+        """x W^T: every number in the result is a weighted sum of the numbers in x."""
         return x @ self.weights[f"{name}.weight"].swapaxes(0, 1)
 
     def loss(self, ids, targets):
@@ -208,11 +209,11 @@ class AdamW:
             w.grad = None
 
 
-# --- learning, writing, keeping ---------------------------------------------------------------------------------
+# --- learning, writing, saving ----------------------------------------------------------------------------------
 
 
 def train(model, text, steps=1400, batch_size=4, rate=2e-3, warmup=100, seed=1337):
-    """Learn from the first nine tenths of a text, and print the loss on the rest. Returns: the number of updates."""
+    """Learn from the first nine tenths of a text, and print the loss on the rest. Returns the number of updates."""
     ids, length, rng = encode(model, text), model.shape["block_size"], np.random.default_rng(seed)
     known, held_out = np.split(ids, [int(0.9 * len(ids))])
     windows = held_out[: len(held_out) // (length + 1) * (length + 1)].reshape(-1, length + 1)[:100]
@@ -233,13 +234,13 @@ def train(model, text, steps=1400, batch_size=4, rate=2e-3, warmup=100, seed=133
 
 
 def encode(model, text):
-    """The number of each character; that after the last one for those that the model does not know."""
+    """The number of each character; characters that the model does not know get the next number after the last."""
     numbers = {character: i for i, character in enumerate(model.characters)}
     return np.array([numbers.get(character, len(numbers)) for character in text])
 
 
 def write(model, start, length=500, temperature=0.8, seed=1337):
-    """Continue a text character by character; at temperature 0, with the most probable one each time."""
+    """Continue a text character by character; at temperature 0, always with the most probable one."""
     ids, rng = list(encode(model, start)), np.random.default_rng(seed)
     for _ in range(length):
         x = model.logits(np.array([ids[-model.shape["block_size"] :]])).data[0, -1, :-1].astype(np.float64)
@@ -270,13 +271,13 @@ def save(path, model, steps):
 
 
 def load(path):
-    """The model in a checkpoint of this file, or of train.py with the preset goethe-char-modern."""
+    """The model in a checkpoint written by this file, or by train.py with the preset goethe-char-modern."""
     data = path.read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:start])
     about = json.loads(header.pop("__metadata__")["tinygrad_lite"])
     if about["tokenizer"]["kind"] != "char" or any(about["model"][name] != value for name, value in FIXED.items()):
-        sys.exit(f"nano.py: {path} has other parts than this model: python sample.py {path} writes with it")
+        sys.exit(f"nano.py: {path} has different parts from this model: python sample.py {path} writes with it")
     model = GPT(about["tokenizer"]["characters"], {name: about["model"][name] for name in SHAPE})
     for name, w in model.weights.items():
         first, end = header[f"model.{name}"]["data_offsets"]
@@ -306,6 +307,6 @@ if __name__ == "__main__":
     except FileNotFoundError:
         sys.exit(f"nano.py: there is no {words[0]}: name a text, as in python nano.py my.txt, or run train.py once")
     except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"nano.py: {words[0]} is no text in UTF-8 that is long enough, and no checkpoint ({error})")
+        sys.exit(f"nano.py: {words[0]} is neither a long enough text in UTF-8 nor a checkpoint ({error})")
     except KeyboardInterrupt:
         sys.exit(130)

@@ -1,36 +1,36 @@
-"""Adapting a trained model: learn a few of its numbers, or a few new ones beside them (LoRA), and freeze the rest.
+"""Adapting a trained model: train a few of its parameters, or a few new ones added to it (LoRA), and freeze the rest.
 
-**Freezing.** A frozen parameter keeps its values. No gradient is computed for it, the optimizer keeps no moments of it,
-and the backward pass ends at the lowest layer that learns something: what lies below is computed forwards only.
+**Freezing.** A frozen parameter keeps its values. No gradient is computed for it, the optimizer keeps no moments for
+it, and the backward pass ends at the lowest layer that learns something: the layers below it are computed forward only.
 
-**LoRA** (low-rank adaptation) freezes the matrix W (m, n) of a linear map and learns a change of it, a product of two
+**LoRA** (low-rank adaptation) freezes the matrix W (m, n) of a linear map and learns a change to it, the product of two
 narrow matrices:
 
     y = x W^T + b + s (x A^T) B^T        A: (r, n)    B: (m, r)    s = alpha / r    x: (..., n)    y: (..., m)
 
-With z = x A^T, of width r, the chapter on `linear` gives the derivatives. W has none:
+With z = x A^T, of width r, the derivatives follow from the chapter on `linear`. W has none:
 
     dz = s dy B        dA = dz^T x        dB = s dy^T z        dx = dy W + dz A
 
-**Why a low rank?** The result is that of the single matrix W' = W + s B A, so after training the change is folded in
-(`merge`), and the model is as fast as before. Any change of W could be learned with m n numbers; B A has the rank r at
-most, and r (m + n) numbers. For m = n = 1024 and r = 8 these are 16,384 instead of 1,048,576, a 64th, and gradients and
-moments shrink with them. It suffices as far as what is to be learned is a matter of few directions: W already has the
-features that a new text needs, and B A strengthens r of them. Whether this is so must be measured.
+**Why a low rank?** The result equals that of a single matrix W' = W + s B A, so the change is folded in after training
+(`merge`), and the model is as fast as before. An arbitrary change to W takes m n numbers; B A has rank at most r, and
+takes r (m + n) numbers. For m = n = 1024 and r = 8 that is 16,384 instead of 1,048,576, one 64th, and gradients and
+moments shrink accordingly. This suffices if what must be learned lies in a few directions: W already has the features
+that a new text needs, and B A strengthens r of them. Whether this is so must be measured.
 
-**Why does B begin at 0?** Then B A = 0, and the adapted model computes exactly what the base computes: training begins
-where it ended. A must not be 0 as well, for then z = 0 and B = 0, hence dB = 0 and dA = 0, and neither would ever move.
-With random A and B = 0, dA is 0 in the first step but dB is not, and as soon as B has moved, A learns too.
+**Why does B start at 0?** Then B A = 0, and the adapted model computes exactly what the base computes: training starts
+where the base's training ended. A must not be 0 as well: with z = 0 and B = 0, dB = 0 and dA = 0, and neither would
+ever move. With random A and B = 0, dA is 0 in the first step but dB is not, and as soon as B has moved, A learns too.
 
 **What does alpha do?** s B A is the sum of r products of a column of B with a row of A, which all follow the same
-gradient. Adam moves each number by about the learning rate, however large its gradient, so a step changes y by r
-times as much as with r = 1. Dividing by r makes up for this: a learning rate that suits one rank suits another, and
-alpha is nothing but a factor, which can be left alone.
+gradient. Adam moves each number by about the learning rate, however large its gradient, so a step changes y r times as
+much as with r = 1. Dividing by r compensates for this: a learning rate that suits one rank suits another, and alpha is
+only a factor, which can be left alone.
 
-**Over quantized weights** (QLoRA). W never changes, and of it only the products x W^T and dy W are needed. So it can be
-stored in 4 bits (`quantize.py`), while A and B, which learn, stay floats. They begin as the quantized base and can
-make up for a part of its rounding, too. So W + s B A with the W of before, in floats, is a little different from what
-was trained: exact is only the quantized W with the change beside it.
+**On quantized weights** (QLoRA). W never changes, and only the products x W^T and dy W are needed. So it can be stored
+in 4 bits (`quantize.py`), while A and B, which learn, stay floats. Training starts from the quantized base, so it can
+also make up for part of the rounding. Hence W + s B A with the original W, in floats, differs slightly from what was
+trained: only the quantized W plus the change is exact.
 
 References: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1 (arXiv:2106.09685);
 Dettmers et al. 2023, "QLoRA: Efficient Finetuning of Quantized LLMs", section 3 (arXiv:2305.14314).
@@ -54,10 +54,10 @@ __all__ = "LoRA add_lora attach counts freeze learned load_learned low_rank_chan
 
 
 class LoRA(Module):
-    """A frozen linear map, and a low-rank change of it that is learned: y = base(x) + alpha / r (x A^T) B^T.
+    """A frozen linear map plus a low-rank change to it that is learned: y = base(x) + alpha / r (x A^T) B^T.
 
-    A is drawn as in `Linear`, uniform in +-1/sqrt(in_features); B is 0. As in peft, dropout concerns the input of the
-    change only.
+    A is drawn as in `Linear`, uniform in +-1/sqrt(in_features); B is 0. As in peft, dropout applies only to the input
+    of the change.
 
     >>> from tinygrad_lite import Tensor
     >>> base = Linear(6, 4)
@@ -73,7 +73,7 @@ class LoRA(Module):
     """
 
     def __init__(self, base: Module, rank: int, alpha: float, dropout: float = 0.0) -> None:
-        """An adapter of a linear map.
+        """An adapter for a linear map.
 
         Args:
             base: a Linear or a QuantizedLinear.
@@ -106,7 +106,7 @@ def low_rank_change(a: Array, b: Array, scale: float) -> Array:
 def freeze(model: Module, patterns: Iterable[str], among: Collection[str] | None = None) -> list[str]:
     """Freeze the parameters whose names match one of the patterns; returns their names.
 
-    A pattern stands for itself and all that lies below it: `blocks.0` is the first block, `blocks.*.mlp` the
+    A pattern covers the name itself and everything below it: `blocks.0` is the first block, `blocks.*.mlp` the
     feed-forward part of every block, `*.bias` every bias, `*` the whole model.
 
     Args:
@@ -128,10 +128,10 @@ def freeze(model: Module, patterns: Iterable[str], among: Collection[str] | None
 def add_lora(
     model: Module, rank: int, alpha: float, targets: Sequence[str] = (), dropout: float = 0.0
 ) -> dict[str, LoRA]:
-    """Replace linear maps by adapters of them; returns these by name. What is not adapted stays as it is.
+    """Replace linear maps by adapters, which are returned by name. Everything else is unchanged.
 
     Args:
-        targets: patterns of names, of which the beginning may be missing: `query` is that of every block. Empty: all
+        targets: patterns of names, whose beginning may be omitted: `query` means the one in every block. Empty: all
             linear maps of the blocks, that is, those with a number in their name.
     Raises: ValueError if a target matches nothing or cannot be adapted, or if the rank is as large as a matrix.
     """
@@ -157,20 +157,20 @@ def add_lora(
                 f"{base.in_features}), where it can express any change: choose a smaller one"
             )
         if any(owners[id(value)] > 1 for value in vars(base).values() if isinstance(value, Parameter)):
-            raise ValueError(f"{name} shares its matrix with another part, which a change of it would change, too")
+            raise ValueError(f"{name} shares its matrix with another part, which adapting it would change too")
     return {name: replace(model, name, LoRA(linears[name], rank, alpha, dropout)) for name in chosen}
 
 
 def attach(model: Module, changes: Mapping[str, tuple[Array, Array, float]]) -> None:
-    """Put changes that were learned earlier beside linear maps: by name A (r, n), B (m, r) and s, for W + s B A.
+    """Attach changes learned earlier to linear maps: by name, A (r, n), B (m, r) and s, for W + s B A.
 
-    Raises: ValueError if there is no linear map of such a name and shape.
+    Raises: ValueError if there is no linear map of that name and shape.
     """
     parts = dict(model.named_modules())
     for name, (a, b, scale) in changes.items():
         base = parts.get(name)
         if not isinstance(base, (Linear, QuantizedLinear)):
-            raise ValueError(f"{name} is no linear map, so no change can stand beside it")
+            raise ValueError(f"{name} is not a linear map, so no change can be attached to it")
         with shapes_only():
             part = LoRA(base, len(a), scale * len(a))
         halves = {"lora_A.weight": a, "lora_B.weight": b}
@@ -182,7 +182,7 @@ def attach(model: Module, changes: Mapping[str, tuple[Array, Array, float]]) -> 
 
 
 def merge(model: Module) -> Module:
-    """Fold every adapter into the matrix beside it, W + s B A, so that the model has no adapters any more.
+    """Fold every adapter into its matrix, W + s B A, so that the model has no adapters left.
 
     >>> from tinygrad_lite import Tensor
     >>> class Tiny(Module):
@@ -196,7 +196,7 @@ def merge(model: Module) -> Module:
     >>> bool(((merge(model).layers[0](x) - before).abs() < 1e-5).all())
     True
 
-    Raises: TypeError if a base has no matrix of floats to which anything could be added.
+    Raises: TypeError if a base has no matrix of floats to add the change to.
     """
     for name, part in list(model.named_modules()):
         if isinstance(part, LoRA):
@@ -219,20 +219,20 @@ def _examples(names: Iterable[str]) -> str:
 
 
 def learned(model: Module) -> dict[str, Parameter]:
-    """The parameters that learn, by name: those that are not frozen."""
+    """The trainable parameters, by name: those that are not frozen."""
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 def load_learned(model: Module, state: Mapping[str, np.ndarray]) -> None:
-    """Load the values of the parameters that learn; names and shapes must be exactly theirs.
+    """Load the values of the trainable parameters; names and shapes must match exactly.
 
-    Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
+    Raises: ValueError that lists missing, unexpected and mis-shaped names; nothing is changed then.
     """
     load_values(learned(model), state, f"what {type(model).__name__} learns")
 
 
 def sizes(model: Module) -> dict[str, int]:
-    """How many numbers each parameter has, by name; and each constant of a quantized map."""
+    """How many numbers each parameter has, by name, and each constant of a quantized map."""
     found = {name: parameter.numel() for name, parameter in model.named_parameters()}
     for name, part in model.named_modules():
         if isinstance(part, QuantizedLinear):
@@ -243,5 +243,5 @@ def sizes(model: Module) -> dict[str, int]:
 
 
 def counts(model: Module) -> tuple[int, int]:
-    """How many numbers a model learns, and how many it has, quantized ones too; tied ones counted once."""
+    """How many numbers a model learns, and how many it has, including quantized ones; tied ones count once."""
     return sum(parameter.numel() for parameter in learned(model).values()), sum(sizes(model).values())

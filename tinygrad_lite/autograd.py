@@ -1,10 +1,10 @@
 """Reverse-mode automatic differentiation: what a node is, and how gradients flow back through the graph.
 
-Every operation computes its result at once. If one of its inputs needs a gradient, it also leaves a `Node`: which
+Every operation computes its result immediately. If one of its inputs needs a gradient, it also creates a `Node`: the
 nodes its inputs came from (its parents), and a function `backward(dy)` that turns dL/d(result) into one gradient for
-each parent. Nodes and their edges form the graph of the calculation. `walk_back` goes through it from the loss to the
-leaves, the nodes without parents, and applies the chain rule at each node. That is all; the derivatives themselves are
-in `ops/` and in the chapters of `functional/`.
+each parent. Nodes and their edges form the graph of the computation. `walk_back` walks it from the loss to the leaves,
+the nodes without parents, and applies the chain rule at each node. That is all; the derivatives themselves are in
+`ops/` and in the chapters of `functional/`.
 
 A node holds no array. The arrays of the forward pass that a derivative needs are captured by its `backward`, a closure;
 all others are freed as soon as the forward pass drops them. This file knows arrays and nodes, not tensors.
@@ -30,14 +30,14 @@ without_graph: set[int] = set()  # the threads that are inside `no_grad`; empty 
 
 
 def builds_graph() -> bool:
-    """Whether operations of this thread leave nodes."""
+    """Whether operations in this thread create nodes."""
     return not without_graph or get_ident() not in without_graph
 
 
 class no_grad:
     """Inside, operations compute values only: no graph is built and nothing is kept for a backward pass.
 
-    `with no_grad():` is for the lines under it, `@no_grad()` for a function. Other threads do not notice.
+    Use `with no_grad():` for a block of lines, `@no_grad()` for a function. Other threads are not affected.
     """
 
     inside = False  # whether a graph is built inside
@@ -56,7 +56,7 @@ class no_grad:
         (without_graph.discard if on else without_graph.add)(get_ident())
 
     def __call__(self, function: Callable) -> Callable:
-        if inspect.isgeneratorfunction(function):  # its lines run later, outside of this call
+        if inspect.isgeneratorfunction(function):  # its lines run later, outside this call
             name = function.__name__
             raise TypeError(f"no_grad: {name} is a generator: write `with no_grad():` in it or around its use")
 
@@ -69,29 +69,29 @@ class no_grad:
 
 
 class build_graph(no_grad):
-    """Inside, operations leave nodes, even within `no_grad`."""
+    """Inside, operations create nodes, even within `no_grad`."""
 
     inside = True
 
 
 class Node:
-    """One step of a calculation, as the walk back sees it; or a leaf, where the walk ends.
+    """One step of a computation, as the backward walk sees it; or a leaf, where the walk ends.
 
     Attributes:
         op: the operation's name; empty for a leaf.
         parents: the node of each input, None for an input that needs no gradient.
         backward: takes dL/dy and returns dL/dx for each input x (None where there is none). It may close over arrays
             and shapes, never over the resulting tensor: that would be a reference cycle, and memory would be freed
-            late. It must not write into dy. None for a leaf. Instead of gradients it may return a node: that of the
-            same result, computed again (`recompute`), through which the walk reaches the same older nodes.
+            late. It must not write into dy. None for a leaf. Instead of gradients it may return the node of the same
+            result, computed again (`recompute`), through which the walk reaches the same older nodes.
         shape, dtype: of the result; its gradient has the same.
         age: how many nodes were made before this one.
         seen: for each array that `backward` needs, its counter of in-place writes (a list of one number, see
             `Tensor.version`) and the count when the node was made. A different count later means it was overwritten.
-        adds: the derivative does the next addition as well. It is called as backward(dy, so_far), with the sum of the
+        adds: the derivative also does the next addition. It is called as backward(dy, so_far), with the sum of the
             gradients that have arrived at the first input, or None, and returns the new sum as that input's gradient.
             What arrives later is added as usual. This saves a pass over memory where a norm follows a residual sum.
-        keep: keep(gradient, op) stores the gradient of the result in `Tensor.grad`; op names the operation that it came
+        keep: keep(gradient, op) stores the gradient of the result in `Tensor.grad`; op names the operation it came
             from, for error messages. Leaves have it, and results whose `retain_grad()` was called.
         notes: a place where an observer may store something.
     """
@@ -118,7 +118,8 @@ class Node:
 
 
 def walk_back(loss: Node, gradient: Array) -> None:
-    """Apply the chain rule from the loss to the leaves; each leaf stores dL/d(leaf). The graph is freed on the way.
+    """Apply the chain rule from the loss to the leaves; each leaf stores dL/d(leaf). The graph is freed as the walk
+    proceeds.
 
     First collect all nodes that the loss depends on. Then visit them, newest first: take the sum dy of all gradients
     that have arrived at a node, and add what its `backward(dy)` returns to the sums of its parents.
@@ -165,10 +166,10 @@ class Sums(dict[Node, Array]):
 
     def __init__(self, first: dict[Node, Array]) -> None:
         super().__init__(first)
-        self.own: set[Node] = set()  # whose sum was allocated here, so that further gradients may be added in place
+        self.own: set[Node] = set()  # nodes whose sum was allocated here, so that gradients may be added in place
 
     def add(self, node: Node, dx: Array, op: str) -> None:
-        """Add a gradient, which comes from the operation `op`, to the sum of a node."""
+        """Add a gradient from the operation `op` to the sum of a node."""
         if node.backward is None:  # a leaf passes nothing on, so its gradients are stored as they arrive
             node.keep(dx, op)
             return
@@ -183,10 +184,10 @@ class Sums(dict[Node, Array]):
 
 
 def differentiate(node: Node, dy: Array, sums: Sums, nodes: list[Node]) -> Iterable[tuple[Node | None, Array | None]]:
-    """Each parent of a node with its gradient, from dy = dL/d(result). The node is freed, observers are told.
+    """Each parent of a node with its gradient, from dy = dL/d(result). Frees the node and notifies the observers.
 
-    Beside `backward(dy)` it knows two other kinds of derivatives: one that takes the sum of its first parent and adds
-    to it (`Node.adds`), and one that returns a node instead, from which the walk continues with the same dy.
+    Besides `backward(dy)` there are two other kinds of derivative: one takes the sum of its first parent and adds to it
+    (`Node.adds`), and one returns a node instead, from which the walk continues with the same dy.
     """
     parents, backward = node.parents, node.backward
     node.parents, node.backward = (), _freed
@@ -196,15 +197,15 @@ def differentiate(node: Node, dy: Array, sums: Sums, nodes: list[Node]) -> Itera
         dy = np.asarray(dy)
     if not node.adds:
         found = backward(dy)
-    else:  # but an observer gets every gradient by itself
+    else:  # but an observer gets every gradient separately
         found = backward(dy, None if observers else sums.pop(parents[0], None))
         sums.own.discard(parents[0])
     if isinstance(found, Node):
-        nodes += collect(found, node.age)  # made just now, so newer than what is left to visit
+        nodes += collect(found, node.age)  # made just now, so newer than all that are left to visit
         parents, found = (found,), (dy,)
     if type(found) is not tuple or len(found) != len(parents):
         raise RuntimeError(
-            f"backward: the derivative of '{node.op}' returned no tuple with a gradient (or None) for each of "
+            f"backward: the derivative of '{node.op}' did not return a tuple with a gradient (or None) for each of "
             f"its {len(parents)} inputs"
         )
     for observer in observers:
@@ -216,7 +217,7 @@ def differentiate(node: Node, dy: Array, sums: Sums, nodes: list[Node]) -> Itera
 def collect(loss: Node, age: int = -1) -> list[Node]:
     """Every node newer than `age` that the loss depends on, oldest first; found without recursion.
 
-    (A recursive search would stop at Python's limit of 1,000 nested calls, about a 12-layer network.)
+    (A recursive search would hit Python's limit of 1,000 nested calls in a network of about 12 layers.)
     """
     found, todo = {loss}, [loss]
     while todo:
@@ -248,7 +249,7 @@ def check_gradient(dx: Array, shape: tuple[int, ...], dtype: np.dtype, op: str) 
 
 
 def _freed(dy: Array) -> tuple:
-    """Takes the place of a `backward` that has been used."""
+    """Replaces a `backward` that has been used."""
     raise RuntimeError("backward: this part of the graph was already used and freed")
 
 
@@ -256,7 +257,7 @@ def _freed(dy: Array) -> tuple:
 
 
 class Observer:
-    """Something that watches calculations inside a `with`, such as `detect_anomaly` and the profiler (debug/)."""
+    """Something that watches computations inside a `with`, such as `detect_anomaly` and the profiler (debug/)."""
 
     def __enter__(self) -> Self:
         observers.append(self)
@@ -272,7 +273,7 @@ class Observer:
         """The derivative of a node is about to be computed."""
 
     def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
-        """It has been computed: from dL/d(result), dL/d(input) for each input that needs a gradient."""
+        """It has been computed: dL/d(input) for each input that needs a gradient, from dL/d(result)."""
 
 
 observers: list[Observer] = []  # nearly always empty

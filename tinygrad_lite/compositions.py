@@ -58,10 +58,10 @@ def std(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int 
 
 
 def prod(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
-    """The product over the axes; of no elements it is 1. Integers are multiplied as int64.
+    """The product over the axes, 1 if there are no elements. Integers are multiplied as int64.
 
-    Halves are multiplied with each other until one factor is left. So each factor's gradient is the product of all
-    others, without a division, and right where a factor is 0.
+    One half is multiplied by the other until one factor is left. So each factor's gradient is the product of all the
+    others, without a division, and is correct even where a factor is 0.
     """
     x = x if is_float(x.dtype) else ops.cast(x, np.int64)
     axes = as_axes(axis, x.ndim, "prod")
@@ -75,7 +75,7 @@ def prod(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
 
 
 def any(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
-    """Whether there is a true (or nonzero) element, over the axes."""
+    """Whether any element is true (or nonzero), over the axes."""
     return (x != 0).sum(axis, keepdim=keepdim) > 0
 
 
@@ -88,7 +88,7 @@ def all(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
 
 
 def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None) -> Tensor:
-    """Swap two axes; of a matrix they need not be named."""
+    """Swap two axes; for a matrix they need not be named."""
     if axis0 is None or axis1 is None:
         if x.ndim != 2 or axis0 is not axis1:
             axes = counted(x.ndim, "axis", "axes")
@@ -109,7 +109,7 @@ def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 
 def squeeze(x: Tensor, axis: Axis = None) -> Tensor:
-    """The tensor without its axes of size 1 (of the given axis or axes, without those whose size is 1)."""
+    """The tensor without its axes of size 1; if axes are given, only those among them are removed."""
     axes = as_axes(axis, x.ndim, "squeeze")
     return ops.reshape(x, tuple(size for i, size in enumerate(x.shape) if i not in axes or size != 1))
 
@@ -121,7 +121,7 @@ def unsqueeze(x: Tensor, axis: int) -> Tensor:
 
 
 def stack(*tensors: Tensor, axis: int = 0) -> Tensor:
-    """This tensor and the others of the same shape, along a new axis."""
+    """This tensor and others of the same shape, joined along a new axis."""
     tensors, axis = as_tensors(tensors, axis, "stack")
     return ops.cat(*(tensor.unsqueeze(axis) for tensor in tensors), axis=axis)
 
@@ -135,7 +135,7 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
             raise ValueError(f"split: pieces of size {sizes} never fill an axis of {length}: use a size of 1 or more")
         sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
     if min(sizes, default=0) < 0:
-        raise ValueError(f"split: no piece has a negative size, as one of {list(sizes)} has")
+        raise ValueError(f"split: no piece may have a negative size, as in {list(sizes)}")
     if sum(sizes) != length:
         raise ValueError(f"split: sizes {list(sizes)} add up to {sum(sizes)}, the axis has {length}")
     ends = list(itertools.accumulate(sizes))
@@ -144,13 +144,13 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
 
 
 def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts along an axis, without it: of a matrix its rows, or with axis=1 its columns."""
+    """The slices along an axis, which is removed: the rows of a matrix, or with axis=1 its columns."""
     axis = one_axis(axis, x.ndim, "unbind")
     return tuple(x[(*(slice(None),) * axis, i)] for i in range(x.shape[axis]))
 
 
 def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
-    """At most `count` consecutive pieces along an axis, all of one size but the last, as in torch."""
+    """At most `count` consecutive pieces along an axis, all of one size except the last, as in torch."""
     axis = one_axis(axis, x.ndim, "chunk")
     if count < 1:
         raise ValueError(f"chunk: there cannot be {count} pieces: use a count of 1 or more")
@@ -164,7 +164,7 @@ def flip(x: Tensor, axis: Axis = None) -> Tensor:
 
 
 def repeat(x: Tensor, *times: Any) -> Tensor:
-    """The whole tensor repeated along each axis, as torch's repeat and NumPy's tile do.
+    """The whole tensor repeated along each axis, like torch's repeat and NumPy's tile.
 
     >>> Tensor([1, 2]).repeat(2, 2).tolist()
     [[1, 2, 1, 2], [1, 2, 1, 2]]
@@ -183,10 +183,10 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
 
 
 def einsum(equation: str, *operands: Tensor) -> Tensor:
-    """Products of one or two tensors, summed over the axes whose letters the result lacks, by Einstein's notation.
+    """Products of one or two tensors, summed over the axes whose letters the result lacks, in Einstein notation.
 
-    Each letter names an axis; without "->" the result has those that occur once, in alphabetical order. What is in
-    both tensors and in the result is a batch of matrix products, what is in both alone is what they multiply over.
+    Each letter names an axis; without "->" the result has the letters that occur once, in alphabetical order. Letters
+    in both tensors and in the result number a batch of matrix products; letters in both tensors only are summed over.
 
     >>> x, y = Tensor([[1, 2], [3, 4]]), Tensor([[1, 0], [1, 1]])
     >>> Tensor.einsum("ij,jk->ik", x, y).tolist() == (x @ y).tolist()
@@ -197,7 +197,7 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     if not arrow:
         result = "".join(sorted(n for n in left if n.isalpha() and left.count(n) == 1))
     sizes = {n: size for part, x in zip(names, operands, strict=False) for n, size in zip(part, x.shape, strict=False)}
-    shapes = [tuple(sizes.get(n) for n in part) for part in names]  # those of the tensors, if all letters fit
+    shapes = [tuple(sizes.get(n) for n in part) for part in names]  # the tensors' shapes, if all letters fit
     odd = [part for part in (*names, result) if len({*part}) < len(part) or not (part or "i").isalpha()]
     if odd or len(names) > 2 or shapes != [x.shape for x in operands] or {*result} - {*sizes}:
         raise ValueError(f"einsum: {equation!r} does not fit one or two tensors of shape {[x.shape for x in operands]}")
@@ -207,7 +207,7 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     rows, columns = [n for n in a if n in result and n not in b], [n for n in b if n in result and n not in a]
 
     def laid_out(x: Tensor, names: str, *groups: list[str]) -> Tensor:
-        """x with its axes in this order, those of a group joined; summed over those that are in no group."""
+        """x with its axes in this order, those in a group joined; summed over the axes in no group."""
         order = [n for group in groups for n in group]
         if gone := tuple(i for i, n in enumerate(names) if n not in order):
             x, names = x.sum(gone), "".join(n for n in names if n in order)

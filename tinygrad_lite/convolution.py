@@ -1,6 +1,7 @@
 """Convolution and pooling where users look for them: `nn.Conv2d`, `functional.conv2d`, `x.max_pool2d(2)`.
 
-The operations are chapters of `functional/`. Only models of pictures need them, so nothing else in the engine does.
+The operations are chapters of `functional/`. Only models for pictures need them, and nothing else in the engine uses
+them.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from tinygrad_lite.tensor import Tensor
 
 
 class Conv2d(Module):
-    """Filters of k x l pixels, applied at every place of a picture. Initialised as in torch, like Linear.
+    """Filters of k x l pixels, applied at every position in a picture. Initialised as in torch, like Linear.
 
-    Each result is a sum over in_channels / groups * k * l inputs. The last arguments but `bias` are those of
+    Each result is a sum over in_channels / groups * k * l inputs. `stride` to `groups` are those of
     `functional.conv2d`, in torch's order.
     """
 

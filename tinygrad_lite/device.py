@@ -3,8 +3,8 @@
 The *data* decide. Every array type belongs to one `Device`, which names the module (`xp`) that computes with it; an
 operation calls `xp_of(array)` and writes `xp.exp(array)`. Tensors of both devices can be used in one process, and there
 is no global switch. CuPy is imported only on request, and only in tinygrad_lite/cuda/. The rest of the engine reaches
-that folder in two ways: an operation's version for GPUs through the registry (functional/registry.py), all else through
-`Device.module`.
+that folder in two ways: an operation's version for GPUs through the registry (functional/registry.py), everything else
+through `Device.module`.
 
 The rest of the file contains what NumPy and CuPy do differently or not at all: reproducible random numbers, sums that
 keep their digits, and adding rows into a table at repeated positions.
@@ -28,7 +28,7 @@ Array = Any  # numpy.ndarray or cupy.ndarray: whatever a registered Device owns
 
 
 class DeviceError(UserError):
-    """A device that was requested and cannot be used."""
+    """A device that was requested but cannot be used."""
 
 
 # --- devices -------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def is_float(dtype: np.dtype) -> bool:
 def get_device(name: str) -> Device:
     """The device called `cpu` or `cuda`; `auto` is `cuda` if it works, else `cpu`.
 
-    Raises: DeviceError with the reason and, if there is one, the command that helps.
+    Raises: DeviceError with the reason and, if there is one, the command that fixes it.
     """
     if name == "auto":
         try:
@@ -123,8 +123,8 @@ def why_no_cuda() -> str:
 # --- reproducible random numbers -----------------------------------------------------------------------------
 #
 # No generator is kept and nothing has to be saved: each draw makes a new generator from a key that says what the draw
-# is for. The same key gives the same numbers: after a resume, on another device, whether or not something else was
-# drawn in between.
+# is for. The same key gives the same numbers: after a resume, on another device, whether or not anything else was drawn
+# in between.
 
 
 def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
@@ -202,15 +202,15 @@ def next_bits(stream: str) -> int:
 
 ROWS = 16  # numbers that are added in float32
 LARGE = 1 << 14  # elements; smaller arrays are converted to float64 as a whole
-add_up = np.add.reduce  # looked up once, which small sums notice
+add_up = np.add.reduce  # looked up once, which matters for small sums
 
 
 def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False) -> Array:
     """The sum over these axes (None: all), like `array.sum`, but float32 keeps its digits.
 
-    NumPy adds neighbours in memory pairwise, but rows one after the other, and each float32 addition has an error of
-    up to 2^-24 of the sum so far: a column of ones stops growing at 2^24 = 16,777,216. Here 16 rows at a time are added
-    in float32, with an error of at most 15 * 2^-24 = 9e-7 of the sum of all |x|, and these sums in float64.
+    NumPy adds neighbours in memory pairwise, but rows one after the other, and each float32 addition has an error of up
+    to 2^-24 of the sum so far: the sum of a column of ones stops growing at 2^24 = 16,777,216. Here 16 rows at a time
+    are added in float32, with an error of at most 15 * 2^-24 = 9e-7 of the sum of all |x|, and these sums in float64.
     """
     if type(array) is not np.ndarray:
         return array.sum(axis=axes, keepdims=keepdims)
@@ -269,7 +269,7 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
 
 
 def add_rows(out: Array, ids: Array, rows: Array) -> Array:
-    """Add rows to those of a table, in place: out[i] += the sum of rows[n] over all n with ids[n] == i.
+    """Add rows to the rows of a table, in place: out[i] += the sum of rows[n] over all n with ids[n] == i.
 
     This is the gradient of a table look-up. Sorting brings equal ids together, and `add.reduceat` sums each group
     pairwise, about ten times as fast as `scatter_add`.

@@ -1,4 +1,4 @@
-"""The errors that a user of the scripts can fix, and how messages count."""
+"""Errors that a user of the scripts can fix, and counts in messages."""
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -31,7 +31,7 @@ class TokenizerError(UserError):
 
 
 class CheckpointError(UserError):
-    """A checkpoint that is truncated, of another program, or does not match the model."""
+    """A checkpoint that is truncated, comes from another program, or does not match the model."""
 
 
 class DecodingError(UserError):

@@ -22,12 +22,12 @@ LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no ti
 
 
 class FlatMemory:
-    """Parameters, what an optimizer remembers of them, and their gradients: each in one array (n,).
+    """Parameters, what an optimizer remembers about them, and their gradients: one array (n,) each.
 
     Args:
-        named: the parameters by name. One that is frozen from the beginning has no place in the arrays, and no state.
-        places: the parameters that have a place nevertheless.
-        states: what is remembered of them, as `_named_states` gives it; what is missing is 0.
+        named: the parameters by name. One that is frozen from the start has no place in the arrays, and no state.
+        places: parameters that have a place all the same.
+        states: what is remembered about them, as returned by `_named_states`; anything missing is 0.
     """
 
     state_names: tuple[str, ...] = ()  # the state of each parameter that is kept between steps
@@ -42,7 +42,7 @@ class FlatMemory:
         self._lay_out(states)
 
     def _lay_out(self, states: Mapping[str, np.ndarray]) -> None:
-        """Move all trainable parameters into new arrays, and these states.
+        """Move all trainable parameters, and these states, into new arrays.
 
         Raises: ValueError if their types or devices differ, TypeError for a type that cannot be learned.
         """
@@ -87,7 +87,7 @@ class FlatMemory:
         """Move everything into other arrays (n,), which several processes share.
 
         Args:
-            contents: whether to copy values and states into them; otherwise those in the arrays are adopted.
+            contents: whether to copy values and states into them; otherwise the contents of the arrays are adopted.
         """
         for flat, other in zip((self.values, *self.states.values()), (values, *states), strict=True):
             if contents:
@@ -128,7 +128,7 @@ class FlatMemory:
         """A parameter's part of the flat gradients.
 
         No memory is used twice, since the gradient of an earlier step may still be referenced: if this part is in use,
-        all parameters get parts of a new array, which takes the memory of the old one if nothing refers to that.
+        all parameters get parts of a new array, which takes over the memory of the old one if nothing refers to it.
         """
         if self.named[name].data is not self._views[name]:
             self._follow_parameters()
@@ -183,7 +183,7 @@ class FlatMemory:
         }
 
     def _fill_states(self, states: Mapping[str, np.ndarray]) -> None:
-        """Write those of the given states that have a place into the arrays."""
+        """Write the given states into the arrays, if they have a place there."""
         for name, flat in self.states.items():
             for parameter, place in self.places.items():
                 if (values := states.get(f"{name}.{parameter}")) is not None:

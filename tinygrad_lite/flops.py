@@ -9,13 +9,13 @@ from tinygrad_lite.nn import Module
 
 
 def linear_weights(model: Module) -> list[Any]:
-    """The matrices of all linear maps of a model, those of quantized ones (`quantize.py`) and of states too."""
+    """The matrices of all linear maps of a model, including quantized ones (`quantize.py`) and those of states."""
     maps = [part for _, part in model.named_modules() if hasattr(part, "in_features") or hasattr(part, "hidden_size")]
-    return [part.weight for part in maps if hasattr(part, "weight")]  # an adapter has none, but consists of maps
+    return [part.weight for part in maps if hasattr(part, "weight")]  # an adapter has none itself, but consists of maps
 
 
 def linear_flops(model: Module) -> int:
-    """Floating-point operations of all linear maps of a model, forward and for one token.
+    """Floating-point operations of all linear maps of a model, forward, for one token.
 
     A map of (C, F) takes C F multiplications and as many additions.
     """
@@ -23,10 +23,10 @@ def linear_flops(model: Module) -> int:
 
 
 def attention_flops(config: Any) -> int:
-    """Floating-point operations of attention in all blocks of a model, forward and for one token.
+    """Floating-point operations of attention in all blocks of a model, forward, for one token.
 
     The scores of T keys, and the sum of their values, take 2 H D T multiplications and as many additions per block;
-    H D is C unless heads have a width of their own, and T the window if there is one.
+    H D is C unless heads have a width of their own, and T is the window if there is one.
 
     Args:
         config: settings with n_layer, n_head, head_width, block_size and window.
@@ -35,11 +35,11 @@ def attention_flops(config: Any) -> int:
 
 
 def training_flops(model: Module, attention: int = 0) -> int:
-    """Floating-point operations of the matrix products with which a model learns from one token.
+    """Floating-point operations of the matrix products in which a model learns from one token.
 
     Backward costs twice as much as forward: once for the gradient of the input, once for that of the weights, which is
-    not computed for a frozen matrix. (Below the lowest layer that learns, neither is; that is not taken off.) Norms,
-    softmax, activations and the optimizer are not counted.
+    not computed for a frozen matrix. (Below the lowest layer that learns, neither is computed; this is not subtracted.)
+    Norms, softmax, activations and the optimizer are not counted.
 
     Args:
         attention: the operations of attention, forward.

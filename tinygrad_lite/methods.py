@@ -54,15 +54,15 @@ def _check_write(x: Tensor, value: Tensor, what: str, instead: str) -> bool:
         return False
     if x._is_parameter or (x.requires_grad and x._is_leaf):
         raise RuntimeError(f"{what}: x is a leaf that requires a gradient: write into it under no_grad(), or {instead}")
-    # The counter of writes is shared by all that look at this memory: views of x, and derivatives that need its values.
-    # With x alone it has two references, x and the argument of this call. (ndarray.resize asks in the same way.)
+    # The counter of writes is shared by everything that uses this memory: views of x, and derivatives that need its
+    # values. With x alone it has two references, x and the argument of this call. (ndarray.resize checks likewise.)
     if getrefcount(x._version) > 2:
         raise RuntimeError(f"{what}: a view of x, or a derivative, still needs the values it has: {instead}")
     return True
 
 
 def _take_node(x: Tensor, result: Tensor) -> None:
-    """Let x, into whose memory a result was written, have the place of that result in the graph."""
+    """Give x, into whose memory a result was written, the place of that result in the graph."""
     if x._node is not None and result._node.keep is None:  # `retain_grad` is about the new value
         result._node.keep, x._node.keep = x._node.keep, None
     x._node, x.op = result._node, result.op
@@ -92,7 +92,7 @@ class _AskedByNumPy:
 
 
 def _answer_numpy(x: Tensor, function: Any, method: str, *inputs: Any, **options: Any) -> Tensor:
-    """What NumPy calls where a tensor stands beside an array: operators are ours, its other functions are refused."""
+    """What NumPy calls for a tensor next to an array: operators are ours, its other functions are refused."""
     name = function.__name__
     if method == "__call__" and not options and name in _OPERATORS:
         return _OPERATORS[name](*inputs)

@@ -2,12 +2,12 @@
 
     B batch    T positions    C width    H heads    D head width
 
-Both take less than T^2 operations. Both read an input through a short convolution first, so that a position knows its
-two predecessors, and both are causal and need no positions. Each has what a block gives attention: a text mask, and a
-cache while text is generated.
+Both take less than T^2 operations. Both read an input through a short convolution first, so that a position sees its
+two predecessors, and both are causal and need no position codes. Each takes what a block gives to attention: a text
+mask, and a cache while text is generated.
 
 **Hyena.** Three maps of the input, q, k and v, and one long convolution between two gates: y = q * conv(h, k * v). The
-filter h is not stored but computed, by a small network from the position, times a window that falls exponentially: so
+filter h is not stored but computed from the position by a small network, times a window that decays exponentially: so
 it may have any length, and neighbouring distances have similar weights (`functional/long_conv.py` has the convolution).
 
 **Mamba-2.** Attention without a softmax is a recurrence: with S = sum_s k_s v_s^T, a (D, D) matrix for each head,
@@ -18,8 +18,8 @@ forget:
 
     o_t = sum_(s <= t) (a_(s+1) ... a_t) (q_t . k_s) v_s                              all at once: T^2 products
 
-The chunked form is between them: within a chunk of positions all at once, and S from one chunk to the next. It is what
-trains fast, since products of matrices do; step by step it generates, in the same time for every token.
+The chunked form is between the two: all at once within a chunk of positions, and S passed from one chunk to the next.
+It trains fast, since it consists of matrix products; text is generated step by step, in the same time for every token.
 
 References: Poli et al. 2023 (arXiv:2302.10866), section 3; Dao, Gu 2024 (arXiv:2405.21060), sections 2, 6 and 7;
 Katharopoulos et al. 2020 (arXiv:2006.16236) on attention as a recurrence.
@@ -56,7 +56,7 @@ class ShortConv(Module):
 
 
 def text_only(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x (B, T, C) with zeros where the mask (B, 1, 1, S) of the last T of S positions says that there is no text."""
+    """x (B, T, C) with zeros where the mask (B, 1, 1, S), at the last T of S positions, says that there is no text."""
     if mask is None:
         return x
     return x.masked_fill(~mask.reshape(mask.shape[0], mask.shape[-1], 1)[:, -x.shape[1] :], 0.0)
@@ -73,7 +73,7 @@ class ImplicitFilter(Module):
         self.decays = np.geomspace(1 / FASTEST, 1 / SLOWEST, width)
 
     def reset(self) -> None:
-        """Initial weights as of every linear map in torch: with GPT-2's, filters would begin near 0."""
+        """Initial weights as for every linear map in torch: with GPT-2's, filters would start near 0."""
         for part in (self.first, self.second):
             for weight in part.parameters():
                 weight.reset(uniform(part.in_features))
@@ -102,7 +102,7 @@ class Hyena(Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
     ) -> Tensor:
-        """(B, T, C) -> (B, T, C). A cache keeps all inputs, and the whole is computed again for each token."""
+        """(B, T, C) -> (B, T, C). A cache keeps all inputs, and everything is computed again for each token."""
         steps, maps = x.shape[1], text_only(self.maps(x), mask)
         if cache is not None:
             if cache.inputs is not None:
@@ -161,8 +161,8 @@ def by_chunks(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> 
 class Mamba2(Module):
     """The recurrence above in H heads, with a short convolution before it, and a norm and a gate after it.
 
-    a_t = exp(-dt_t r), with a learned rate r of each head and dt_t = softplus(w . x_t + b): a position that matters has
-    a large dt, which lets the past decay and, since v is multiplied by it, the present in.
+    a_t = exp(-dt_t r), with a learned rate r for each head and dt_t = softplus(w . x_t + b): a position that matters
+    has a large dt, which lets the past decay and, since v is multiplied by it, the present in.
     """
 
     def __init__(self, n_embd: int, n_head: int, dropout: float = 0.0, bias: bool = True) -> None:
@@ -179,7 +179,7 @@ class Mamba2(Module):
         self.dropout = Dropout(dropout)
 
     def reset(self) -> None:
-        """Initial weights as of every linear map in torch: products of q, k, v and gate would be tiny with GPT-2's."""
+        """Initial weights as for every linear map in torch: products of q, k, v and gate would be tiny with GPT-2's."""
         for part in (self.maps, self.gate):
             part.weight.reset(uniform(part.in_features))
 

@@ -1,8 +1,8 @@
-"""Modules, which have parameters.
+"""Modules: the objects that have parameters.
 
 A `Module` is any object whose attributes are parameters, other modules, or lists, tuples and dicts of them. Walking
 through these attributes in the order in which they were set gives every parameter a dotted name, such as
-`blocks.0.mlp.up.weight`; checkpoints and optimizers go by these names.
+`blocks.0.mlp.up.weight`; checkpoints and optimizers use these names.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ class Module(metaclass=Listed):
         setattr(self, name, tensor)
 
     def _held(self) -> Iterator[tuple[str, Module | Tensor]]:
-        """The modules and tensors that are its attributes, or in lists, tuples and dicts that are."""
+        """The modules and tensors among its attributes, or in lists, tuples and dicts among them."""
         for name, value in vars(self).items():
             yield from _found(name, value)
 
     def named_modules(self, prefix: str = "", memo: set[int] | None = None) -> Iterator[tuple[str, Module]]:
-        """This module and all inside it, each once, with their dotted names; `memo` has those that came before."""
+        """This module and all inside it, each once, with their dotted names; `memo` holds those already visited."""
         memo = set() if memo is None else memo
         if id(self) not in memo:
             memo.add(id(self))
@@ -121,7 +121,7 @@ class Module(metaclass=Listed):
         return "\n".join(self._tree(set()))
 
     def _tree(self, seen: set[int]) -> list[str]:
-        """A line for this module, then those of its parts; `seen` has the parameters of earlier lines."""
+        """A line for this module, then those of its parts; `seen` holds the parameters of earlier lines."""
         own = []
         seen.add(id(self))
         for name, value in self._held():
@@ -132,7 +132,7 @@ class Module(metaclass=Listed):
         top = type(self).__name__ + size + (": " + ", ".join(own) if own else "")
         trees: list[list[Any]] = []  # the first and last name of neighbours that look alike, and their lines
         for path, part in self._held():
-            if id(part) in seen or not isinstance(part, Module):  # shown already, or it knows the module it belongs to
+            if id(part) in seen or not isinstance(part, Module):  # shown already, or it refers to its owner
                 continue
             tree = part._tree(seen)
             if trees and tree == trees[-1][2] and path.rpartition(".")[0] == trees[-1][0].rpartition(".")[0] != "":
@@ -146,7 +146,7 @@ class Module(metaclass=Listed):
         return lines
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Each parameter once, with its name; a tied parameter has the first of its names."""
+        """Each parameter once, with its name; a tied parameter comes under the first of its names."""
         seen: set[int] = set()
         for prefix, module in self.named_modules():
             for name, value in module._held():
@@ -159,7 +159,7 @@ class Module(metaclass=Listed):
         return [parameter for _, parameter in self.named_parameters()]
 
     def buffers(self) -> list[Tensor]:
-        """The tensors that are no parameters, such as the codes of quantized weights: no optimizer changes them."""
+        """The tensors that are not parameters, such as the codes of quantized weights: no optimizer changes them."""
         values = (value for _, module in self.named_modules() for _, value in module._held())
         return [value for value in values if isinstance(value, Tensor) and not isinstance(value, Parameter)]
 
@@ -171,7 +171,7 @@ class Module(metaclass=Listed):
                     yield (f"{prefix}.{name}" if prefix else name), value, persistent
 
     def num_parameters(self) -> int:
-        """The number of trainable numbers, tied ones counted once."""
+        """The number of trainable numbers; tied ones count once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @classmethod
@@ -239,15 +239,15 @@ class Module(metaclass=Listed):
         return {name: tensor.numpy() for name, tensor in self._state().items()}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load the values of all parameters and persistent buffers; names and shapes must be exactly those here.
+        """Load the values of all parameters and persistent buffers; names and shapes must match exactly.
 
-        Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
+        Raises: ValueError that lists missing, unexpected and mis-shaped names; nothing is changed then.
         """
         load_values(self._state(), state, type(self).__name__)
 
 
 def replace(model: Module, name: str, part: Module) -> Module:
-    """Make a module the part of a model that has this dotted name; returns the part."""
+    """Replace the part of a model that has this dotted name; returns the new part."""
     *path, last = name.split(".")
     owner: Any = model
     for step in path:
@@ -305,7 +305,7 @@ class Call:
 
 @contextmanager
 def recorded(model: Module, *kinds: type[Module]) -> Iterator[list[Call]]:
-    """Inside, every call of a module of these kinds is noted, in the order in which the calls end.
+    """Inside, every call of a module of these kinds is recorded, in the order in which the calls end.
 
     >>> from tinygrad_lite.nn import Linear
     >>> model = Linear(3, 2)

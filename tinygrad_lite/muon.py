@@ -13,24 +13,24 @@ instead: the same directions, all with singular value 1. Of all updates that len
 
 **Without computing U and V.** X X^T X = U S^3 V^T: an odd polynomial of a matrix is that polynomial of each singular
 value, and leaves U and V alone. So a polynomial f(s) = a s + b s^3 + c s^5 that drives every s towards 1, applied again
-and again, needs nothing but products of matrices:
+and again, needs only matrix products:
 
     X <- a X + b (X X^T) X + c (X X^T)^2 X = (a I + b A + c A^2) X,   A = X X^T
 
-It begins with X = G / |G|, whose singular values are at most 1, because the sum of their squares is |G|^2 / |G|^2 = 1.
+It starts from X = G / |G|, whose singular values are at most 1, because the sum of their squares is |G|^2 / |G|^2 = 1.
 
 **Why three rounds suffice.** The classical coefficients 15/8, -10/8, 3/8 converge to 1 exactly, but a round multiplies
-a small s by 1.9 at most. Here each round has its own polynomial: of all odd ones of degree 5, the one whose values on
+a small s by at most 1.9. Here each round has its own polynomial: of all odd ones of degree 5, the one whose values on
 an interval stay closest to 1 (Chebyshev's minimax problem). Its error e is reached at four points of the interval, with
-alternating signs, and that determines a, b, c and e: the two ends, and the two extrema of f between them. What the
-first round makes of [0.01, 1] is the interval of the second, and so on; each reaches 1 % further up, because outside of
-it a polynomial grows fast, and products in bfloat16 are rounded:
+alternating signs, and that determines a, b, c and e: the two ends, and the two extrema of f between them. The image of
+[0.01, 1] under the first round is the interval of the second, and so on; each interval reaches 1 % further up, because
+outside it a polynomial grows fast, and products in bfloat16 are rounded:
 
     [0.01, 1]  ->  [0.080, 1.920]  ->  [0.288, 1.712]  ->  [0.721, 1.279]
 
-which is near enough to 1. A smaller s is multiplied by 77 at most; so small a part of a gradient hardly stands out from
-the noise of a batch. (Two rounds, for [0.03, 1], cost 0.026 bits per character of the default; five rounds of one
-polynomial, 3.4445, -4.7750, 2.0315, as in the first report on Muon, gain nothing.)
+which is near enough to 1. A smaller s is multiplied by at most 77; so small a part of a gradient is hardly
+distinguishable from the noise of a batch. (Two rounds, for [0.03, 1], cost 0.026 bits per character of the default;
+five rounds of one polynomial, 3.4445, -4.7750, 2.0315, as in the first report on Muon, gain nothing.)
 
 References: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon, first used in KellerJordan/modded-nanogpt;
 Bernstein, Newhouse 2024 (arXiv:2409.20325), section 3, for the spectral norm; Amsel et al. 2025, "The Polar Express"
@@ -69,9 +69,9 @@ def scale_of(rows: int, columns: int, adjust_lr_fn: str) -> float:
 
 
 def products(rows: int, columns: int) -> tuple[float, float]:
-    """The products that `newton_schulz_fused` makes of one matrix, in units of one of R x R matrices, R <= C.
+    """The products that `newton_schulz_fused` computes for one matrix, in units of a product of R x R matrices, R <= C.
 
-    Returns: those of rounds that multiply X, and those of rounds that compute Q.
+    Returns: the number for rounds that multiply X, and for rounds that compute Q.
     """
     n, c = len(ROUNDS), columns / rows
     return n * (2 * c + 1), 2 * c + n + 3 * (n - 1)
@@ -104,7 +104,7 @@ def newton_schulz_composed(x: Tensor) -> Tensor:
 def newton_schulz_fused(x: np.ndarray) -> None:
     """`newton_schulz_composed` of a stack (n, R, C) in place, with the polynomial as a product F X.
 
-    F = a I + A (b I + c A): only a product and two additions to a diagonal are left of it. Where it takes less work
+    F = a I + A (b I + c A), which leaves only one product and two additions to a diagonal. Where it takes less work
     (C > 1.5 R), the rounds compute Q, the product of their factors F, and A, which becomes (F X) (F X)^T = F A F; both
     are R x R. X itself is multiplied once, by Q at the end.
     """
@@ -147,10 +147,10 @@ def muon_composed(
     adjust_lr_fn: str,
     guard: Tensor | None = None,
 ) -> None:
-    """One Muon update of w and m in place; each is a stack of matrices (n, R, C), each matrix updated by itself.
+    """One Muon update of w and m in place; each is a stack of matrices (n, R, C), each matrix updated separately.
 
     m = momentum m + (1 - momentum) g       running mean of the gradient
-    u = momentum m + (1 - momentum) g       the same once more: where the mean will be if g stays (Nesterov)
+    u = momentum m + (1 - momentum) g       the same again: where the mean will be if g stays (Nesterov)
     w = w - lr (scale O(u) + weight_decay w)
 
     A guard may scale g, or forbid the update (`guarded`).

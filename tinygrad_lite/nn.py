@@ -1,4 +1,4 @@
-"""Layers, the modules that models are built from. The names are those of torch.nn; what a module is: `module.py`."""
+"""Layers, the modules that models are built from. The names are torch.nn's; `module.py` defines what a module is."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def linear_maps(x: Tensor, maps: Sequence[Module]) -> list[Tensor]:
 
 
 def is_plain(f: Module) -> bool:
-    """Whether a module is a `Linear` and no more: not an adapter, for example, nor `recorded`."""
+    """Whether a module is a `Linear` and nothing more: not an adapter, for example, nor `recorded`."""
     return type(f) is Linear and "forward" not in vars(f)
 
 
 def uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
-    """Initial values for a layer each of whose results is a sum over N inputs: uniform in +-1/sqrt(N)."""
+    """Initial values for a layer whose results are sums over N inputs: uniform in +-1/sqrt(N)."""
     bound = 1 / math.sqrt(count)
     return lambda shape: next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
 
@@ -111,7 +111,7 @@ class Identity(Module):
 
 
 class Sequential(Module):
-    """Modules or functions that are called one after the other, each with the result of the one before."""
+    """Modules or functions that are called one after the other, each with the result of the previous one."""
 
     def __init__(self, *modules: Module | Callable[[Tensor], Tensor]) -> None:
         super().__init__()

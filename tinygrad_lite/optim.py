@@ -28,7 +28,7 @@ __all__ = """
 """.split()
 
 
-BLOCK = 1 << 17  # elements of an update at a time; shorter ones stay in a smaller cache, but change threads more often
+BLOCK = 1 << 17  # elements of an update at a time; shorter ones fit a smaller cache, but switch threads more often
 PER_THREAD = 1 << 18  # elements; fewer are not worth a thread
 MAX_THREADS = 8  # more would share the memory's bandwidth, and wait for Python's lock between two calls of NumPy
 
@@ -48,8 +48,9 @@ def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
 def muon_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
     """Groups for Muon: the matrices of the hidden layers, and nanoGPT's two groups of everything else, for AdamW.
 
-    Hidden are the linear maps in a list of layers, whose names have a number, such as `blocks.0.mlp.up`. Embeddings and
-    the output matrix are not: their rows belong to single tokens, most of which do not occur in a batch.
+    Hidden layers are the linear maps in a list of layers, whose names contain a number, such as `blocks.0.mlp.up`.
+    Embeddings and the output matrix are not hidden: their rows belong to single tokens, most of which do not occur in a
+    batch.
     """
     hidden = {
         id(module.weight)
@@ -138,9 +139,9 @@ class Muon(Optimizer):
     """Muon for matrices, AdamW for everything else; formulas, derivation and sources are in `muon.py`.
 
     Args:
-        params: as for the others. What is no matrix, or is to be updated by AdamW, belongs into a group with
-            `use_muon: False`; `muon_groups` makes the usual groups of a model.
-        lr: the learning rate of groups with AdamW; those with Muon have lr * muon_lr_factor. Muon's is usually larger,
+        params: as for the other optimizers. Anything that is not a matrix, or that AdamW is to update, belongs in a
+            group with `use_muon: False`; `muon_groups` makes the usual groups of a model.
+        lr: the learning rate of groups with AdamW; those with Muon use lr * muon_lr_factor. Muon's is usually larger,
             since the size of its update does not depend on the gradient; this way both follow one schedule.
         momentum, adjust_lr_fn: Muon's options, as in torch.optim.Muon.
         betas, eps: AdamW's.
@@ -179,7 +180,7 @@ class Muon(Optimizer):
             for name, parameter in named:
                 if parameter.ndim != 2:
                     raise ValueError(
-                        f"Muon: {name} is no matrix, its shape is {parameter.shape}: put it into a group with "
+                        f"Muon: {name} is not a matrix, its shape is {parameter.shape}: put it into a group with "
                         "'use_muon': False, for AdamW; muon_groups(model, weight_decay) makes the usual groups"
                     )
             for shape in dict.fromkeys(parameter.shape for _, parameter in named):
@@ -267,7 +268,7 @@ def adamw_fused(
 ) -> None:
     """`adamw_composed` in blocks that stay in the cache, with every step in place.
 
-    The corrections are folded into numbers: m' / (sqrt(v') + eps) = a m / (sqrt(v) b + eps) with
+    The corrections are folded into constants: m' / (sqrt(v') + eps) = a m / (sqrt(v) b + eps) with
     a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step).
     """
     if not all(x.data.flags.c_contiguous for x in (w, m, v)):  # not one stretch of memory
@@ -302,9 +303,9 @@ def adamw_fused(
 
 
 def in_threads(work: Callable[[int, int], None], size: int) -> None:
-    """Do work(first, end) for all of 0 to `size`, in parts at once if matrix products may use several threads.
+    """Do work(first, end) for all of 0 to `size`, in parallel parts if matrix products may use several threads.
 
-    NumPy computes such parts on one core, but lets another thread of Python compute meanwhile.
+    NumPy computes each part on one core, but lets another Python thread compute meanwhile.
     """
     threads = min(size // PER_THREAD, blas_threads(), MAX_THREADS) if size >= 2 * PER_THREAD else 1
     if threads < 2:
@@ -323,7 +324,7 @@ def blas_threads() -> int:
     return min((library.num_threads for library in _blas()), default=1)
 
 
-_pool = functools.cache(ThreadPoolExecutor)  # of so many threads, which wait for work
+_pool = functools.cache(ThreadPoolExecutor)  # of this many threads, which wait for work
 
 
 @functools.cache

@@ -22,7 +22,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
     """Groups with all their options, from any form that torch accepts: parameters, pairs of name and parameter, groups.
 
     In each group, `params` is a list of parameters and `param_names` the list of their names. A parameter without a
-    name gets its number as its name.
+    name is named by its number.
     """
     refusal = TypeError(f"optimizer: pass {PARAMS}, not a {type(params).__name__}")
     if isinstance(params, (Tensor, Module, Mapping, str)) or not isinstance(params, Iterable):
@@ -43,7 +43,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
         for number, member in enumerate(members, start=len(names)):
             name, parameter = member if isinstance(member, tuple) and len(member) == 2 else (str(number), member)
             if not isinstance(parameter, Tensor) or not isinstance(name, str):
-                raise TypeError(f"optimizer: pass {PARAMS}; {member!r:.60} is no parameter")
+                raise TypeError(f"optimizer: pass {PARAMS}; {member!r:.60} is not a parameter")
             if not parameter._is_leaf:
                 raise ValueError(f"optimizer: {name} is the result of '{parameter.op}'; only leaves can be learned")
             if name in names or any(parameter is other for g in (*groups, ready) for other in g["params"]):
@@ -75,14 +75,14 @@ class Optimizer(FlatMemory):
             differ from the defaults, "lr", "weight_decay" or other options of the optimizer.
         options: the defaults for all groups.
 
-    `param_groups` has the groups, whose options may be changed at any time; `optimizer.lr = x` changes all of them.
+    `param_groups` holds the groups, whose options may be changed at any time; `optimizer.lr = x` changes all of them.
     """
 
     def __init__(self, params: Any, **options: Any) -> None:
         self.param_groups = groups_of(params, options)
         named = {name: p for g in self.param_groups for name, p in zip(g["param_names"], g["params"], strict=True)}
         self.steps = 0  # updates made
-        self.skipped: dict[str, int] = {}  # how many of them left a parameter out; names of the others are missing
+        self.skipped: dict[str, int] = {}  # how many of them skipped a parameter, by name, if any did
         self.part: slice | None = None  # the part of the flat arrays that this process updates; None: all of it
         self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
         self._warned: set[str] = set()  # names of parameters that no gradient reached
@@ -140,7 +140,7 @@ class Optimizer(FlatMemory):
                 yield slice(start, end), self._gradients[start:end], group, skipped
 
     def clip_grad_norm(self, max_norm: float) -> float:
-        """Scale all gradients down so that their global norm is at most max_norm; return the norm before.
+        """Scale all gradients down so that their global norm is at most max_norm; return the norm before scaling.
 
         The global norm is the Euclidean norm of all gradients as one vector. Scaling keeps its direction.
         max_norm 0 only measures.
@@ -157,7 +157,7 @@ class Optimizer(FlatMemory):
     # --- the update ---------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Update all parameters that have a gradient, and warn once of each that has none.
+        """Update all parameters that have a gradient, and warn once about each that has none.
 
         Raises: ValueError or TypeError if a `.grad` does not match its parameter.
         """
@@ -213,13 +213,13 @@ class Optimizer(FlatMemory):
     def state_dict(self) -> dict[str, np.ndarray]:
         """The optimizer's state by parameter, such as `exp_avg.blocks.0...`, on the host.
 
-        `step` is the number of updates made, `skipped.NAME` that of those that skipped a parameter, if there are any.
+        `step` is the number of updates made, `skipped.NAME` the number of those that skipped a parameter, if any did.
         """
         skipped = {f"skipped.{name}": np.array(float(n)) for name, n in self.skipped.items() if name in self.places}
         return self._named_states() | skipped | {"step": np.array(self.steps)}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int | None = None) -> None:
-        """Restore the state of another optimizer; `steps` is for one that does not say its step.
+        """Restore the state of another optimizer; `steps` is for a state that does not contain its step.
 
         Raises: ValueError if names or shapes differ.
         """

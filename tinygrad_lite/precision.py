@@ -31,7 +31,7 @@ _precision = "float32"
 def set_precision(name: str) -> None:
     """Choose one of PRECISIONS for a GPU from now on; float64 tensors are always multiplied in float64.
 
-    Raises: DeviceError if it is unavailable, as `check_support`.
+    Raises: DeviceError if it is unavailable (see `check_support`).
     """
     global _precision
     if name not in PRECISIONS:
@@ -46,7 +46,7 @@ def get_precision() -> str:
 
 
 def check_precision(dtype: str, device: str) -> None:
-    """Raise OptionError if --dtype asks for a precision of a GPU on the CPU; DeviceError as `check_support`."""
+    """Raise OptionError if --dtype asks for a GPU's precision on the CPU; DeviceError as in `check_support`."""
     if dtype not in PRECISIONS[1:]:
         return
     if device != "cuda":
@@ -89,7 +89,7 @@ def precision(name: str) -> Iterator[None]:
 
 @functools.cache
 def bfloat16() -> np.dtype:
-    """The dtype bfloat16. NumPy has none; it is that of `ml_dtypes`, which the extras cuda12 and cuda13 install.
+    """The dtype bfloat16. NumPy has none; it comes from `ml_dtypes`, which the extras cuda12 and cuda13 install.
 
     Raises: DeviceError if `ml_dtypes` is not installed.
     """
@@ -104,7 +104,7 @@ def bfloat16() -> np.dtype:
 
 
 def accumulation_type(dtype: np.dtype) -> np.dtype:
-    """The type in which numbers of this type are summed, and which parameters beside them have."""
+    """The type in which numbers of this type are summed, and the type of the parameters used with them."""
     return FLOAT64 if dtype == FLOAT64 else FLOAT32
 
 

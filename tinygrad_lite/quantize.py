@@ -3,9 +3,9 @@
     w  ~  s level[code]        s: a scale that the numbers of a block share        code: all that is stored of w
 
 The largest number of a block, absmax = max |w|, gets the largest level: s = absmax / max(level). Every number gets the
-code of the level nearest to w / s. So nothing is learned and no data are needed, and the error is known beforehand.
+code of the level nearest to w / s. So nothing is learned and no data are needed, and the error is known in advance.
 
-int8. The levels are the integers from -127 to 127, all one apart. Rounding to the nearest errs by at most half a step,
+int8. The levels are the integers from -127 to 127, spaced 1 apart. Rounding to the nearest errs by at most half a step,
 and the step is s = absmax / 127, so
 
     |w - s code| <= absmax / 254
@@ -13,20 +13,20 @@ and the step is s = absmax / 127, so
 With a scale for each row, each output of a linear map has its own. But one weight of 100 in a row makes the step 0.79,
 and weights below 0.39 become 0. With a scale for each block of 64 numbers, such an outlier ruins 63 others, not a row.
 
-NF4, the 4-bit NormalFloat. Trained weights are roughly normal, most of them close to 0. Sixteen levels at equal
-distances would waste codes on the tails, so these levels lie at quantiles of the normal distribution, dense where the
-weights are: with q the inverse of its distribution function,
+NF4, the 4-bit NormalFloat. Trained weights are roughly normal, most of them close to 0. Sixteen equally spaced levels
+would waste codes on the tails, so these levels lie at quantiles of the normal distribution, dense where the weights
+are: with q the inverse of its distribution function,
 
     level = q(p) / q(p_max)    p at equal distances from 1 - p_max to 1/2 in 8 values, and from 1/2 to p_max in 9
 
-Each half contains 1/2, so both have the level 0, of which one is dropped: 16 levels from -1 to 1, with an exact 0, and
-one more of them above 0 than below. The infinite quantile q(1) is avoided by p_max. Of n equally probable intervals,
-the middle of the last is at 1 - 1 / 2n; p_max is the mean of that for n = 15 and 16. The error is at most half the
+Each half contains 1/2, so both have the level 0, and one of these is dropped: 16 levels from -1 to 1, with an exact 0,
+and one more above 0 than below. The infinite quantile q(1) is avoided by p_max. Of n equally probable intervals, the
+middle of the last is at 1 - 1 / 2n; p_max is the mean of this value for n = 15 and 16. The error is at most half the
 largest gap between neighbours, from -1 to -0.696: |w - s level| <= 0.152 absmax. That is worse than the 1/15 of equal
-distances. Around 0, where most weights are, half a gap is 0.04 to 0.05.
+spacing. Around 0, where most weights are, half a gap is 0.04 to 0.05.
 
 Double quantization. A float32 scale for 64 numbers takes 32 / 64 = 0.5 bits per weight, an eighth of the codes
-themselves. So the scales are quantized as well: less their mean (they are all positive), to int8 in blocks of 256.
+themselves. So the scales are quantized as well: minus their mean (they are all positive), to int8 in blocks of 256.
 Then a weight takes
 
     int8, a scale per row of C     8 + 32 / C                       8.056 bits for C = 576
@@ -34,22 +34,21 @@ Then a weight takes
     nf4-single                     4 + 32 / 64                      4.5
     nf4                            4 + 8 / 64 + 32 / (64 256)       4.127
 
-The codes are chosen for the scales as they will be read, so a scale that is off by e costs at most e where a weight
-lies beyond the last level: with s' the scale as it is read, |w - s' level| <= 0.152 absmax + e. An outlier reaches
-further now. The scales of 256 blocks are rounded in the same steps, so it ruins up to 16,384 weights. Those of trained
-models hardly have any: there double quantization costs next to nothing.
+The codes are chosen for the scales as they will be read, so a scale that is off by e costs at most e if a weight lies
+beyond the last level: with s' the scale as it is read, |w - s' level| <= 0.152 absmax + e. An outlier now reaches
+further. The scales of 256 blocks are rounded in the same steps, so it ruins up to 16,384 weights. Trained models have
+hardly any: for them double quantization costs next to nothing.
 
-The derivative. In y = x W^T + b a quantized W is a constant, so there is only
+The derivative. In y = x W^T + b a quantized W is a constant, so the only one is
 
     dx = dy W
 
 Forward and backward read the codes, a few rows of W at a time; no other copy of W exists in between. The numbers of
-such rows stay in the processor's cache, and so do the 65,536 quadruples of levels in which two bytes of NF4 are found
-at once.
+such rows stay in the processor's cache, and so do the 65,536 quadruples of levels in which two bytes of NF4 are looked
+up at once.
 
 References: Dettmers et al. 2022 (arXiv:2208.07339), section 2, on absmax; Dettmers et al. 2023 (QLoRA,
-arXiv:2305.14314), section 3 and appendix E, whose levels these are, and whose scales have an 8-bit float instead of
-int8.
+arXiv:2305.14314), section 3 and appendix E, whose levels these are, and whose scales are 8-bit floats instead of int8.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Kind:
     """How numbers are stored.
 
     Attributes:
-        bits: of a code: 8 (int8) or 4 (NF4).
+        bits: per code, 8 (int8) or 4 (NF4).
         block: how many consecutive numbers share a scale; None: each row has one.
         double: whether the scales are quantized too.
     """
@@ -135,9 +134,9 @@ class Quantized(Module):
     Attributes:
         shape: of the matrix.
         dtype: of its numbers when they are read: float32, or float64 if it was made from that.
-        codes: (blocks, numbers per block) int8; of NF4 (blocks, half of that) uint8, the first of two in the upper
-            half of its byte. The last block is filled up with zeros.
-        scales: one per block, or with double quantization another `Quantized`, of the scales less their `mean`.
+        codes: (blocks, numbers per block) int8; for NF4 (blocks, half of that) uint8, the first of two in the upper
+            half of its byte. The last block is padded with zeros.
+        scales: one per block, or with double quantization another `Quantized`, of the scales minus their `mean`.
     """
 
     ndim, device, requires_grad = 2, "cpu", False
@@ -145,7 +144,7 @@ class Quantized(Module):
     def __init__(self, w: np.ndarray, kind: Kind) -> None:
         """Quantize a matrix of floats. One without values (`nn.shapes_only`) becomes another without values.
 
-        Raises: ValueError if it is no such matrix, or holds NaN, infinity, or too large a number.
+        Raises: ValueError if it is not such a matrix, or holds NaN, infinity, or too large a number.
         """
         super().__init__()
         if w.ndim != 2 or w.dtype.kind != "f":
@@ -188,7 +187,7 @@ class Quantized(Module):
         return [f"Quantized, {self.shape} in {self.kind.bits} bits each"]
 
     def numel(self) -> int:
-        """The number of numbers."""
+        """How many numbers it has."""
         return math.prod(self.shape)
 
     @property
@@ -197,9 +196,9 @@ class Quantized(Module):
         return sum(tensor.data.nbytes for tensor in self.buffers())
 
     def row_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """The matrix, some rows (R, C) at a time with their places, each time in the same memory."""
+        """The matrix, a few rows (R, C) at a time with their places, always in the same memory."""
         rows, width = self.shape
-        unit = self.block // math.gcd(self.block, width)  # after as many rows, a row begins where a block begins
+        unit = self.block // math.gcd(self.block, width)  # after this many rows, a row begins where a block begins
         step = unit * max(1, AT_ONCE // max(1, unit * width))
         scales = self._read_scales()[:, None]
         memory = np.empty((-(-min(step, rows) * width // self.block), self.block), self.dtype)
@@ -242,7 +241,7 @@ def _decode(codes: np.ndarray, bits: int, out: np.ndarray) -> None:
 
 @functools.cache
 def _quadruples(dtype: np.dtype) -> np.ndarray:
-    """The four levels that each pair of bytes stands for: (65,536, 4), 1 MiB in float32."""
+    """The four levels that each pair of bytes encodes: (65,536, 4), 1 MiB in float32."""
     pairs = np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2)
     return LEVELS[4].astype(dtype)[np.stack([pairs >> 4, pairs & 15], axis=-1).reshape(-1, 4)]
 
@@ -293,7 +292,7 @@ class QuantizedLinear(Module):
     """
 
     def __init__(self, linear: Linear, kind: Kind) -> None:
-        """That of a linear map on the CPU. Raises: ValueError if its weights cannot be quantized."""
+        """Quantize a linear map on the CPU. Raises: ValueError if its weights cannot be quantized."""
         super().__init__()
         if linear.weight.device != "cpu":
             raise ValueError(f"QuantizedLinear: quantized weights are for the CPU, not for {linear.weight.device}")
@@ -315,7 +314,7 @@ class Saving:
 
     Attributes:
         weights: numbers that are now quantized.
-        bits: of each of them, with its share of the scales.
+        bits: per number, including its share of the scales.
         before, after: bytes of all weights of the model.
     """
 
@@ -325,7 +324,7 @@ class Saving:
     after: int
 
     def describe(self) -> str:
-        """The same in a line."""
+        """The same in one line."""
         before, after = (f"{count / 1e6:,.1f} MB" for count in (self.before, self.after))
         return f"{self.weights:,} weights take {self.bits:.3f} bits each; all weights {after} instead of {before}"
 
@@ -333,14 +332,14 @@ class Saving:
 def quantize(model: Module, kind: str, targets: Sequence[str] = ("*",)) -> Saving:
     """Quantize the linear maps in a model's blocks, in place and one after the other.
 
-    They hold most weights, and what they compute is added to a sum of many parts. Everything else stays as it is.
+    They hold most weights, and what they compute is added to a sum of many parts. Everything else is unchanged.
     Gains, shifts and biases are few, and each belongs to a whole channel. The rows of the embedding are looked up, not
     multiplied; and the output matrix, often the same, makes the logits: no later layer can repair its errors.
 
     Args:
         kind: one of `KINDS`.
         targets: patterns such as "*.mlp.*"; only linear maps whose dotted name matches one are quantized.
-    Raises: OptionError if there are none, no such kind, or weights that cannot be quantized.
+    Raises: OptionError if there are no such maps, no such kind, or weights that cannot be quantized.
     """
     if kind not in KINDS:
         raise OptionError(f"weights cannot be quantized as {kind!r}, only as {', '.join(KINDS)}")

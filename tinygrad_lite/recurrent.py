@@ -1,8 +1,8 @@
-"""Recurrent layers, and a mixer of positions made of one: what Transformers have attention for.
+"""Recurrent layers, and a mixer of positions made from one: what Transformers use attention for.
 
     B batch    T steps    C width of the input    H width of the state
 
-A recurrent layer reads a sequence step by step; all that it knows of the past is its state, of the same size after ten
+A recurrent layer reads a sequence step by step; all it knows of the past is its state, which is as large after ten
 steps as after ten thousand. `RNN` and `LSTM` are single layers, batch first, with torch's results. The formulas and
 their derivatives are in functional/rnn.py and lstm.py.
 """
@@ -21,7 +21,7 @@ from tinygrad_lite.tensor import Tensor
 
 
 class Recurrence(Module):
-    """A recurrent layer: a linear map of the input, W (`weight`) from the state before, and a state as one vector.
+    """A recurrent layer: a linear map of the input, W (`weight`) for the previous state, and a state as one vector.
 
     Initialised as in torch, uniform in +-1/sqrt(H).
     """
@@ -37,7 +37,7 @@ class Recurrence(Module):
         self.reset()
 
     def reset(self) -> None:
-        """Initial weights, whatever they were."""
+        """Initialise the weights, whatever they were."""
         for weight in self.parameters():
             weight.reset(uniform(self.hidden_size))
 
@@ -56,17 +56,17 @@ class RNN(Recurrence):
         """(B, T, C) -> the states (B, T, H), and the last of them (B, H).
 
         Args:
-            state: the one to begin with (B, H); None: zeros.
-            mask: truth values (B, T), True where there is text: elsewhere the state stays.
+            state: the initial one (B, H); None: zeros.
+            mask: truth values (B, T), True where there is text: elsewhere the state is unchanged.
         """
         states = self.run(x, state, mask)
         return states, states[:, -1]
 
 
 class LSTM(Recurrence):
-    """Long short-term memory, one layer. The forget gate begins open, with a bias of `forget_bias`.
+    """Long short-term memory, one layer. The forget gate starts open, with a bias of `forget_bias`.
 
-    With 0, cells begin to lose half of their content in each step; with 1, a quarter.
+    With 0, cells at first lose half of their content in each step; with 1, a quarter.
     """
 
     GATES: ClassVar[int] = 4
@@ -95,25 +95,25 @@ class LSTM(Recurrence):
 
 
 class RecurrentState:
-    """What a mixer without attention knows of the text so far, while text is generated: in the place of a `KVCache`.
+    """What a mixer without attention knows about the text so far, during generation: used in place of a `KVCache`.
 
-    A state does not grow, and reading a token takes the same time however many came before. But it cannot go back.
+    A state does not grow, and reading a token takes the same time however many came before. But it cannot be rewound.
     """
 
     def __init__(self) -> None:
         self.length = 0  # positions read
         self.state: Array | None = None  # (B, ...), such as (B, PARTS H)
-        self.inputs: Array | None = None  # (B, at most `length`, C), the latest, where a mixer sees them again
+        self.inputs: Array | None = None  # (B, at most `length`, C), the latest, if a mixer reads them again
 
     def cut(self, length: int) -> None:
-        """Forget all but the first positions. A state has no way back: with one, forget everything, unless all stay."""
+        """Forget all but the first positions. A state cannot be rewound: with one, forget all, unless all stay."""
         if length < self.length:
             whole = self.state is None and self.inputs is not None
             self.inputs, self.state = self.inputs[:, :length] if whole else None, None
             self.length = length if whole else 0
 
     def select(self, rows: np.ndarray) -> RecurrentState:
-        """That of these rows of the batch, in this order; a row may be taken several times (beam search)."""
+        """The state of these rows of the batch, in this order; a row may be taken several times (beam search)."""
         chosen = RecurrentState()
         chosen.length = self.length
         for name in ("inputs", "state"):
@@ -123,9 +123,9 @@ class RecurrentState:
 
 
 class RecurrentMixer(Module):
-    """A recurrent layer where a block of a Transformer has attention: (B, T, C) -> (B, T, C).
+    """A recurrent layer in the place of a Transformer block's attention: (B, T, C) -> (B, T, C).
 
-    y_t = Wo h_t, with h_t the state after step t. It is causal by itself, and needs no positions: what came first was
+    y_t = Wo h_t, with h_t the state after step t. It is inherently causal, and needs no positions: what came first was
     read first.
     """
 
@@ -143,7 +143,7 @@ class RecurrentMixer(Module):
         Args:
             mask: (B, 1, 1, S), True where there is text, of the S positions of cache and x together.
             is_causal: True, since no state knows what follows.
-            cache: the state after the positions before x, which this call brings up to date.
+            cache: the state after the positions before x, which this call updates.
         """
         if not is_causal:
             raise ValueError("RecurrentMixer: a recurrent layer reads from left to right, so it is causal")

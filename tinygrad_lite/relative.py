@@ -1,13 +1,13 @@
-"""Positions as terms of attention's scores: what counts is how far a key lies behind a query, not where either is.
+"""Positions as terms of attention's scores: what counts is how far a key is before a query, not where either is.
 
     S_ts = q_t . k_s / sqrt(D) + b(t - s)                     for s <= t
 
-    ALiBi    b = -m_h (t - s)                   with a slope m_h of each head: near keys count more, nothing is learned
+    ALiBi    b = -m_h (t - s)                   with a slope m_h for each head: near keys count more, nothing is learned
     Shaw     b = q_t . a_min(t - s, K) / sqrt(D)    with a learned vector a of D numbers for each distance up to K
 
-Both know distances that no training text had: ALiBi continues its line, and Shaw's vectors treat all keys at distance K
-or more alike. So a text may be longer than those of the training; whether the model is then still good is another
-question, which `studies/longer.py` asks.
+Both cover distances that no training text had: ALiBi continues its line, and Shaw's vectors treat all keys at distance
+K or more alike. So a text may be longer than those in training; whether the model is still good then is another
+question, which `studies/longer.py` examines.
 
 References: Press, Smith, Lewis 2022 (arXiv:2108.12409) on ALiBi; Shaw, Uszkoreit, Vaswani 2018 (arXiv:1803.02155),
 section 3, with vectors for keys only.
@@ -24,12 +24,12 @@ REACH = 16  # K, the largest distance with a vector of its own
 
 
 def distances(queries: int, keys: int) -> np.ndarray:
-    """How far each key lies behind each query, the last of which is at the last key: (T, S), 0 for later keys."""
+    """How far each key is before each query; the last query is at the last key: (T, S), 0 for later keys."""
     return np.maximum(np.arange(keys - queries, keys)[:, None] - np.arange(keys), 0)
 
 
 class ALiBi(Module):
-    """A line that falls with the distance, in each head with another slope: 2^(-8 / H), 2^(-16 / H), ... 2^-8."""
+    """A line that falls with the distance, with a different slope in each head: 2^(-8 / H), 2^(-16 / H), ... 2^-8."""
 
     def __init__(self, n_head: int) -> None:
         super().__init__()
@@ -42,11 +42,11 @@ class ALiBi(Module):
 
 
 class Shaw(Module):
-    """A learned vector for each distance, which queries are compared with as they are with keys."""
+    """A learned vector for each distance; queries are compared with it as they are with keys."""
 
     def __init__(self, head_dim: int, scale: float) -> None:
         super().__init__()
-        self.scale = scale  # that of the scores
+        self.scale = scale  # of the scores
         self.vectors = Parameter.create((REACH + 1, head_dim), uniform(head_dim))
 
     def forward(self, query: Tensor, keys: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Torch's and NumPy's names: those accepted here too, and what to write instead of the others.
 
 The tables are all there is to edit. A name that is accepted works like the one it stands for; `help()` and docs/api.md
-list only that one. Any other name in the tables is answered by a sentence that says what to write.
+list only that one. Any other name in the tables raises an error that says what to write.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ ACCEPTED_ARGUMENTS = {
     "start_dim": "start_axis",
     "target": "targets",
 }
-# Given as None they are left out: `np.sum(x)` calls `x.sum(axis=None, out=None)`.
+# Ignored if given as None: `np.sum(x)` calls `x.sum(axis=None, out=None)`.
 ARGUMENTS_INSTEAD = {
     "ceil_mode": "pad x first, with x.pad(...)",
     "count_include_pad": "leave it out: the zeros of the padding count",
     "create_graph": "second derivatives are not offered",
-    "dtype": "write .cast(dtype) before or behind it",
-    "inplace": "write x = ..., every operation gives a new tensor",
+    "dtype": "write .cast(dtype) before or after it",
+    "inplace": "write x = ...; every operation returns a new tensor",
     "order": "write .permute() first",
-    "out": "write y = ..., every operation gives a new tensor",
+    "out": "write y = ...; every operation returns a new tensor",
     "retain_graph": "add the losses and call backward() once",
     "set_to_none": "leave it out",
     "training": "use nn.Dropout, which knows model.train() and model.eval()",
@@ -229,7 +229,7 @@ def no_such_name(module: str, name: str) -> NoReturn:
 
 
 class Elsewhere:
-    """An attribute of a class that has another name here: gives the accepted method, or raises what to write instead.
+    """An attribute of a class that has another name here: the accepted method, or an error that says what to write.
 
     A `__getattr__` in the class would do the same in three lines, but it slows down every attribute in Python 3.11.
     """
@@ -247,7 +247,7 @@ class Elsewhere:
         return functools.partial(getattr(x, method), *arguments) if arguments else getattr(x, method)
 
     def __call__(self, x: Any = None, *args: Any, **options: Any) -> Any:
-        """`Tensor.add(x, y)`, of the class instead of a tensor."""
+        """`Tensor.add(x, y)`, called on the class instead of a tensor."""
         return self.__get__(... if x is None else x)(*args, **options)
 
 
@@ -264,7 +264,7 @@ def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> No
 
 
 def refuse_others(tensor: type) -> None:
-    """Answer the names of NumPy's functions and those in OTHER_METHODS; and torch's in place, which end with "_"."""
+    """Answer the names of NumPy's functions and those in OTHER_METHODS; and torch's in-place ones, which end in "_"."""
     known = {name for kind in tensor.__mro__ for name in vars(kind)}
     functions = [name for name, value in vars(np).items() if callable(value) and name[0] != "_"]
     others = dict.fromkeys(OTHER_METHODS.split(), ALL_NAMES)
@@ -294,7 +294,7 @@ def spelled(function: Callable) -> Callable:
                 options = respelled(function, name, options)
             return function(*args, **options)
         except TypeError:
-            if len(args) > most:  # Python itself refuses; this says what to write
+            if len(args) > most:  # Python refuses it anyway; this says what to write
                 raise too_many(function, name) from None
             raise
 

@@ -1,6 +1,6 @@
 """The tensor: an array, and the node that says how it was computed.
 
-Its operators and the methods that compute are listed in `methods.py`; how gradients walk back is in `autograd.py`.
+Its operators and the methods that compute are listed in `methods.py`; how gradients flow back is in `autograd.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Tensor(Methods, metaclass=Listed):
         requires_grad: whether `backward()` leaves a gradient in `.grad`.
     Attributes:
         data: the values, a NumPy or CuPy array.
-        grad: the gradient, a tensor, or None where none has arrived.
+        grad: the gradient, a tensor, or None if none has arrived.
         op: the operation that computed it; empty for a leaf.
 
     >>> x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
@@ -58,7 +58,7 @@ class Tensor(Methods, metaclass=Listed):
     Tensor([2. 4. 6.], shape=(3,), dtype=float32, device=cpu)
     """
 
-    # Defaults, here on the class: most tensors are results, and each attribute that need not be set on them saves time.
+    # Defaults, on the class: most tensors are results, and each attribute that need not be set on them saves time.
     grad: Tensor | None = None
     op = ""
     _node: Node | None = None  # how it was computed; None for a constant
@@ -108,7 +108,7 @@ class Tensor(Methods, metaclass=Listed):
 
     @property
     def ndim(self) -> int:
-        """How many axes there are."""
+        """The number of axes."""
         return self.data.ndim
 
     @property
@@ -128,12 +128,12 @@ class Tensor(Methods, metaclass=Listed):
 
     @property
     def T(self) -> Tensor:
-        """All axes in reverse order, as in NumPy: the transpose of a matrix; a vector stays as it is."""
+        """All axes in reverse order, as in NumPy: the transpose of a matrix; a vector is unchanged."""
         return self.permute(*range(self.ndim)[::-1])
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to it. It can be set on leaves of floats, which calls `requires_grad_`."""
+        """Whether gradients flow to it. It can be set on float leaves, which calls `requires_grad_`."""
         return self._node is not None
 
     @requires_grad.setter
@@ -146,7 +146,7 @@ class Tensor(Methods, metaclass=Listed):
         return self._version[0]
 
     def numel(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return self.data.size
 
     def numpy(self) -> np.ndarray:
@@ -265,7 +265,7 @@ class Tensor(Methods, metaclass=Listed):
         self._version[0] += 1
 
     def backward(self, gradient: Tensor | None = None) -> None:
-        """Leave dL/dx in `.grad` of every leaf x that requires a gradient, where L is this tensor.
+        """Leave dL/dx in the `.grad` of every leaf x that requires a gradient, where L is this tensor.
 
         Gradients add up in `.grad` until it is set to None. The graph is freed as it is walked (`autograd.walk_back`).
 
@@ -278,7 +278,7 @@ class Tensor(Methods, metaclass=Listed):
             raise RuntimeError("backward: this tensor was computed from nothing that requires a gradient")
         if gradient is None:
             if self.data.size != 1:
-                raise RuntimeError(f"backward: a tensor of shape {self.shape} is no scalar loss; sum it first")
+                raise RuntimeError(f"backward: a tensor of shape {self.shape} is not a scalar loss; sum it first")
             start = self.xp.ones(self.shape, self.dtype)
         else:
             start = gradient.data if isinstance(gradient, Tensor) else gradient
@@ -295,7 +295,7 @@ def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Te
 
 
 def _keep(reference: weakref.ref[Tensor], dy: Array, op: str) -> None:
-    """Add a gradient, which comes from the operation `op`, to a tensor's `.grad`."""
+    """Add a gradient from the operation `op` to a tensor's `.grad`."""
     tensor = reference()
     if tensor is None:  # it no longer exists, so its gradient cannot be read
         return
@@ -330,7 +330,7 @@ def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
 def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
     """`gradient_memory` of a leaf, for a derivative that writes into it and then returns None instead of the gradient.
 
-    The array is None if the gradient must be returned: while observers, or `gradcheck`, want to have it.
+    The array is None if the gradient must be returned: while observers, or `gradcheck`, need it.
     """
     is_free = leaf._node is not None and getattr(leaf._node.keep, "func", None) is _keep and not observers
     return gradient_memory(leaf) if is_free else (None, False)
@@ -363,10 +363,10 @@ def node(
     """The result of an operation, with its node: the only place where the graph grows.
 
     Args:
-        y: the computed array (or NumPy scalar, as reductions give).
+        y: the computed array (or NumPy scalar, as reductions return).
         parents: the tensors it was computed from.
         backward: takes dL/dy and returns dL/d(parent) for each parent; see `autograd.Node`.
-        op: the name for messages.
+        op: the name, for messages.
         linear: the derivative needs neither the parents' values nor y, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
         uses: the parents whose values the derivative needs; None: all of them.

@@ -49,7 +49,7 @@ def index_positions(length: int, width: int) -> np.ndarray:
 def binary_positions(length: int, width: int) -> np.ndarray:
     """The binary digits of each position's number, the last one first: (length, width).
 
-    Neighbours can have few digits in common, as 7 and 8: closeness is hard to read off.
+    Neighbours can have few digits in common, like 7 and 8: closeness is hard to read off.
     """
     return (np.arange(length)[:, None] >> np.minimum(np.arange(width), 62) & 1).astype(np.float32)
 
@@ -71,7 +71,7 @@ def rotary_frequencies(width: int, theta: float = 10000.0) -> tuple[float, ...]:
 
 
 class KVCache:
-    """The keys and values of the positions already seen, of one attention layer, while text is generated.
+    """The keys and values of one attention layer for the positions already seen, while text is generated.
 
     A new token's query needs the keys and values of all earlier tokens, and these do not change. With a cache, norms,
     projections and feed-forward parts are computed for the new position alone; only attention still reads all keys
@@ -81,7 +81,7 @@ class KVCache:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity  # positions
         self.length = 0
-        self.both = None  # keys and values side by side: (B, 2, H, capacity, D), made when the first come
+        self.both = None  # keys and values side by side: (B, 2, H, capacity, D), made when the first arrive
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append (B, H, T, D) keys and values, and return all so far: (B, H, S, D) each."""
@@ -101,7 +101,7 @@ class KVCache:
         self.length = length
 
     def make_room(self, like: Array, batch: int, heads: int, width: int) -> None:
-        """Memory for keys and values of the type of an array, on its device."""
+        """Allocate memory for keys and values, of the type and on the device of an array."""
         self.both = device_of(like).xp.empty((batch, 2, heads, self.capacity, width), like.dtype)
 
     def contents(self) -> tuple[Tensor, Tensor]:
@@ -133,7 +133,7 @@ class MultiHeadAttention(Module):
         n_kv_head    G = H / n_kv_head queries share one head of keys and values: a smaller cache, read faster
         qk_norm      queries and keys are normalised head by head, so that no score can grow without limit
         frequencies  queries and keys are turned by their positions (`functional/rotary.py`)
-        relative     scores know how far a key lies behind a query (`relative.py`)
+        relative     scores depend on how far a key is before a query (`relative.py`)
 
     References: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (arXiv:2305.13245) on groups; Henry et al. 2020
     (arXiv:2010.04245) on the norm.
@@ -159,8 +159,8 @@ class MultiHeadAttention(Module):
             n_kv_head: heads of keys and values, of which n_head is a multiple; None: n_head.
             head_dim: D; None: n_embd / n_head.
             qk_norm: makes the norm of vectors of this width; None: no norm.
-            frequencies: D/2 angles per position; None: positions are not seen here.
-            relative: what is added to the scores of queries and a number of keys: see `relative.py`.
+            frequencies: D/2 angles per position; None: positions are not used here.
+            relative: computes what is added to the scores, from queries and a number of keys: see `relative.py`.
             scale: the factor of the scores; None: 1 / sqrt(D).
         """
         super().__init__()
@@ -198,8 +198,8 @@ class MultiHeadAttention(Module):
             is_causal: no attention to later positions.
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
-            positions: for frequencies: (T,) or (B, T) integers, where x stands; if None, from behind the cache on, or,
-                with a memory, from 0. Those of a memory are 0 to S - 1.
+            positions: for frequencies: (T,) or (B, T) integers, the positions of x; if None, they continue after the
+                cache, or, with a memory, start at 0. Those of a memory are 0 to S - 1.
         """
         if memory is not None:
             query, key, value = self._cross(x, memory, cache, positions)
@@ -214,7 +214,7 @@ class MultiHeadAttention(Module):
     def weights(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """The attention weights, for display: (B, H, T, S), of a softmax each row adding up to 1.
+        """The attention weights, for display: (B, H, T, S); for a softmax each row adds up to 1.
 
         They are the P in P V, which `attend` does not return. With the columns of the identity matrix as values, D of
         them at a time, its results are P itself, whatever it computes.
@@ -225,14 +225,14 @@ class MultiHeadAttention(Module):
         else:
             query, key, _ = self._split([self.query(x), self.key(x), self.value(x)])
         length, width = key.shape[2:]
-        count = -(-length // width)  # of D columns each; those behind the last position are 0
+        count = -(-length // width)  # of D columns each; those after the last position are 0
         columns = np.split(np.eye(length, count * width), count, axis=1)
         values = [Tensor(part, device=x.device).cast(key.dtype).expand(*key.shape) for part in columns]
         parts = [self._attend_in_groups(query, key, value, mask, is_causal) for value in values]
         return Tensor.cat(*parts, axis=-1)[..., :length]
 
     def new_cache(self, capacity: int) -> KVCache:
-        """An empty cache for generation, with room for so many positions."""
+        """An empty cache for generation, with room for this many positions."""
         return KVCache(capacity)
 
     def attend(
@@ -260,7 +260,7 @@ class MultiHeadAttention(Module):
         return self.attend(query, self._grouped(key), self._grouped(value), mask, is_causal, dropout_p)
 
     def _split(self, rows: list[Tensor], cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
-        """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those that the cache has."""
+        """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those in the cache."""
         query, key, value = rows
         if positions is None:
             positions = self._places(query, cache.length if cache else 0)
@@ -269,7 +269,7 @@ class MultiHeadAttention(Module):
         return query, *(cache.extend(key, value) if cache else (key, value))
 
     def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
-        """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), of the cache if it has them."""
+        """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), or the cached ones."""
         query = self._heads(self.query(x), self.query_norm, self._places(x) if positions is None else positions)
         if cache and cache.length:
             return query, *cache.contents()
@@ -278,11 +278,11 @@ class MultiHeadAttention(Module):
         return query, *(cache.extend(key, value) if cache else (key, value))
 
     def _places(self, x: Tensor, past: int = 0) -> Tensor | None:
-        """The positions (T,) of x (B, T, ...), of which `past` came before; None if nothing is turned by them."""
+        """The positions (T,) of x (B, T, ...), after `past` earlier ones; None if nothing is turned by them."""
         return Tensor(np.arange(past, past + x.shape[1]), device=x.device) if self.frequencies else None
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
-        """(B, T, H D) -> (B, H, T, D); queries and keys after their norm and turn, where there are such."""
+        """(B, T, H D) -> (B, H, T, D); queries and keys normalised and turned, if that was requested."""
         heads = x.reshape(*x.shape[:2], x.shape[2] // self.head_dim, self.head_dim)
         if norm is not None:
             heads = norm(heads)
@@ -312,15 +312,15 @@ WITH_LINEAR = {"gelu": F.linear_gelu, "gelu_tanh": functools.partial(F.linear_ge
 
 
 def activated(x: Tensor, activation: str) -> Tensor:
-    """The non-linearity of each number alone. That of a gated one is GELU here."""
+    """The non-linearity, applied to each number separately. A gated one becomes GELU here."""
     return ACTIVATIONS["gelu" if activation in GATED else activation](x)
 
 
 class FeedForward(Module):
-    """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
+    """Two linear maps with a non-linearity in between, applied to each position separately: C -> F -> C.
 
-    y = activation(x W1 + b1) W2 + b2, with an activation of the table above. The 2017 paper uses ReLU, GPT uses GELU; F
-    is 4 C in both. A gated one, such as Llama's "swiglu", has a third matrix: y = (silu(x Wg) * x W1) W2.
+    y = activation(x W1 + b1) W2 + b2, with an activation from the table above. The 2017 paper uses ReLU, GPT uses GELU;
+    F is 4 C in both. A gated one, such as Llama's "swiglu", has a third matrix: y = (silu(x Wg) * x W1) W2.
 
     Reference: Vaswani et al. 2017, section 3.3, eq. 2.
     """
@@ -356,9 +356,9 @@ class Block(Module):
     Pre-norm  (norm_first=True):   x = x + mixer(norm(x)),   x = x + mlp(norm(x))     GPT-2; trains without warm-up
     Post-norm (norm_first=False):  x = norm(x + mixer(x)),   x = norm(x + mlp(x))     the 2017 paper
 
-    The additions are the residual connections. With pre-norm, one way from the output to any layer consists of
-    additions only, so a gradient arrives there undiminished, beside what comes through the parts. With post-norm, each
-    norm above rescales it. Chapter 7 of the course derives what follows from this, and measures it.
+    The additions are the residual connections. With pre-norm, one path from the output to any layer consists of
+    additions only, so a gradient arrives there undiminished, in addition to what comes through the parts. With
+    post-norm, each norm above rescales it. Chapter 7 of the course derives what follows from this, and measures it.
 
     The mixer is any module from (B, T, C) to (B, T, C), such as attention. A decoder's block has a third part between
     the two, `cross`, which attends to the encoder's output.
@@ -382,7 +382,7 @@ class Block(Module):
 
         Args:
             norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
-            residual: false leaves out the additions, to see what they are good for.
+            residual: False leaves out the additions, to see what they are good for.
             recompute: keep only the input for the backward pass, which computes the block again (`recompute`).
         """
         super().__init__()
@@ -422,13 +422,13 @@ class Block(Module):
 
 
 def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
-    """GPT-2's initialisation: normal weights of deviation 0.02, zero biases, and smaller residual projections.
+    """GPT-2's initialisation: normal weights with deviation 0.02, zero biases, and smaller residual projections.
 
     Each of the 2 * n_layer residual additions adds variance to x. Shrinking the last matrix of every branch by
-    1/sqrt(2 n_layer) keeps the sum at the variance of one branch. With `zero` these matrices begin at 0: at first
-    every block passes on what it gets, and learns what to add.
+    1/sqrt(2 n_layer) keeps the sum at the variance of one branch. With `zero` these matrices start at 0: at first every
+    block passes its input through, and learns what to add.
 
-    References: Radford et al. 2019, section 2.3; Zhang et al. 2019 (arXiv:1901.09321) on beginning at 0.
+    References: Radford et al. 2019, section 2.3; Zhang et al. 2019 (arXiv:1901.09321) on starting at 0.
     """
 
     def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -442,5 +442,5 @@ def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
         if isinstance(module, Linear) and module.bias is not None:
             module.bias.reset(np.zeros)
     for _, module in model.named_modules():
-        if hasattr(module, "reset"):  # a recurrent layer has a rule of its own
+        if hasattr(module, "reset"):  # a recurrent layer has its own rule
             module.reset()

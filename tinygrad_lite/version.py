@@ -1,11 +1,11 @@
-"""The version of the project; and where the modules of the one before are now, whose old names get one sentence."""
+"""The version of the project, and the new names of modules that have moved: importing an old one says the new one."""
 
 import importlib.abc
 import sys
 
 VERSION = "0.2.0"
 
-# The old name of a module or folder, and the new one; the longest that fits counts.
+# The old name of a module or folder, and the new one; the longest match counts.
 MOVED = {
     **{f"tinygrad_lite.{name}": f"workshop.{name}" for name in "cli corpora decoding tokenizers".split()},
     "tinygrad_lite.cli.errors": "tinygrad_lite.errors",
@@ -41,7 +41,7 @@ MOVED = {
 
 
 class Moved(importlib.abc.MetaPathFinder):
-    """Is asked last, for modules that are nowhere else."""
+    """Asked last, for modules that are found nowhere else."""
 
     def find_spec(self, name: str, *_: object) -> None:
         """Raise ModuleNotFoundError with the new name of a module that has moved."""

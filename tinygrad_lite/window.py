@@ -3,11 +3,11 @@
     query t sees key s    if  s <= t  and  (t - s < N  or  s < SINKS)
 
 The work grows with T N instead of T^2. What lies further back still reaches t, through the layers: each of L layers
-passes on what is at most N positions away, so the last one knows something of L N positions.
+passes on what is at most N positions away, so the last one knows something about L N positions.
 
 The first keys are always seen because trained models need them: a softmax must put its weight somewhere, and heads that
 look for something that is not there learn to put it on the beginning of the text ("attention sinks"). A window that
-loses these keys loses what they took up, and the text falls apart.
+loses these keys loses the weight they absorbed, and the text falls apart.
 
 References: Beltagy et al. 2020 (arXiv:2004.05150) on windows; Xiao et al. 2023 (arXiv:2309.17453) on sinks.
 """
@@ -26,7 +26,7 @@ SINKS = 4
 
 
 class WindowAttention(MultiHeadAttention):
-    """Causal self-attention in which a query sees the `window` latest keys, its own among them, and the first ones."""
+    """Causal self-attention in which a query sees the `window` latest keys, including its own, and the first ones."""
 
     def __init__(self, *args: Any, window: int, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -39,7 +39,7 @@ class WindowAttention(MultiHeadAttention):
         queries, keys = query.shape[2], key.shape[2]
         places = np.arange(keys - queries, keys) if is_causal else np.full(queries, keys - 1)  # of the queries
         is_text = None if mask is None else text_of(mask)
-        if is_text is not None and not is_text.all():  # each text has a beginning of its own
+        if is_text is not None and not is_text.all():  # each text begins at its own position
             behind, numbers = places[:, None] - np.arange(keys), is_text.cumsum(-1) - 1  # (T, S), (B, S)
             seen = (behind >= 0) & ((behind < self.window) | (numbers < SINKS)[:, None, None])
             return super().attend(query, key, value, both(mask, seen), False, dropout_p)
@@ -61,14 +61,14 @@ class WindowAttention(MultiHeadAttention):
 
 
 def text_of(mask: Tensor) -> np.ndarray:
-    """Which keys a mask, of truth values or of terms of the scores, shows to the last query of each text: (B, S)."""
+    """Which keys a mask, of truth values or terms of the scores, shows to the last query of each text: (B, S)."""
     rows = mask.detach().numpy()
     shown = rows if rows.dtype == np.bool_ else rows > -np.inf
     return shown.reshape((1,) * (4 - shown.ndim) + shown.shape)[:, 0, -1]
 
 
 def both(mask: Tensor, seen: np.ndarray) -> Tensor:
-    """A mask, of truth values or of terms of the scores, that also hides what is not seen."""
+    """A mask, of truth values or terms of the scores, that also hides what is not seen."""
     other = Tensor(seen, device=mask.device)
     return mask & other if mask.dtype == np.bool_ else mask.masked_fill(~other, -math.inf)
 

@@ -151,7 +151,7 @@ def test_patterns_name_parts_and_all_below_them():
         (lambda model: add_lora(model, 1, 1.0, ["lm_head"]), "lm_head shares its matrix with another part"),
         (lambda model: (add_lora(model, 1, 1.0), add_lora(model, 1, 1.0)), "already has an adapter: merge it first"),
         (lambda model: add_lora(Linear(2, 2), 1, 1.0), "no blocks whose linear maps could be adapted"),
-        (lambda model: attach(model, {"token_embedding": CHANGE}), "token_embedding is no linear map"),
+        (lambda model: attach(model, {"token_embedding": CHANGE}), "token_embedding is not a linear map"),
         (
             lambda model: attach(model, {"blocks.0.mlp.up": CHANGE}),
             r"up does not fit: mis-shaped: .* the model has .32, 2",

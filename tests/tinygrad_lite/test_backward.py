@@ -143,7 +143,7 @@ def test_a_leaf_is_its_own_loss():
 def test_backward_refuses_tensors_that_are_no_loss():
     with pytest.raises(RuntimeError, match="computed from nothing that requires a gradient"):
         (Tensor([1.0]) * 2).sum().backward()
-    with pytest.raises(RuntimeError, match=r"a tensor of shape \(2,\) is no scalar loss; sum it first"):
+    with pytest.raises(RuntimeError, match=r"a tensor of shape \(2,\) is not a scalar loss; sum it first"):
         (leaf([1.0, 2.0]) * 2).backward()
     with pytest.raises(RuntimeError, match="takes part in no gradient computation"):
         Tensor([1.0]).retain_grad()
@@ -264,8 +264,8 @@ def test_a_wrong_derivative_fails_where_it_is_made():
         r"backward of 'custom' gave a gradient of shape \(1,\).* shape \(2,\)": lambda dy: (dy[:1],),
         r"backward of 'custom' gave .* dtype float32 .* dtype float64": lambda dy: (dy.astype(np.float32),),
         r"backward of 'custom' gave a gradient of shape \(2, 1\)": lambda dy: (dy[:, None],),
-        "the derivative of 'custom' returned no tuple with a gradient": lambda dy: dy,
-        "the derivative of 'custom' returned no tuple with a gradient .* each of its 1 inputs": lambda dy: (dy, dy),
+        "the derivative of 'custom' did not return a tuple with a gradient": lambda dy: dy,
+        "the derivative of 'custom' did not return a tuple .* each of its 1 inputs": lambda dy: (dy, dy),
     }
     for message, backward in wrong.items():
         with pytest.raises(RuntimeError, match=message):

@@ -338,7 +338,7 @@ REFUSED = {
             "sum: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out",
         ),
         (lambda: tensor(5).split(0), "split: pieces of size 0 never fill an axis of 5: use a size of 1 or more"),
-        (lambda: tensor(5).split((6, -1)), "split: no piece has a negative size, as one of [6, -1] has"),
+        (lambda: tensor(5).split((6, -1)), "split: no piece may have a negative size, as in [6, -1]"),
         (lambda: tensor(5).chunk(0), "chunk: there cannot be 0 pieces: use a count of 1 or more"),
         (
             lambda: tensor(2, 3).repeat(2),

@@ -354,7 +354,7 @@ def test_anything_else_is_refused_in_one_sentence():
     for wrong in (net, net.parameters, net.layers[0].weight, dict(net.named_parameters()), 3, "weight"):
         with pytest.raises(TypeError, match=rf"^optimizer: {takes} .*, not a \w+$"):
             AdamW(wrong)
-    with pytest.raises(TypeError, match=takes + r".* is no parameter$"):
+    with pytest.raises(TypeError, match=takes + r".* is not a parameter$"):
         AdamW([1.0, 2.0])
     with pytest.raises(TypeError, match=r"a group has no option 'lrr': it may have lr, betas, eps, weight_decay$"):
         AdamW([{"params": net.parameters(), "lrr": 1e-3}])
@@ -551,7 +551,7 @@ def test_muon_finds_the_minimum_of_a_quadratic_in_all_directions():
 
 def test_muon_refuses_vectors():
     with pytest.raises(
-        ValueError, match=r"Muon: layers\.0\.bias is no matrix, its shape is \(4,\): put it into a group"
+        ValueError, match=r"Muon: layers\.0\.bias is not a matrix, its shape is \(4,\): put it into a group"
     ):
         Muon(Net().named_parameters())
     with pytest.raises(ValueError, match="Muon: adjust_lr_fn is one of original, match_rms_adamw, not none"):

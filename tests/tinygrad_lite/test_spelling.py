@@ -108,7 +108,7 @@ UNKNOWN = {
     TypeError: [
         (
             lambda x: x.mean(dtype="float64"),
-            "mean: there is no argument 'dtype'; write .cast(dtype) before or behind it",
+            "mean: there is no argument 'dtype'; write .cast(dtype) before or after it",
         ),
         (lambda x: x.var(unbiased=False), "var: there is no argument 'unbiased'; write correction=0 to divide by n, "),
         (lambda x: x.sum(axes=1), "sum: there is no argument 'axes'; it takes x, axis, keepdim"),
@@ -120,7 +120,7 @@ UNKNOWN = {
         ),
         (lambda x: F.softmax(x, dtype="float64"), "softmax: there is no argument 'dtype'; write .cast(dtype) "),
         (lambda x: F.dropout(x, 0.1, training=True), "dropout: there is no argument 'training'; use nn.Dropout, "),
-        (lambda x: F.gelu(x, inplace=True), "gelu: there is no argument 'inplace'; write x = ..., every operation "),
+        (lambda x: F.gelu(x, inplace=True), "gelu: there is no argument 'inplace'; write x = ...; every operation "),
         (lambda x: F.max_pool2d(x, 2, ceil_mode=True), "max_pool2d: there is no argument 'ceil_mode'; pad x first, "),
         (
             lambda x: x.cross_entropy(Tensor([0]), weight=x),

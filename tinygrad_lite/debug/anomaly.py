@@ -1,7 +1,7 @@
-"""The checking mode: which operation produced the first NaN or infinity, and in which line is it?
+"""Checking mode: which operation produced the first NaN or infinity, and on which line?
 
-When a loss is NaN, many operations have propagated the NaN, so the loss does not show where it arose. In the checking
-mode an observer (see autograd.py) examines every array as soon as it is computed.
+When a loss is NaN, many operations have propagated the NaN, so the loss does not show where it arose. In checking mode
+an observer (see autograd.py) examines every array as soon as it is computed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def detect_anomaly() -> Iterator[None]:
     """Inside, the first operation that produces a NaN or an infinity raises `NonFiniteError`. Slow; for diagnosis.
 
     An operation *produces* a NaN if its result has one and no input has; likewise for infinities. So infinities that
-    a mask inserts on purpose are not reported, nor operations that only propagate a NaN.
+    a mask inserts on purpose are not reported, nor are operations that only propagate a NaN.
 
     The message names the line that called the operation. A gradient is computed far from the line of its operation, so
     in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
@@ -76,7 +76,7 @@ def _has(test: np.ufunc, array: Array) -> bool:
 
 
 def caller() -> Place | None:
-    """The innermost line on the call stack outside of the engine: the one that called the operation."""
+    """The innermost line on the call stack outside the engine: the one that called the operation."""
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")

@@ -22,7 +22,7 @@ SMALL = 6  # elements; arrays with more are shown by their norm
 class Row(NamedTuple):
     """A tensor of a graph in words: its name, how it was made and from what, its shape, value and gradient.
 
-    The operation of a tensor from outside is "leaf" if it requires a gradient, else "constant".
+    A tensor from outside has the operation "leaf" if it requires a gradient, else "constant".
     """
 
     name: str
@@ -58,7 +58,7 @@ class Graph(autograd.Observer):
     def __init__(self) -> None:
         self.parents: dict[Tensor, tuple[Tensor, ...]] = {}  # oldest first; () for tensors from outside
         self.names: dict[Tensor, str] = {}
-        self.results: dict[Any, Tensor] = {}  # by node, which an operation in place leaves to the tensor it writes into
+        self.results: dict[Any, Tensor] = {}  # by node, which an in-place operation hands to the tensor it writes into
         self.values: dict[Tensor, Tensor] = {}  # copies of the results, since they may be overwritten
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:

@@ -1,4 +1,4 @@
-"""The time and memory of a training step: a table of its operations, forward and backward, and one of their shapes.
+"""The time and memory of a training step: a table of its operations, forward and backward, and a table of their shapes.
 
     with Profile() as profile:
         loss = model.loss(batch)
@@ -8,7 +8,7 @@
 
 Inside, an observer (see autograd.py) reads the clock. An operation's forward time is measured from the end of the
 previous operation, so it includes the Python code between the two; its backward time is that of its derivative. Its
-memory is that of the arrays that its derivative keeps; an array that several derivatives keep counts at the first.
+memory is what its derivative keeps; an array that several derivatives keep is counted for the first of them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Shaped:
     operations: int = 0
 
     def in_words(self) -> tuple[str, str, str]:
-        """The three numbers for a table, empty where there are none."""
+        """The three numbers for a table; the last two are blank if 0."""
         parameters, millions = sum(self.parameters.values()), self.operations / 1e6
         return f"{self.calls:,}", f"{parameters:,}" if parameters else "", f"{millions:,.2f}" if millions else ""
 
@@ -114,7 +114,7 @@ class Profile(autograd.Observer):
         self._backward_began = time.perf_counter()
 
     def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
-        """The derivative of an operation was computed."""
+        """The derivative of an operation has been computed."""
         self.synchronize()
         self._last = time.perf_counter()
         self.by_operation[node.op].backward += self._last - self._backward_began
@@ -143,9 +143,9 @@ class Profile(autograd.Observer):
     def shapes(self) -> str:
         """The operations by the shapes of what they read and make, in the order of their first calls.
 
-        With the number of calls, of the parameters among what they read, and of the floating-point operations of
-        their matrix products, in millions (forward; backward they are twice as many). Views, which cost nothing, are
-        left out unless they are of a parameter.
+        Each has the number of calls, of parameters among what they read, and of floating-point operations in their
+        matrix products, in millions (forward; backward takes twice as many). Views, which cost nothing, are left out
+        unless they are views of a parameter.
         """
         rows, total = [("operation", "reads -> makes", "calls", "parameters", "MFLOP")], Shaped()
         for (name, inputs, result), shaped in self.by_shapes.items():
@@ -167,7 +167,7 @@ class Profile(autograd.Observer):
         return f"{name:<32}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
 
 
-running: Profile | None = None  # the one that the optimizer tells of its update
+running: Profile | None = None  # the one that the optimizer notifies of its update
 
 
 def size(shape: Shape) -> str:
@@ -183,7 +183,7 @@ def products(operation: str, inputs: Sequence[Shape], result: Shape) -> int:
     """The floating-point operations of the matrix products in an operation, forward; 0 if it has none.
 
     Each number of a product is a sum of n products: n multiplications and about as many additions. Attention has two
-    products, the scores Q K^T and their weights times V; what causality leaves out is counted all the same.
+    products, the scores Q K^T and their weights times V; what causality leaves out is counted anyway.
 
     >>> products("linear", [(8, 16), (32, 16)], (8, 32))
     8192

@@ -1,9 +1,9 @@
 """The heavy operations of Transformers and convolutional networks, one file each, to be read like short chapters.
 
 A chapter states the formula, derives the gradient, and gives the *reference version*, a few lines of primitives: it is
-the definition, with which the tests compare all else. Below a line, where a first reader may stop, comes the *fused
-version*, a single node whose backward pass computes the derived formulas. `registry.py` chooses which of them runs.
-Fused versions for GPUs are in tinygrad_lite/cuda/.
+the definition that the tests compare everything else with. Below a line, where a first reader may stop, comes the
+*fused version*, a single node whose backward pass computes the derived formulas. `registry.py` chooses which of them
+runs. Fused versions for GPUs are in tinygrad_lite/cuda/.
 
 Attention exists five times. The first four are versions of `scaled_dot_product_attention`; each call runs one of them.
 

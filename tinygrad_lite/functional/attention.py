@@ -198,7 +198,7 @@ def _add_product(x: np.ndarray, y: np.ndarray, to: np.ndarray, is_first: bool) -
 
 
 def _is_moderate(scores: np.ndarray) -> bool:
-    """Whether all scores are moderate, and so every row's largest one is."""
+    """Whether all scores are moderate, and hence the largest in each row."""
     return scores.size > 0 and bool(scores.min() > -MODERATE and scores.max() < MODERATE)  # False if one is NaN
 
 
@@ -233,7 +233,7 @@ def _softmax_in_place(scores: np.ndarray, is_moderate: bool, may_be_empty: bool)
     scores *= 1 / total
 
 
-# A call runs one of the versions: which one, registry.py says.
+# A call runs one of the versions: registry.py decides which.
 scaled_dot_product_attention = ReferenceAndFused(
     scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused, cuda="tinygrad_lite.cuda.attention"
 )

@@ -1,4 +1,4 @@
-"""Convolution of pictures: the same small filter, applied at every place.
+"""Convolution of pictures: the same small filter, applied at every position.
 
     y[b,o,u,v] = sum over c, i, j of W[o,c,i,j] x[b, c, s u + d i - p, s v + d j - p]  +  bias[o]
 
@@ -6,13 +6,13 @@
     s: stride, from one window to the next    d: dilation, from one number of a window to the next
     p: padding, zeros around the picture      y: (B, C_out, H', W') with H' = floor((H + 2 p - d (k - 1) - 1) / s) + 1
 
-All three may differ between down and across. With G groups, the channels are cut into G equal parts, and each part of
-y sees its own part of x only: W is (C_out, C / G, k, l). G = C is called depthwise. (Mathematicians turn the filter
-upside down first, and call this formula cross-correlation.)
+All three may be different down and across. With G groups, the channels are cut into G equal parts, and each part of y
+sees only its own part of x: W is (C_out, C / G, k, l). G = C is called depthwise. (Mathematicians flip the filter
+first, and call this formula cross-correlation.)
 
-A window has C k l numbers. Written as a column, one for each of the N = B H' W' windows, they form a matrix X
-(C k l, N), and the filters are the rows of another (C_out, C k l). So the formula is a product, Y = W X, and with
-dY = dL/dY, (C_out, N), the gradients are those of a linear map (linear.py):
+A window has C k l numbers. Written as columns, the N = B H' W' windows form a matrix X (C k l, N), and the filters are
+the rows of another, (C_out, C k l). So the formula is a product, Y = W X, and with dY = dL/dY, (C_out, N), the
+gradients are those of a linear map (linear.py):
 
     dW = dY X^T       dbias = sum over the columns of dY       dX = W^T dY
 
@@ -20,17 +20,18 @@ X holds copies of x: a pixel lies in up to k l windows. By the chain rule its gr
 
     dx[b,c,m,n] = sum of dX over all (i, j, u, v) with s u + d i - p = m and s v + d j - p = n
 
-In words: each number of dX is added at the place from which its number in X was copied.
+In words: each number of dX is added at the position its counterpart in X was copied from.
 
 Cutting a picture into patches and multiplying each by a matrix, as a Vision Transformer does, is a convolution whose
-stride is its kernel: then the windows touch without overlapping, the columns of X are the patches, and W is the matrix.
+stride equals its kernel: then the windows touch without overlapping, the columns of X are the patches, and W is the
+matrix.
 
-The fused version never has all of X, which is up to k l times as large as x: it copies the windows of a few pictures
-at a time (of one, if it is large), and once more in the backward pass, and keeps none. Each picture has a matrix of
-its own, (C k l, H' W'), so that the products are pictures already.
+The fused version never holds all of X, which is up to k l times as large as x: it copies the windows of a few pictures
+at a time (of one, if it is large), copies them again in the backward pass, and keeps none. Each picture has a matrix of
+its own, (C k l, H' W'), so that the products are already pictures.
 
 References: LeCun et al. 1989 (the layer); Chellapilla, Puri, Simard 2006 (the matrix X); Krizhevsky et al. 2012
-(groups). Dumoulin, Visin 2016 (arXiv:1603.07285) draw all combinations of stride, dilation and padding.
+(groups). Dumoulin, Visin 2016 (arXiv:1603.07285) illustrate all combinations of stride, dilation and padding.
 """
 
 import math
@@ -62,7 +63,7 @@ def conv2d_composed(
         x: (B, C, H, W) pictures of C channels.
         weight: (C_out, C / groups, k, l).
         bias: (C_out,) or None.
-        groups: how many parts the channels are cut into; each part of y sees its own part of x only.
+        groups: how many parts the channels are cut into; each part of y sees only its own part of x.
         stride, dilation, padding: in pixels; a number, or a pair (down, across). They are given by name, because
             torch and tinygrad order them differently.
     Returns: (B, C_out, H', W').
@@ -115,7 +116,7 @@ class Windows:
     def that_fit(
         cls, op: str, x: Tensor, kernel: Any, *, stride: Any = 1, dilation: Any = 1, padding: Any = 0
     ) -> "Windows":
-        """As many windows as the pictures have room for. Raises: ValueError if there is none, or for odd settings."""
+        """As many windows as the pictures have room for. Raises: ValueError if none fits, or for wrong settings."""
         kernel, stride = pair(op, "kernel_size", kernel, 1), pair(op, "stride", stride, 1)
         dilation, padding = pair(op, "dilation", dilation, 1), pair(op, "padding", padding, 0)
         sides = zip(x.shape[2:], kernel, stride, dilation, padding, strict=True)
@@ -130,7 +131,7 @@ class Windows:
     def along(self, side: int) -> list[slice]:
         """Down (0) or across (1), for each place in a window: the pixels that lie there in all windows.
 
-        In 5 pixels lie 2 windows of 3 with stride 2: 0, 1, 2 and 2, 3, 4. Their first pixels are 0 and 2, and so on:
+        5 pixels hold 2 windows of 3 with stride 2: 0, 1, 2 and 2, 3, 4. Their first pixels are 0 and 2, and so on:
 
         >>> Windows((1, 3), (1, 2), (1, 1), (0, 0), (1, 2)).along(1)
         [slice(0, 3, 2), slice(1, 4, 2), slice(2, 5, 2)]
@@ -231,12 +232,12 @@ def from_columns(columns: Array, windows: Windows, size: Pair) -> Array:
 
 
 def room(windows: Windows, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Array, Array, list[tuple]]:
-    """Memory of zeros for padded pictures, the pictures in it (n, C, H, W), and where the places of windows are in it.
+    """Zeroed memory for padded pictures, the pictures in it (n, C, H, W), and where in it the places of windows are.
 
-    Where y is as wide as x, as with 3 x 3 pixels and padding 1, a picture is kept as one long row without margins at
-    its left and right. The pixels at a place of all windows are then one piece of this row, and NumPy copies one long
-    piece several times as fast as H' short ones. What a window should have from a margin, it has from the row above
-    or below, until `clear_margins` sets it to 0.
+    Where y is as wide as x, as with 3 x 3 pixels and padding 1, a picture is kept as one long row without left and
+    right margins. The pixels at one place in all windows are then a single piece of this row, and NumPy copies one long
+    piece several times as fast as H' short ones. Where a window should read a margin, it reads the row above or below,
+    until `clear_margins` sets those numbers to 0.
     """
     (n, channels, h, w), (p, q), (down, across) = shape, windows.padding, windows.size
     if not windows.keep_width():

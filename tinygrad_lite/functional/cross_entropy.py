@@ -7,21 +7,21 @@ Gradient of one position, with q = softmax(z):
     dl/dz_v = d logsumexp(z) / dz_v - [v = t] = q_v - [v = t]              [v = t] is 1 if v = t, else 0
 
 because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The gradient is the predicted probability minus the target
-probability: the prettiest of all.
+probability: the prettiest gradient of all.
 
-A target can be a distribution, too: instead of one token t, probabilities w_v of all tokens. The loss is the mean of
-the losses of all tokens by these probabilities, and so is its gradient:
+A target can also be a distribution: instead of one token t, probabilities w_v of all tokens. The loss is the mean of
+the losses of all tokens, weighted by these probabilities, and so is its gradient:
 
     l = -sum_v w_v log q_v = W logsumexp(z) - sum_v w_v z_v        dl/dz_v = W q_v - w_v        W = sum_v w_v, usually 1
 
 The token t is the distribution w_v = [v = t]. Label smoothing mixes the target with the uniform distribution 1/V: for a
-token, w_v = (1 - e) [v = t] + e / V. Distillation takes for w what another model predicts (Hinton et al. 2015).
+token, w_v = (1 - e) [v = t] + e / V. In distillation, w is what another model predicts (Hinton et al. 2015).
 
 Positions whose target is `ignore_index` (padding) count neither in the loss nor in the mean. The mean over no
 positions at all is 0 here (torch gives NaN).
 
-**Yes or no.** A question with two answers needs one logit x, that of "yes"; that of "no" is 0. With p = 1 / (1 + e^-x)
-and the answer t, which is 1 or 0 or a probability,
+**Yes or no.** A question with two answers needs one logit x, for "yes"; for "no" it is 0. With p = 1 / (1 + e^-x) and
+the answer t, which is 1 or 0 or a probability,
 
     l = -t log p - (1 - t) log(1 - p) = log(1 + e^x) - t x                 dl/dx = p - t
 
@@ -29,7 +29,7 @@ since log p = x - log(1 + e^x) and log(1 - p) = -log(1 + e^x). No p is rounded t
 
 References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567), and Vaswani et al. 2017, section
 5.4 (arXiv:1706.03762); Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Network" (arXiv:1503.02531),
-at temperature 1; the formula is that of torch.nn.functional.cross_entropy.
+at temperature 1; the formula is torch.nn.functional.cross_entropy's.
 """
 
 import numpy as np
@@ -52,14 +52,14 @@ def cross_entropy_composed(
     """-log softmax(logits) at the targets, in nats per target token.
 
     Args:
-        logits: (..., V) float tensor: the classes are the last axis, where torch has them in axis 1.
+        logits: (..., V) float tensor: the classes are the last axis; in torch they are axis 1.
         targets: (...) integers in [0, V), or ignore_index; or (N, V) or (V,) floats, the probabilities of all tokens.
-        ignore_index: the target that marks a position to ignore; with probabilities none can be, and 0 or more is
-            refused, as in torch.
+        ignore_index: the target that marks a position to ignore; with probabilities no position can be ignored, and 0
+            or more is refused, as in torch.
         label_smoothing: the share e of the target probability that is spread evenly over all V tokens, in [0, 1].
         reduction: "mean" over the positions that are not ignored, "sum", or "none".
         overwrite: whether the logits, if they are the result of an operation that does not need them, may be
-            overwritten: with a large vocabulary, they are the largest array of all. Only the fused version does it.
+            overwritten: with a large vocabulary, they are the largest array of all. Only the fused version does this.
     Returns: a scalar; for "none" (...), with 0 at ignored positions.
     Raises: ValueError if shapes, types or options do not fit, or if a target is outside the vocabulary. (On a GPU the
         targets are not checked, because the host would have to wait for them: the fused version's loss is then NaN.)
@@ -154,7 +154,7 @@ def cross_entropy_fused(
 ) -> Tensor:
     """`cross_entropy_composed` in one node that computes the gradient in the forward pass.
 
-    A copy of the logits, or with `overwrite` the logits themselves, become the gradient, one block of rows at a time,
+    A copy of the logits, or with `overwrite` the logits themselves, becomes the gradient, one block of rows at a time,
     so only one array of that size is kept instead of several.
     """
     if targets.requires_grad or (is_float(targets.dtype) and targets.dtype != logits.dtype):
@@ -167,7 +167,7 @@ def cross_entropy_fused(
     counts = np.ones(len(rows), np.bool_) if is_distribution else flat_targets != ignore_index
     if overwrite and not logits._is_leaf:
         d_rows = rows
-        logits.mark_written()  # so that a derivative that needs them refuses
+        logits.mark_written()  # so that a derivative that needs them raises an error
     else:
         d_rows = np.empty_like(rows)
     losses = np.empty(len(rows), dtype)
@@ -212,7 +212,7 @@ def cross_entropy_fused(
         y = losses.reshape(shape[:-1])
     else:
         y = losses.sum() / dtype.type(count) if reduction == "mean" else losses.sum()
-    used = (logits,) if d_rows is rows else ()  # q - w is in an array of its own, or in that of the logits
+    used = (logits,) if d_rows is rows else ()  # q - w is in an array of its own, or in the logits' array
     return node(y, (logits,), backward, "cross_entropy", uses=used, uses_result=False)
 
 

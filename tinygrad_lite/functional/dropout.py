@@ -5,14 +5,14 @@
 Dividing by 1 - p keeps the expected value, so nothing has to change when dropout is switched off. The mask does not
 depend on x, so the gradient is dx = dy * mask / (1 - p).
 
-A 16-bit random number decides about each element, so p is rounded to a multiple of 1/65536: two bytes of raw
+Each element is decided by a 16-bit random number, so p is rounded to a multiple of 1/65536: two bytes of raw
 generator output per element are several times cheaper than a float. The random numbers depend on the current position
 in the run (`random_key` in device.py) and are generated on the host, so the mask is the same on every device and in
 both versions. The GPU's own version is the exception: there the host generates only a key, from which each
 thread computes its random numbers. They too are the same at the same position in the run, but differ from the CPU's
 (see cuda/dropout.py).
 
-Reference: Srivastava et al. 2014, section 4 (JMLR 15); scaling in training ("inverted dropout") is today's practice.
+Reference: Srivastava et al. 2014, section 4 (JMLR 15); scaling in training ("inverted dropout") is modern practice.
 """
 
 import numpy as np

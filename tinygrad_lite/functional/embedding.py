@@ -44,7 +44,7 @@ def embedding_fused(ids: Tensor, weight: Tensor) -> Tensor:
     """`embedding_composed` with a faster backward pass.
 
     The primitive's backward adds the rows of dy one by one; `add_rows` (device.py) sums all rows of a token at once,
-    and adds them to the gradient that is there already: of a large table, a batch reaches few rows.
+    and adds them to the gradient that is already there: a batch reaches few rows of a large table.
     """
     check_embedding(ids, weight)
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward

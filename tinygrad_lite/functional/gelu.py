@@ -17,7 +17,7 @@ chain rule
 
 They are one operation, `linear_gelu`, for the sake of GPUs, where adding the bias and computing GELU would each move an
 array of all hidden units to memory and back. There z is not kept, only the product x W^T, to which the backward pass
-adds b again. On a CPU there is nothing to gain, so it is what its name says: a linear map, and then GELU.
+adds b again. On a CPU there is nothing to gain, so it is just what its name says: a linear map, then GELU.
 
 Reference: Hendrycks, Gimpel 2016, section 2 (arXiv:1606.08415).
 """
@@ -121,7 +121,7 @@ def _probability(x: np.ndarray, s: np.ndarray, p: np.ndarray, is_tanh: bool) -> 
 
 @functools.cache
 def _constants(is_tanh: bool, dtype: np.dtype) -> list[np.ndarray]:
-    """1/2 and the coefficients of q, as arrays without axes.
+    """1/2 and the coefficients of q, as 0-d arrays.
 
     NumPy converts a Python number to such an array at each use, and for a short array that takes longer than the
     addition itself.

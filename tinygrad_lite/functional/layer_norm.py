@@ -61,8 +61,8 @@ def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
 def layer_norm_fused(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`layer_norm_composed` in one node; keeps y and r for the backward pass.
 
-    The next layer keeps y too, so it costs no memory, and gives h = (y - b) / w. Only where a gain is too close to 0
-    for that, h is kept instead.
+    The next layer keeps y too, so it costs no memory, and h is recovered as (y - b) / w. Only if a gain is too close to
+    0 for that is h kept instead.
     """
     if x.dtype.kind != "f" or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return layer_norm_composed(x, weight=weight, bias=bias, eps=eps)  # mixed types, and empty tensors
@@ -102,7 +102,7 @@ def layer_norm_fused(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, e
 
 
 def determines_h(w: np.ndarray, b: np.ndarray | None = None) -> bool:
-    """Whether y = h w + b gives h back: (y - b) / w has a rounding error of (|h| + 2 |b / w|) 2^-24 in float32."""
+    """Whether h follows from y = h w + b: (y - b) / w has a rounding error of (|h| + 2 |b / w|) 2^-24 in float32."""
     size = np.abs(w)
     return bool(size.min() > 1e-6) and (b is None or bool((np.abs(b) <= 4 * size).all()))
 

@@ -2,13 +2,13 @@
 
     x: (..., C_in)    W: (C_out, C_in), one row per output    b: (C_out,)    y: (..., C_out)
 
-All axes of x but the last merely number its N rows: y[n,o] = sum_i x[n,i] W[o,i] + b[o]. Hence, with dy = dL/dy,
+All axes of x except the last merely number its N rows: y[n,o] = sum_i x[n,i] W[o,i] + b[o]. Hence, with dy = dL/dy,
 
     dx[n,i] = sum_o dy[n,o] W[o,i]        dx = dy W
     dW[o,i] = sum_n dy[n,o] x[n,i]        dW = dy^T x
     db[o]   = sum_n dy[n,o]               b is added to every row
 
-Reference: the layout of W is that of torch.nn.Linear.
+Reference: W is laid out as in torch.nn.Linear.
 """
 
 import numpy as np
@@ -53,8 +53,8 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """`linear_composed` in one node, with all rows in one (N, C_in) matrix.
 
     NumPy's product of a 3-D array with a matrix calls the BLAS library once per sequence; one large product is about a
-    quarter faster. The gradient of a learned matrix is written where its optimizer wants it: an array in between would
-    be as large as the matrix, which is the largest of all arrays where the vocabulary is large.
+    quarter faster. The gradient of a learned matrix is written directly where its optimizer wants it: an intermediate
+    array would be as large as the matrix, which is the largest array of all if the vocabulary is large.
     """
     if x.ndim < 2 or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return linear_composed(x, weight, bias)  # vectors, empty tensors, and mixed types

@@ -7,25 +7,25 @@
     c_t = f_t * c_(t-1) + i_t * g_t    cell
     h_t = o_t * tanh(c_t)              state
 
-As in the plain network (rnn.py), x_t is what a linear map makes of the input, here (x^i, x^f, x^g, x^o) of 4 H numbers,
-and W (4 H, H) has the four matrices one above the other. The forget gate came three years after the rest; without it
-(f = 1) a cell can only grow.
+As in the plain network (rnn.py), x_t is the result of a linear map of the input, here (x^i, x^f, x^g, x^o) of 4 H
+numbers, and W (4 H, H) consists of the four matrices, stacked. The forget gate came three years after the rest; without
+it (f = 1) a cell can only grow.
 
-Gradient. c_(t-1) reaches c_t through a multiplication by f_t and an addition, not through a matrix. With f near 1, what
-a later step says about the cell arrives many steps before almost undiminished: for this the cell was invented. With
-dh_t and dc_t for dL/dh_t and dL/dc_t, each from all that uses it, from the last step to the first:
+Gradient. c_(t-1) reaches c_t through a multiplication by f_t and an addition, not through a matrix. With f near 1, the
+gradient from a later step reaches many steps back almost undiminished: that is what the cell was invented for. With
+dh_t and dc_t for dL/dh_t and dL/dc_t, each summed over all its uses, from the last step to the first:
 
     do_t = dh_t * tanh(c_t)
     dc_t = dc_t + dh_t * o_t * (1 - tanh(c_t)^2)
     di_t = dc_t * g_t        dg_t = dc_t * i_t        df_t = dc_t * c_(t-1)
     dz_t = (di i (1 - i),  df f (1 - f),  dg (1 - g^2),  do o (1 - o))       the inputs of the four functions
-    dc_(t-1) = dc_t * f_t    dh_(t-1) = W^T dz_t      both added to what else uses them
+    dc_(t-1) = dc_t * f_t    dh_(t-1) = W^T dz_t      each added to the gradients from its other uses
     dx_t = dz_t              dW = sum_t dz_t h_(t-1)^T
 
 The fused version computes all four gates of a step with one product and one tanh, since s(z) = (1 + tanh(z / 2)) / 2.
 
 References: Hochreiter, Schmidhuber 1997, "Long Short-Term Memory"; Gers et al. 2000 on the forget gate; Jozefowicz et
-al. 2015 on beginning with it open. The order of the gates, i, f, g, o, is torch's.
+al. 2015 on starting with it open. The order of the gates, i, f, g, o, is torch's.
 """
 
 import numpy as np
@@ -40,7 +40,7 @@ def lstm_composed(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: 
 
     Args:
         x: (B, T, 4 H), the input of each step after its linear map, for i, f, g and o; T of at least 1.
-        weight: W (4 H, H), from the state before.
+        weight: W (4 H, H), applied to the previous state.
         state: (h_0, c_0), (B, 2 H); None: zeros.
         mask: truth values (B, T), True where state and cell are rewritten; None: everywhere.
     Returns: (B, T, 2 H), dtype of x.

@@ -1,4 +1,4 @@
-"""Pooling: a picture becomes smaller, each window of k x l pixels one number: their mean, or the largest of them.
+"""Pooling: a picture shrinks, as each window of k x l pixels becomes one number: their mean, or the largest.
 
     average    y[b,c,u,v] = sum over i, j of x[b, c, s u + i - p, s v + j - p] / (k l)
     maximum    y[b,c,u,v] = the largest of the same k l numbers
@@ -6,14 +6,14 @@
     x: (B, C, H, W)    s: stride, by default the kernel, so that windows touch    p: padding
     y: (B, C, H', W') with H' = floor((H + 2 p - k) / s) + 1, so pixels at the end that fill no window are left out
 
-Every channel is pooled by itself, and nothing is learned. Outside the picture, x is 0 for the mean, which divides by
+Every channel is pooled separately, and nothing is learned. Outside the picture, x is 0 for the mean, which divides by
 k l everywhere, and -inf for the maximum, so that a pixel of the picture wins. The mean over whole pictures needs no
 operation of its own: it is x.mean((2, 3)).
 
-Gradients, with dy = dL/dy. Each pixel's is the sum over all windows that it lies in:
+Gradients, with dy = dL/dy. Each pixel's gradient is a sum over all windows that contain it:
 
     average    dx = sum of dy / (k l)
-    maximum    dx = sum of dy over those windows of which it is the largest pixel
+    maximum    dx = sum of dy over those windows in which it is the largest pixel
 
 If several pixels of a window are the largest, the first in reading order (row by row) gets all of dy, as in torch.
 NaN counts as larger than any number.
@@ -40,7 +40,7 @@ from tinygrad_lite.tensor import Tensor, node
 def avg_pool2d_composed(
     x: Tensor, kernel_size: int | Pair = 2, stride: int | Pair | None = None, *, padding: int | Pair = 0
 ) -> Tensor:
-    """y at each place = the mean of the window there; around the picture are zeros, which count.
+    """y at each place = the mean of the window there; the zeros around the picture count.
 
     Args:
         x: (B, C, H, W) float tensor.

@@ -1,11 +1,11 @@
-"""Each heavy operation has a reference version and fused versions; here they are registered, and calls choose one.
+"""Each heavy operation has a reference version and fused versions; they are registered here, and each call chooses one.
 
-The reference version is composed of primitives and runs on every device: it is the definition. A fused version
-computes the same in one node, with a gradient derived by hand, and is registered for the device it is written for.
-On a device without one, the reference version runs. The tests go through `REGISTRY`, so every fused version is
-compared with its definition.
+The reference version is composed of primitives and runs on every device: it is the definition. A fused version computes
+the same result in one node, with a gradient derived by hand, and is registered for the device it is written for. On a
+device without one, the reference version runs. The tests go through `REGISTRY`, so every fused version is compared with
+its definition.
 
-The fused versions for GPUs are in tinygrad_lite/cuda/, beside their CUDA sources, and are imported on first use.
+The fused versions for GPUs are in tinygrad_lite/cuda/, next to their CUDA sources, and are imported on first use.
 """
 
 import functools
@@ -50,11 +50,11 @@ class ReferenceAndFused:
         REGISTRY[self.name] = self
 
     def __get__(self, x: Tensor | None, owner: type | None = None) -> Callable[..., Any]:
-        """As an attribute of a class it becomes a method, as a function does."""
+        """As an attribute of a class it becomes a method, like a function."""
         return self if x is None else MethodType(self, x)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the version for the tensors' device; numbers, lists and arrays beside a tensor become tensors."""
+        """Call the version for the tensors' device; numbers, lists and arrays given with a tensor become tensors."""
         if len(args) > self.positions:
             self.respelled(args, options)
         for name in options:
@@ -81,7 +81,7 @@ class ReferenceAndFused:
             return self.version_for(device)(*args, **options)
 
     def respelled(self, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
-        """The options under the names that they have here, where `spelling.py` knows them by others."""
+        """The options under the names that they have here, if `spelling.py` knows them by other names."""
         raise TypeError(f"{self.name}: takes {', '.join(self.names)}, the first {self.positions} of them by position")
 
     def _with_constants(self, args: tuple, options: dict[str, Any], tensors: list[Tensor]) -> tuple:

@@ -1,11 +1,11 @@
-"""ReLU squared: an activation without any transcendental function, for the price of two multiplications.
+"""ReLU squared: an activation without any transcendental function, at the cost of two multiplications.
 
     y = max(x, 0)^2        dy/dx = 2 max(x, 0) = 2 sqrt(y)
 
 Unlike ReLU's, its derivative is continuous: it is 0 at 0 from both sides. A search over programs that train language
 models found it; it learns at least as well as GELU.
 
-The fused version keeps y alone, which the next linear map keeps anyway: the root of a rounded square is the number
+The fused version keeps only y, which the next linear map keeps anyway: the root of a rounded square is the number
 itself, to the last bit. (Except where the square is below the smallest number, 1e-38 in float32: there the derivative,
 below 1e-18, becomes 0.) It works through blocks that stay in the processor's cache, as GELU does.
 
@@ -20,7 +20,7 @@ from tinygrad_lite.tensor import Tensor, node
 
 
 def relu_squared_composed(x: Tensor) -> Tensor:
-    """y = max(x, 0)^2, element-wise. The shape and dtype of x."""
+    """y = max(x, 0)^2, element-wise. Has the shape and dtype of x."""
     return x.relu().square()
 
 

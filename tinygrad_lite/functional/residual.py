@@ -2,7 +2,7 @@
 
     y = x + p          dx = dy    dp = dy
 
-The gradient passes through unchanged, so it reaches every layer below. That is all on a CPU. On a GPU the sum is worth
+The gradient passes through unchanged, so it reaches every layer below. On a CPU that is all. On a GPU the sum is worth
 a kernel of its own: x may be float32 and p bfloat16, and the norm that follows can add them while it reads them.
 
 Reference: He et al. 2015, section 3.2 (arXiv:1512.03385).
@@ -13,7 +13,7 @@ from tinygrad_lite.tensor import Tensor
 
 
 def residual_composed(x: Tensor, part: Tensor) -> Tensor:
-    """x + part, of one shape.
+    """x + part, of the same shape.
 
     Args:
         x: the input of a part of a layer, float tensor.
@@ -28,7 +28,7 @@ def residual_composed(x: Tensor, part: Tensor) -> Tensor:
 def check_residual(x: Tensor, part: Tensor) -> None:
     """Raise ValueError if the shapes differ."""
     if x.shape != part.shape:
-        raise ValueError(f"residual: x and part must have one shape, not {x.shape} and {part.shape}")
+        raise ValueError(f"residual: x and part must have the same shape, not {x.shape} and {part.shape}")
 
 
 residual = ReferenceAndFused(residual_composed, cuda="tinygrad_lite.cuda.residual")

@@ -1,10 +1,10 @@
-"""Root-mean-square normalisation: every position's vector is divided by its root mean square, then scaled.
+"""Root-mean-square normalisation: divide the vector at each position by its root mean square, then scale it.
 
     v = mean(x^2)    r = 1 / sqrt(v + eps)    h = x r    y = h * w
 
-over the last axis, C numbers each; all h have the length sqrt(C). It is layer normalisation without the mean: two of
-five passes over the data less, and models learn as well with it. The gain w is optional, because the linear map that
-follows can learn it too.
+over the last axis, of C numbers; every h has length sqrt(C). This is layer normalisation without the mean: it saves two
+of five passes over the data, and models learn just as well. The gain w is optional, because the linear map that follows
+can learn it too.
 
 Gradients, with dy = dL/dy:
 
@@ -18,7 +18,7 @@ h depends on x directly, and through v:
               = r ([i = j] - h_i h_j / C)
     dx_i      = sum_j dh_j dh_j/dx_i = r (dh_i - h_i mean(dh * h))
 
-In words: take from dh its component along h, because making x longer or shorter changes nothing in h.
+In words: subtract from dh its component along h, because making x longer or shorter does not change h.
 
 Reference: Zhang, Sennrich 2019, eq. 4 (arXiv:1910.07467); eps is added to the mean square, as in torch and Llama.
 """
@@ -39,7 +39,7 @@ def rms_norm_composed(x: Tensor, *, weight: Tensor | None = None, eps: float = 1
     Args:
         x: (..., C) float tensor.
         weight: (C,) learned gain, or None.
-        eps: added to the mean square, in the unit of x squared; avoids division by 0.
+        eps: added to the mean square, in units of x squared; avoids division by 0.
     Returns: (..., C), dtype of x.
     Raises: ValueError if weight is not (C,).
     Reference: Zhang, Sennrich 2019, eq. 4 (arXiv:1910.07467).
@@ -65,7 +65,7 @@ def rms_norm_fused(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5
 
     def backward(dy, so_far):
         dy = dy.reshape(-1, width)
-        if w is None:  # h is the result, which others may hold, so it stays as it is
+        if w is None:  # h is the result, which others may hold, so it must not change
             dx = kept * (np.vecdot(dy, kept) / -width)[:, None]
             dx += dy
             dx *= r[:, None]
@@ -74,7 +74,7 @@ def rms_norm_fused(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5
                 dx += so_far
             return (dx,)
         h = h_of(kept, w) if gives_h else kept
-        dx = dy * h  # not dx yet: the same memory serves for dy * h, then for dh, then for dx
+        dx = dy * h  # dx only at the end: the same memory holds dy * h, then dh, then dx
         dw = sum_over(dx, (0,))
         along_h = (dx @ w) / width  # mean(dh * h)
         np.multiply(dy, w, out=dx)  # dh

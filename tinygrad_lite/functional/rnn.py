@@ -1,28 +1,29 @@
-"""The plain recurrent network: one state, rewritten at every step, has to hold all that was read.
+"""The plain recurrent network: one state, rewritten at every step, must hold everything read so far.
 
     h_t = tanh(x_t + W h_(t-1))        t = 1 .. T,   h_0 = 0 unless a state is given
 
-for each sequence of the batch. x_t is what a linear map makes of the input at step t, U u_t + b; as nothing in it
-depends on earlier steps, all of them are one matrix product, made before. The sum over h_(t-1) cannot be: step t needs
-the result of step t - 1. So T steps are T small products one after the other, however many processors there are.
+for each sequence of the batch. x_t is the result of a linear map of the input at step t, U u_t + b; since nothing in it
+depends on earlier steps, all steps are one matrix product, computed beforehand. The products with h_(t-1) cannot be:
+step t needs the result of step t - 1. So T steps are T small products one after the other, however many processors
+there are.
 
 Gradient, "backpropagation through time": the T steps are a deep network whose layers share W. The state h_t is used
-twice, as a result and by step t + 1. With dh_t = dL/dh_t, both ways together, and tanh' = 1 - tanh^2,
+twice, as a result and by step t + 1. With dh_t = dL/dh_t, summed over both uses, and tanh' = 1 - tanh^2,
 
     dz_t     = dh_t * (1 - h_t^2)                        z_t = x_t + W h_(t-1), the input of tanh
     dh_(t-1) = dL/dh_(t-1) as a result + W^T dz_t        from the last step to the first
     dx_t     = dz_t
     dW       = sum_t dz_t h_(t-1)^T
 
-What a result at step t says about the state n steps before passes n times through W^T and a factor of at most 1. If the
-singular values of W are below 1 it shrinks exponentially, and a saturated tanh adds to that; if some are above, it can
-grow without limit. LSTM (lstm.py) and attention are answers to this.
+On its way from a result at step t to the state n steps earlier, a gradient passes n times through W^T and a factor of
+at most 1. If the singular values of W are below 1 it shrinks exponentially, and a saturated tanh adds to that; if some
+are above, it can grow without limit. LSTM (lstm.py) and attention are answers to this.
 
-A mask marks the steps that are text: at all others, the state stays as it is, and no gradient reaches x. So padding
+A mask marks the steps that are text: at all others, the state is unchanged, and no gradient reaches x. So padding
 changes nothing, wherever it is.
 
-The fused version takes time as the first axis, so that each step reads and writes one block of memory, and multiplies
-dW as one product over all steps at the end.
+The fused version takes time as the first axis, so that each step reads and writes one block of memory, and computes dW
+as one product over all steps at the end.
 
 References: Elman 1990, "Finding Structure in Time"; Werbos 1990 on backpropagation through time; Bengio et al. 1994 on
 vanishing gradients.
@@ -39,7 +40,7 @@ def rnn_composed(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: T
 
     Args:
         x: (B, T, H), the input of each step after its linear map; T of at least 1.
-        weight: W (H, H), from the state before.
+        weight: W (H, H), applied to the previous state.
         state: h_0 (B, H); None: zeros.
         mask: truth values (B, T), True where the state is rewritten; None: everywhere.
     Returns: (B, T, H), dtype of x.
@@ -91,7 +92,7 @@ def rnn_fused(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: Tens
 
 
 def same_floats(*tensors: Tensor | None) -> bool:
-    """Whether all tensors are of one type, float32 or float64, which the fused versions need."""
+    """Whether all tensors have the same type, float32 or float64, as the fused versions require."""
     kinds = {tensor.dtype for tensor in tensors if tensor is not None}
     return len(kinds) == 1 and kinds <= {np.dtype(np.float32), np.dtype(np.float64)}
 

@@ -1,24 +1,25 @@
-"""Rotary position embedding: a token's place turns its queries and keys, so that scores know how far apart two are.
+"""Rotary position embedding: queries and keys are turned by position, so that scores depend on how far apart they are.
 
-The D numbers of a head are D/2 points of a plane, point i being (x_i, x_(i + D/2)). At position p, point i is turned by
-the angle a = p f_i; each of the frequencies f has its own speed, as the hands of a clock have:
+The D numbers of a head are D/2 points in a plane, point i being (x_i, x_(i + D/2)). At position p, point i is turned by
+the angle a = p f_i; each frequency in f is a different speed, like those of the hands of a clock:
 
     y_i         = x_i cos a - x_(i + D/2) sin a
     y_(i + D/2) = x_(i + D/2) cos a + x_i sin a              for i < D/2
 
-Turning two vectors by the same angle leaves their dot product as it is. So the product of a query, turned at position
-p, with a key, turned at s, is that of the query turned by (p - s) f with the unturned key: the score depends on what
-the two tokens are and on how far apart they stand, not on where. Nothing is added to the tokens or learned.
+Turning two vectors by the same angle leaves their dot product unchanged. So the product of a query, turned at position
+p, with a key, turned at s, equals that of the query turned by (p - s) f with the unturned key: the score depends on
+what the two tokens are and on how far apart they are, not on where. Nothing is added to the tokens, and nothing is
+learned.
 
 Gradient, with dy = dL/dy, by the formula above:
 
     dx_i         =  dy_i cos a + dy_(i + D/2) sin a
     dx_(i + D/2) = -dy_i sin a + dy_(i + D/2) cos a
 
-which is the same turn by the angle -a: the inverse of a rotation is its transpose. The input is not needed for it.
+which is the same turn by the angle -a: the inverse of a rotation is its transpose. This does not need the input.
 
 The fused version writes both lines as one, y = x * (cos a, cos a) + (second half, first half) * (-sin a, sin a), and
-lays these factors side by side for all heads, so that NumPy multiplies long rows and not D/2 numbers at a time.
+lays these factors side by side for all heads, so that NumPy multiplies long rows instead of D/2 numbers at a time.
 
 References: Su et al. 2021, section 3.2 (arXiv:2104.09864). The pairs are those of GPT-NeoX, Llama and Qwen (first half
 with second half); the paper and GPT-J pair neighbours.
@@ -51,7 +52,7 @@ def rotary_composed(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]
 
 
 def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> Tensor:
-    """`rotary_composed` in one node, which keeps the factors of one head."""
+    """`rotary_composed` in one node, which keeps the factors for one head."""
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0:
         return rotary_composed(x, positions, frequencies)
     check_rotary(x, positions, frequencies)

@@ -4,7 +4,7 @@
 
 Computed literally, this overflows: e^1000 is infinite. But numerator and denominator may both be divided by e^m. With
 m = max(x) no exponent is above 0 and the largest is exactly 0: nothing overflows, and the sum is at least 1. The shift
-m cancels out of y, so it counts as a constant and no gradient flows through it.
+m cancels out of y, so it is treated as a constant and no gradient flows through it.
 
 Gradient, with dy = dL/dy, and [i = j] for 1 if i = j, else 0:
 
@@ -48,7 +48,7 @@ def softmax_composed(x: Tensor, axis: int = -1) -> Tensor:
 def log_softmax_composed(x: Tensor, axis: int = -1) -> Tensor:
     """y_i = log softmax(x)_i = x_i - m - log(sum_j e^(x_j - m)) with m = max(x), along an axis.
 
-    More exact than log(softmax(x)), which loses small probabilities, and than x_i - logsumexp(x): the difference of
+    More accurate than log(softmax(x)), which loses small probabilities, and than x_i - logsumexp(x): the difference of
     two large numbers, such as 10000 and 10000.69, has few correct digits.
     """
     shifted = x - _shift(x, axis)

@@ -1,10 +1,10 @@
-"""SwiGLU: one linear map says what, another how much of it.
+"""SwiGLU: one linear map says what, another how much.
 
     y = silu(g) * u    silu(g) = g s(g)    s(g) = 1 / (1 + e^-g)        g, u: two linear maps of the same input
 
-Each hidden unit u is multiplied by a gate silu(g), which lies near 0 for g far below 0 and near g far above. A
-feed-forward part with it has three matrices instead of two, W_g, W_u and W_d: (silu(x W_g) * x W_u) W_d; with hidden
-units for 8/3 C instead of 4 C it has as many parameters as one without.
+Each hidden unit u is multiplied by a gate silu(g), which is near 0 for g far below 0 and near g for g far above. A
+feed-forward part with it has three matrices instead of two, W_g, W_u and W_d: (silu(x W_g) * x W_u) W_d; with 8/3 C
+hidden units instead of 4 C it has as many parameters as one without a gate.
 
 Gradients, with dy = dL/dy, and s'(g) = s (1 - s):
 
@@ -68,7 +68,7 @@ def swiglu_fused(gate: Tensor, up: Tensor) -> Tensor:
 def check_swiglu(gate: Tensor, up: Tensor) -> None:
     """Raise ValueError if the shapes differ."""
     if gate.shape != up.shape:
-        raise ValueError(f"swiglu: gate and up must have one shape, not {gate.shape} and {up.shape}")
+        raise ValueError(f"swiglu: gate and up must have the same shape, not {gate.shape} and {up.shape}")
 
 
 swiglu = ReferenceAndFused(swiglu_composed, cpu=swiglu_fused, cuda="tinygrad_lite.cuda.activations")

@@ -1,4 +1,4 @@
-"""The primitives: the operations of which all others are composed.
+"""The primitives: the operations that all others are composed of.
 
 Each is one function that computes y and defines, right below, its gradient: `backward(dy)` receives dL/dy and returns
 dL/dx for each parent x, by the chain rule dL/dx = dL/dy * dy/dx. In code, dy stands for dL/dy. Shapes follow NumPy's
@@ -15,7 +15,7 @@ The functions have these in common:
     x, y = operands(x, y, "add")         both as tensors of one dtype; numbers, lists and arrays become constants
     node(y, parents, backward, "add")    the result as a tensor, with an `autograd.Node` if a parent needs a gradient
     node(..., linear=True)               the derivative needs no values of x, y or the result: they may be overwritten
-    node(..., uses=(y,))                 of the parents it needs only these; and uses_result=False, not the result
+    node(..., uses=(y,))                 it needs only these parents; with uses_result=False, not the result
     Tensor.wrap(y)                       an array as a tensor without a node: a constant, which passes no gradient on
     unbroadcast(dy, shape)               dy summed over the axes along which a parent of this shape was stretched
     @silent                              log(0) is -inf and 0 / 0 is NaN, without NumPy's warnings

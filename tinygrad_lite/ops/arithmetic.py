@@ -25,7 +25,7 @@ from tinygrad_lite.tensor import Tensor, check_one_device, node
 
 @silent
 def add(x: Any, y: Any) -> Tensor:
-    """z = x + y.  Both parents get dL/dz as it is."""
+    """z = x + y.  Both parents get dL/dz unchanged."""
     x, y = operands(x, y, "add")
     z, x_shape, y_shape, x_needs, y_needs = x.data + y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
@@ -127,7 +127,7 @@ def floordiv(x: Any, y: Any) -> Tensor:
 
 
 def _check_divisor(y: Tensor, op: str) -> None:
-    """Raise ZeroDivisionError for an integer 0, which has no infinity or NaN to answer with. (A GPU's is not read.)"""
+    """Raise ZeroDivisionError for an integer 0: integers have no infinity or NaN. (On a GPU it is not read.)"""
     if y.dtype.kind in "iu" and y.device == "cpu" and not y.data.all():
         raise ZeroDivisionError(f"{op}: an integer cannot be divided by 0")
 
@@ -153,7 +153,7 @@ def minimum(x: Any, y: Any) -> Tensor:
 
 
 def _chosen(x: Tensor, y: Tensor, z: Array, loses: Callable[[Array, Array], Array], op: str) -> Tensor:
-    """The node of maximum and minimum: the loser gets no gradient. Beside NaN neither loses, and both get all of it."""
+    """The node of maximum and minimum: the loser gets no gradient. Against NaN neither loses, and both get it all."""
     a, b = x.data, y.data
 
     def backward(dz):
@@ -171,7 +171,7 @@ def compare(x: Any, y: Any, how: str) -> Tensor:
 
 
 def invert(x: Tensor) -> Tensor:
-    """Not x: of truth values the opposite, of integers each bit, which is -x - 1; a constant."""
+    """Not x: the opposite of truth values, and integers with every bit flipped, which is -x - 1; a constant."""
     if is_float(x.dtype):
         raise TypeError(f"~ is for truth values and integers, not for {x.dtype}: compare first, as in ~(x > 0)")
     return Tensor.wrap(x.xp.invert(x.data))
@@ -215,7 +215,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
 
 @silent
 def matmul(x: Any, y: Any) -> Tensor:
-    """Z = X @ Y over the last two axes, with the axes before broadcast.  dX = dZ @ Y^T and dY = X^T @ dZ.
+    """Z = X @ Y over the last two axes, with the others broadcast.  dX = dZ @ Y^T and dY = X^T @ dZ.
 
     Why: Z[i,j] = sum_k X[i,k] Y[k,j], so dL/dX[i,k] = sum_j dZ[i,j] Y[k,j], the product of row i of dZ and row k of Y.
     A vector on the left is treated as a row, one on the right as a column, and that axis is dropped from the result.

@@ -20,7 +20,7 @@ silent = np.errstate(all="ignore")
 def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     """The dtype of a result: the higher category (bool < integer < float) wins, as in PyTorch.
 
-    Within a category the larger type wins. NumPy would make float32 and int64 into float64.
+    Within a category the larger type wins. NumPy would turn float32 and int64 into float64.
 
     >>> promote(np.dtype("float32"), np.dtype("int64"))
     dtype('float32')
@@ -59,7 +59,7 @@ def as_float(x: Tensor) -> Tensor:
     return x if x.dtype.kind == "f" else cast(x, np.float32)
 
 
-# --- numbers, lists and arrays beside a tensor ----------------------------------------------------------------
+# --- numbers, lists and arrays next to a tensor ---------------------------------------------------------------
 
 
 def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
@@ -82,9 +82,9 @@ def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
 
 
 def as_tensor(value: Any, like: Tensor) -> Tensor:
-    """An argument beside a tensor, as a tensor: numbers, lists and arrays become constants.
+    """An argument given with a tensor, as a tensor: numbers, lists and arrays become constants.
 
-    A number or a list goes to that tensor's device; an array stays where it is, on a GPU or on the CPU.
+    A number or a list is put on that tensor's device; an array stays where it is, on a GPU or on the CPU.
     """
     if isinstance(value, Tensor):
         return value
@@ -92,10 +92,10 @@ def as_tensor(value: Any, like: Tensor) -> Tensor:
 
 
 def as_constant(value: Any, like: Tensor) -> Tensor:
-    """An operand that is not a tensor, as a constant beside one: a number takes that tensor's dtype if it can."""
+    """An operand that is not a tensor, as a constant: a number takes the other operand's dtype if it can."""
     if isinstance(value, (np.ndarray, list, tuple, type(like.data))) and getattr(value, "ndim", 1):
         return as_tensor(value, like)
-    # Most numbers are of the first two types; asking whether it is a numbers.Real takes as long as an addition.
+    # Most numbers are of the first two types; checking for a numbers.Real takes as long as an addition.
     if not isinstance(value, (float, int, numbers.Real, np.bool_, np.ndarray, type(like.data))):
         raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number, a list or an array")
     dtype = like.data.dtype
@@ -174,7 +174,7 @@ def one_axis(axis: int, ndim: int, op: str) -> int:
 def as_axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
     """One axis, several, or None for all of them, as a tuple of numbers from 0 to ndim - 1.
 
-    A single number has no axis, but as in torch it may be treated as a vector of one: axis 0 or -1 is then no axis.
+    A single number has no axis, but as in torch it may be treated as a vector of one: axis 0 or -1 then means no axis.
     """
     if axis is None or (ndim == 0 and type(axis) is int and axis in (0, -1)):
         return tuple(range(ndim))

@@ -13,7 +13,7 @@ from tinygrad_lite.tensor import Axis, Tensor, node
 def sum(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy for each of them.
 
-    Integers without a sign are added as int64, as those with one are, so that a difference of sums may be negative.
+    Unsigned integers are added as int64, like signed ones, so that a difference of sums may be negative.
     """
     a = x.data if x.data.dtype.kind != "u" else x.data.astype(np.int64)
     axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
@@ -37,12 +37,12 @@ def amin(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
 
 
 def max(x: Tensor, *, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """`amax`, as in NumPy; the axis is given by name, since torch's `x.max(1)` returns positions, too."""
+    """`amax`, as in NumPy; the axis is given by name, since torch's `x.max(1)` also returns positions."""
     return _extreme(x, axis, keepdim, "max")
 
 
 def min(x: Tensor, *, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """`amin`, as in NumPy; the axis is given by name, since torch's `x.min(1)` returns positions, too."""
+    """`amin`, as in NumPy; the axis is given by name, since torch's `x.min(1)` also returns positions."""
     return _extreme(x, axis, keepdim, "min")
 
 

@@ -1,4 +1,4 @@
-"""Shapes and indexing: the numbers stay the same, and their places change or some are picked."""
+"""Shapes and indexing: the numbers stay the same; they are rearranged, or some are picked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 
 def _is_view(y: Array, x: Tensor) -> bool:
-    """Whether an array made from x's array shares its memory. (A reshaped copy has a base, too: the copy.)"""
+    """Whether an array made from x's array shares its memory. (A reshaped copy also has a base: the copy.)"""
     base = y.base
     return base is x.data or (base is not None and bool(x.xp.may_share_memory(y, x.data)))
 
@@ -72,7 +72,7 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], *, value: float = 0.0) ->
 
 
 def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
-    """This tensor and the others, one after the other along an axis; each gets its piece of the gradient."""
+    """This tensor and the others, joined along an axis; each gets its piece of the gradient."""
     tensors, axis = as_tensors(tensors, axis, "cat")
     first = tensors[0]
     axis = one_axis(axis, first.ndim, "cat")
@@ -98,7 +98,7 @@ def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
 
 
 def raw_index(index: Any, xp: Any) -> Any:
-    """An index with arrays in place of tensors, as NumPy and CuPy want it."""
+    """An index with arrays in place of tensors, as NumPy and CuPy expect it."""
     if isinstance(index, tuple):
         return tuple(raw_index(part, xp) for part in index)
     if isinstance(index, list):

@@ -255,7 +255,7 @@ REFUSED = [
     ("rms_norm", {"x": ones((2, 4)), "weight": ones(5)}, r"weight has shape \(5,\), x \(2, 4\) needs \(4,\)"),
     ("rotary", {"x": ones((2, 3, 1, 6)), "positions": ones(2, int), "frequencies": (1.0, 0.1, 0.01)}, "do not fit"),
     ("rotary", {"x": ones((2, 3, 1, 2)), "positions": ones(3), "frequencies": (1.0,)}, "positions must be integers"),
-    ("swiglu", {"gate": ones(2), "up": ones(1)}, r"gate and up must have one shape, not \(2,\) and \(1,\)"),
+    ("swiglu", {"gate": ones(2), "up": ones(1)}, r"gate and up must have the same shape, not \(2,\) and \(1,\)"),
 ]
 
 

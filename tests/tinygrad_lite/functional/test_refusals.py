@@ -168,7 +168,7 @@ REFUSED = {
     "long_conv": [
         (lambda f: f(ones(2, 5, 3), ones(4, 3)), r"^long_conv: x \(B, T, C\) and h \(T, C\) do not fit: \(2, 5, 3\)")
     ],
-    "swiglu": [(lambda f: f(ones(2), ones(1)), r"gate and up must have one shape, not \(2,\) and \(1,\)")],
+    "swiglu": [(lambda f: f(ones(2), ones(1)), r"gate and up must have the same shape, not \(2,\) and \(1,\)")],
 }
 # On a GPU, the host would have to wait for these numbers.
 REFUSED_ON_THE_CPU = {

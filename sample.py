@@ -4,7 +4,7 @@
     python sample.py out/goethe/best.safetensors       with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's layout
-    python sample.py gpt2/ --adapter out/my-adapter    and with what a run with --lora_rank has learned on top of them
+    python sample.py gpt2/ --adapter out/my-adapter    and with what a run with --lora_rank learned on top of them
     python sample.py --start FILE:prompt.txt           read the prompt from a file; --start - reads stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
@@ -14,7 +14,7 @@
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
     python sample.py --quantize nf4                    with weights of 4 bits: less memory, a little more loss
     python sample.py --start "Ja." --attention a.svg   plot what each token, read or written, attends to
-    python sample.py --explain page.html               write a page in which the model can be explored
+    python sample.py --explain page.html               write a page for exploring the model
     python sample.py --help                            the most used options; --help all: every one
 
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
@@ -110,7 +110,7 @@ def prepare(options: SampleOptions, trained: Trained, device: str) -> Module:
         release_memory()
     if trained.quantized not in (None, options.quantize):
         kind = trained.quantized
-        say(f"note: the adapter was trained beside weights in {kind}; --quantize {kind} computes with exactly these")
+        say(f"note: the adapter was trained on top of weights in {kind}; --quantize {kind} computes with exactly these")
     if device == "cpu":
         trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
     return model

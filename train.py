@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
 
 def run(setup: RunSetup) -> int:
-    """Make data, model and optimizer, then train; returns the exit status."""
+    """Make the data, model and optimizer, then train; returns the exit status."""
     options, folder = setup.options, setup.folder
     task = setup.make_task()  # the data, as tokens in batches: task.py in the folder of the family
     with folder.locked():
@@ -92,18 +92,18 @@ def train(
 ) -> None:
     """The training loop. Several processes run it at the same time, each on its part of every batch.
 
-    A round finds the gradients for the next update, evaluates if it is time, and makes the update; in round `step`,
-    that many updates have been made before. The last round, after max_iters updates, evaluates their result and makes
-    none. Gradients come first because loss and norm show whether the weights are sound: a model that gives NaN must not
-    replace the last good checkpoint.
+    A round finds the gradients for the next update, evaluates if it is time, and makes the update; when round `step`
+    begins, `step` updates have been made. The last round, after max_iters updates, evaluates their result and makes no
+    update. Gradients come first because loss and norm show whether the weights are sound: a model that returns NaN must
+    not replace the last good checkpoint.
 
     Args:
         task: the data: batches to learn from, batches to evaluate on, and the tokenizer.
-        comm: the communication with other processes; with one process it does almost nothing
+        comm: communication with the other processes; with one process it does almost nothing
             (workshop/processes/processes.py).
-        log: the files and the progress bar of the run; None in all processes but process 0.
+        log: the files and the progress bar of the run; None in all processes except process 0.
     """
-    task.model = model  # some learn from what the model writes itself
+    task.model = model  # some tasks learn from what the model itself writes
     for step in range(optimizer.steps, options.max_iters + 1):
         is_last = step == options.max_iters
         is_evaluated = is_last or step % options.eval_interval == 0
@@ -143,7 +143,7 @@ def train(
 def find_gradients(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess, step: int
 ) -> None:
-    """Forward and backward for the batch of this step, in micro-batches, whose gradients add up; then clip them."""
+    """Forward and backward pass for this step's batch, in micro-batches whose gradients add up; then clip them."""
     optimizer.zero_grad()
     losses = []
     for micro_step, (batch, share) in enumerate(task.batches(step, comm.rank, comm.size)):
@@ -156,14 +156,14 @@ def find_gradients(
 
 
 def update(options: TrainOptions, optimizer: Optimizer, comm: OneProcess, step: int) -> None:
-    """Change the weights by the gradients; with several processes, each updates its own slice of them."""
+    """Change the weights by the gradients; with several processes, each updates its own slice."""
     optimizer.lr = options.learning_rate_at(step)
     optimizer.step()
     comm.share_weights(optimizer)
 
 
 def only_updates(options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess) -> None:
-    """The rounds of `train` up to max_iters without evaluations and files, to be timed: by --profile, for example."""
+    """The rounds of `train` up to max_iters without evaluations and files, for timing, by --profile for example."""
     task.model = model
     for step in range(optimizer.steps, options.max_iters):
         find_gradients(options, task, model, optimizer, comm, step)

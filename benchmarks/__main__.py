@@ -1,9 +1,9 @@
-"""Measure this project beside PyTorch, and write the table.
+"""Measure this project against PyTorch, and write the table.
 
     python -m benchmarks                       all rows, about twenty minutes
     python -m benchmarks --rows 1,2,5          some of them
     python -m benchmarks --rows 1 --compile    and torch.compile on the CPU
-    python -m benchmarks --quick               few turns: checks that everything runs
+    python -m benchmarks --quick               a few turns: checks that everything runs
     python -m benchmarks --out table.md        also to a file, row by row
 
 The table goes to stdout, everything else to stderr. README.md in this folder says what each row means.

@@ -1,4 +1,4 @@
-"""Two programs timed side by side: each in a process of its own, started once, taking turns.
+"""Two programs timed side by side: each in its own process, started once, taking turns.
 
 The parent sends a line of JSON to a child's stdin and waits for the line of JSON that the child prints. The other
 child sleeps, waiting for its stdin. So both are affected alike by other load on the machine, neither takes cores from
@@ -25,7 +25,7 @@ from tinygrad_lite.errors import UserError
 
 # The number of threads; the libraries read these when they start.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-PAUSE = 0.05  # seconds between turns, in which the other side's threads stop spinning and fall asleep
+PAUSE = 0.05  # seconds between turns, during which the other side's threads stop spinning and go to sleep
 
 Child = subprocess.Popen
 
@@ -36,7 +36,7 @@ def limits(threads: int | None) -> dict[str, str]:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> Child:
-    """Start a child with these environment variables besides our own. A `with` statement ends the child."""
+    """Start a child with these environment variables in addition to ours. A `with` statement ends the child."""
     pipe = subprocess.PIPE
     environment = {**os.environ, **environment}
     return subprocess.Popen(list(command), stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=environment)
@@ -63,7 +63,7 @@ def ask(child: Child, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """In a child: reply to each question until stdin ends. Ctrl-C is left to the parent."""
+    """In a child: reply to each question until stdin ends. The parent handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         print(json.dumps(reply(json.loads(line))), flush=True)

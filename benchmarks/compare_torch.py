@@ -3,8 +3,8 @@
     python -m benchmarks.compare_torch                      the default recipe, 2,000 steps
     python -m benchmarks.compare_torch --max_iters 200      the same with 200 steps
 
-Each side runs in a process of its own, as its users would run it: ours with the memory settings of train.py, PyTorch
-with the system's. They take turns, 50 steps each, and the one that waits sleeps; so a busy moment of the
+Each side runs in its own process, as its users would run it: ours with the memory settings of train.py, PyTorch with
+the system's. They take turns, 50 steps each, and the one that waits sleeps; so a busy moment of the
 machine affects both, and the ratio of the medians is meaningful. In one process the idle threads of one
 library would take cores from the other.
 """

@@ -1,11 +1,12 @@
 """Train the settings of an experiment, several seeds of each, and collect the results in a CSV file.
 
-    python -m benchmarks.experiments --list            the experiments there are
-    python -m benchmarks.experiments first             train what is missing of benchmarks/experiments/first.toml
+    python -m benchmarks.experiments --list            the available experiments
+    python -m benchmarks.experiments first             train what is missing from benchmarks/experiments/first.toml
     python -m benchmarks.experiments first --table     the results in docs/experiments/first.csv as a Markdown table
     python -m benchmarks.experiments first --plot first.svg    and as a plot, each run a point
 
-An experiment is a TOML file: in its first line a comment that says what it is about, then one table for each setting.
+An experiment is a TOML file: its first line is a comment that says what it is about, followed by one table for each
+setting.
 
     # two learning rates
     seeds = "1,2,3"
@@ -19,24 +20,24 @@ An experiment is a TOML file: in its first line a comment that says what it is a
     options = "goethe-bpe --learning_rate 3e-3"
     seeds = "1"
 
-`options` is what would follow `python train.py`, and each run is such a process. One that ended well becomes a row of
-the CSV file, found by its name, options, seed and commit; a run that has a row is skipped. So the command can be given
-again after it was stopped. A run that was stopped leaves nothing behind.
+`options` is what would follow `python train.py`, and each run is such a process. A successful run becomes a row of the
+CSV file, identified by its name, options, seed and commit; a run that has a row is skipped. So the command can be
+repeated after it was stopped. A run that was stopped leaves nothing behind.
 
 A setting with `commit = "..."` ran at that commit with options that have been removed since, because they did not help:
-its results are shown, and it is trained no more.
+its results are shown, and it is no longer trained.
 
 What a row says (`COLUMNS` in `results.py`):
 
-    commit               the latest commit that changed the code that trains; "dirty" if it was changed since
+    commit               the latest commit that changed the training code; "dirty" if it was changed since
     seconds              of the training steps alone, from the speeds in metrics.csv; evaluations are excluded
     train_loss           nats per token, mean of the logged steps in the last tenth of the run
     checkpoint           the one that train.py recommends at its end: average if there is one, else best
     val_loss             its loss on everything that is held out, in consecutive windows; nats per token
-    bits_per_char        the same in bits per character, where the model has such a measure
+    bits_per_char        the same in bits per character, if the model has such a measure
     last_bits_per_char   that of the last checkpoint, which unlike the best is not chosen by the held-out text
-    accuracy             share of the held-out labels or hidden words that it guesses, where there are any
-    test_accuracy        the same on the test part, where the data have one: unlike the held-out part it chose nothing
+    accuracy             share of the held-out labels or hidden words that it guesses, if there are any
+    test_accuracy        the same on the test part, if the data have one: unlike the held-out part it chose nothing
     trained              number of parameters that learned, fewer than all with --freeze or --lora_rank
     base_bits_per_char   after --init_from and on another text: bits on what the base's own text holds out
 """
@@ -97,7 +98,7 @@ class ExperimentOptions:
 
 @dataclass
 class Setting:
-    """One setting of an experiment, as its file gives it."""
+    """One setting of an experiment, as in its file."""
 
     name: str = option("", "how the table calls it")
     options: str = option("", "the command line of train.py")
@@ -115,7 +116,7 @@ class Run:
     setup: RunSetup
 
     def key(self, commit: str) -> tuple[str, ...]:
-        """What its row is found by, as text."""
+        """What identifies its row, as text."""
         return self.name, self.options, str(self.seed), commit
 
 
@@ -181,7 +182,7 @@ def read_settings(file: Path, options: ExperimentOptions) -> list[Setting]:
         setting = build(Setting, (str(file), {"seeds": shared} | values))
         setting.seeds = options.seeds or setting.seeds
         if not setting.name or setting.name in [other.name for other in settings]:
-            raise OptionError(f"{file}: every setting needs a name of its own, but one is called {setting.name!r}")
+            raise OptionError(f"{file}: every setting needs its own name, but one is called {setting.name!r}")
         settings.append(setting)
     names = [setting.name for setting in settings]
     only = [name.strip() for name in options.only.split(",")] if options.only else names
@@ -194,9 +195,9 @@ def read_settings(file: Path, options: ExperimentOptions) -> list[Setting]:
 
 
 def plan(settings: Sequence[Setting]) -> list[Run]:
-    """All runs, the settings in turn for each seed, so that an early end has something of every setting.
+    """All runs, the settings in turn for each seed, so that an early end leaves something of every setting.
 
-    Settings that are trained no more have none.
+    Settings that are no longer trained have none.
 
     Every command line is checked here, before the first run begins.
 
@@ -209,13 +210,13 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
             for turn, seed in enumerate(whole_numbers(setting.seeds, "--seeds", "1,2,3")):
                 setup = read_setup([*words, "--seed", str(seed)])
                 runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
-        except (UserError, ValueError) as error:  # ValueError: a quotation mark without its second
+        except (UserError, ValueError) as error:  # ValueError: an unclosed quotation mark
             raise OptionError(f"setting {setting.name}: {error}") from None
     return [run for _, _, run in sorted(runs, key=lambda entry: entry[:2])]
 
 
 def code_commit() -> str:
-    """The latest commit that changed the code that trains, with "dirty" if the code was changed since."""
+    """The latest commit that changed the training code, with "dirty" if the code was changed since."""
     try:
         latest, changes = (
             subprocess.run(["git", *words, "--", *CODE], cwd=ROOT, capture_output=True, check=True).stdout.decode()
@@ -230,10 +231,10 @@ def code_commit() -> str:
 
 
 def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
-    """Train one run after the other, and add a row for each that ended well; returns the exit status."""
+    """Train one run after the other, and add a row for each that succeeded; returns the exit status."""
     failed, took = [], {}
     Path(out_dir).mkdir(parents=True, exist_ok=True)
-    for row in read_rows(results):  # how long it may take: what earlier runs of the setting took
+    for row in read_rows(results):  # for an estimate: the time of earlier runs of the setting
         took.setdefault(row["name"], []).append(float(row["seconds"]))
     for number, run in enumerate(runs):
         say(f"\nrun {number + 1} of {len(runs)}: {run.name}, seed {run.seed}{time_left(runs[number:], took)}")
@@ -285,7 +286,7 @@ def train_one(run: Run) -> int:
 
 
 def measure(run: Run) -> Row:
-    """The columns of a finished run's row, but for its key."""
+    """The columns of a finished run's row, except its key."""
     setup, folder = run.setup, run.setup.folder
     chosen = folder.average if folder.average.exists() else folder.best
     trained = setup.family.read(chosen)
@@ -328,7 +329,7 @@ def on_base(setup: RunSetup, options: TrainOptions, task: Task, checkpoint: Path
     task = setup.family.task(
         replace(options, dataset=base.dataset, text=[], pairs="", separator="", replay=None), base.tokenizer
     )
-    same = task.corpus_sha256 == base.corpus_sha256  # it may have been a text of the user's own
+    same = task.corpus_sha256 == base.corpus_sha256  # it may have been the user's own text
     return evaluate(setup, task, checkpoint)[1]["bits_per_char"] if same else ""
 
 
@@ -343,7 +344,7 @@ def training_seconds(logged: Sequence[Row], task: Task) -> float:
 
 
 def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, Row]:
-    """A checkpoint's loss on all that is held out, and its other measures; empty where the task has none."""
+    """A checkpoint's loss on all that is held out, and its other measures; empty if the task has none."""
     model = setup.family.read(checkpoint).make_model(setup.options.device)
     val_loss = train.evaluate(task, model, OneProcess())
     measures = task.report(model, val_loss).measures

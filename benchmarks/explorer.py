@@ -3,9 +3,9 @@
     python -m benchmarks.explorer                         the newest checkpoint under out/
     python -m benchmarks.explorer out/goethe --turns 9
 
-It needs Chromium (on Debian: apt-get install chromium) and the extra e2e. Asked of the default checkpoint: first paint
-within 0.3 s, a token within 5 ms; of the page of `python -m studies.learn`, 20 steps per second. A token is one forward
-pass at the end of half a context, and a click on "Next token", which also draws the panels that can be seen.
+It needs Chromium (on Debian: apt-get install chromium) and the extra e2e. The targets for the default checkpoint: first
+paint within 0.3 s, a token within 5 ms; for the page of `python -m studies.learn`, 20 steps per second. A token is one
+forward pass at the end of half a context, and a click on "Next token", which also draws the panels that can be seen.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Measure this project on a GPU: beside PyTorch on the same GPU, and beside itself on the CPU.
+"""Measure this project on a GPU: against PyTorch on the same GPU, and against itself on the CPU.
 
     python -m benchmarks.gpu --quick                              tiny models: checks in a minute that everything runs
     python -m benchmarks.gpu --out results                        all rows, at most nine minutes
     python -m benchmarks.gpu --rows baby,gpt2 --profile           some rows, and the GPU's time by kernel
     python -m benchmarks.gpu --rows widths --precisions float32   from which width is the GPU faster than the CPU?
 
-Each side is a process of its own (gpu_side.py), and they take turns. A row that fails is reported, and the others
+Each side is a separate process (gpu_side.py), and they take turns. A row that fails is reported, and the others
 continue. The table goes to stdout at the end, everything else to stderr. With --out, the tables are also written to a
 folder after each row, and all numbers as a line of JSON for each row (results.jsonl). README.md in this folder says
 what each row means.
@@ -52,12 +52,12 @@ class GpuRow:
     """One line of the table for each precision.
 
     Attributes:
-        group: its name for --rows; several rows may have one.
+        group: its name for --rows; several rows may share one.
         what: for the reader.
         work, shape: the task and the model (`gpu_side.py`).
-        unit: of the numbers: "ms", "µs" of Python's time, or that of a speed.
+        unit: of the numbers: "ms", "µs" of Python's time, or a unit of speed.
         precisions: those in which the row makes sense.
-        beside: a further variant: PyTorch's "compiled" or "hugging-face"; or "cpu", then without PyTorch.
+        beside: an additional variant: PyTorch's "compiled" or "hugging-face"; or "cpu", then without PyTorch.
         floor: the ratio to reach against eager PyTorch; 0: none.
         aim: the ratio to reach against the compiled variant; 0: none.
     """
@@ -111,7 +111,7 @@ class GpuOptions:
     rows: str = option("", f"rows by name, such as baby,gpt2; empty: all ({','.join(GROUPS)})")
     precisions: str = option("", f"precisions, such as bfloat16; empty: all ({','.join(ALL)})")
     compiled: str = option("bfloat16", "precisions in which PyTorch is also compiled, which takes a minute; or none")
-    profile: bool = option(False, "a table of the GPU's time by kernel, for each training step beside PyTorch")
+    profile: bool = option(False, "a table of the GPU's time by kernel, for each training step compared with PyTorch")
     turns: int = option(5, "turns of each side", unit="turns", low=1)
     seconds: float = option(0.4, "minimum length of a turn", unit="seconds", above=0.0)
     minutes: float = option(9.0, "time limit; rows that have not begun by then are skipped", unit="minutes", above=0.0)
@@ -173,13 +173,13 @@ def main(argv: list[str]) -> int:
 
 
 def handle(name: str, options: GpuOptions, deadline: float) -> Handle:
-    """A side in a process of its own, which has not been started yet."""
+    """A side in its own process, which has not been started yet."""
     command = [sys.executable, "-m", "benchmarks.gpu_side", name, *(["quick"] if options.quick else [])]
     return Handle(command, deadline, options.patience)
 
 
 def meet(sides: dict[str, Handle], report: Report) -> None:
-    """Start all sides at the same time and ask for their facts; if another one than ours fails, continue without it.
+    """Start all sides at the same time and ask for their facts; if any side other than ours fails, continue without it.
 
     Raises: UserError if ours cannot be started.
     """
@@ -252,7 +252,7 @@ def measure(
     for variant, name in variants.items():
         if name in finding.check:
             with recorded(finding, variant):
-                sides[name].prepare(row.work, row.shape)  # again, if another variant has ended the process
+                sides[name].prepare(row.work, row.shape)  # again, if another variant ended the process
                 question = {"work": row.work, "precision": precision, "variant": variant, "seconds": seconds}
                 repeats[variant] = sides[name].ask(do="begin", **question)["repeats"]
     for turn in range(turns):
@@ -268,7 +268,7 @@ def measure(
 
 @contextlib.contextmanager
 def recorded(finding: Finding, name: str) -> Iterator[None]:
-    """Inside, a failure is recorded and not raised."""
+    """Within this context a failure is recorded and not raised."""
     try:
         yield
     except SideFailed as failure:
@@ -405,7 +405,7 @@ def cells(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) 
 def speed(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) -> str:
     """Tokens per second of our training step, the rate of its products, and the share of one large product's rate.
 
-    That of one product is measured in the same precision, on the faster side.
+    The rate of one product is measured in the same precision, on the faster side.
     """
     if finding.row.work != "train" or "ours" not in finding.turns:
         return ""
@@ -444,7 +444,7 @@ def conclusions(findings: Sequence[Finding]) -> list[str]:
 
 
 def crossing(ratios: Mapping[int, float]) -> str:
-    """From which width on the GPU is faster, by the CPU's time divided by the GPU's for each width.
+    """The width from which the GPU is faster, by the CPU's time divided by the GPU's for each width.
 
     Between two widths it is interpolated on logarithmic scales, on which the ratio is nearly a straight line.
 

@@ -39,7 +39,7 @@ from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import run_command, say
 from workshop.run.run_folder import tune_memory
 
-WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models with which GPU and CPU are compared
+WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models used to compare GPU and CPU
 FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree
 Spent = list[tuple[str, float]]  # kernels in the order in which they ran, with their microseconds
 
@@ -67,7 +67,7 @@ class Side:
     Tasks: "train" a step; "write" a text, with the key-value cache; "product" of two square matrices; "copy" of memory
     on the GPU; "launch", "small product" and "linear", for Python's time to start them.
 
-    A subclass defines `facts` about itself; `make` a model, with optimizer and batches unless it is to write; its
+    A subclass defines `facts` about itself; `make` a model, with optimizer and batches unless it only writes; its
     `loss` on the first batch without dropout, or its `log_probs_of` a text; `work`, the function that does a task once;
     `in_precision`, inside which matrix products have a precision; `synchronize`, which waits for the device; `release`
     of the model; and `kernels_of` a step, with how they were measured.
@@ -114,7 +114,7 @@ class Side:
         return {"repeats": repeats}
 
     def turn(self, variant: str, repeats: int, begin: int) -> dict[str, Any]:
-        """Do the task `repeats` times; returns its milliseconds, and those that Python needed to launch it."""
+        """Do the task `repeats` times; returns its milliseconds, and those Python needed to launch it."""
         step, work, precision = self.ready[variant]
         with self.in_precision(precision):
             ms, asked_ms, result = time_group(step, self.synchronize, repeats, begin)
@@ -129,7 +129,7 @@ class Side:
             step = self.work("train", precision, "")
             warm_up(step, self.synchronize, 0.01)
             ms, _, _ = time_group(step, self.synchronize, min(10, self.max_repeats))
-            # Of single steps, with an empty queue: Python waits when about 1,000 kernels are queued, and then its time
+            # For single steps, with an empty queue: Python waits when about 1,000 kernels are queued, and then its time
             # in a group of steps would be the GPU's.
             asked_ms = min(time_group(step, self.synchronize, 1, number)[1] for number in range(5))
             spent, source = self.kernels_of(step)
@@ -140,7 +140,7 @@ class Side:
 
 
 class Ours(Side):
-    """Our models. Weights stay float32; the precision is that of the GPU's matrix products."""
+    """Our models. Weights stay float32; the precision applies to the GPU's matrix products."""
 
     def __init__(self, quick: bool, place: str = "cuda") -> None:
         super().__init__(quick)
@@ -182,7 +182,7 @@ class Ours(Side):
         self.batches = [tuple(Tensor(part, device=self.device.name) for part in batch) for batch in shape.batches()]
 
     def log_probs_of(self, text: list[int]) -> list[float]:
-        """The log-probability of each token but the first, read with the cache as in the task "write"."""
+        """The log-probability of each token except the first, read with the cache as in the task "write"."""
         found = []
         log_probs, state = self.model.start(np.array([text[:1]]))
         for token in text[1:]:
@@ -258,7 +258,7 @@ class Ours(Side):
 
 @contextmanager
 def watched(cupy: Any, marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
-    """Inside, each of our kernels and each product of cuBLAS adds (name, event before, event after) to the list."""
+    """Makes each of our kernels and each product of cuBLAS add (name, event before, event after) to the list."""
 
     def marked(function: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -303,7 +303,7 @@ def watched(cupy: Any, marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
 
 
 def seen_by_cupti(step: Step) -> Spent:
-    """Every kernel and copy of a step, by NVIDIA's interface for such tools, which PyTorch's profiler uses."""
+    """Every kernel and copy of a step, by NVIDIA's interface for such tools, which PyTorch's profiler also uses."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 

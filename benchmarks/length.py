@@ -5,14 +5,14 @@
     python -m benchmarks.length --mixers attention,lstm,hyena,mamba2 --csv docs/experiments/length-mixers.csv
 
 The model is that of the preset goethe with random weights, its context as long as the text, one text at a time. Three
-works are measured for each length T (`WORKS`). Their exponents a, of time ~ T^a and memory ~ T^a, are fitted to the
+tasks are measured for each length T (`WORKS`). Their exponents a, of time ~ T^a and memory ~ T^a, are fitted to the
 longer texts: there the matrix T x T of attention dominates, while for short texts the linear maps do, which take
 time ~ T. The numbers of all lengths are written to the file --csv.
 
-Other mixers have models of as many parameters (those of the experiment `mixers`), measured one after the other.
+Other mixers have models with as many parameters (those of the experiment `mixers`), measured one after the other.
 
-Time is the median of --turns, in which works and lengths take turns; bars in the plot are quartiles. Memory is the peak
-of what a work allocates, as Python's tracemalloc counts it, with the cache; the weights are left out.
+Time is the median of --turns, in which tasks and lengths take turns; bars in the plot are quartiles. Memory is the peak
+of what a task allocates, as counted by Python's tracemalloc, with the cache; the weights are left out.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ MIXERS = {  # and the settings with which they have as many parameters as attent
     "hyena": {"mixer": "hyena", "n_inner": 488, **PLAIN},
     "mamba2": {"mixer": "mamba2", "n_inner": 440, **PLAIN},
 }
-FITTED = 8  # the exponent is that of the lengths from the longest down to an eighth of it
-GROUP = 0.1  # seconds for which a work is repeated in a turn
+FITTED = 8  # the exponent is fitted to the lengths from the longest down to an eighth of it
+GROUP = 0.1  # seconds for which a task is repeated in a turn
 COLUMNS = ("mixer", "tokens", "work", "milliseconds", "lower_quartile", "upper_quartile", "bytes")
 
 
@@ -82,13 +82,13 @@ class LengthOptions:
 
 @dataclass
 class Measured:
-    """One work at one length: the seconds of each turn, and the peak memory in bytes."""
+    """One task at one length: the seconds of each turn, and the peak memory in bytes."""
 
     seconds: list[float] = field(default_factory=list)
     bytes: int = 0
 
 
-Findings = dict[str, dict[int, Measured]]  # by work and length; those of all mixers are a dictionary of them
+Findings = dict[str, dict[int, Measured]]  # by task and length; for all mixers, a dictionary of these
 
 
 def main(argv: list[str]) -> int:
@@ -126,7 +126,7 @@ def lengths_of(options: LengthOptions) -> list[int]:
 
 
 def measure(mixer: str, lengths: Sequence[int], turns: int) -> Findings:
-    """Time and memory of each work of a model with this mixer at each length."""
+    """Time and memory of each task of a model with this mixer at each length."""
     works: dict[tuple[str, int], Callable[[], object]] = {}
     findings: Findings = {name: {} for name in WORKS}
     for length in lengths:
@@ -142,7 +142,7 @@ def measure(mixer: str, lengths: Sequence[int], turns: int) -> Findings:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """The time of a work: the median of as many calls as fit into `GROUP` seconds, at least one."""
+    """The time of a task: the median of as many calls as fit into `GROUP` seconds, at least one."""
     times, until = [], time.perf_counter() + GROUP
     while not times or time.perf_counter() < until:
         began = time.perf_counter()
@@ -152,7 +152,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def prepare(mixer: str, length: int) -> dict[str, tuple[Callable[[], object], int]]:
-    """The works for a text of this length, each with the bytes that it needs beside what it allocates."""
+    """The tasks for a text of this length, each with the bytes that it needs besides what it allocates."""
     config = replace(GOETHE.model_config(GOETHE.vocab_size), block_size=length, dropout=0.0, **MIXERS[mixer])
     with random_key(GOETHE.seed):
         learning, writing = GPT(config), GPT(config)
@@ -186,7 +186,7 @@ def prepare(mixer: str, length: int) -> dict[str, tuple[Callable[[], object], in
 
 
 def peak_of(work: Callable[[], object]) -> int:
-    """The peak of the memory that a work allocates, in bytes."""
+    """The peak of the memory that a task allocates, in bytes."""
     tracemalloc.start()
     work()
     _, peak = tracemalloc.get_traced_memory()
@@ -213,7 +213,7 @@ def exponent(values: Mapping[int, float]) -> float:
 
 
 def exponents(found: Mapping[int, Measured]) -> tuple[float, float]:
-    """Those of the time and of the memory of a work."""
+    """The exponents of a task's time and memory."""
     times = {length: quartiles(one.seconds)[1] for length, one in found.items()}
     return exponent(times), exponent({length: one.bytes for length, one in found.items()})
 
@@ -234,7 +234,7 @@ def table(findings: Findings, about: str) -> str:
 
 
 def write_csv(found: dict[str, Findings], file: Path) -> None:
-    """All numbers, a row for each mixer, work and length."""
+    """All numbers, a row for each mixer, task and length."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -251,7 +251,7 @@ def write_csv(found: dict[str, Findings], file: Path) -> None:
 def plot(found: dict[str, Findings]):
     """Both axes logarithmic, so that a power of the length is a straight line.
 
-    Of one mixer: left the time, right the memory of each work. Of several: left a pass in training, right a generated
+    For one mixer: left the time, right the memory of each task. For several: left a pass in training, right a generated
     token with cache.
     """
     figure = new_figure(9.6, 4)

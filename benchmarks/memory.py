@@ -26,11 +26,11 @@ def family_of(pid: int) -> list[int]:
     children = defaultdict(list)
     for path in PROC.glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has just ended
-            # number (name) state parent ...: the name may hold anything, brackets and blanks too
+            # number (name) state parent ...: the name may hold anything, even brackets and spaces
             after_name = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
             children[int(after_name.split()[1])].append(int(path.parent.name))
     family = [pid]
-    for member in family:  # grows while it is walked
+    for member in family:  # grows during the loop
         family += children[member]
     return family
 
@@ -46,7 +46,7 @@ def memory_of(pid: int) -> float:
 
 
 class Peak:
-    """Inside a `with`, samples the memory that a family of processes uses; `megabytes` is the peak."""
+    """Inside a `with` statement, samples the memory that a family of processes uses; `megabytes` is the peak."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,4 +1,4 @@
-"""The time of a training step of nano.py, beside the same step of the project, in one process.
+"""The time of a training step of nano.py, compared with the same step of the project, in one process.
 
     python -m benchmarks.nano
 
@@ -29,7 +29,7 @@ TURNS, BATCH, CHARACTERS = 15, 4, 92  # Goethe's text has 91 different character
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    tune_memory()  # as the scripts do
+    tune_memory()  # like the scripts
     small = nano.GPT([chr(i) for i in range(CHARACTERS - 1)], nano.SHAPE)
     rule = nano.AdamW(list(small.weights.values()))
     model = GPT(GPTConfig(vocab_size=CHARACTERS, **nano.SHAPE, **nano.FIXED))

@@ -1,4 +1,4 @@
-"""This project's side of every row, each as its scripts run it.
+"""This project's side of every row, run as by its scripts.
 
 A task is a function that prepares something, untimed, and returns a function that does it: `repeat(number)` does the
 task once and returns a number in the row's unit, and for a training step its loss.
@@ -132,7 +132,7 @@ def compare_writing(shape: Shape, other: Shape) -> Repeat:
     def repeat(number: int) -> dict[str, float]:
         if number % 2:
             own, reference = speed_of(number)["value"], other_speed_of(number)["value"]
-        else:  # the other way round
+        else:  # in the opposite order
             reference, own = other_speed_of(number)["value"], speed_of(number)["value"]
         return {"value": reference / own}
 
@@ -184,7 +184,7 @@ def first_character(shape: Shape, until_end: ExitStack) -> Repeat:
 def fresh_checkpoint(shape: Shape) -> Checkpoint:
     """The checkpoint that train.py would save for this shape before the first update."""
     model = make_model(shape)
-    others = range(shape.vocab_size - 2)  # beside the end of a line and the unknown character, which is always there
+    others = range(shape.vocab_size - 2)  # besides the end of a line and the unknown character, which is always there
     alphabet = "\n" + "".join(chr(ord("!") + i) for i in others)
     return Checkpoint(
         family="gpt",

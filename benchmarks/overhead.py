@@ -1,10 +1,10 @@
-"""Measure the overhead of an operation, beside PyTorch: ten operations on 4 × 4 numbers.
+"""Measure the overhead of an operation, against PyTorch: ten operations on 4 × 4 numbers.
 
     python -m benchmarks.overhead             a table on stdout, about a minute
-    python -m benchmarks.overhead --quick     few turns: checks that everything runs
+    python -m benchmarks.overhead --quick     a few turns: checks that everything runs
 
-Each is measured forward, which makes a node of the graph, and forward and backward, which also computes gradients. A
-time is that of the fastest group of calls: other load on the machine only makes a group slower.
+Each is measured forward, which makes a node of the graph, and forward and backward, which also computes gradients. The
+time reported is that of the fastest group of calls: other load on the machine only makes a group slower.
 """
 
 from __future__ import annotations

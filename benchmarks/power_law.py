@@ -9,10 +9,10 @@ Two laws for the loss L against N, the number of parameters outside the embeddin
     L = a N^-b         a straight line in logarithms: ln L = ln a - b ln N (Kaplan et al. 2020, eq. 1.1)
     L = E + a N^-b     the same above a floor E >= 0, which no size falls below (Hoffmann et al. 2022, eq. 2, whose
                        term in the number of tokens D is a constant here, since D is the same for all sizes: so E
-                       contains what few tokens cost, beside what nobody can predict)
+                       contains the cost of few tokens, besides what nobody can predict)
 
-N counts neither token nor position embeddings nor the output matrix: a table of V rows is looked up, and its size says
-more about the tokenizer than about the model (Kaplan et al., section 2.1).
+N excludes token embeddings, position embeddings and the output matrix: a table of V rows is looked up, and its size
+says more about the tokenizer than about the model (Kaplan et al., section 2.1).
 
 The fit. Errors are taken to be relative, and equal for all sizes. The first law is the regression line of ln L on
 ln N. The second minimises the sum of (law / L - 1)^2: for a given b it is linear in E and a, so that minimum has a
@@ -25,8 +25,8 @@ points, so each draw of a parametric bootstrap (Efron, Tibshirani 1993, section 
     s*^2 = s^2 (n - p) / chi2(n - p),    L* = law(N) exp(s* z),  z normal,    and fits L* again.
 
 For a straight line this gives Student's t interval. An interval holds the middle 95 % of all draws. It says what a
-repetition with other luck would give if the law holds; it does not say that it does. The check for that is a
-prediction: the law is fitted to all sizes but the largest, and must foretell that one.
+repetition with other luck would yield if the law holds; it does not say that it does. The check for that is a
+prediction: the law is fitted to all sizes except the largest, and must predict that one.
 
 References: Kaplan et al. 2020 (arXiv:2001.08361); Hoffmann et al. 2022 (arXiv:2203.15556).
 """
@@ -53,9 +53,9 @@ from workshop.figure import COLOURS, Picture, check_plot, plain_axes, write, wri
 from workshop.run.setup import read_setup
 
 DRAWS = 1000  # of the bootstrap
-EXPONENTS = (0.005, 5.0)  # between which b is searched
-BEYOND = 4  # the plot continues the laws to so many times the largest size
-AT_LEAST = 5  # sizes: without the largest, one more than a law with E has numbers
+EXPONENTS = (0.005, 5.0)  # the range in which b is searched
+BEYOND = 4  # the plot continues the laws to this many times the largest size
+AT_LEAST = 5  # sizes: without the largest, one more than the numbers in a law with E
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Fit:
         return np.array([law(n) for law, _ in self.draws])
 
     def predictions(self, n: int) -> np.ndarray:
-        """What a run of another size would give: the law of each draw, and the scatter about it."""
+        """What a run of another size would yield: the law of each draw, and the scatter about it."""
         z = keyed_rng(0, "prediction").standard_normal(len(self.draws))
         return np.array([law(n) * np.exp(s * one) for (law, s), one in zip(self.draws, z, strict=True)])
 
@@ -155,12 +155,12 @@ def sizes_of(rows: Sequence[Row], file: str) -> tuple[dict[int, list[float]], in
 def size_of(row: Row) -> tuple[int, int]:
     """The non-embedding parameters of a row's model, and the tokens of a step.
 
-    Raises: UserError if it is no GPT.
+    Raises: UserError if it is not a GPT.
     """
     setup = read_setup([*shlex.split(row["options"]), "--overwrite"])
     if setup.family.name != "gpt":
-        raise UserError(f"{row['name']} is no GPT: {row['options']}")
-    config = setup.options.model_config(2)  # whatever the vocabulary is, its embeddings do not count
+        raise UserError(f"{row['name']} is not a GPT: {row['options']}")
+    config = setup.options.model_config(2)  # whatever the vocabulary, its embeddings do not count
     with shapes_only():
         return non_embedding(GPT(config)), setup.options.sizes(config)[1]
 
@@ -208,10 +208,10 @@ def best_law(n: np.ndarray, losses: np.ndarray, with_floor: bool) -> Law:
 def for_exponents(
     n: np.ndarray, losses: np.ndarray, exponents: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The best E >= 0 and a >= 0 for each exponent b, and the sum of squares that is left: (B,) each.
+    """The best E >= 0 and a >= 0 for each exponent b, and the remaining sum of squares: (B,) each.
 
     With x = N^-b and weights w = 1 / L^2, E + a x is the weighted regression line of L on x: its slope is the weighted
-    covariance by the weighted variance. Where it would begin below 0, the line through 0 is the best.
+    covariance divided by the weighted variance. Where it would begin below 0, the line through 0 is the best.
     """
     x, w = n ** -exponents[:, None], 1 / losses**2  # (B, n), (n,)
     x_mean, l_mean = (x * w).sum(1) / w.sum(), (losses * w).sum() / w.sum()

@@ -28,7 +28,7 @@ Row = dict[str, str]
 def read_rows(file: Path) -> list[Row]:
     """The rows of a file of results; none if it is missing.
 
-    Raises: UserError if it holds something else.
+    Raises: UserError if it holds anything else.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def read_rows(file: Path) -> list[Row]:
     reader = csv.DictReader(io.StringIO(text))
     rows = list(reader)
     if tuple(reader.fieldnames or ()) != COLUMNS or any(None in row or None in row.values() for row in rows):
-        raise UserError(f"{file} has other columns than {', '.join(COLUMNS)}: move it away")
+        raise UserError(f"{file} does not have the columns {', '.join(COLUMNS)}: move it away")
     return rows
 
 
@@ -65,7 +65,7 @@ def grouped(rows: Sequence[Row], names: Sequence[str]) -> list[list[Row]]:
 
 
 def table(groups: Sequence[Sequence[Row]]) -> str:
-    """The results in Markdown: for every setting the mean over its seeds, and after ± their standard deviation."""
+    """The results in Markdown: for every setting the mean over its seeds, followed by ± their standard deviation."""
     columns: dict[str, tuple[str, int]] = {
         "bits per character": ("bits_per_char", 3),
         "of the last step": ("last_bits_per_char", 3),
@@ -119,7 +119,7 @@ def plot(groups: Sequence[Sequence[Row]], baseline: str, file: Path) -> None:
 
 
 def spread(values: Sequence[str], digits: int) -> str:
-    """Mean and standard deviation (that of a sample: divided by n - 1), as text.
+    """Mean and standard deviation (of a sample: divided by n - 1), as text.
 
     >>> spread(["1.0", "2.0", "3.0"], 2), spread(["7"], 0), spread([""], 3)
     ('2.00 ± 1.00', '7', '')

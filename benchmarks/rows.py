@@ -15,8 +15,8 @@ from workshop.cli.options import option
 QUICK = 2  # turns
 COMPARED = 2  # losses: before the first update, and after it
 SAME_LOSS = 1e-3  # sides whose losses differ by more do not compute the same function
-MEMORY_TURNS = 5  # at most; memory differs less from turn to turn than time
-OWN_WORK = ("import", "first-character", "learn", "encode", "write-parts")  # compared with nothing else
+MEMORY_TURNS = 5  # at most; memory varies less from turn to turn than time
+OWN_WORK = ("import", "first-character", "learn", "encode", "write-parts")  # not compared with anything
 
 
 @dataclass
@@ -44,7 +44,7 @@ class BenchmarkOptions(MeasureOptions):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Several may share a number, which then stands for all of them.
+    """One line of the table. Several may share a number, which then refers to all of them.
 
     Attributes:
         what: for the reader.
@@ -64,7 +64,7 @@ class Row:
     repeats: int = 1
 
     def sides(self, with_compile: bool = False) -> tuple[str, ...]:
-        """The sides that take part. Memory is compared with default torch alone, since malloc settings change it."""
+        """The sides that take part. Memory is compared only with default torch, since malloc settings change it."""
         if self.work in OWN_WORK:
             return ("ours",)
         compiled = ("torch-compiled",) if with_compile and self.work == "train" else ()
@@ -170,14 +170,14 @@ def measure(row: Row, options: MeasureOptions, with_compile: bool = False) -> Fi
         for name in row.sides(with_compile):
             children[name] = running.enter_context(start_side(name, row, options))
             facts[name] = ask(children[name], {})["facts"]
-            # Untimed, for what a library does only the first time, and to compare.
+            # Untimed, for what a library does only the first time, and for comparison.
             losses[name] = ask(children[name], {"begin": 0, "repeats": COMPARED})["losses"]
         check_losses(row, losses)
         return Finding(row, take_turns(children, options.turns, repeats, begin=COMPARED), facts)
 
 
 def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
-    """A side in a process of its own. PyTorch gets its number of threads; ours runs as its scripts run."""
+    """A side in its own process. PyTorch gets its number of threads; ours runs as its scripts do."""
     command = [sys.executable, "-m", "benchmarks.side", name, row.work, row.shape, str(options.workers)]
     return start(command, limits(options.threads) if name != "ours" else {})
 
@@ -201,7 +201,7 @@ def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
 def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
     """The peak memory in each turn, all processes of a side together.
 
-    The sides run one after the other: at the same time, pages of libraries that both use would count half for each.
+    The sides run one after the other: at the same time, pages of libraries that both use would count as half for each.
 
     Raises: UserError if the system does not report it.
     """

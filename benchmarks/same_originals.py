@@ -44,9 +44,9 @@ def main(argv: list[str]) -> int:
 
 
 def in_three_languages(german: list[tuple[str, str]], french: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """English, German, French: the first of each English sentence that has both, in the order of a hash.
+    """English, German, French: the first translations of each English sentence that has both, in the order of a hash.
 
-    A sentence whose wording in one of the languages came before, but for case and spaces, is left out.
+    A sentence whose wording in one of the languages occurred before, ignoring case and spaces, is left out.
 
     >>> in_three_languages([("ja", "yes"), ("doch", "yes"), ("nein", "no")], [("oui", "yes")])
     [('yes', 'ja', 'oui')]

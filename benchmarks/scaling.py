@@ -1,9 +1,9 @@
-"""Measure how the speed of a training step changes with context, width and batch, beside PyTorch, and plot it.
+"""Measure how the speed of a training step changes with context, width and batch, against PyTorch, and plot it.
 
     python -m benchmarks.scaling                          a table on stdout, about five minutes
     python -m benchmarks.scaling --out docs/scaling.svg   also a plot
 
-Everything but the varied size is as in the table's first row. The sides take turns as there.
+Everything except the varied size is as in the table's first row. The sides take turns as there.
 """
 
 from __future__ import annotations

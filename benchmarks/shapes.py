@@ -45,7 +45,7 @@ class Shape:
     Attributes:
         options: settings of the model and of the optimizer.
         vocab_size: V.
-        tokens: the length T of a training sequence, at most block_size; of a translation batch the longest; 1 for
+        tokens: the length T of a training sequence, at most block_size; for a translation batch the longest; 1 for
             pictures, which have one label.
         pairs: sentence pairs of a translation batch.
     """
@@ -71,15 +71,15 @@ class Shape:
         return self.model.blueprint(self.config)
 
     def batches(self) -> list[Arrays]:
-        """The training batches, each as arrays with a row per sequence or picture; the targets are the last one.
+        """The training batches, each as arrays with a row per sequence or picture; the targets are the last array.
 
-        Ids and targets (B, T); source (B, S) and target (B, T + 1); ids (B, T) with the places of hidden tokens and
-        what stood there, both (B, n); pictures (B, H, W, 1) and labels (B,).
+        Ids and targets (B, T); source (B, S) and target (B, T + 1); ids (B, T) with the places of hidden tokens and the
+        tokens that were there, both (B, n); pictures (B, H, W, 1) and labels (B,).
         """
         return [MADE_UP[self.model](self, number) for number in range(BATCHES)]
 
     def arguments(self, rows: Arrays) -> Arrays:
-        """What the loss of the model takes, made of some rows of a batch."""
+        """The arguments of the model's loss, made from some rows of a batch."""
         return places_of_all(*rows) if self.model is Bert else rows
 
     @property
@@ -120,7 +120,7 @@ class MadeUpTask:
 
 
 def made_up_ids(rng: np.random.Generator, first: int, vocab_size: int, size: tuple[int, ...]) -> np.ndarray:
-    """Token ids from `first` on, lower ones more frequent: half of them fall into the lowest eighth."""
+    """Token ids from `first` on, lower ones more frequent: half of them fall in the lowest eighth."""
     return first + ((vocab_size - first) * rng.random(size) ** 3).astype(np.int64)
 
 
@@ -141,7 +141,7 @@ def made_up_pairs(shape: Shape, number: int) -> Arrays:
     sides = []
     for begins in (False, True):
         lengths = rng.integers(longest * 3 // 4, longest, (pairs, 1), endpoint=True)
-        lengths[0] = longest  # so that all batches are of one size
+        lengths[0] = longest  # so that all batches have the same size
         ids = made_up_ids(rng, len(SPECIALS), shape.vocab_size, (pairs, longest + begins))
         ids[np.arange(longest + begins) >= lengths + begins] = SPECIALS["<pad>"]
         if begins:
@@ -152,7 +152,7 @@ def made_up_pairs(shape: Shape, number: int) -> Arrays:
 
 
 def made_up_cloze(shape: Shape, number: int) -> Arrays:
-    """Ids (B, T) from [CLS] to [SEP], the places of hidden tokens in their rows, and what stood there (B, n)."""
+    """Ids (B, T) from [CLS] to [SEP], the places of hidden tokens in their rows, and those tokens (B, n)."""
     rng, options = keyed_rng(shape.options.seed, "benchmark", number), shape.options
     ids = made_up_ids(rng, len(BERT_SPECIALS), shape.vocab_size, (options.batch_size, shape.tokens))
     ids[:, 0], ids[:, -1] = BERT_SPECIALS["[CLS]"], BERT_SPECIALS["[SEP]"]

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
 
 
 def answer(repeat: Callable[[int], dict[str, float]], facts: list[str]) -> None:
-    """Do the task as often as asked."""
+    """Do the task as often as requested."""
 
     def reply(question: dict[str, Any]) -> dict[str, Any]:
         if not question:

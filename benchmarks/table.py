@@ -26,7 +26,7 @@ def ratios(finding: Finding, other: str) -> list[float]:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Lower quartile, median, upper quartile: a quarter, half and three quarters of the values lie below.
+    """Lower quartile, median, upper quartile: a quarter, half and three quarters of the values lie below them.
 
     Quantiles are interpolated linearly between values; the smallest and largest value are the quantiles 0 and 1.
     """

@@ -1,6 +1,6 @@
 """The encoders in PyTorch: the models of the presets `bert-goethe` and `vit-fashion`, with the weights of ours.
 
-Queries, keys and values have a matrix each, because Muon treats each matrix by itself (see `torch_modern.py`). Patches
+Queries, keys and values have a matrix each, because Muon treats each matrix separately (see `torch_modern.py`). Patches
 are cut by a reshape; a convolution over the picture, which computes the same, takes longer on a CPU.
 """
 
@@ -46,7 +46,7 @@ class EncoderBlock(nn.Module):
 
         Args:
             mask: (B, 1, 1, T), True where there is text.
-            turned: cos and sin (T, 1, D/2) of the angles by which queries and keys are turned.
+            turned: cos and sin (T, 1, D/2) of the angles by which queries and keys are rotated.
         """
         if self.norm_first:
             x = x + self.mix(self.mixer_norm(x), mask, turned)
@@ -66,7 +66,7 @@ class EncoderBlock(nn.Module):
         return F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
 
     def feed_forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Two linear maps with GELU between."""
+        """Two linear maps with GELU in between."""
         return F.dropout(self.down(F.gelu(self.up(x))), self.dropout if self.training else 0.0)
 
 
@@ -131,7 +131,7 @@ class TorchViT(nn.Module):
 
 
 def check(config: BertConfig | ViTConfig, parts: dict[str, object]) -> None:
-    """Raise ValueError if a setting is not that of the PyTorch model."""
+    """Raise ValueError if a setting differs from the PyTorch model's."""
     for name, value in parts.items():
         if getattr(config, name) != value:
             raise ValueError(f"the PyTorch model supports only {name} {value}, not {getattr(config, name)}")

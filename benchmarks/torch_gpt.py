@@ -103,7 +103,7 @@ class TorchGPT(nn.Module):
     def generate(self, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
         """Greedily append tokens to ids (B, n) as nanoGPT's sample.py does: without a cache.
 
-        For each token the whole text is read again, but logits are computed for its last position only.
+        For each token the whole text is read again, but logits are computed only for its last position.
         """
         for _ in range(new_tokens):
             x = self.hidden(ids[:, -self.config.block_size :])
@@ -124,7 +124,7 @@ class TorchGPT(nn.Module):
 
 
 def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
-    """Each parameter of the PyTorch model, and the names of ours that it consists of.
+    """Each parameter of the PyTorch model, and the names of ours that make it up.
 
     PyTorch packs queries, keys and values into one parameter.
     """

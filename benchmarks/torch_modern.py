@@ -1,7 +1,7 @@
-"""A GPT with today's parts in PyTorch: the model of the preset `goethe`, and its optimizers.
+"""A GPT with modern parts in PyTorch: the model of the preset `goethe`, and its optimizers.
 
 RMS norm without weights, rotary positions, a norm of queries and keys, squared ReLU, no biases. Muon treats each matrix
-by itself, so queries, keys and values have one each: packed into one, as in `torch_gpt.py`, they would be updated
+separately, so queries, keys and values have one each: packed into one, as in `torch_gpt.py`, they would be updated
 differently. (One product with all three, concatenated for it, is no faster.)
 """
 
@@ -43,7 +43,7 @@ class ModernBlock(nn.Module):
         self.down = nn.Linear(config.n_hidden, c, bias=False)
 
     def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-        """(B, T, C) -> (B, T, C); cos and sin (T, 1, D/2) turn queries and keys."""
+        """(B, T, C) -> (B, T, C); cos and sin (T, 1, D/2) rotate queries and keys."""
         b, t, c = x.shape
         p = self.dropout if self.training else 0.0
         h = F.rms_norm(x, (c,), eps=self.eps)
@@ -57,7 +57,7 @@ class ModernBlock(nn.Module):
 
 
 def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotary positions: the pairs (x_i, x_(i + D/2)) of (B, T, H, D), turned."""
+    """Rotary positions: the pairs (x_i, x_(i + D/2)) of (B, T, H, D), rotated."""
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
@@ -94,9 +94,10 @@ class ModernGPT(nn.Module):
 class MuonAndAdamW:
     """The optimizers of `--optimizer muon`: Muon for the matrices of the blocks, AdamW for the rest.
 
-    Muon is PyTorch's, but for the polynomials of its rounds, which are ours (`orthogonal`): with its own, it would make
-    five rounds instead of three. Its other defaults are ours too. PyTorch orthogonalises in bfloat16 always: about as
-    fast as float32, or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one: it is faster.
+    Muon is PyTorch's, except for the polynomials of its rounds, which are ours (`orthogonal`): with its own, it would
+    take five rounds instead of three. Its other defaults are ours too. PyTorch always orthogonalises in bfloat16: about
+    as fast as float32, or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one: it is
+    faster.
     """
 
     def __init__(self, options: TrainOptions, model: nn.Module) -> None:

@@ -17,7 +17,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.transformer import sinusoidal_positions
 
-# nn.Transformer has a choice of where the norms are and of the activation, but of no other part.
+# nn.Transformer offers a choice of the norms' position and of the activation, but of no other part.
 PARTS: dict[str, object] = {
     "positions": "sinusoidal",
     "norm": "layernorm",
@@ -81,7 +81,7 @@ class TorchSeq2Seq(nn.Module):
 
 
 def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
-    """Each parameter of the PyTorch model, and the names of ours that it consists of.
+    """Each parameter of the PyTorch model, and the names of ours that make it up.
 
     PyTorch packs queries, keys and values into one parameter.
     """

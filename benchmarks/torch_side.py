@@ -1,7 +1,7 @@
 """PyTorch's side of the rows: the tasks of `our_side.py`, from the same weights, on the same batches.
 
-PyTorch runs with its defaults: eagerly, with its default AdamW; today's parts as in `torch_modern.py`. One side
-compiles the model and its loss, forward and backward, with torch.compile.
+PyTorch runs with its defaults: eagerly, with its default AdamW; modern parts as in `torch_modern.py`. One side compiles
+the model and its loss, forward and backward, with torch.compile.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class OnGPU(Side):
         self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
 
     def log_probs_of(self, text: list[int]) -> list[float]:
-        """The log-probability of each token but the first, read with the cache as `generate_cached` does."""
+        """The log-probability of each token except the first, read with the cache as in `generate_cached`."""
         model, found = self.torch_model, []
         caches = [TorchCache(model.config.block_size) for _ in model.blocks]
         with torch.no_grad():

@@ -4,11 +4,11 @@
     sudo python -m benchmarks.two_hosts --shapes small      one of them
 
 Each rank computes whole batches of its own on one thread ("full work per rank"), so with a network that costs nothing
-two ranks would learn from twice the tokens in the time of one. The efficiency is the share of that which is left:
+two ranks would learn from twice the tokens in the time of one. The efficiency is the share of that which remains:
 
     time of an update alone / time of an update of two ranks
 
-Beside it stands what the numbers of bytes predict: micro-steps and half an update, and the time that the link takes for
+Next to it is what the numbers of bytes predict: micro-steps and half an update, and the time that the link takes for
 the gradients and the weights, each half of N numbers in both directions at once.
 
 Needs Linux, root (for `ip netns`), and the extra `mpi`.
@@ -52,7 +52,8 @@ HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}
 DEVICE = "veth"  # the name of the network device on each host
 EXCHANGES = {"same": 4, "bfloat16": 2}  # --exchange, and the bytes of a number that is sent
 MICRO_STEPS = (1, 4, 8)  # of an update
-# Called like ssh, with options, a machine and a command, it runs the command in the namespace that plays the machine.
+# Called like ssh, with options, a machine and a command, it runs the command in the namespace that represents the
+# machine.
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 case $1 in 10.77.0.1) host=hostA;; *) host=hostB;; esac
@@ -71,7 +72,7 @@ class TwoHostsOptions:
 
 
 class TwoHosts:
-    """Inside the block, there are two hosts with a link between them."""
+    """Within its block there are two hosts with a link between them."""
 
     def __init__(self, rate: str = "1gbit") -> None:
         self.rate = rate
@@ -96,7 +97,7 @@ class TwoHosts:
             ip("-n", host, "link", "set", DEVICE, "up")
             ip("netns", "exec", host, "tc", "qdisc", "add", "dev", DEVICE, *shaping)
         while any("state UP" not in ip("-n", host, "link", "show", DEVICE) for host in HOSTS):
-            time.sleep(0.1)  # before, MPICH chooses another device, or fails
+            time.sleep(0.1)  # before that, MPICH chooses another device, or fails
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -105,7 +106,7 @@ class TwoHosts:
         self.folder.cleanup()
 
     def cut(self) -> None:
-        """Cut the link: from now on nothing arrives, and nobody is told."""
+        """Cut the link: from now on nothing arrives, and neither side is told."""
         ip("-n", next(iter(HOSTS)), "link", "set", DEVICE, "down")
 
     def start(self, *words: str, **settings: Any) -> subprocess.Popen:

@@ -1,11 +1,11 @@
 """Everything that only a GPU can answer, in four runs of at most ten minutes on a machine without network.
 
     python -m benchmarks.visit 1 --out results     right: tests, memory errors, races, the same bytes twice
-    python -m benchmarks.visit 2 --out results     fast: training steps beside PyTorch, the time of each kernel
+    python -m benchmarks.visit 2 --out results     fast: training steps against PyTorch, the time of each kernel
     python -m benchmarks.visit 3 --out results     the other rows and precisions; CPU and GPU by width
     python -m benchmarks.visit 4 --out results     nanoGPT's baby GPT trained to the end, and a larger corpus
 
-A run consists of parts. Each is a process of its own with a time limit, so a part that fails or hangs does not stop the
+A run consists of parts. Each is a separate process with a time limit, so a part that fails or hangs does not stop the
 others. After each part the page results/run-1.md is written again, and what a part prints goes at once to
 results/run-1.log: nothing is lost when the machine is taken away. README.md in this folder says how to prepare.
 Some parts are small programs of this file (CHECKS), such as `python -m benchmarks.visit versions`.
@@ -40,7 +40,7 @@ from workshop.cli.options import option
 from workshop.run.run_folder import METRICS, RunFolder, available_cores
 
 ROOT = Path(__file__).parent.parent
-CORPORA = Path(os.environ.get("TINYGRAD_LITE_CACHE") or ROOT / ".corpora")  # the corpora that came along
+CORPORA = Path(os.environ.get("TINYGRAD_LITE_CACHE") or ROOT / ".corpora")  # the corpora that were brought along
 GRACE = 15  # seconds in which an interrupted part may print what it has so far
 SHOWN = 15  # last lines of a part, for the page and for stdout
 TESTS = ("-m", "pytest", "-W", "default", "-q", "--tb=short", "-p", "no:cacheprovider")
@@ -56,7 +56,7 @@ class Part:
 
     Attributes:
         name: for the page.
-        command: the arguments of Python, or of a tool in front of it.
+        command: the arguments of Python, or of a tool that runs it.
         seconds: time limit.
         tool: the program that runs Python, such as ncu; empty: none.
         needs: a file without which the part is skipped; empty: none.
@@ -244,7 +244,7 @@ def end_of(process: subprocess.Popen, seconds: float) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The variables of a part: nothing is fetched, nothing is held back."""
+    """The variables of a part: nothing is fetched, no output is buffered."""
     made = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "TINYGRAD_LITE_CACHE": str(CORPORA)}
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return os.environ | made | {"PYTHONPATH": path}

@@ -3,7 +3,7 @@
     ids (B, T) -> token + position + segment embedding -> n_layer blocks -> x (B, T, C)
 
 With rotary positions there is no position embedding: attention turns its queries and keys instead. That is not in the
-paper, but a small model finds its neighbours far sooner, and what stands at [MASK] can be told from them only.
+paper, but a small model finds its neighbours far sooner, and they are all that reveals the word at [MASK].
 
 Its blocks are the GPT's, without the causal mask: every position attends to every other. So it cannot be trained to
 predict the next token, which it would see. Instead some tokens are hidden behind [MASK], and predicted from all others
@@ -14,8 +14,8 @@ predict the next token, which it would see. Instead some tokens are hidden behin
     labels     x of [CLS], or the mean -> pooler -> logits (B, labels)   the objective of fine-tuning
 
 Reference: Devlin, Chang, Lee, Toutanova 2018, "BERT: Pre-training of Deep Bidirectional Transformers for Language
-Understanding" (arXiv:1810.04805). It normalises after each part of a block (`norm_first=False`); the default here is
-the norm before, which trains without a long warm-up.
+Understanding" (arXiv:1810.04805). It normalises after each part of a block (`norm_first=False`); by default the norm
+comes before here, which trains without a long warm-up.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class MaskedBatch(NamedTuple):
         ids: (B, T), padded at the end.
         segments: (B, T), 0 in the first segment and 1 in the second.
         places: (N,), the hidden positions, numbered through the whole batch: row * T + position.
-        targets: (N,), what stood there.
-        follows: (B,), 1 where the second segment is the first one's continuation; None if that is not asked.
-        follows_share: weight of that question's loss. It is 1, unless the batch is one process's part of a larger one:
-            then the rows' share of that batch divided by the targets' share, with which the loop multiplies the loss.
+        targets: (N,), the tokens that were there.
+        follows: (B,), 1 where the second segment continues the first; None if that is not asked. follows_share: weight
+        of that question's loss. It is 1, unless the batch is one process's part of a larger one:
+            then the rows' share of that batch divided by the targets' share, by which the loop multiplies the loss.
     """
 
     ids: Tensor
@@ -88,7 +88,7 @@ class Bert(Module):
             self.transform = Linear(width, width)
             self.transform_norm = norm(width)
             self.lm_head = Linear(width, config.vocab_size)
-            self.lm_head.weight = self.token_embedding.weight  # the row that stands for a token also scores it
+            self.lm_head.weight = self.token_embedding.weight  # the row that represents a token also scores it
             if config.next_sentence:
                 self.next_head = Linear(width, 2)
         elif config.objective == "labels":
@@ -110,7 +110,7 @@ class Bert(Module):
         return self.read(self.embed(ids, segments), self.mask(ids))
 
     def embed(self, ids: Tensor, segments: Tensor | None = None) -> Tensor:
-        """What a token is, where it stands and in which segment: (B, T) -> (B, T, C)."""
+        """What a token is, its position and its segment: (B, T) -> (B, T, C)."""
         length = ids.shape[1]
         if length > self.config.block_size:
             raise ValueError(f"Bert: {length} positions do not fit into block_size {self.config.block_size}")
@@ -132,7 +132,7 @@ class Bert(Module):
         return self.final_norm(x) if self.config.norm_first else x
 
     def words(self, x: Tensor) -> Tensor:
-        """The logits of the words that stand where these vectors come from: (N, C) -> (N, V)."""
+        """The logits of the words at the positions of these vectors: (N, C) -> (N, V)."""
         return self.lm_head(self.transform_norm(activated(self.transform(x), self.config.activation)))
 
     def pooled(self, x: Tensor, ids: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ class Bert(Module):
         return self.label_head(self.dropout(self.pooled(self(ids, segments), ids)))
 
     def loss(self, batch: MaskedBatch | LabelledBatch) -> Tensor:
-        """Mean nats per hidden token, plus those per question of what follows; or per label."""
+        """Mean nats per hidden token, plus those per question about what follows; or per label."""
         if isinstance(batch, LabelledBatch):
             return F.cross_entropy(self.label_logits(batch.ids, batch.segments), batch.labels)
         x = self(batch.ids, batch.segments)
@@ -160,7 +160,7 @@ class Bert(Module):
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes.
 
-        Attention reads all T keys, and the head of the words sees the hidden positions only.
+        Attention reads all T keys, and the head for words sees only the hidden positions.
         """
         forward = attention_flops(self.config)
         if self.config.objective == "words":
@@ -175,9 +175,9 @@ def mean_of_text(x: Tensor, ids: Tensor, pad: int) -> Tensor:
 
 
 def without_head(weights: Mapping[str, np.ndarray], config: BertConfig) -> dict[str, np.ndarray]:
-    """The weights for a model of these settings: those of a trained one, and random ones for a head that it lacks.
+    """The weights for a model with these settings: those of a trained one, and random ones for a head that it lacks.
 
-    So a model that has learned to predict words begins to learn labels. What is not needed any more is left out.
+    So a model that has learned to predict words begins to learn labels. What is no longer needed is left out.
     """
     fresh = Bert(config).state_dict() if config.objective == "labels" else {}
     needed = [name for name, _ in Bert.blueprint(config).named_parameters()]

@@ -1,4 +1,4 @@
-"""A convolutional network, with which the Vision Transformer is compared.
+"""A convolutional network, to be compared with the Vision Transformer.
 
     pictures (B, H, W, channels) -> n_stage times: n_conv convolutions of 3 x 3 with ReLU, then a pooling of 2 x 2
     -> one vector (B, F) -> logits (B, V)
@@ -35,7 +35,7 @@ class CNNConfig(PictureConfig):
         24, "channels of the first stage; each further one has twice as many", low=1, high=100_000, group="model"
     )
 
-    n_head, n_layer, block_size = 1, 0, 1  # what an estimate asks of every model
+    n_head, n_layer, block_size = 1, 0, 1  # which an estimate needs from every model
 
     @property
     def widths(self) -> list[int]:
@@ -69,7 +69,8 @@ class CNN(Classifier):
         for width in config.widths:
             for _ in range(config.n_conv):
                 layer = Conv2d(channels, width, 3, padding=1)
-                # He et al. 2015 (arXiv:1502.01852): ReLU halves the variance, which weights twice as large make up for.
+                # He et al. 2015 (arXiv:1502.01852): ReLU halves the variance, for which twice as much variance in the
+                # weights makes up.
                 deviation = (2 / (9 * channels)) ** 0.5
                 layer.weight.reset(lambda shape, d=deviation: d * next_rng("init").standard_normal(shape, np.float32))
                 self.convolutions.append(layer)
@@ -79,7 +80,7 @@ class CNN(Classifier):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """The logits of the classes: (B, H, W, channels) -> (B, V)."""
-        x = pictures.permute(0, 3, 1, 2)  # (B, channels, H, W), as convolutions have it
+        x = pictures.permute(0, 3, 1, 2)  # (B, channels, H, W), as convolutions expect it
         for number, convolution in enumerate(self.convolutions, start=1):
             x = convolution(x).relu()
             if number % self.config.n_conv == 0:

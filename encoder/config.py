@@ -36,7 +36,7 @@ class BertConfig(ModelConfig):
     norm_first: bool = of_model(True, "norm before each part of a block; false: after it, as in 2018")
     positions: str = of_model(
         "learned",
-        "a vector for each position, as in 2018, or turned queries and keys, with which small models learn far faster",
+        "a vector for each position, as in 2018, or rotated queries and keys, with which small models learn far faster",
         choices=("learned", "rotary"),
     )
     activation: str = part("activation")
@@ -58,7 +58,7 @@ class BertConfig(ModelConfig):
 
     @classmethod
     def special_token(cls, name: str) -> str:
-        """The name of a special token in BERT's way of writing: [MASK]."""
+        """The name of a special token as BERT writes it: [MASK]."""
         return f"[{name.upper()}]"
 
     @property
@@ -68,11 +68,11 @@ class BertConfig(ModelConfig):
 
     @property
     def has_pooler(self) -> bool:
-        """Whether the first token's vector passes another layer, from which a whole sequence is judged."""
+        """Whether the first token's vector passes through another layer, from which a whole sequence is judged."""
         return self.objective != "words" or self.next_sentence
 
     def effective(self) -> dict[str, Any]:
-        """The settings that results depend on: those of heads only where there is one."""
+        """The settings that results depend on: those of heads only if there is one."""
         settings = super().effective() | {"next_sentence": self.next_sentence and self.objective == "words"}
         return settings | ({"pooling": self.pooling} if self.has_pooler else {})
 

@@ -2,9 +2,9 @@
 
     [CLS] Der Mann [MASK] ein Buch . [SEP] Es ist [MASK] Goethe . [SEP]
 
-Of the tokens of a sequence 15 % are to be predicted. Four in five of these are replaced by [MASK], one in ten by a
-random token, and one in ten stays: the model never knows which tokens are right, so it must have a good vector for
-each of them, also where there is no [MASK], as in all later uses. Which are hidden is drawn again for every sequence.
+15 % of the tokens of a sequence are to be predicted. Four in five of these are replaced by [MASK], one in ten by a
+random token, and one in ten stays: the model never knows which tokens are right, so it needs a good vector for each of
+them, even without a [MASK], as in all later uses. The hidden tokens are drawn anew for every sequence.
 
 The second segment follows the first in its text, or, in half of the sequences, comes from elsewhere; the model learns
 to tell. Later work found little use in this (Liu et al. 2019, arXiv:1907.11692), so it can be switched off: then a
@@ -32,14 +32,14 @@ from workshop.tokenizers.wordpiece import MASK, UNKNOWN
 from workshop.tokenizers.wordpiece import PADDING as PAD
 from workshop.tokenizers.wordpiece import SEPARATOR as SEP
 
-SPECIALS = (PAD, CLS, SEP, MASK, UNKNOWN)  # in this order after the byte pairs; WordPiece has its own
+SPECIALS = (PAD, CLS, SEP, MASK, UNKNOWN)  # in this order, after the byte pairs; WordPiece has its own
 HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to predict: those that become [MASK], and those that become another token
-# The end of a sentence: a full stop or its like, closing quotation marks, and white space; or a line break.
+# The end of a sentence: a full stop or similar, closing quotation marks, and white space; or a line break.
 SENTENCE = re.compile(r".*?(?:[.!?][\"'»«“”‘’)\]]*\s+|\n+|\Z)", re.DOTALL)
 
 
 def sentences(text: str) -> list[str]:
-    r"""A text cut after its sentences and lines; joined, the pieces are the text again.
+    r"""A text cut after its sentences and lines; the pieces, joined, are the text again.
 
     >>> sentences("Ja! Wer reitet\nso spät?")
     ['Ja! ', 'Wer reitet\n', 'so spät?']
@@ -52,7 +52,7 @@ class TokenizedText:
     """The tokens of a text, one long array, and where its parts begin.
 
     Attributes:
-        documents: where each document begins (a paragraph, or a review: what stands between empty lines), and the end.
+        documents: where each document begins (a paragraph, or a review: whatever is between empty lines), and the end.
         cuts: where the sentences begin that are not the first of their document.
     """
 
@@ -94,7 +94,7 @@ class MaskedSequence:
 
 @dataclass
 class MaskedText:
-    """A tokenized text, of which batches with hidden tokens are made.
+    """A tokenized text, from which batches with hidden tokens are made.
 
     Attributes:
         train, held_out: the part to learn from, and the part to evaluate on.
@@ -115,7 +115,7 @@ class MaskedText:
         return [self.sequences(self.train, "masked", range(first, first + size)) for first in firsts]
 
     def validation_sequences(self) -> list[MaskedSequence]:
-        """Sequences of the held-out text, as many as cover it once, or N of them; always the same."""
+        """Sequences of the held-out text, enough to cover it once, or N of them; always the same."""
         count = self.options.eval_iters or max(1, len(self.held_out.tokens) // self.options.block_size)
         return self.sequences(self.held_out, "held-out", range(count))
 
@@ -139,7 +139,7 @@ class MaskedText:
         return MaskedSequence(hidden, segments, places, ids[places], follows)
 
     def _two_segments(self, text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
-        """What stands before the end of a random sentence; what follows it, or another sentence; whether it is its."""
+        """What precedes the end of a random sentence; what follows it, or another text; whether it really follows."""
         room = self.options.block_size - 3
         cut = int(text.cuts[rng.integers(len(text.cuts))])
         length = int(rng.integers(room // 4, room - room // 4 + 1))  # of the first segment, at most
@@ -162,7 +162,7 @@ class MaskedText:
 
     @functools.cached_property
     def is_ordinary(self) -> np.ndarray:
-        """Which tokens are not special: a truth value for each id."""
+        """Which tokens are not special: a boolean for each id."""
         return ~np.isin(np.arange(self.tokenizer.vocab_size), list(self.tokenizer.specials.values()))
 
     def batch(self, sequences: list[MaskedSequence], whole: list[MaskedSequence] | None = None) -> MaskedBatch:

@@ -10,11 +10,11 @@ The folder then holds
     tinygrad_lite_tokenizer.json      our tokenizer, or the names of the classes
     tokenizer.json, vocab.txt, ...    the same for other programs, if it is WordPiece
 
-The class of transformers to read it with, such as `BertForMaskedLM`, is printed, and stands in config.json; it computes
+The class of transformers to read it with, such as `BertForMaskedLM`, is printed, and named in config.json; it computes
 the same results. A model with a setting that the layout lacks cannot be exported: a BERT has --positions learned,
 normalises after each part of a block (--norm_first false) and reads a label from the first token (--pooling cls); a ViT
-has --positions 1d and --pooling cls, and gets pixels from -1, black, to 1, white. Byte-pair encoding is no tokenizer of
-BERT there: encode with ours, and pass ids.
+has --positions 1d and --pooling cls, and gets pixels from -1, black, to 1, white. There, BERT has no byte-pair
+encoding: encode with ours, and pass ids.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     [CLS] A joy from start to end . [SEP]                      ->   positive
     [CLS] Es regnet . [SEP] Die Straße ist trocken . [SEP]     ->   contradiction
 
-A model that has learned to predict words (`--init_from`) needs few examples for this, because it knows the language
-already: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
+A model that has learned to predict words (`--init_from`) needs few examples for this, because it already knows the
+language: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class LabelsTask:
 
     def encoded(self, part: Sequence[Labelled]) -> list[tuple[np.ndarray, np.ndarray, int]]:
         """The ids, segments and label of each text."""
-        numbers = [self.labels.index(label) for label in self.data.labels]  # the model's, by the data's
+        numbers = [self.labels.index(label) for label in self.data.labels]  # the model's numbers, by the data's
         size = self.options.block_size
         return [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
 
     def hold_out_test(self) -> None:
-        """Evaluate on the test part from now on, which no run has seen."""
+        """From now on, evaluate on the test part, which no run has seen."""
         self.held_out = self.encoded(self.data.test)
 
     def describe(self) -> str:
@@ -92,7 +92,7 @@ class LabelsTask:
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[LabelledBatch, float]]:
         """A process's texts of the batches of one update, each with its share of the update's texts.
 
-        The texts come in passes over all of them, each in another order.
+        The texts come in passes over all of them, each in a different order.
         """
         rows = self.target_tokens(step)
         numbers = items_in_epochs(self.options.seed, step * rows, rows, len(self.train)).tolist()
@@ -128,7 +128,7 @@ class LabelsTask:
 
 
 def texts_of(line: str, most: int) -> list[str]:
-    """The text in a line, or the two of a pair, between which there is ||| or a tab.
+    """The text in a line, or the two of a pair, separated by ||| or a tab.
 
     >>> texts_of("Es regnet. ||| Die Straße ist nass.", most=2)
     ['Es regnet.', 'Die Straße ist nass.']
@@ -143,7 +143,7 @@ def texts_of(line: str, most: int) -> list[str]:
 
 
 def sequence(tokenizer: Tokenizer, texts: Sequence[str], size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids and segments of a text, or of a pair; what is longer than `size` is cut, of a pair the longer one.
+    """The ids and segments of a text, or of a pair; what is longer than `size` is cut, in a pair the longer text.
 
     [CLS] first [SEP] second [SEP]
     """

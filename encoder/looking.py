@@ -1,13 +1,13 @@
 """`sample.py` with a model of pictures: which class a picture belongs to, and where a Vision Transformer looked.
 
 **Attention rollout.** The weights of one layer say which patches each patch reads, but what it reads there has come
-from other patches, through the layers below. Rollout follows the way through all layers: with A the mean of a layer's
-heads, and half of every vector staying what it is, because of the residual connections,
+from other patches, through the layers below. Rollout follows the path through all layers: with A the mean of a layer's
+heads, and half of every vector staying as it is, because of the residual connections,
 
     R = (A_L / 2 + I / 2) ... (A_2 / 2 + I / 2) (A_1 / 2 + I / 2)
 
-Row t of R says how much of each patch is in the vector t at the end. Shown is the row of the class token, or the mean
-of all rows.
+Row t of R says how much of each patch is in the vector t at the end. The picture shows the row of the class token, or
+the mean of all rows.
 
 Reference: Abnar, Zuidema 2020 (arXiv:2005.00928), section 3.
 """
@@ -96,7 +96,7 @@ def gray(picture: np.ndarray) -> np.ndarray:
 
 
 def small(picture: np.ndarray) -> np.ndarray:
-    """A picture in gray, of at most MAX_PRINTED pixels in a row: each the mean of a square."""
+    """A picture in gray with at most MAX_PRINTED pixels in a row, each the mean of a square."""
     step = -(-len(picture) // MAX_PRINTED)
     side = len(picture) // step
     return gray(picture)[: side * step, : side * step].reshape(side, step, side, step).mean(axis=(1, 3))
@@ -123,7 +123,7 @@ def rollout_picture(model: ViT, picture: np.ndarray) -> np.ndarray:
 
 
 def drawing(picture: np.ndarray, looked: np.ndarray, title: str) -> Picture:
-    """The picture, and beside it the same under the rollout."""
+    """The picture, and next to it the same under the rollout."""
 
     def draw(figure: Any) -> None:
         for number, axes in enumerate(figure.subplots(1, 2)):

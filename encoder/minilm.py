@@ -23,7 +23,7 @@ FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config
 
 
 def fetched_folder() -> Path:
-    """The folder of the model, made first if it is not in the cache yet.
+    """The folder of the model, created first if it is not in the cache yet.
 
     Raises: CorpusError if it cannot be fetched, CheckpointError if it cannot be written.
     """

@@ -83,7 +83,7 @@ class PicturesTask:
             )
 
     def hold_out_test(self) -> None:
-        """Evaluate on the test part from now on, which no run has seen."""
+        """From now on, evaluate on the test part, which no run has seen."""
         self.held_out = self.data.test
 
     def describe(self) -> str:
@@ -106,7 +106,7 @@ class PicturesTask:
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, float]]:
         """A process's pictures of the batches of one update, each with its share of the update's pictures.
 
-        The pictures come in passes over all of them, each in another order.
+        The pictures come in passes over all of them, each in a different order.
         """
         options, data, rows = self.options, self.data.train, self.target_tokens(step)
         numbers = items_in_epochs(options.seed, step * rows, rows, len(data.labels))
@@ -115,7 +115,7 @@ class PicturesTask:
             own = slice(len(part) * rank // size, len(part) * (rank + 1) // size)
             if len(part[own]):
                 chosen = data.pixels[part]
-                if options.shift or options.flip:  # all are drawn, so that a row's are the same in any process
+                if options.shift or options.flip:  # drawn for all rows, so that a row gets the same in any process
                     rng = keyed_rng(options.seed, "augment", step, first)
                     chosen = augmented(chosen, options.shift, options.flip, rng)
                 yield self.batch(chosen[own], data.labels[part[own]]), len(part[own]) / rows
@@ -150,7 +150,7 @@ class PicturesTask:
 def augmented(pictures: np.ndarray, shift: int, flip: bool, rng: np.random.Generator) -> np.ndarray:
     """Pictures (B, H, W) moved by up to `shift` pixels, with black around them, and some of them mirrored.
 
-    The class stays, so every epoch shows the model other pictures of it.
+    The class stays the same, so every epoch shows the model different pictures of it.
     """
     batch, height, width = pictures.shape
     moved = np.pad(pictures, ((0, 0), (shift, shift), (shift, shift)))

@@ -29,7 +29,7 @@ from workshop.tokenizers.base import Tokenizer
 KNOWN = {*"start similar explain answers out_dir device quantize adapter dtype".split()}
 # The ways of pooling in the layout of sentence-transformers.
 POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
-BATCH = 32  # lines that are read at once
+BATCH = 32  # lines read at once
 
 
 def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert) -> None:
@@ -41,7 +41,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
     if "start" not in given:
         raise OptionError('give a text: --start "Der [MASK] ist ein Künstler.", or --start - for stdin')
     if not (options.similar or options.explain) and model.config.objective == "features":
-        raise OptionError("these weights give features only: add --similar FILE, whose lines are compared with --start")
+        raise OptionError("these weights only give features: add --similar FILE, whose lines are compared with --start")
     tokenizer = trained.tokenizer
     text = tokenizer.prepare(read_prompt(options.start))
     lines = text.removesuffix("\n").split("\n")
@@ -68,7 +68,7 @@ def show_words(model: Bert, tokenizer: Tokenizer, lines: Sequence[str], most: in
 def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Print the label of each line, which has a text or a pair of texts, and the probabilities of all.
 
-    A model with a single label gives a score, such as how well the second text answers the first (a cross-encoder).
+    A model with a single label computes a score, such as how well the second text answers the first (a cross-encoder).
     """
     for line in lines:
         ids, segments = sequence(tokenizer, texts_of(line, model.config.segments), model.config.block_size)
@@ -88,12 +88,12 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
 def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     """What a folder in the layout of sentence-transformers says: the pooling, and the length at which a text is cut.
 
-    Raises: CheckpointError if it asks for anything else than cls or mean, or for small letters that are not learned.
+    Raises: CheckpointError if it asks for anything but cls or mean, or for lower case that was not learned.
     """
     files = (folder / "1_Pooling" / "config.json", folder / "sentence_bert_config.json")
     pooling, limits = (read_json(file) if file.is_file() else {} for file in files)
     if limits.get("do_lower_case") and not getattr(tokenizer, "lowercase", False):
-        raise CheckpointError(f"{files[1]} has do_lower_case, but the tokenizer beside it keeps capitals: unsupported")
+        raise CheckpointError(f"{files[1]} has do_lower_case, but the tokenizer next to it keeps capitals: unsupported")
     for module in folder.glob("[0-9]_*"):
         if module.name.partition("_")[2] not in ("Transformer", "Pooling", "Normalize"):
             raise CheckpointError(f"{module} is a part of the model that this program does not know")
@@ -109,7 +109,7 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
 def show_similar(
     model: Bert, tokenizer: Tokenizer, lines: Sequence[str], others: Sequence[str], most: int, **settings: Any
 ) -> None:
-    """Print for each line the most similar of the others, with the cosine of the angle between them.
+    """For each line, print the most similar other lines, with the cosine of the angle between them.
 
     Args:
         settings: the pooling, and the length at which a text is cut, as `sentence_embeddings` takes them.
@@ -127,10 +127,10 @@ def show_similar(
 def sentence_embeddings(
     model: Bert, tokenizer: Tokenizer, texts: Sequence[str], pooling: str = "mean", longest: int | None = None
 ) -> np.ndarray:
-    """A vector of length 1 for each text, so that a product of two is a cosine.
+    """A vector of length 1 for each text, so that the product of two is a cosine.
 
     Args:
-        pooling: "mean" of its tokens' vectors, or that of the first token, "cls".
+        pooling: the "mean" of its tokens' vectors, or the first token's, "cls".
         longest: the number of tokens after which a text is cut; None: as many as the model reads.
     Reference: Reimers, Gurevych 2019 (arXiv:1908.10084), section 3.
     """

@@ -3,9 +3,9 @@
     pictures (B, H, W, channels) -> patches (B, N, P P channels) -> linear map -> + position -> n_layer blocks
     -> norm -> x of the class token, or the mean of all -> logits (B, V)
 
-Nothing in it knows that pixels have neighbours: each patch is a vector, and where it stood is learned, as the position
-of a word is. A convolutional network (`cnn.py`) has that knowledge built in, and needs less data to learn from; given
-much, the Transformer learns it too.
+Nothing in it knows that pixels have neighbours: each patch is a vector, and its position is learned, like that of a
+word. A convolutional network (`cnn.py`) has that knowledge built in, and needs less data to learn from; given enough,
+the Transformer learns it too.
 
 Reference: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words" (arXiv:2010.11929), section 3.1 and table 1.
 """
@@ -80,7 +80,7 @@ class ViTConfig(PictureConfig):
         """Which settings contradict each other, in words; empty if none do."""
         if self.image_size % self.patch_size:
             return (
-                f"{mark}image_size {self.image_size} is no multiple of {mark}patch_size {self.patch_size}: patches "
+                f"{mark}image_size {self.image_size} is not a multiple of {mark}patch_size {self.patch_size}: patches "
                 "cover the picture without overlap"
             )
         return super().misfit(mark)
@@ -164,9 +164,9 @@ class ViT(Classifier):
 def patches(pictures: Tensor, size: int) -> Tensor:
     """Cut pictures into squares, each a vector: (B, H, W, channels) -> (B, N, channels P P).
 
-    The patches stand row by row, as words do. The numbers of a patch are in the order of the weights of a convolution:
-    channels, rows, columns. A linear map of each patch is a convolution whose stride is the size of its kernel: the
-    same weights are applied at every place, and the places do not overlap.
+    The patches are in order row by row, like words. The numbers of a patch are in the order of the weights of a
+    convolution: channels, rows, columns. A linear map of each patch is a convolution whose stride is the size of its
+    kernel: it applies the same weights at every place, and the places do not overlap.
     """
     batch, height, width, channels = pictures.shape
     rows, columns = height // size, width // size
@@ -175,5 +175,5 @@ def patches(pictures: Tensor, size: int) -> Tensor:
 
 
 def normal(shape: tuple[int, ...]) -> np.ndarray:
-    """Random numbers of deviation 0.02."""
+    """Random numbers with a standard deviation of 0.02."""
     return 0.02 * next_rng("init").standard_normal(shape).astype(np.float32)

@@ -62,7 +62,7 @@ class WordsTask:
         return self.tokenizer.unknown(self.text)
 
     def _update(self, step: int) -> tuple[list[list[MaskedSequence]], int]:
-        """The sequences of an update, and how many tokens are hidden in them; those of the latest are kept."""
+        """The sequences of an update, and how many tokens are hidden in them; the latest are kept."""
         if step != self._latest[0]:
             parts = self.data.micro_batches(step)
             self._latest = step, (parts, sum(len(sequence.targets) for part in parts for sequence in part))
@@ -87,7 +87,7 @@ class WordsTask:
             yield batch, len(batch.targets)
 
     def report(self, model: Bert, val_loss: float) -> Report:
-        """How many of the hidden words are guessed right, and the guesses in a sentence."""
+        """How many of the hidden words are guessed correctly, and the guesses in a sentence."""
         right, asked, right_next, sequences = 0, 0, 0, len(self.held_out)
         model.eval()
         with no_grad():
@@ -116,7 +116,7 @@ def are_guessed(model: Bert, x: Tensor, batch: MaskedBatch) -> np.ndarray:
 
 def learn_tokenizer(options: BertOptions, text: str) -> Tokenizer:
     """The tokenizer that the options ask for, learned from the part of the text that is not held out."""
-    if options.tokenizer == WordPieceTokenizer.kind:  # it has specials of its own
+    if options.tokenizer == WordPieceTokenizer.kind:  # it has its own special tokens
         return WordPieceTokenizer.train(text, options.vocab_size, lowercase=options.lowercase)
     return learn(options.tokenizer, text, options.vocab_size, SPECIALS)
 
@@ -138,7 +138,7 @@ def example_of(text: str) -> str:
 def whole_sequence(tokenizer: Tokenizer, text: str) -> np.ndarray:
     """The ids of a text in which each [MASK] hides a word: [CLS] text [SEP].
 
-    In byte-pair encoding a word's token begins with the blank before it, so [MASK] stands for that, too.
+    In byte-pair encoding a word's token begins with the space before it, so [MASK] replaces that, too.
     """
     special = tokenizer.specials
     if tokenizer.kind == BPETokenizer.kind:
@@ -156,7 +156,7 @@ def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list
         x = model(Tensor(ids[None], device=model.device))
         logits = model.words(x[0][Tensor(places, device=x.device)])
         probabilities = logits.softmax().numpy().copy()
-    probabilities[:, list(special.values())] = 0  # a special token is no word
+    probabilities[:, list(special.values())] = 0  # a special token is not a word
     best = [np.argsort(-row, kind="stable")[:most].tolist() for row in probabilities]
     return [[(token, float(row[token])) for token in tokens] for row, tokens in zip(probabilities, best, strict=True)]
 

@@ -13,7 +13,7 @@ from workshop.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOpt
 from workshop.tokenizers.base import UNKNOWN, Tokenizer
 
 END = "<end>"
-MIN_ANSWER = 32  # tokens of the context that are free for an answer, however long the source is
+MIN_ANSWER = 32  # tokens of the context kept free for the answer, however long the source is
 
 
 def separator_of(tokenizer: Tokenizer) -> str:
@@ -28,7 +28,7 @@ def end_of(tokenizer: Tokenizer) -> int | None:
 
 
 def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:
-    """The tokens of a conversation: what was said and answered in turns, ending with what is to be answered.
+    """The tokens of a conversation whose turns alternate, ending with the one to be answered.
 
     "Hi! <answer> Hello! <end> Who are you?" has three turns.
     """
@@ -39,12 +39,12 @@ def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:
 
 
 def prompt_ids(tokenizer: Tokenizer, text: str, block_size: int, earlier: Sequence[str] = ()) -> list[int]:
-    """The tokens of a source, the separator, and the beginning of an answer if the text has one behind a separator.
+    """The tokens of a source, the separator, and the beginning of an answer if the text has one after a separator.
 
-    A source that leaves less than MIN_ANSWER tokens of the context to the answer is cut.
+    A source that leaves fewer than MIN_ANSWER tokens of the context for the answer is cut.
 
     Args:
-        earlier: the turns before it, what was said and answered; the oldest are forgotten where there is no room.
+        earlier: the preceding turns of both sides; the oldest are dropped if there is no room.
     """
     separator = separator_of(tokenizer)
     source, _, begun = text.partition(separator)
@@ -69,7 +69,7 @@ def longest_answer(prompt_tokens: int, block_size: int) -> int:
 def answer(
     model: GPT, tokenizer: Tokenizer, sources: Sequence[str], beam: int = 1, length_penalty: float = LENGTH_PENALTY
 ) -> list[str]:
-    """The best answer to each source that a beam search finds; with a beam of 1 it is greedy.
+    """The best answer to each source found by beam search; with a beam of 1 the search is greedy.
 
     The lines of a source are the turns of a conversation.
     """
@@ -91,18 +91,18 @@ def answer(
 def prepare_prompt(
     options: SampleOptions, given: Collection[str], tokenizer: Tokenizer, text: str, block_size: int
 ) -> tuple[SampleOptions, str, list[int]]:
-    """The options for a prompt of sample.py with a separator, which may be omitted, the prompt, and its tokens.
+    """For a prompt of sample.py with a separator, which may be omitted: the options, the prompt, and its tokens.
 
     Unless options say otherwise, answers are found greedily and are at most as long as `longest_answer`.
 
-    Raises: OptionError if there is no source, or for an option that continues texts.
+    Raises: OptionError if there is no source, or if an option is for continuing texts.
     """
     separator = separator_of(tokenizer)
     if "interactive" in given:
         raise OptionError('--interactive is for models that continue a text; this one answers: --start "a text"')
     source, _, begun = text.partition(separator)
     if not source.strip():
-        raise OptionError(f'give the text that stands before {separator}: --start "a text"')
+        raise OptionError(f'give the text before {separator}: --start "a text"')
     if not {*SAMPLING} & {*given}:
         options = replace(options, greedy=True)
     ids = prompt_ids(tokenizer, text, block_size)

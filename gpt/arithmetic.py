@@ -5,8 +5,8 @@
                    57*38       2166, or <calc>57*38</calc>2166
                    380         380, or <calc>380</calc>380
 
-A sum has numbers of two and three digits, a product of two. The third kind asks to repeat a number, for which nobody
-needs a calculator. In the training part of `calculations` every second answer calls one (calculator.py), of each kind;
+A sum has numbers of two and three digits, a product of two. The third kind asks for a number to be repeated, which
+needs no calculator. In the training part of `calculations` every second answer of each kind calls one (calculator.py);
 a tenth of all sums, products and repeated numbers are kept for the test.
 """
 

@@ -1,17 +1,18 @@
 """A calculator that a GPT can call while it writes: it writes <calc>12*7</calc>, and the next characters are 84.
 
-The model asks in text, as it writes everything. When it has written </calc>, the expression before it is computed, and
-the result is what comes next: each of its tokens has probability 1 until it is complete. So a call is only a model
-whose next token is sometimes certain, and greedy decoding, sampling and beam search know nothing of it.
+The request is text, like everything else the model writes. When it has written </calc>, the expression before it is
+computed, and the result is what comes next: each of its tokens has probability 1 until it is complete. So a model that
+calls is just a model whose next token is sometimes certain, and greedy decoding, sampling and beam search know nothing
+about calls.
 
-A model's text, and what a user made it write, is foreign input. It is read by the grammar below and by nothing else:
+A model's text, including what a user made it write, is untrusted input. It is parsed by this grammar and nothing else:
 
     sum      = product { ("+" | "-") product }
     product  = factor { ("*" | "/") factor }
     factor   = "-" factor | digits | "(" sum ")"
 
 Numbers are exact fractions, an expression has at most 64 characters, brackets are nested at most eight deep: it takes
-microseconds. What is no such expression has no result, and the model goes on as if it had not called.
+microseconds. Anything else has no result, and the model continues as if it had made no call.
 
 References: Schick et al. 2023, "Toolformer" (arXiv:2302.04761); Cobbe et al. 2021 (arXiv:2110.14168), section 5.2,
 where a model calls a calculator in the same way.
@@ -34,7 +35,7 @@ from workshop.tokenizers.base import Tokenizer
 
 OPEN, CLOSE = "<calc>", "</calc>"
 MAX_LENGTH, MAX_DEPTH = 64, 8
-PLACES = 4  # digits after the point of a result that is not whole
+PLACES = 4  # decimal places of a result that is not an integer
 
 
 def calculate(expression: str) -> str:
@@ -45,7 +46,7 @@ def calculate(expression: str) -> str:
     """
     if len(expression) > MAX_LENGTH or not re.fullmatch(r"[0-9+*/() -]+", expression):
         return ""
-    tokens = re.findall(r"[0-9]+|[^0-9 ]", expression)[::-1]  # the next one is the last
+    tokens = re.findall(r"[0-9]+|[^0-9 ]", expression)[::-1]  # reversed: the next one is last
     try:
         value = read_sum(tokens, 0)
     except (ValueError, IndexError, ZeroDivisionError):
@@ -57,7 +58,7 @@ def calculate(expression: str) -> str:
 
 
 def read_sum(tokens: list[str], depth: int) -> Fraction:
-    """The value of the sum at the beginning of the tokens, which are taken away."""
+    """The value of the sum at the beginning of the tokens, which is removed from them."""
     value = read_product(tokens, depth)
     while tokens and tokens[-1] in "+-":
         sign = 1 if tokens.pop() == "+" else -1
@@ -66,7 +67,7 @@ def read_sum(tokens: list[str], depth: int) -> Fraction:
 
 
 def read_product(tokens: list[str], depth: int) -> Fraction:
-    """As `read_sum`, of a product."""
+    """Like `read_sum`, for a product."""
     value = read_factor(tokens, depth)
     while tokens and tokens[-1] in "*/":
         value = value * read_factor(tokens, depth) if tokens.pop() == "*" else value / read_factor(tokens, depth)
@@ -74,7 +75,7 @@ def read_product(tokens: list[str], depth: int) -> Fraction:
 
 
 def read_factor(tokens: list[str], depth: int) -> Fraction:
-    """As `read_sum`, of a number, of what stands in brackets, or of the negative of one of them."""
+    """Like `read_sum`, for a number, a sum in brackets, or the negative of either."""
     if depth > MAX_DEPTH:
         raise ValueError("nested too deep")
     token = tokens.pop()
@@ -89,7 +90,7 @@ def read_factor(tokens: list[str], depth: int) -> Fraction:
 
 
 def result_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of the result, if the text has just closed a call; none if a call has none, or if they are unknown."""
+    """The tokens of the result, if the text has just closed a call; none if it has no result, or unknown tokens."""
     opened, _, expression = text.removesuffix(CLOSE).rpartition(OPEN)
     if not text.endswith(CLOSE) or not (opened or text.startswith(OPEN)):
         return []
@@ -98,7 +99,7 @@ def result_ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def computed(tokenizer: Tokenizer, ids: Sequence[int]) -> np.ndarray:
-    """Which tokens of an answer are results of calls, and not the model's own: as many booleans as tokens."""
+    """Which tokens of an answer are results of calls rather than the model's own: a boolean for each token."""
     found, text, due = np.zeros(len(ids), np.bool_), "", 0
     for place, token in enumerate(ids):
         text += tokenizer.decode([token])
@@ -116,7 +117,7 @@ def without_calls(answer: str) -> str:
 
 @dataclass
 class Calls:
-    """The state of a model that can call: the model's own, what each row has written, and what it is due to write."""
+    """The state of a model that can call: the model's own, what each row has written, and what it must write next."""
 
     state: GenerationState
     texts: list[str]
@@ -128,7 +129,7 @@ class Calls:
 
 
 class CallingModel:
-    """A GPT whose calls of the calculator are answered: see the top of this file."""
+    """A GPT whose calls to the calculator are answered: see the top of this file."""
 
     def __init__(self, model: GPT, tokenizer: Tokenizer) -> None:
         self.config, self._model, self._tokenizer = model.config, model, tokenizer

@@ -9,8 +9,8 @@ Such a model has a chat template, which writes messages as one text with special
 and the model continues it to its own <|im_end|>. Each turn adds two messages, and the model reads only the new ones:
 the keys and values of the earlier ones are kept (`Generator.resume`).
 
-What the user types is text, even where it looks like a special token: <|im_end|> typed by a user is ten characters and
-ends no message.
+What the user types is text, even where it looks like a special token: <|im_end|> typed by a user is ten characters of
+text and does not end the message.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ChatFormat:
 
     @classmethod
     def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> ChatFormat:
-        """That of a model in Hugging Face's layout.
+        """The format of a model in Hugging Face's layout.
 
         Its template is in chat_template.jinja or tokenizer_config.json; the tokens that end a message are the eos_token
         there, and those that end a text.
@@ -142,12 +142,12 @@ class Chat(Conversation):
     def _remember(self, reply: str) -> None:
         if reply:
             self.text = [*self.text, {"role": "assistant", "content": reply}]
-        else:  # a message that got no reply is as good as not said: two in a row are refused by some templates
+        else:  # a message that got no reply is dropped: some templates refuse two in a row
             self.text = self.text[:-1]
 
 
 class RememberingModel:
-    """A model that keeps what it has read: it reads of each prompt only what the last text did not begin with."""
+    """A model that keeps what it has read: of each prompt it reads only what is not the beginning of the last text."""
 
     def __init__(self, model: GPT) -> None:
         self.config = model.config
@@ -170,7 +170,7 @@ class RememberingModel:
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """The text that a template makes of these variables, which must be JSON values.
+    """The text that a template makes from these variables, which must be JSON values.
 
     Raises: UserError if jinja2 is not installed; CheckpointError if the template fails, or takes too much.
     """
@@ -197,7 +197,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 
 def fitting(chat: ChatFormat | AnswerFormat, messages: Sequence[Message], room: int) -> list[int]:
-    """The tokens of the messages, without as many of the oldest turns as leave them at most `room` tokens.
+    """The tokens of the messages, with the oldest turns dropped until at most `room` tokens remain.
 
     The last message is never left out.
     """
@@ -224,6 +224,6 @@ def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained
 
     chat = Chat(options, [], reply)
     if "start" in given:
-        chat.take(" " + question)  # with a blank, so that a / is text
+        chat.take(" " + question)  # with a space, so that a / is text
     else:
         converse(chat, trained.tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")

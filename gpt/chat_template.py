@@ -1,13 +1,14 @@
-"""A chat template, run in a process of its own: messages become the text that a model was trained to continue.
+"""A chat template, run in its own process: messages become the text that a model was trained to continue.
 
     echo '{"template": "...", "variables": {"messages": [...]}}' | python -m gpt.chat_template
 
-A template is a program in the language Jinja, and comes with a model, from anybody. jinja2's sandbox keeps it from
-everything but the variables that it is given. What no sandbox limits is time and memory, so it gets a process that is
-ended after a few seconds, may take 1 GiB of memory (except on Windows, which has no such limit), and may write 4 MB.
+A template is a program in the language Jinja that comes with a model, and so from anyone. jinja2's sandbox keeps it
+from everything but the variables it is given. A sandbox does not limit time and memory, so the template gets a process
+that is killed after a few seconds, may take 1 GiB of memory (except on Windows, which has no such limit), and may write
+4 MB.
 
-This file imports nothing of the project, so that the process starts quickly. The functions that it adds are those that
-templates may expect of Hugging Face's transformers.
+This file imports nothing of the project, so that the process starts quickly. It adds the functions that templates may
+expect from Hugging Face's transformers.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> int:
 
 
 def _limit_memory() -> None:
-    """Let this process have no more than MAX_MEMORY, where the system can see to it."""
+    """Limit this process to MAX_MEMORY, where the system can enforce it."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 

@@ -64,7 +64,7 @@ class GPTConfig(ModelConfig):
 
     @property
     def rope_scaling_numbers(self) -> tuple[float, ...]:
-        """The numbers of rope_scaling; none if it is not set. ValueError if they are not four, or wrong ones."""
+        """The numbers of rope_scaling; none if it is not set. ValueError if they are invalid, or not four."""
         numbers = tuple(float(word) for word in (self.rope_scaling or "").split(",") if self.rope_scaling)
         if self.rope_scaling is not None:
             factor, low, high, length = numbers
@@ -95,7 +95,7 @@ class GPTConfig(ModelConfig):
         """Which settings contradict each other, in words; empty if none do."""
         if self.n_head % (self.n_kv_head or 1):
             return (
-                f"{mark}n_head {self.n_head} is no multiple of {mark}n_kv_head {self.n_kv_head}: "
+                f"{mark}n_head {self.n_head} is not a multiple of {mark}n_kv_head {self.n_kv_head}: "
                 "every head of keys and values serves the same number of queries"
             )
         if misfit := super().misfit(mark):
@@ -114,9 +114,9 @@ class GPTConfig(ModelConfig):
 
         Only what a derivative needs is kept. Per token and block: the outputs of two norms 2 C, queries, keys and
         values 3 H D, attention's output H D, the feed-forward's hidden layer with the slope of GELU 2 F, and for each
-        head the attention weights that causality leaves: of T a little more than half, as blocks of rows see them.
+        head the attention weights that causality leaves: a little more than half of T, as computed in blocks of rows.
         Dropout keeps a byte for each element that it may drop. With `recompute`, every block keeps its input, and only
-        one at a time the rest.
+        one at a time keeps the rest.
         """
         c, t = self.n_embd, self.block_size
         heads = self.n_head if self.mixer == "attention" else 0

@@ -1,19 +1,19 @@
 """Conversations about a small world, in German and English: greetings, a hundred facts, names, sums, and limits.
 
-The world is in three tables in world/. `sentences.tsv` has questions with blanks, some to learn from and some to be
-tested with, and for each kind of question one answer. `facts.tsv` and `words.tsv` have what fills the blanks:
+The world is in three tables in world/. `sentences.tsv` has questions with blanks, some for training and some for
+testing, and one answer for each kind of question. `facts.tsv` and `words.tsv` have what fills the blanks:
 
     capital  de  train   Wie heißt die Hauptstadt von {x}?        capital  known     Frankreich  Paris  France  Paris
     capital  de  test    Wie nennt man die Hauptstadt von {x}?    capital  unknown   Narnia             Narnia
     capital  de  answer  Die Hauptstadt von {x} ist {y}.
 
-What is not known is answered by "Das weiß ich nicht.", be it a country that is not in the table or tomorrow's weather.
+The answer to anything unknown is "Das weiß ich nicht.", be it a country that is not in the table or tomorrow's weather.
 A conversation is a list of turns; the last one is the answer to be learned. In a pair the turns before it are the
 source, one line each.
 
-Three things of a test were never seen in training: `templates` asks with other questions, `combinations` asks the
-questions of the training with other names, things and sums, with what is unknown, and with those facts that
-were asked for otherwise. A third test, `by_hand`, is in world/by_hand.tsv: fifty questions as people write them.
+What the tests ask was never seen in training: `templates` has other questions, `combinations` has the questions of the
+training with other names, things and sums, with what is unknown, and with those facts that training asked for in other
+words. A third test, `by_hand`, is in world/by_hand.tsv: fifty questions as people write them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ FACTS = ("capital", "opposite", "colour", "legs", "author")
 KINDS = {"sum": 30, "capital": 12, "opposite": 9, "author": 8, "my name": 8, "whose name": 8, "other words": 8}
 KINDS |= {"colour": 7, "legs": 5, "unknown": 5, "greeting": 2, "farewell": 1, "thanks": 1, "who": 2, "can": 1}
 PLAIN = ("unknown", "greeting", "farewell", "thanks", "who", "can")  # without blanks, so there is nothing to combine
-UNKNOWN = 0.3  # of the facts that are asked for, and of the questions for a name, the answer cannot be known
+UNKNOWN = 0.3  # of the facts that are asked for, and of the questions about a name, have no known answer
 EARLIER = 0.3  # of the conversations have earlier turns
-INVENTED = 0.5  # of the names, the things and the subjects that are unknown: so a model learns to copy any word
+INVENTED = 0.5  # of the names, things and unknown subjects: so a model learns to copy any word
 BEFORE, CARELESS = 0.4, 0.2  # of the questions have words before them; are typed without capitals or a mark at the end
 SYLLABLES = "an bar bel chan dor el fin gar hil im jo kas lin mar nor ol pet ris sam tul ul vik wen zor".split()
 LANGUAGES = ("de", "en")
@@ -70,7 +70,7 @@ def sentences(kind: str, language: str, part: str) -> list[str]:
 
 @cache
 def facts(kind: str, language: str) -> dict[str, list[tuple[str, str]]]:
-    """The subjects and what is to be said of them: "known", "unknown" and "unknown test"."""
+    """The subjects and what to say about them: "known", "unknown" and "unknown test"."""
     found = defaultdict(list)
     for of, part, *cells in table("facts"):
         if of == kind:
@@ -101,7 +101,7 @@ def invented(rng: np.random.Generator) -> str:
 
 
 def typed(rng: np.random.Generator, question: str, language: str, part: str, copies: bool) -> str:
-    """A question as somebody may type it: with words before it, or in small letters, or without a mark at the end.
+    """A question as someone might type it: with words before it, or in lower case, or without a mark at the end.
 
     Args:
         copies: whether the answer has words of the question, which then keep their capitals.
@@ -156,7 +156,7 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
 
 
 def conversation(rng: np.random.Generator, part: str) -> Asked:
-    """A question, with the name that was told before it, or with something else, which does not matter to it."""
+    """A question, preceded by the name that it asks about, or by something that does not matter to it."""
     kinds = bag(part)
     kind, language = kinds[rng.integers(len(kinds))], LANGUAGES[rng.integers(2)]
     while (asked := ask(rng, part, kind, language)) is None:
@@ -171,14 +171,14 @@ def conversation(rng: np.random.Generator, part: str) -> Asked:
 
 @cache
 def bag(part: str) -> list[str]:
-    """The kinds of a part, each as many times as it weighs."""
+    """The kinds of a part, each repeated according to its weight."""
     return [
         kind for kind, weight in KINDS.items() for _ in range(weight) if part != "combinations" or kind not in PLAIN
     ]
 
 
 def conversations(part: str, count: int, seed: int = 0) -> Iterator[Asked]:
-    """The first of the conversations of a part, all different, drawn with the key (seed, part)."""
+    """The first conversations of a part, all different, drawn with the key (seed, part)."""
     rng, seen = keyed_rng(seed, f"conversations {part}"), set()
     while len(seen) < count:
         asked = conversation(rng, part)
@@ -188,7 +188,7 @@ def conversations(part: str, count: int, seed: int = 0) -> Iterator[Asked]:
 
 
 def chat_corpus(count: int = 40_000, held_out: int = 500) -> PairCorpus:
-    """Pairs of what was said and what is answered; held out are as many of each of the two tests."""
+    """Pairs of what was said and the answer; `held_out` pairs of each of the two tests are held out."""
     parts = ([(part, held_out // 2) for part in PARTS[1:]], [("train", count)])
     held, train = (
         [("\n".join(asked.turns), asked.answer) for part, many in chosen for asked in conversations(part, many)]

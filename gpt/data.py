@@ -39,10 +39,10 @@ class TextData:
     Attributes:
         train, held_out: token ids, one long array each.
         chars_per_token: of the held-out text; converts nats per token into bits per character.
-        data_order: "random" or "epochs", as the option of this name says.
-        windows_apart: if it is not 0, windows begin at its multiples only: each is one item, such as a picture.
+        data_order: "random" or "epochs", as in the option of this name.
+        windows_apart: if it is not 0, windows begin only at its multiples: each is one item, such as a picture.
         replay: the tokens of another text, from which some windows of the batches are taken; none if it is empty.
-        replay_share: how many, as a share of all.
+        replay_share: their share of all windows.
     """
 
     corpus: Corpus
@@ -74,7 +74,7 @@ class TextData:
         return windows[:, :-1], windows[:, 1:]
 
     def _next_in_epochs(self, first: int, sequences: int) -> np.ndarray:
-        """Where the windows number first, first + 1, ... of all epochs, one after the other, begin."""
+        """Where windows first, first + 1, ... begin, counted through all epochs."""
         length, size = len(self.train), self.block_size
         epochs, places = np.divmod(first + np.arange(sequences), windows_of_epoch(length, size))
         parts = [epoch_starts(self.seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
@@ -122,9 +122,9 @@ class TextData:
 
 
 def windows_of_epoch(tokens: int, block_size: int) -> int:
-    """The number of windows in an epoch: as many as fit one after the other from every possible start of the first.
+    """The number of windows in an epoch: as many consecutive ones as fit wherever the first begins.
 
-    A window is block_size tokens and one more, the last target, with which the next window begins.
+    A window is block_size tokens and one more, the last target, which is the first token of the next window.
     """
     return max(1, tokens // block_size - 1)
 
@@ -134,8 +134,8 @@ def epoch_starts(seed: int, epoch: int, tokens: int, block_size: int) -> np.ndar
     """Where the windows of an epoch begin, in the order in which they are visited.
 
     An epoch cuts the text into consecutive windows, so none of its tokens is a target twice; a few at either end are
-    left out. Drawn with the key (seed, epoch) are the first window's place, so that every epoch has other windows, and
-    their order.
+    left out. The key (seed, epoch) determines the place of the first window, so that every epoch has different windows,
+    and their order.
     """
     rng, count = keyed_rng(seed, "epoch", epoch), windows_of_epoch(tokens, block_size)
     offset = rng.integers(0, min(block_size, tokens - count * block_size))
@@ -150,7 +150,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
     corpus = load_text(options.text, options.dataset)
     train_text, held_out_text = corpus.split()
     if tokenizer is None:
-        # Words and merges are learned from what is not held out, the characters from the whole text: the set of letters
+        # Words and merges are learned from what is not held out, characters from the whole text: the set of letters
         # reveals next to nothing about the held-out part.
         text = corpus.text if options.tokenizer == "char" else train_text
         tokenizer = learn(options.tokenizer, text, options.vocab_size)

@@ -54,7 +54,7 @@ def export_file(source: Path, folder: Path) -> str:
         checkpoint = load_checkpoint(file)
         check_family(file, checkpoint, "gpt")
         config = GPTConfig.from_json(checkpoint.model)
-        checked_settings(layout_of(config), config)  # an adapter of a base that peft cannot have is of no use
+        checked_settings(layout_of(config), config)  # an adapter is useless if peft cannot have its base
         write_files(folder, peft_files(file, checkpoint))
         return f"{file}: {describe(checkpoint)}; exported in the layout of peft"
     trained = load_trained(source)
@@ -69,7 +69,7 @@ def export(trained: Trained, folder: Path) -> str:
     """
     specials = trained.tokenizer.specials
     end = specials.get("<eos>", specials.get(GPT2_SPECIAL))
-    # Without the ids of bos and eos, they would be those of the original model.
+    # If omitted, the ids of bos and eos would be those of the original model.
     return write_pretrained(trained, layout_of(trained.config), folder, bos_token_id=end, eos_token_id=end)
 
 

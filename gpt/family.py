@@ -10,7 +10,7 @@ from workshop.run.family import Family
 
 
 def with_new_tokens(weights: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
-    """The weights for a vocabulary with further special tokens: each new row is the mean of the others."""
+    """The weights for a vocabulary with additional special tokens: each new row is the mean of the others."""
     found = dict(weights)
     for name in ("token_embedding.weight", "lm_head.weight"):
         if name in found and (missing := config.vocab_size - len(found[name])) > 0:

@@ -56,7 +56,7 @@ def look_inside(model: GPT, ids: Sequence[int]) -> InsideGPT:
 
 
 def check_attention(model: GPT) -> None:
-    """Raise UserError if the model has something else where others have attention."""
+    """Raise UserError if the model has another layer in place of attention."""
     if (mixer := model.config.mixer) != "attention":
         raise UserError(f"this model was trained with --mixer {mixer}: it has no attention to look at")
 
@@ -69,7 +69,7 @@ def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Atte
 
 @contextmanager
 def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
-    """Inside, these heads, each named as (layer, head) from 0, add nothing to the stream.
+    """Within this context these heads, each named as (layer, head) from 0, add nothing to the stream.
 
     The output matrix of attention sums what its heads found; here the columns that belong to these heads are 0.
 

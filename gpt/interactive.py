@@ -110,7 +110,7 @@ class Conversation:
         if name == "stop":
             self.options = dataclasses.replace(self.options, stop=words)
         else:
-            # One word, so that nothing in it can be another option.
+            # One word, so that no part of it is taken for another option.
             word = f"--{name}={' '.join(words)}" if words else f"--{name}"
             parsed = parse_command_line(type(self.options), [word], prog="/help", description="")
             self.options = dataclasses.replace(self.options, **parsed.values)

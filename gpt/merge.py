@@ -2,10 +2,10 @@
 
     python -m gpt.merge out/goethe/best.safetensors out/goethe-finetuned goethe-plus.safetensors
 
-BASE is a checkpoint, a folder in Hugging Face's layout, or smollm2; ADAPTER the run of a `--lora_rank` or `--freeze`,
-or a folder in peft's layout. In every linear map with an adapter, the matrix W becomes W + alpha / r B A
-(`tinygrad_lite/adapt.py`), which computes the same. The checkpoint needs the base no more: sample.py writes with it,
-train.py --init_from starts from it, `gpt.export` exports it.
+BASE is a checkpoint, a folder in Hugging Face's layout, or smollm2; ADAPTER a run with `--lora_rank` or `--freeze`, or
+a folder in peft's layout. In every linear map with an adapter, the matrix W becomes W + alpha / r B A
+(`tinygrad_lite/adapt.py`), which computes the same. The checkpoint no longer needs the base: sample.py generates text
+with it, train.py --init_from starts from it, `gpt.export` exports it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from workshop.run.model_config import MIXERS, block_of, norm_of
 
 
 class GPT(Generator):
-    """A decoder-only Transformer with GPT-2's initialisation. Which parts it has, `gpt/config.py` says.
+    """A decoder-only Transformer with GPT-2's initialisation. `gpt/config.py` says which parts it has.
 
     The defaults are GPT-2's parts: layer norm, learned positions, GELU, an output matrix tied to the token embedding.
     """
@@ -49,7 +49,7 @@ class GPT(Generator):
             self.final_norm = norm_of(config)(width)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
         if config.tie_weights:
-            # The row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
+            # The row that represents a token at the input also scores it at the output (Press, Wolf 2017).
             self.lm_head.weight = self.token_embedding.weight
         init_gpt2(self, config.n_layer, config.zero_init)
 
@@ -58,7 +58,7 @@ class GPT(Generator):
 
         With caches (one per layer, from `new_caches`), ids are the tokens after those that the caches hold. With
         padding (B,), the first padding[b] positions of row b, of caches and ids together, are not text: nothing
-        attends to them, and positions are counted from behind them. What they predict means nothing.
+        attends to them, and positions are counted from the first one after them. Their predictions mean nothing.
 
         Raises: ValueError if there are more positions than block_size.
         """
@@ -78,11 +78,11 @@ class GPT(Generator):
         return self.read(x)
 
     def read(self, x: Tensor) -> Tensor:
-        """The logits that the output of the last block stands for: (B, T, C) -> (B, T, V)."""
+        """The logits computed from the output of the last block: (B, T, C) -> (B, T, V)."""
         return self.lm_head(self.final_norm(x) if self.config.norm_first else x)
 
     def _embed(self, ids: Tensor, positions: np.ndarray) -> Tensor:
-        """What a token is, plus where it stands unless attention says that: (B, T) -> (B, T, C)."""
+        """What a token is, plus its position unless attention encodes that: (B, T) -> (B, T, C)."""
         tokens = self.token_embedding(ids)
         if self.config.positions == "learned":
             return tokens + rows_of(self.position_embedding, positions)
@@ -104,7 +104,7 @@ class GPT(Generator):
         return training_flops(self, attention_flops(self.config) if self.config.mixer == "attention" else 0)
 
     def new_caches(self, capacity: int | None = None) -> list[KVCache]:
-        """For each layer what its mixer keeps of a text, still empty: keys and values, or a recurrent state."""
+        """For each layer, what its mixer keeps of a text, still empty: keys and values, or a recurrent state."""
         return [block.mixer.new_cache(capacity or self.config.block_size) for block in self.blocks]
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:

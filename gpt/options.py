@@ -35,7 +35,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     separator: str = of_data("", "of pairs: the special token between source and target, such as <to-en>; none: a text")
     swap: bool = of_data(False, "of pairs: the opposite direction, target to source")
     held_out: int = of_data(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1)
-    train_pairs: int = of_data(0, "of pairs: learn from so many, drawn by --seed; 0: from all", unit="pairs", low=0)
+    train_pairs: int = of_data(0, "of pairs: learn from this many, drawn by --seed; 0: all", unit="pairs", low=0)
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     tokenizer: str = of_data(
         "char",
@@ -107,7 +107,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         return bool(self.rewards)
 
     def check_rewards(self, learns_tokenizer: bool) -> None:
-        """Refuse points that cannot be given.
+        """Refuse rewards that cannot be computed.
 
         Raises: OptionError.
         """
@@ -125,12 +125,11 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             raise OptionError(f"--rewards needs questions of a program: --dataset sums or calculations, not {named}")
         if learns_tokenizer:
             raise OptionError(
-                "--rewards needs a model that is right now and then: first python train.py sums, then --init_from "
-                "out/sums"
+                "--rewards needs a model that is sometimes right: first python train.py sums, then --init_from out/sums"
             )
         if self.batch_size % self.group:
             raise OptionError(
-                f"--batch_size {self.batch_size} is the number of answers here, but no multiple of --group {self.group}"
+                f"--batch_size {self.batch_size}, the number of answers here, is not a multiple of --group {self.group}"
             )
         if self.method == "dpo" and not self.reference:
             raise OptionError("--method dpo compares with a model: add --reference, such as that of --init_from")
@@ -138,7 +137,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             raise OptionError("--replay is for learning from pairs, not from --rewards: omit it")
 
     def check_pairs(self) -> None:
-        """Refuse pairs without a separator, and the other way round.
+        """Refuse pairs without a separator, and a separator without pairs.
 
         Raises: OptionError.
         """
@@ -153,13 +152,13 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             )
         if self.separator and not has_pairs:
             raise OptionError(
-                f"--separator {self.separator} stands between the sides of pairs: add --pairs FILE.tsv, or name pairs "
+                f"--separator {self.separator} separates the sides of pairs: add --pairs FILE.tsv, or name pairs "
                 f"with --dataset, such as libreoffice-help"
             )
         if self.separator and not re.fullmatch(r"<[\w-]{1,40}>", self.separator):
             raise OptionError(f"--separator {self.separator}: write a name between < and >, such as <to-en>")
         if self.separator in ("<end>", UNKNOWN):
-            raise OptionError(f"--separator {self.separator} has a meaning already: choose another name")
+            raise OptionError(f"--separator {self.separator} already has a meaning: choose another name")
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any text is fetched.

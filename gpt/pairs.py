@@ -1,15 +1,15 @@
-"""A GPT that answers: it reads a source and a separator, and writes a translation or a summary to its end token.
+"""A GPT that answers: it reads a source and a separator, and writes a translation or a summary up to an end token.
 
-A pair becomes one text, as in "Ich bin Student. <to-en> I am a student. <end>", with two special tokens. What is to be
-learned is the answer, so the loss counts only there; the source is read, never guessed:
+A pair becomes one text, as in "Ich bin Student. <to-en> I am a student. <end>", with two special tokens. Only the
+answer is to be learned, so the loss counts only there; the source is read, never predicted:
 
     ids      Ich  bin  Student .       <to-en>  I   am  a        student  .
     targets  -    -    -       -       I        am  a   student  .        <end>
 
 No mask is needed for the padding at the end of shorter rows: attention is causal, so nothing that counts sees it.
 
-An encoder-decoder (seq2seq/model.py) has two stacks for what is one here: a source token sees the whole source there,
-here only what stands before it, and attention over the source and over the answer share their heads.
+An encoder-decoder (seq2seq/model.py) has two stacks in place of this one: there a source token sees the whole source,
+here only what precedes it, and the same heads attend to the source and to the answer.
 
 Reference: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (arXiv:1801.10198), section 4.2.3.
 """
@@ -41,12 +41,12 @@ from workshop.run.pair_data import Batch, Pair, PairData
 from workshop.run.pair_task import PairTask
 from workshop.tokenizers.base import UNKNOWN, Tokenizer
 
-IGNORED = -100  # the target that the loss does not count
+IGNORED = -100  # the target that the loss ignores
 
 
 @dataclass
 class AnswerData(PairData):
-    """Pairs as rows of one text each; a target stands between the separator and <end>.
+    """Pairs as rows of one text each; a target is between the separator and <end>.
 
     Attributes:
         replay: the tokens of a text, of which `windows` are learned in each epoch, at random places; they are the last
@@ -57,7 +57,7 @@ class AnswerData(PairData):
     windows: int = 0
 
     def add_replay(self, tokens: list[int], share: float, size: int) -> None:
-        """Learn windows of `size` tokens too, which are about this share of all tokens that are learned."""
+        """Learn windows of `size` tokens too: about this share of all tokens that are learned."""
         learned = sum(len(target) - 1 for _, target in self.train)
         self.replay, self.windows = np.array(tokens), math.ceil(learned * share / (1 - share) / size)
         self.train += [([], [0] * (size + 1))] * self.windows
@@ -123,7 +123,7 @@ class AnswerTask(PairTask):
         return positions(pair)
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
-        """Token ids, in which a source of several lines is a conversation."""
+        """Token ids; a source of several lines is a conversation."""
         separator, end = (self.tokenizer.specials[name] for name in (self.options.separator, END))
         return [
             (turns_ids(self.tokenizer, source.split("\n")), [separator, *self.tokenizer.encode(target), end])
@@ -131,7 +131,7 @@ class AnswerTask(PairTask):
         ]
 
     def translate(self, model: GPT, sources: list[str]) -> list[str]:
-        """The model's greedy answer to each source, without the calls of a calculator."""
+        """The model's greedy answer to each source, without its calls to a calculator."""
         said = answer(with_calculator(model, self.tokenizer, self.options.dataset), self.tokenizer, sources)
         return [without_calls(text) for text in said]
 

@@ -3,8 +3,8 @@
     <start> p p p p ... p      ids of a window
     p p p p p ... p            targets: the pixels
 
-To the model a shade is a token like any other, and that a pixel has neighbours above and below must be learned. What
-it has learned is compared with counts: the probability of a pixel given the one to its left and the one above it
+To the model a shade is a token like any other; it must learn that a pixel has neighbours above and below. What it has
+learned is compared with counts: the probability of a pixel given the one to its left and the one above it
 (`neighbour_bits`), in bits per pixel.
 
     python -m gpt.pictures digits      bits per pixel by counting
@@ -169,7 +169,7 @@ def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strengt
     """Bits per pixel of held-out pictures (n, H, W) by counting, given the pixel to the left and the one above.
 
     p(x | left, above) = (count(left, above, x) + k p(x | left)) / (count(left, above) + k), and p(x | left) is smoothed
-    in the same way by p(x), that by the uniform distribution. Outside the picture all is dark.
+    in the same way by p(x), and p(x) by the uniform distribution. Outside the picture everything is dark.
 
     Args:
         strength: k, the weight of the less precise distribution, in counts.

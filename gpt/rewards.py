@@ -1,6 +1,6 @@
 r"""Learn from rewards: the model answers, each answer gets points, and answers with many points become more probable.
 
-No answer is given to learn from. The expected reward of a question x is to grow, with r(y) points for answer y,
+There is no answer to learn from. The aim is a larger expected reward for a question x, with r(y) points for answer y,
 
     J = sum_y p(y | x) r(y)
 
@@ -13,20 +13,20 @@ log p(y | x) is the sum of its tokens' log-probabilities, and the loss of n draw
 
     L = -1/n sum_i w_i sum_t log p(y_it | x, y_i1 ... y_i,t-1)
 
-This is cross-entropy, with w_i times the one-hot vector of the token as target: for w_i = 1 the model learns its own
-answers by heart. The methods differ in the weights alone.
+This is cross-entropy, with w_i times the one-hot vector of the token as target: for w_i = 1 the model memorises its own
+answers. The methods differ only in the weights.
 
 **REINFORCE**: w_i = r_i. **GRPO**: several answers i to the same question, and
 
     w_i = (r_i - mean_j r_j) / std_j r_j
 
-A constant b that is taken from the reward changes no expectation, for E[b d log p] = b d sum_y p(y | x) = b d1 = 0, but
-it changes the variance: without it, every right answer is pushed up, only as hard as the others; with the mean of its
-group, wrong ones are pushed down too, and a question that all answers got right or wrong teaches nothing. No second
-model has to estimate b. Each update draws new answers, so there is no ratio of probabilities to be clipped.
+A constant b subtracted from the reward changes no expectation, for E[b d log p] = b d sum_y p(y | x) = b d1 = 0, but it
+changes the variance: without it, every right answer is pushed up, all equally hard; with the mean of its group, wrong
+ones are pushed down too, and a question that all answers got right or wrong teaches nothing. No second model is needed
+to estimate b. Each update draws new answers, so there is no ratio of probabilities to clip.
 
-**DPO** needs no points, only which of two answers is better, y+ or y-. Of all models near the reference q, the one
-whose rewards minus b KL(p, q) are largest has the reward r(y) = b log(p(y | x) / q(y | x)) + a constant of x. If y+ is
+**DPO** needs no points, only which of two answers is better, y+ or y-. Of all models near the reference q, the one with
+the largest reward minus b KL(p, q) has the reward r(y) = b log(p(y | x) / q(y | x)) + a constant of x. If y+ is
 preferred with the probability s(r(y+) - r(y-)), s the logistic function, the loss of a pair and its derivative are
 
     l = -log s(m),   m = b (log p(y+)/q(y+) - log p(y-)/q(y-))
@@ -84,7 +84,7 @@ def weights(method: str, rewards: np.ndarray, log_ratios: np.ndarray, beta: floa
     Args:
         rewards: (N, G), of G answers to each of N questions.
         log_ratios: (N, G), log p(y | x) / q(y | x); only DPO needs them.
-        beta: b of DPO: how much a change of the reference counts.
+        beta: b of DPO: how much a difference from the reference counts.
 
     >>> weights("grpo", np.array([[1.0, 0.0], [1.0, 1.0]]), np.zeros((2, 2)), 0.1).round(3).tolist()
     [[1.0, -1.0], [0.0, 0.0]]
@@ -104,10 +104,10 @@ def weights(method: str, rewards: np.ndarray, log_ratios: np.ndarray, beta: floa
 
 
 class Drawn:
-    """Answers that a model drew to questions, `group` to each.
+    """Answers that a model drew, `group` to each question.
 
     Attributes:
-        said: the answers as text, in the order of the questions; empty if a token of no text is in one.
+        said: the answers as text, in the order of the questions; empty if one has a token without text.
         ids, targets: (B, T), as a GPT learns them; what it did not write itself is IGNORED.
     """
 
@@ -118,7 +118,7 @@ class Drawn:
         prompts = [[*turns_ids(tokenizer, [text]), separator] for text in questions]
         longest = longest_answer(max(map(len, prompts)), model.config.block_size)
         log_probs, state = model.start(prompts)
-        copies = np.repeat(np.arange(len(prompts)), group)  # a question is read once, and answered by each of a group
+        copies = np.repeat(np.arange(len(prompts)), group)  # a question is read once for the whole group
         prompts = [prompts[number] for number in copies]
         steps = generate(
             *(model.step, log_probs[copies], state.select(copies)),
@@ -129,8 +129,8 @@ class Drawn:
         )
         rows = [row.tolist() for row in np.stack(list(steps), axis=1)]
         answers = [row[: row.index(end) + 1] if end in row else row for row in rows]
-        # No token is forbidden: the answers must be drawn from the probabilities that learn. But one of no text in
-        # the middle of an answer makes it worth nothing.
+        # No token is forbidden: the answers must be drawn from the probabilities that are trained. But a token without
+        # text in the middle of an answer makes it worth nothing.
         odd = set(tokenizer.textless) - {end}
         self.said = ["" if odd & {*answer} else tokenizer.decode(answer) for answer in answers]
         pairs = list(zip(prompts, answers, strict=True))
@@ -149,7 +149,7 @@ class Drawn:
         return -losses.numpy().reshape(self.ids.shape).sum(1)
 
     def batch(self, weights: np.ndarray, like: Tensor) -> Batch:
-        """ids (B, T) and targets (B, T, V): the token of each place, times the weight (B,) of its answer.
+        """ids (B, T) and targets (B, T, V): the token of each position, times the weight (B,) of its answer.
 
         Answers whose weight is 0 teach nothing and are left out.
         """
@@ -162,10 +162,10 @@ class Drawn:
 
 
 class RewardTask(AnswerTask):
-    """Questions of a program, answered by the model that learns, and points for its answers.
+    """Questions made by a program, answered by the model being trained, and points for its answers.
 
     Attributes:
-        model: the model that learns, given by the training loop.
+        model: the model being trained, set by the training loop.
     """
 
     model: GPT
@@ -177,7 +177,7 @@ class RewardTask(AnswerTask):
     def _reference(self) -> GPT:
         options, trained = self.options, load_trained(Path(self.options.reference))
         if trained.tokenizer.to_json() != self.tokenizer.to_json():
-            raise CheckpointError(f"--reference {options.reference} has other tokens than the model that learns")
+            raise CheckpointError(f"--reference {options.reference} has different tokens from the model being trained")
         say(f"reference {trained.about}")
         model = GPT.from_weights(trained.config, trained.weights, options.device, take=True)
         return model.to(options.device, options.weight_dtype).eval()
@@ -223,7 +223,7 @@ class RewardTask(AnswerTask):
                 *(log_ratios.reshape(-1, options.group), options.beta),
             )
             batch = drawn.batch(found.reshape(-1), self.model.token_embedding.weight)
-            # The loss of a batch is the mean over all its places; what counts is the mean over answers.
+            # The loss of a batch is the mean over all its positions; what is wanted is the mean over answers.
             yield batch, batch[0].numel() / total
 
     def draw(self, model: GPT, questions: Sequence[str], seed: int, first: int = 0) -> Drawn:
@@ -232,7 +232,7 @@ class RewardTask(AnswerTask):
         return Drawn(writer, self.tokenizer, questions, self.options.group, seed, first)
 
     def points(self, drawn: Drawn, right: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
-        """The points (N, G) of answers to N questions, those of all rewards added up."""
+        """The points (N, G) of answers to N questions, summed over all rewards."""
         group, names = self.options.group, names or self.options.rewards
         return np.array(
             [
@@ -243,7 +243,7 @@ class RewardTask(AnswerTask):
         )
 
     def report(self, model: GPT, val_loss: float) -> Report:
-        """Shares of right answers to held-out questions: drawn ones, groups with one, greedy ones; and what they got.
+        """Shares of right answers to held-out questions: of drawn ones, groups with one, greedy ones; and their points.
 
         `entropy` is that of an answer, E[-log p(y | x)], in nats. `calls` is the share of the answers that call the
         calculator where there is something to calculate, `needless_calls` where a number is only to be repeated.

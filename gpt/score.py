@@ -33,7 +33,7 @@ from workshop.corpora.texts import Corpus, load_files
 from workshop.decoding.sample_options import SampleOptions
 from workshop.tokenizers.base import Tokenizer
 
-BATCH_SIZE = 16  # windows per batch; it affects the result by rounding only
+BATCH_SIZE = 16  # windows per batch; it affects the result only by rounding
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus, stride: int = 0) -> 
     """The loss of a model on a whole text.
 
     Args:
-        stride: tokens from the start of a window to that of the next; 0: as many as a window has.
+        stride: tokens from the start of one window to the start of the next; 0: the length of a window.
     Raises: CorpusError if the text has fewer than two tokens, so that there is none to predict; CheckpointError if the
         model's loss is not a number; OptionError for a stride longer than a window.
     """
@@ -65,7 +65,7 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus, stride: int = 0) -> 
 
 
 def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
-    """Print the model's loss on a text, and a warning of unknown characters."""
+    """Print the model's loss on a text, and a warning about unknown characters."""
     corpus = load_files([options.score], as_is=tokenizer.is_foreign)
     warn_of_unknown(tokenizer, corpus.text)
     found = score(model, tokenizer, corpus)

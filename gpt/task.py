@@ -96,7 +96,7 @@ class TextTask:
 def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
     """The task for the data that the options name: a text, alone or with teachers, or pairs, or pictures.
 
-    The modules of all but the first are loaded for it alone.
+    The modules for all but the first are loaded only if needed.
     """
     if options.rewards:
         return resolve_name("gpt.rewards:RewardTask")(options, tokenizer)

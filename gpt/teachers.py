@@ -1,6 +1,6 @@
 """Learn from other GPTs: a part of each target is what they predict ("distillation").
 
-The text says which token came next, and nothing of those that could have come as well. A trained model, the teacher,
+The text says which token came next, but nothing about the others that could have come. A trained model, the teacher,
 says how probable each of them was. So the target of a position is not the token t alone but a distribution,
 
     w_v = (1 - a) [v = t] + a mean_k q_k(v)        q_k: what teacher k predicts, from the same tokens before
@@ -32,9 +32,9 @@ from workshop.tokenizers.base import Tokenizer
 
 
 class TaughtTask(TextTask):
-    """A training text, and the GPTs of `--teachers`, which give a share of every target. Each process has all of them.
+    """A training text, and the GPTs of `--teachers`, which supply a share of every target. Each process has them all.
 
-    Raises: CheckpointError if one learned from another text, of which it may know what is held out here, or has other
+    Raises: CheckpointError if one learned from another text, which may include what is held out here, or has other
         tokens; OptionError if its context is too short.
     """
 
@@ -46,21 +46,21 @@ class TaughtTask(TextTask):
         """The teacher in a checkpoint or a run's folder, ready to predict."""
         options, trained = self.options, load_trained(Path(name))
         if trained.corpus_sha256 != self.corpus_sha256:
-            raise CheckpointError(f"--teachers {name}: it learned from another text than {self.data.corpus.name}")
+            raise CheckpointError(f"--teachers {name}: it learned from a different text from {self.data.corpus.name}")
         if trained.tokenizer.to_json() != self.tokenizer.to_json():
-            raise CheckpointError(f"--teachers {name}: it has other tokens: give both runs the same tokenizer")
+            raise CheckpointError(f"--teachers {name}: it has different tokens: give both runs the same tokenizer")
         if trained.config.block_size < options.block_size:
             raise OptionError(
                 f"--teachers {name}: it reads {trained.config.block_size} tokens at once: use --block_size "
                 f"{trained.config.block_size}, or less"
             )
         say(f"teacher {trained.about}")
-        # Not `make_model`: whether operations are composed is for this run to say, not for a teacher.
+        # Not `make_model`: whether operations are composed is decided by this run, not by a teacher.
         model = GPT.from_weights(trained.config, trained.weights, options.device, take=True)
         return model.to(options.device, options.weight_dtype).eval()
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
-        """As of a text alone, with distributions (B, T, V) in place of the targets."""
+        """As for a text alone, with distributions (B, T, V) in place of the targets."""
         for (ids, targets), share in super().batches(step, rank, size):
             yield (ids, self.distributions(ids, targets)), share
 

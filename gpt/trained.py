@@ -13,7 +13,7 @@ from workshop.run.family import Trained
 
 
 def layout_of(config: GPTConfig) -> ModuleType:
-    """The layout in which a model of these settings is exported, if in any: that of a Llama if it has RMS norms."""
+    """The layout in which a model with these settings is exported: that of a Llama if it has RMS norms."""
     return llama_layout if config.norm == "rmsnorm" else gpt2_layout
 
 

@@ -1,8 +1,8 @@
-"""What do encoder and decoder attend to? The weights of attention as numbers; `studies.draw_translation` draws them.
+"""What do encoder and decoder attend to? The weights of attention as numbers; `studies.draw_translation` plots them.
 
-For every target token, each head of each decoder layer has weights over the source tokens, which sum to 1: which
-German word corresponds to which English one, and where the word order changes. In self-attention, source tokens attend
-to source tokens, and target tokens to those before them.
+For every target token, each head of each decoder layer has weights over the source tokens, which sum to 1: they show
+which German word corresponds to which English one, and where the word order changes. In self-attention, source tokens
+attend to source tokens, and target tokens to those before them.
 
     found = attention_weights(model, tokenizer, "Der Mann liest.", tokens)
     found.weights[0, 2]      # (T, S): layer 0, head 2

@@ -37,7 +37,7 @@ class Seq2SeqConfig(ModelConfig):
     activation: str = part("activation", "relu")
     positions: str = of_model(
         "sinusoidal",
-        "how positions are encoded; rotary: attention turns queries and keys by their places",
+        "how positions are encoded; rotary: attention rotates queries and keys by their positions",
         choices=("sinusoidal", "learned", "rotary"),
     )
     norm: str = part("norm")
@@ -55,7 +55,7 @@ class Seq2SeqConfig(ModelConfig):
     )
     attend: str = of_model(
         "global",
-        "where recurrent decoders look: nowhere, or in the whole source, near the same place, near one they predict",
+        "where recurrent decoders look: nowhere, at the whole source, near the same place, or near one they predict",
         choices=("none", "global", "monotonic", "predictive"),
     )
     score: str = of_model("general", "how they compare states with the source", choices=("dot", "general", "additive"))

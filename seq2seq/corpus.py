@@ -1,7 +1,7 @@
 """The pairs of sentences that a run of the translation model learns from, and those that it holds out.
 
 The pairs come from a named corpus (workshop/corpora/pairs.py), from files, or from a toy task. The
-sentences in TEST_FILES were written to test translations with: no run on a named corpus sees them.
+sentences in TEST_FILES were written for testing translations: no run on a named corpus sees them.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ SPECIALS = (PAD, BOS, EOS)
 
 
 class TranslationData(PairData):
-    """Sentence pairs whose targets stand between <bos> and <eos>."""
+    """Sentence pairs whose targets are between <bos> and <eos>."""
 
     @property
     def pad(self) -> int:

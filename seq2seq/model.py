@@ -3,7 +3,7 @@
     source (B, S) -> embedding + positions -> n_layer blocks -> memory (B, S, C)
     target (B, T) -> embedding + positions -> n_layer blocks, each of which attends to the memory -> logits (B, T, V)
 
-The encoder sees the whole sentence at once; the decoder is causal, as the GPT. In training it is given the right
+The encoder sees the whole sentence at once; the decoder is causal, like the GPT. In training it is given the correct
 translation, shifted by one token, and so learns all T predictions in one pass ("teacher forcing").
 
 One matrix serves three times: it embeds the tokens of either language, and it scores them at the output (Vaswani et
@@ -35,7 +35,7 @@ Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos>
 
 @dataclass
 class Memory:
-    """What an encoder made of the source: (B, S, C), the mask of what in it is text, its caches, or its last states."""
+    """What an encoder made of the source: (B, S, C), the mask of its text, its caches, or its last states."""
 
     values: Tensor
     mask: Tensor
@@ -43,7 +43,7 @@ class Memory:
     states: list[Tensor] | None = None
 
     def select(self, rows: np.ndarray) -> Memory:
-        """That of these rows, in this order."""
+        """The memory of these rows, in this order."""
         here = get_device(self.values.device).from_host(rows)
         values, mask = Tensor.wrap(self.values.data[here]), Tensor.wrap(self.mask.data[here])
         states = [Tensor.wrap(state.data[here]) for state in self.states] if self.states else None
@@ -73,7 +73,7 @@ class Seq2Seq(Generator):
         init_gpt2(self, config.n_layer, config.zero_init)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """The memory (B, S, C) of padded sentences (B, S), and the mask (B, 1, 1, S) of what in it is text.
+        """The memory (B, S, C) of padded sentences (B, S), and the mask (B, 1, 1, S) of its text.
 
         Raises: ValueError if a sentence is longer than block_size.
         """
@@ -93,15 +93,15 @@ class Seq2Seq(Generator):
     ) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
 
-        Padding stands at the end of a target, where causality hides it from what comes before. With caches (two per
-        layer, from `start`), target holds the tokens after those that the caches know.
+        Padding is at the end of a target, where causality hides it from what comes before. With caches (two per layer,
+        from `start`), target holds the tokens after those that the caches hold.
 
         Raises: ValueError if there are more positions than block_size.
         """
         past = caches[0].length if caches else 0
         x = self._embed(target, past, "target_positions")
         cross = {"memory": memory, "mask": mask}
-        if self.config.positions == "rotary":  # queries stand behind those of the caches
+        if self.config.positions == "rotary":  # queries come after those of the caches
             cross["positions"] = Tensor(np.arange(past, past + target.shape[1]), device=target.device)
         for layer, block in enumerate(self.decoder):
             cross["cache"] = memory_caches[layer] if memory_caches else None
@@ -109,9 +109,9 @@ class Seq2Seq(Generator):
         return self.lm_head(self.decoder_norm(x) if self.config.norm_first else x)
 
     def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
-        """What a token is plus where it stands: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper.
+        """What a token is plus its position: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper.
 
-        With rotary positions nothing is added: attention sees where a token stands.
+        With rotary positions nothing is added: attention encodes the position.
         """
         end = past + ids.shape[1]
         self._check_room(end)
@@ -146,7 +146,7 @@ class Seq2Seq(Generator):
         return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), **settings)
 
     def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products with which one target token is learned.
+        """Floating-point operations of the matrix products that learning one target token takes.
 
         Counted as in `GPT.flops_per_token`, with a source token for every target token, and without the products
         of attention, which are small for sentences.

@@ -33,7 +33,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     val_tgt: str = of_data("", "their translations", is_path=True)
     swap: bool = of_data(False, "the opposite direction: English to German, target to source")
     held_out: int = of_data(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1)
-    train_pairs: int = of_data(0, "learn from so many of the pairs, drawn by --seed; 0: from all", unit="pairs", low=0)
+    train_pairs: int = of_data(0, "learn from this many of the pairs, drawn by --seed; 0: all", unit="pairs", low=0)
     toy_size: int = of_data(20_000, "pairs of a toy task", unit="pairs", low=20, high=10_000_000)
     tokenizer: str = of_data(
         "bpe", "what a token is, in both languages (bpe-w: with an end-of-word mark)", choices=[*LEARNED]

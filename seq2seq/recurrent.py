@@ -1,14 +1,15 @@
 """Translation before the Transformer: one recurrent network reads, another writes, and attention joins them.
 
     source (B, S) -> embedding -> n_layer recurrent layers -> memory (B, S, C), and the last state of each layer
-    target (B, T) -> embedding -> n_layer recurrent layers, begun with these states -> h_t
+    target (B, T) -> embedding -> n_layer recurrent layers, starting from these states -> h_t
                                   a_t = softmax(score(h_t, memory))      which source tokens matter now      (S)
                                   c_t = sum_s a_ts memory_s              their mean
                                   v_t = tanh(Wc (c_t, h_t))              the attentional vector
                                   logits = v_t E^T
 
-With `--attend none` v_t is h_t: all that the decoder knows of the sentence is the state with which it begins, of one
-size for short and long sentences. Attention was invented to widen this bottleneck. How a position is scored, and which:
+With `--attend none` v_t is h_t: all that the decoder knows of the sentence is the state with which it begins, of the
+same size for short and long sentences. Attention was invented to widen this bottleneck. How positions are scored, and
+which ones:
 
     --score dot         h_t . m_s
     --score general     h_t . (Wa m_s)
@@ -19,10 +20,11 @@ size for short and long sentences. Attention was invented to widen this bottlene
     --attend predictive     those within D of p_t = S s(vp . tanh(Wp h_t)), weighted by exp(-(s - p_t)^2 / (2 (D/2)^2))
 
 With `--input_feeding` the decoder reads v_(t-1) with token t, so it knows what it attended to before. Then no step can
-begin before the last has ended, in training too; without it, each layer reads all steps of the layer below at once.
+begin before the previous one has ended, in training too; without it, each layer reads all steps of the layer below at
+once.
 
-The source is read from its end, as in Sutskever et al. 2014: then the first words, with which most translations begin,
-are the last that the encoder reads.
+The source is read backwards, as in Sutskever et al. 2014: then the first words, with which most translations begin, are
+the last that the encoder reads.
 
 References: Luong, Pham, Manning 2015 (arXiv:1508.04025), sections 2 and 3, eq. 1 to 10; Bahdanau, Cho, Bengio 2015
 (arXiv:1409.0473); Sutskever, Vinyals, Le 2014 (arXiv:1409.3215).
@@ -81,7 +83,7 @@ class Alignment(Module):
         lengths = mask.cast(h.dtype).sum(-1, keepdim=True)  # (B, 1, 1)
         if self.attend == "monotonic":
             t = Tensor(np.arange(past, past + h.shape[1], dtype=h.dtype), device=h.device).reshape(1, -1, 1)
-            centre = t.minimum(lengths - 1)  # behind the end of the source, its last token
+            centre = t.minimum(lengths - 1)  # past the end of the source, its last token
         else:
             centre = lengths * self.place_score(self.place(h).tanh()).sigmoid()  # (B, T, 1)
         distance = sources - centre
@@ -121,7 +123,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The memory (B, S, C) of padded sentences (B, S), the mask (B, 1, S) of text, and a state for each layer.
 
-        Positions are those of the source, though it is read from its end.
+        Positions are those of the source, though it is read backwards.
         """
         mask = source != self.config.pad
         x, states, backwards = self._embed(source.flip(1), 0, ""), [], mask.flip(1)
@@ -137,7 +139,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         """The logits of the token that follows each position, (B, T) -> (B, T, V), and the states after the last.
 
         Args:
-            states: of each layer before the first position; with input feeding, and then the attentional vector.
+            states: of each layer before the first position, followed by the attentional vector with input feeding.
             past: the number of target tokens before these.
         """
         x, steps, vectors = self._embed(target, past, ""), target.shape[1], []
@@ -156,7 +158,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         return self.lm_head(self.dropout(vectors[0].cat(*vectors[1:], axis=1))), states
 
     def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
-        """What a token is, (B, T) -> (B, T, C); where it stands, the state knows."""
+        """What a token is, (B, T) -> (B, T, C); its position is implied by the state."""
         self._check_room(past + ids.shape[1])
         return self.dropout(self.token_embedding(ids) * self.config.n_embd**0.5)
 

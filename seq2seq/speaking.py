@@ -1,6 +1,6 @@
 """`sample.py` with a translation model: translate a sentence, a file, stdin, or lines as they are typed.
 
-Each line is a sentence and gives a line on stdout; an empty line gives an empty line.
+Each line is a sentence and produces a line on stdout; an empty line produces an empty line.
 """
 
 from __future__ import annotations

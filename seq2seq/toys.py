@@ -1,4 +1,4 @@
-"""Translation tasks that need no corpus and are learned in seconds: for first experiments, and for the tests.
+"""Translation tasks that need no corpus and take seconds to learn: for first experiments, and for the tests.
 
 Each task is unlimited: pair i of a task is always the same, drawn with the key (seed, task, i).
 

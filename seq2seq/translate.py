@@ -53,7 +53,7 @@ def translate(
 
     Args:
         beam: number of hypotheses that each search keeps; 1 is greedy search.
-        length_penalty: see `workshop/decoding/beam.py`; None: that of the model's settings.
+        length_penalty: see `workshop/decoding/beam.py`; None: the one in the model's settings.
     Returns: a list for each sentence. An empty sentence has an empty translation; a sentence longer than the model's
         block_size is cut there.
     """
@@ -77,7 +77,7 @@ def translate(
 
 
 def penalty_of(model: Seq2Seq, length_penalty: float | None) -> float:
-    """The length penalty of a search: the given one, or else that of the model's settings."""
+    """The length penalty of a search: the given one, or else the one in the model's settings."""
     return model.config.length_penalty if length_penalty is None else length_penalty
 
 

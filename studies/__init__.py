@@ -1,1 +1,1 @@
-"""What can be found out about a model: a small program each, pictures, and the page of `--explain`."""
+"""What can be found out about a model: small programs, pictures, and the page of `--explain`."""

@@ -1,13 +1,13 @@
 """How good are classifiers of texts or pictures on the test part of their data, which none of them has seen?
 
     python -m studies.accuracy out/vit-fashion                            accuracy, with its 95 % interval
-    python -m studies.accuracy out/a1,out/a2 --against out/b1,out/b2      runs in pairs, such as of equal seeds
-    python -m studies.accuracy out/classify --tfidf true                  beside counts of words
+    python -m studies.accuracy out/a1,out/a2 --against out/b1,out/b2      runs in pairs, such as with equal seeds
+    python -m studies.accuracy out/classify --tfidf true                  compared with counts of words
 
 **TF-IDF.** A text is a vector with a number for each word and each two neighbouring words: how often it occurs in the
 text, times the logarithm of how rare it is in all. A linear classifier (logistic regression, by scikit-learn: pip
-install -e ".[baseline]") learns a weight for each. It knows nothing of order beyond neighbours, and is hard to beat
-where examples are few.
+install -e ".[baseline]") learns a weight for each. It knows nothing about order beyond neighbours, and is hard to beat
+when examples are few.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from workshop.run.run_folder import newest_checkpoint
 class EvaluateOptions:
     """The options of the evaluation."""
 
-    against: str = option("", "runs to compare with, as many: out/b1,out/b2", is_path=True)
+    against: str = option("", "runs to compare with, equally many: out/b1,out/b2", is_path=True)
     tfidf: bool = option(False, "also count words, with a linear model")
 
 
@@ -70,12 +70,12 @@ def accuracies(names: list[str]) -> tuple[tuple[float, ...], tuple[object, ...]]
 
 
 def accuracy(path: Path) -> tuple[float, object]:
-    """The share of the test part that a model gets right, which is printed too; and its data."""
+    """The share of the test part that a model gets right, which is also printed; and its data."""
     if path.is_dir():
         path = newest_checkpoint(path)
     name = family_of_weights(path, ("bert", "vit", "cnn"))
     if name is None:
-        raise OptionError(f"{path} is no classifier of texts or pictures")
+        raise OptionError(f"{path} is not a classifier of texts or pictures")
     family = load_family(name)
     trained = family.read(path)
     if name == "bert" and trained.config.objective != "labels":

@@ -3,10 +3,10 @@
     python -m studies.answers out/gpt-translate                          the run's own held-out pairs: BLEU and chrF
     python -m studies.answers out/gpt-translate --beam 5                 with a beam search
     python -m studies.answers out/gpt-translate --pairs test.tsv         other pairs: source TAB target in each line
-    python -m studies.answers out/gpt-summarize --rouge true             summaries: ROUGE, beside two simple ones
+    python -m studies.answers out/gpt-summarize --rouge true             summaries: ROUGE, next to two simple ones
     python -m studies.answers out/gpt-summarize --out written.txt        save the answers, one per line
 
-The simple summaries, which a model has to beat, are the first sentence of the text and its first eight words.
+The simple summaries, which a model must beat, are the first sentence of the text and its first eight words.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main(options: AnswerOptions, name: str) -> None:
     if not pairs:
         raise CorpusError("there are no pairs to answer")
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
-    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics()  # refused at once if it is not installed
+    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics()  # fails at once if it is not installed
     model = trained.make_model(options.device)
     began = time.perf_counter()
     written = answer(model, tokenizer, sources, options.beam, options.length_penalty)

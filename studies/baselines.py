@@ -21,8 +21,8 @@ probability 0, which costs infinitely many bits. Three ideas repair it.
    Kneser 1994). Each order has its own D.
 
 2. Continuation counts. What should P' be? W is more frequent than p in goethe, yet p has been seen after 30 different
-   characters and W after 5 (a blank, a new line ...). P' is asked where h was seen with other characters or not at
-   all, and there p is the better guess. Kneser and Ney make that precise: averaged over all contexts, the mixture
+   characters and W after 5 (a space, a new line ...). P' is consulted when h was seen with other characters or not at
+   all, and then p is the better guess. Kneser and Ney make this precise: averaged over all contexts, the mixture
    must have the frequencies of the text, Σ_h c(h·) P(w | h) = Σ_h c(hw). Put the formula in, for order 2, with
    N(·w) = how many different characters came before w, and N(··) = Σ_w N(·w) = Σ_h N(h·):
 
@@ -32,9 +32,9 @@ probability 0, which costs infinitely many bits. Three ideas repair it.
    many different characters: in the formula of idea 1, c'(g) = N(·g) takes the place of c(g) for every n-gram g that
    is not of the highest order (and is discounted again, so that a still shorter context has its say).
 
-3. An end. Below order 1 is 1 / V for each of the V different characters, so that those missing from the nine tenths
-   get a probability too. V is that of the whole text, as for the character tokenizer: a model that predicts the
-   held-out text, with whatever characters it has, must know which characters there are.
+3. An end. Below order 1 is 1 / V for each of the V different characters, so that those missing from the nine tenths get
+   a probability too. V is counted in the whole text, as for the character tokenizer: a model that predicts the held-out
+   text, whatever characters it has, must know which characters there are.
 
 By hand, for "barbara" and order 2. Order 1 counts predecessors: a has b and r, b has r (nothing is before the first
 b), r has a; so c' = 2, 1, 1, n1 = 2, n2 = 1, D = 1/2, and P'(b) = (1 - 1/2) / 4 + (1/2 · 3) / 4 · 1/3 = 1/4. Order 2
@@ -48,15 +48,15 @@ What the table says. On goethe (378,000 characters to learn from) order 6 needs 
 the parts of GPT-2 on characters, `python train.py goethe-char`, 2.47: a minute of training loses to two seconds of
 counting. (0.04 of that is due to the windows, in each of which the GPT starts again.) Counting memorises: after one
 pass over the text the table is complete. Gradient descent moves 800,000 weights a little at a time, and in 2,000 steps
-of 12 · 64 characters it saw each character about four times; its loss was still falling then. With the parts of today
-and larger tokens, two minutes suffice: `python train.py` needs 1.90, less than any n-gram model here.
+of 12 · 64 characters it saw each character about four times; its loss was still falling then. With modern parts and
+larger tokens, two minutes suffice: `python train.py` needs 1.90, less than any n-gram model here.
 
 More effort helps the two differently. Order 7 has 1.8 times the n-grams of order 6 and gains 0.002 bits, and order 10
 is worse: 22 % of the held-out characters follow six that never occur together in the nine tenths, and half follow six
 that occur at most five times. For counts, two contexts have in common only the characters in which both end, and order
-6 cannot use anything more than five characters back. The GPT reads hundreds, and what it learns in one context holds
-in all that it finds similar. Only a GPT whose loss is below this table has certainly learned more than which few
-letters follow each other.
+6 cannot use anything more than five characters back. The GPT reads hundreds, and what it learns in one context holds in
+all that it finds similar. Only a GPT whose loss is below this table has certainly learned more than which letters tend
+to follow a few others.
 
 Both together are better than either: studies/together.py.
 
@@ -85,7 +85,7 @@ from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.run.family import Trained
 
 OUT = Path("out")
-MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams as the text has characters
+MAX_ORDER = 10  # each further order needs memory for almost as many new n-grams as the text has characters
 
 
 @dataclass
@@ -128,9 +128,9 @@ class Level:
 
 
 def estimate_discount(counts: Counter[str]) -> float:
-    """D = n1 / (n1 + 2 n2); 1/2 where n1 or n2 is 0, because a small table says nothing about D then.
+    """D = n1 / (n1 + 2 n2); 1/2 if n1 or n2 is 0, because such a small table says nothing about D.
 
-    So 0 < D < 1 always: with D = 0 nothing would be left for what was never seen.
+    So always 0 < D < 1: with D = 0 nothing would be left for what was never seen.
 
     >>> estimate_discount(Counter(ba=2, ar=2, rb=1, ra=1)), estimate_discount(Counter("barbara"))
     (0.3333333333333333, 0.5)
@@ -181,12 +181,12 @@ class KneserNey:
         return p
 
     def probabilities(self, text: str) -> np.ndarray:
-        """P of all characters but the first, which the GPT, too, reads and does not predict: (N,) -> (N - 1,)."""
+        """P of all characters except the first, which the GPT, too, reads and does not predict: (N,) -> (N - 1,)."""
         places = range(1, len(text))
         return np.array([self.probability(text[i], text[max(0, i - self.order + 1) : i]) for i in places])
 
     def bits_per_character(self, text: str) -> float:
-        """Mean of -log2 P over all characters but the first."""
+        """Mean of -log2 P over all characters except the first."""
         return -float(np.log2(self.probabilities(text)).mean())
 
     def size(self) -> int:
@@ -194,7 +194,7 @@ class KneserNey:
         return sum(len(level.counts) for level in self.levels)
 
 
-# --- the GPT beside them --------------------------------------------------------------------------------------
+# --- the GPT next to them -------------------------------------------------------------------------------------
 
 
 def find_gpt(named: str, corpus: Corpus) -> Trained | None:
@@ -218,7 +218,7 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
     trained = load_trained(path)
     if trained.corpus_sha256 != corpus.sha256:
         raise CheckpointError(
-            f"{trained.path} learned from another text than {corpus.name}; its own is named with --dataset or --text"
+            f"{trained.path} did not learn from {corpus.name}; name its own text with --dataset or --text"
         )
     return trained
 

@@ -1,13 +1,13 @@
-"""How many hidden words does BERT guess, and how many a GPT that sees only what stands before them?
+"""How many hidden words does BERT guess, and how many does a GPT guess that sees only what precedes them?
 
     python -m studies.compare_encoders out/bert-goethe out/gpt        the same hidden tokens of the same held-out text
-    python -m studies.compare_encoders out/bert-goethe                beside counting only
+    python -m studies.compare_encoders out/bert-goethe                compared only with counting
 
-Of the tokens 15 % are hidden, whatever share was hidden in training. Both must have the same tokens: BPE learned from
-the same text, with a vocabulary that is smaller by BERT's five specials for the GPT. The GPT reads the true tokens
+15 % of the tokens are hidden, whatever share was hidden in training. Both must have the same tokens: BPE learned from
+the same text, with a vocabulary for the GPT that is smaller by BERT's five specials. The GPT reads the true tokens
 before the hidden one, where BERT reads [MASK] or a wrong token for some of them. Counting always guesses the most
-frequent token. The standard error of a difference is that of the pairs: each hidden token gives one answer of either
-model.
+frequent token. The standard error of a difference is computed over pairs: for each hidden token there is one answer
+from either model.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     options = BertOptions(**{name: saved[name] for name in ("dataset", "seed", "block_size")})
     task = WordsTask(options, trained.tokenizer)
     if task.corpus_sha256 != trained.corpus_sha256:
-        raise OptionError(f"{argv[0]} learned from another text than {options.dataset}")
+        raise OptionError(f"{argv[0]} did not learn from {options.dataset}")
     common = int(np.bincount(task.data.train.tokens).argmax())
     answers = {
         "BERT": bert_answers(trained.make_model(), task),
@@ -59,9 +59,9 @@ def main(argv: list[str]) -> int:
         say(gpt.about)
         if getattr(gpt.tokenizer, "merges", None) != getattr(trained.tokenizer, "merges", ()):
             size = trained.tokenizer.vocab_size - len(trained.tokenizer.specials)
-            raise OptionError(f"{argv[1]} has other tokens: train it with --tokenizer bpe --vocab_size {size}")
+            raise OptionError(f"{argv[1]} has different tokens: train it with --tokenizer bpe --vocab_size {size}")
         answers["GPT"] = gpt_answers(gpt.make_model(), task.held_out)
-    # The first token of a sequence has nothing before it, so nobody is asked for it.
+    # The first token of a sequence has nothing before it, so no model is asked for it.
     asked = np.concatenate([one.places > 1 for one in task.held_out])
     print(f"{counted(asked.sum(), 'hidden token')} of the held-out part of {options.dataset}\n")
     print("| | guessed | BERT guesses more by |\n|---|---|---|")
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
 
 
 def bert_answers(model: Bert, task: WordsTask) -> np.ndarray:
-    """Whether each hidden token is guessed: (N,) truth values."""
+    """Whether each hidden token is guessed: (N,) booleans."""
     right = []
     for first in range(0, len(task.held_out), task.options.batch_size):
         batch = task.data.batch(task.held_out[first : first + task.options.batch_size])
@@ -84,7 +84,7 @@ def bert_answers(model: Bert, task: WordsTask) -> np.ndarray:
 
 
 def gpt_answers(model: GPT, sequences: list[MaskedSequence]) -> np.ndarray:
-    """The same for a GPT, which reads what stands before each hidden token."""
+    """The same for a GPT, which reads what precedes each hidden token."""
     right = []
     for one in sequences:
         text = one.ids.copy()

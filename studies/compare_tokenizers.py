@@ -2,10 +2,10 @@
 
     python -m studies.compare_tokenizers my.txt                      any UTF-8 text
     python -m studies.compare_tokenizers goethe --vocab_size 4096    a corpus by name
-    python -m studies.compare_tokenizers my.txt --sample 0           the table alone
+    python -m studies.compare_tokenizers my.txt --sample 0           only the table
 
-Each tokenizer learns from the first nine tenths of the text, with the same --vocab_size where the size can be chosen,
-and is measured on the last tenth, which it has not seen:
+Each tokenizer learns from the first nine tenths of the text, with the same --vocab_size if the size can be chosen, and
+is measured on the last tenth, which it has not seen:
 
 - characters per token: a model's time per character, and how much text fits into its context, depend on it;
 - unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
@@ -14,8 +14,9 @@ and is measured on the last tenth, which it has not seen:
 
 For `bpe-w` and `wordpiece`, which do not keep white space, the characters of the original text are counted.
 (`wordpiece` is the tokenizer of encoders, here with capitals and accents.)
-After the table comes a passage of the held-out text, cut into tokens by each: on a terminal in two alternating colours,
-otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Newlines are shown as \\n,
+The table is followed by a passage of the held-out text, cut into tokens by each: on a terminal in two alternating
+colours, otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Newlines are shown as
+\\n,
 and other characters that cannot be printed, or parts of characters, as \\x and their code.
 
 This table alone does not show which is best: fewer tokens mean fewer steps, but each step is a choice among more
@@ -44,7 +45,8 @@ COMPARED = (*LEARNED, "wordpiece")  # in the order of the table
 ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA)
 CODE_POINT = 21  # bits that name any character of Unicode
 
-# Black on light blue and on light brown: setting both colours keeps the text readable whatever the terminal's own are.
+# Black on light blue and on light brown: setting both colours keeps the text readable whatever the terminal's own
+# colours are.
 COLOURS = ("\x1b[38;5;16;48;5;110m", "\x1b[38;5;16;48;5;180m")
 
 
@@ -77,13 +79,13 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Tokenizer:
 
 
 def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
-    """The bits per character that would restore a text from its tokens, where these do not determine it.
+    """The bits per character that would restore a text from its tokens, if these do not determine it.
 
     An unknown piece is spelled: its letters and a mark for its end, each in -log2 of its share among those of the
     unknown pieces in the text from which the tokenizer learned. With `bpe-w`, the white space after each word takes
-    -log2 of its share there; with `wordpiece`, so does the white space between two words, or that there is none. What
-    does not occur there takes a place among them that is kept free, and 21 bits for each character. A better code, such
-    as a model of letters, would need fewer bits.
+    -log2 of its share there; with `wordpiece`, so does the white space between two words, or its absence. What does not
+    occur there takes a place among them that is kept free, and 21 bits for each character. A better code, such as a
+    model of letters, would need fewer bits.
     """
     spelled = shares(letters(tokenizer.unknown(text)))
     bits = sum(count * spelled(letter) for letter, count in letters(tokenizer.unknown(held_out)).items())
@@ -94,14 +96,14 @@ def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
 
 
 def spaces(tokenizer: WordwiseTokenizer, text: str) -> Counter[str]:
-    """How often each white space stands in a text; an empty one is a border of two words without any.
+    """How often each white space occurs in a text; an empty one is a border between two words without any.
 
     >>> spaces(WordPieceTokenizer(["[UNK]"], ["[UNK]"]), "Ja, ja.\\nJa")
     Counter({'': 2, ' ': 1, '\\n': 1})
     """
     counts = Counter(re.findall(r"\s+", text))
     borders = len(tokenizer.split(text)) - 1 - counts.total()
-    return counts + Counter({"": borders})  # + leaves out what is not positive
+    return counts + Counter({"": borders})  # + drops counts that are not positive
 
 
 def letters(pieces: Mapping[str, int]) -> Counter[str]:
@@ -118,7 +120,7 @@ def letters(pieces: Mapping[str, int]) -> Counter[str]:
 
 
 def shares(counts: Counter[str]) -> Callable[[str], float]:
-    """The bits of each symbol in a code by these frequencies, with one place kept for all that is not among them."""
+    """The bits of each symbol in a code by these frequencies, with one place kept for anything not among them."""
     total = counts.total() + 1
     return lambda symbol: math.log2(total / (counts[symbol] or 1)) + (0 if counts[symbol] else CODE_POINT * len(symbol))
 

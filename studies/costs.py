@@ -1,6 +1,6 @@
 """What a run costs, before it starts (--dry_run): parameters by part, memory, operations, time and energy.
 
-Only matrix products are counted as operations: they are nearly all of the work of a large model. docs/costs.md explains
+Only matrix products are counted as operations: they are nearly all the work of a large model. docs/costs.md explains
 the numbers.
 """
 
@@ -74,7 +74,7 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
 
 
 def compared(published: Published, counted: float) -> str:
-    """The published operations of a training beside those that are counted here."""
+    """The published operations of a training run next to those that are counted here."""
     lines = [
         f"{published.operations:.2g} FLOP = {published.how} x {published.capacity / 1e12:g} TFLOP/s",
         "which is time x capacity, what the hardware could have computed; the matrix products",

@@ -4,10 +4,10 @@
     python -m studies.coverage my.txt --words 500,5000   any UTF-8 text, other numbers of words
 
 A word is a run of letters, capitals included, so Mensch and Menschen are two. Words are counted in the first nine
-tenths of the text (of some corpora, in all but their last works), and the N most frequent ones are the vocabulary. Its
-coverage is the share of the running words that are in it, once of the part where they were counted, and once of the
-held-out part. Only the latter says how many words of a new text are known. The words that never occurred before limit
-it: in the last row, all words are in the vocabulary.
+tenths of the text (for some corpora, in all but their last works), and the N most frequent ones are the vocabulary. Its
+coverage is the share of the running words that are in it, measured on the part where they were counted and on the
+held-out part. Only the latter says how many words of a new text are known. Words that never occurred before limit it:
+in the last row, all words are in the vocabulary.
 """
 
 from collections import Counter

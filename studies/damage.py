@@ -4,7 +4,7 @@
     python -m studies.damage out/goethe --plot damage.svg --csv damage.csv         also a plot, and every number
     python -m studies.damage smollm2 --dataset imdb --characters 4000 --seeds 1,2 --shares 0.1,0.5
 
-To remove a weight is to set it to 0; nothing is trained afterwards. What is removed (`WAYS`):
+Removing a weight means setting it to 0; nothing is trained afterwards. What is removed (`WAYS`):
 
     random weights           of each linear map of the blocks, drawn for each seed
     smallest weights         of each of these matrices, by magnitude
@@ -12,7 +12,7 @@ To remove a weight is to set it to 0; nothing is trained afterwards. What is rem
     least important heads    of all layers together, by the measure below
 
 Of n things, the share s removes round(s n), those with the smallest keys: a random number, |w|, or the importance. So a
-larger share removes all that a smaller one does, and more. Embeddings, norms and the output matrix stay.
+larger share removes everything that a smaller one does, and more. Embeddings, norms and the output matrix stay.
 
 **Which heads matter.** Let a factor m_h, which is 1, multiply what head h adds to the stream. Removing the head is
 m_h = 0, and to first order changes the loss L by -dL/dm_h. The importance of a head is the mean over windows x of text
@@ -24,7 +24,7 @@ position t,
 
     dL/dm_h = sum_t g_t . (W_h o_ht) = sum_ij W_h,ij sum_t g_t,i o_ht,j = sum_ij W_h,ij (dL/dW_h)_ij
 
-so the gradient of W says it for all heads at once. It is taken from text of the training part, never from the text on
+so the gradient of W yields it for all heads at once. It is taken from text of the training part, never from the text on
 which the loss is then measured.
 
 References: Le Cun, Denker, Solla 1990 ("Optimal Brain Damage"), who remove weights by their effect on the loss, to
@@ -58,7 +58,7 @@ from workshop.cli.options import option, whole_numbers
 from workshop.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
 
 WAYS = ("random weights", "smallest weights", "random heads", "least important heads")
-WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: how many at most, and of how many tokens
+WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: the maximum number, and tokens in each
 
 
 @dataclass
@@ -119,7 +119,7 @@ def main(options: DamageOptions, name: str) -> None:
 def read_shares(text: str) -> list[float]:
     """Numbers above 0 and at most 1, in increasing order.
 
-    Raises: OptionError if they are something else.
+    Raises: OptionError if they are anything else.
     """
     shares = numbers(text)
     if not shares or not all(0 < share <= 1 for share in shares):
@@ -132,11 +132,11 @@ def read_shares(text: str) -> list[float]:
 
 @contextmanager
 def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarray) -> Iterator[None]:
-    """Inside, a share of the model's weights or heads is missing, in one of `WAYS`.
+    """Within this context a share of the model's weights or heads is missing, in one of `WAYS`.
 
     Args:
-        seed: of the random draws; a larger share of the same seed removes all that a smaller one does, and more.
-        importance: (L, H), by which heads are removed, the least first.
+        seed: of the random draws; with the same seed, a larger share removes everything that a smaller one does, and
+        more. importance: (L, H), which orders the removal of heads, the least first.
     """
     if way.endswith("heads"):
         shape = (len(model.blocks), model.config.n_head)
@@ -153,10 +153,11 @@ def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarra
 
 @contextmanager
 def without_weights(model: GPT, share: float, keys: Callable[[str, np.ndarray], np.ndarray]) -> Iterator[None]:
-    """Inside, a share of every matrix of the blocks' linear maps is 0: the weights with the smallest keys.
+    """Within this context a share of every matrix of the blocks' linear maps is 0: the weights with the smallest keys.
 
     Args:
-        keys: of the name of a linear map and its matrix (F, C), a number for each weight (F C,), row by row.
+        keys: computes, from the name of a linear map and its matrix (F, C), a number for each weight (F C,), row by
+        row.
     """
     before = []
     try:
@@ -182,7 +183,7 @@ def linear_maps(model: GPT) -> list[tuple[str, Linear]]:
 
 
 def smallest(keys: np.ndarray, share: float) -> np.ndarray:
-    """Where the round(share n) smallest of n numbers are.
+    """The places of the round(share n) smallest of n numbers.
 
     >>> smallest(np.array([0.3, 0.1, 0.4, 0.2]), 0.5).tolist()
     [1, 3]
@@ -195,8 +196,8 @@ def head_importance(model: GPT, tokens: np.ndarray, windows: int = WINDOWS) -> n
     """How much the loss depends on each head: (L, H), the mean of |dL/dm_h| over windows of text.
 
     Args:
-        tokens: (N,), of which evenly spaced windows are read that do not overlap.
-        windows: how many at most.
+        tokens: (N,), from which evenly spaced windows that do not overlap are read.
+        windows: the maximum number.
     Raises: CorpusError if there are fewer than two tokens; UserError if the model has no attention.
     """
     check_attention(model)
@@ -222,7 +223,7 @@ def head_importance(model: GPT, tokens: np.ndarray, windows: int = WINDOWS) -> n
 
 
 def mean_and_deviation(drawn: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """The mean of the losses of several draws, and their standard deviation: 0 of a single one."""
+    """The mean of the losses of several draws, and their standard deviation: 0 for a single one."""
     losses = [bits for _, bits in drawn]
     return statistics.mean(losses), statistics.stdev(losses) if len(losses) > 1 else 0.0
 
@@ -231,7 +232,7 @@ def picture_of(found: Mapping[tuple[str, float], Sequence[tuple[int, float]]], t
     """Loss against share, weights on the left, heads on the right; and the numbers as a table.
 
     Args:
-        found: of each way and share, the random draws (0: nothing is random) with their bits per character.
+        found: for each way and share, the random draws (0: nothing is random) with their bits per character.
     """
     caption = (
         "Each point is the mean of all random draws, the bar its standard deviation. Nothing is trained after the "

@@ -1,4 +1,4 @@
-"""Pictures of a GPT and of what it is made of.
+"""Pictures of a GPT and its parts.
 
     python -m studies.draw attention out/goethe --text "Habe nun, ach!" --out attention.svg
     python -m studies.draw positions                       the sinusoidal codes; with a checkpoint, its positions

@@ -1,11 +1,11 @@
-"""Pictures of a translation model and of what it is made of.
+"""Pictures of a translation model and its parts.
 
     python -m studies.draw_translation attention out/translate-de-en --text "Wo ist der Bahnhof?" --out attention.svg
     python -m studies.draw_translation attention out/translate-de-en --text "Wo ist der Bahnhof?" --part encoder
     python -m studies.draw_translation positions out/translate-de-en
     python -m studies.draw_translation neighbours out/translate-de-en --tokens Haus house
 
-and those that are the same for every family, such as loss. docs/pictures.md shows each of them, and how to read it.
+and those that all families share, such as loss. docs/pictures.md shows each of them, and how to read it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TranslationPositionOptions(PositionOptions):
 
 
 def attention(names: Sequence[str], options: TranslationAttentionOptions) -> Picture:
-    """What encoder or decoder attend to while the model translates a sentence.
+    """What the encoder or decoder attends to while the model translates a sentence.
 
     Raises: OptionError if there is no sentence, or if it is too long.
     """
@@ -64,7 +64,7 @@ def attention(names: Sequence[str], options: TranslationAttentionOptions) -> Pic
 
 
 def positions(names: Sequence[str], options: TranslationPositionOptions) -> Picture:
-    """The codes of positions, or the turning of rotary ones: those of a checkpoint, or the sinusoidal codes."""
+    """The codes of positions, or the rotation of rotary ones: those of a checkpoint, or the sinusoidal codes."""
     if not names:
         return draw_sinusoidal(options.length, options.width)
     trained = FAMILY.load(Path(names[0]))

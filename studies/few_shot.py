@@ -14,9 +14,8 @@ changes. With no example the model has only the form of the prompt to go by (zer
     python -m studies.few_shot out/goethe --table my.csv                 any GPT, your own texts and labels
 
 The questions are sentences of the held-out test part, the same for every number of examples; the examples are drawn
-from the training part, of each label as many as of the others, up to one. Behind each accuracy stands Wilson's 95 %
-interval. It says how far other *questions* could move it, not other *examples*, which matter too: compare several
---seed.
+from the training part, the same number for each label, up to one. Each accuracy is followed by Wilson's 95 % interval.
+It says how far other *questions* could move it, not other *examples*, which matter too: compare several --seed.
 
 The model reads the examples once: for each question it forgets the question before, and keeps the keys and values of
 the rest (`RememberingModel`).
@@ -96,12 +95,12 @@ def main(options: FewShotOptions, name: str) -> None:
 
 
 def asked(options: FewShotOptions, text: str) -> str:
-    """The lines of a text, up to where its label stands."""
+    """The lines of a text, up to its label."""
     return f"{options.ask}: {text}\n{options.reply}:"
 
 
 def balanced(texts: Sequence[Labelled], labels: int, count: int, seed: int) -> list[Labelled]:
-    """Texts drawn with the key (seed, count), of each label as many as of the others, up to one; in random order.
+    """Texts drawn with the key (seed, count), the same number for each label, up to one; in random order.
 
     Raises: OptionError if there are too few.
     """

@@ -1,7 +1,7 @@
 """Write a page in which a small GPT learns a text while you watch: one file, which needs no network.
 
     python -m studies.learn                                the page learn.html
-    python -m studies.learn lecture.html --text my.txt     another file, and a text of your own to begin with
+    python -m studies.learn lecture.html --text my.txt     another file, and your own text to begin with
 
 Open it in any browser. Its JavaScript is nano.py again, and trains in the page; studies/explorer/learning.py says what
 it shows.

@@ -1,12 +1,12 @@
-"""Longer texts than those of the training: the loss of GPTs in windows of a multiple of their block_size.
+"""Longer texts than in training: the loss of GPTs in windows of a multiple of their block_size.
 
     python -m studies.longer out/rotary out/alibi out/none             bits per character in windows of T, 2 T and 4 T
     python -m studies.longer out/rotary out/alibi --plot longer.svg    also a plot of the loss at each position
     python -m studies.longer out/rotary --times 1,8
 
 All predict the text that was held out when they were trained. In a longer window most tokens have more context, and a
-model that can use it becomes better. Many become worse instead: behind T they meet positions, or distances, that no
-training text had. Learned positions have no vectors there, and such models are left out.
+model that can use it gets better. Many get worse instead: beyond T they meet positions, or distances, that no training
+text had. Learned positions have no vectors there, and such models are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LongerOptions(QuantizedOptions):
 
 @program("studies.longer", LongerOptions, "CHECKPOINT ...", "out/goethe", about_positional=MODELS)
 def main(options: LongerOptions, *names: str) -> None:
-    """The loss of GPTs in windows that are longer than those of their training."""
+    """The loss of GPTs in windows that are longer than in their training."""
     times = [int(number) for number in numbers(options.times) if number >= 1 and number == int(number)]
     if not times:
         raise OptionError(f"--times {options.times}: write whole numbers from 1 on, such as 1,2,4")
@@ -52,7 +52,7 @@ def main(options: LongerOptions, *names: str) -> None:
     for name in names:
         trained = FAMILY.read(Path(name))
         if trained.config.positions == "learned":
-            say(f"{name} has learned positions, and none behind block_size: left out")
+            say(f"{name} has learned positions, and none beyond block_size: left out")
             continue
         corpus = text_to_predict(options, trained)
         found = [bits_by_position(trained, corpus, n) for n in times]

@@ -1,4 +1,4 @@
-"""What small programs begin with: the command line, as checked options and the names beside them."""
+"""What small programs begin with: the command line, as checked options and positional arguments."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def program(name: str, cls: type, named: str = "", example: str = "", **more: An
 
 
 def numbers(text: str) -> list[float]:
-    """The numbers between the commas of a text, in ascending order; none if it has something else.
+    """The numbers between the commas of a text, in ascending order; none if it has anything else.
 
     >>> numbers("1,0.5,1"), numbers("half")
     ([0.5, 1.0], [])

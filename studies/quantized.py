@@ -5,9 +5,9 @@
     python -m studies.quantized smollm2 --dataset imdb --characters 4000
 
 The table goes to stdout. "Bits each" are those of a quantized weight with its share of the scales, "all weights" the
-memory of all that the model has, of which embeddings, norms and the output matrix stay as they are. Losses are measured
-as by `python sample.py --score`, and comparable for one model and text. "A token" is the time of one generated token,
-the median of `TIMED`, where most of the model's context is still free.
+memory of everything in the model; embeddings, norms and the output matrix stay as they are. Losses are measured as by
+`python sample.py --score`, and comparable for one model and text. "A token" is the time of one generated token, the
+median of `TIMED`, while most of the model's context is still free.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def seconds_of_token(model: GPT) -> float:
 
 
 def text_to_predict(options: QuantizedOptions, trained: Trained) -> Corpus:
-    """The text, of which nothing was learned if it is the held-out part. Raises: as `named_text`."""
+    """The text; nothing of it was learned if it is the held-out part. Raises: as `named_text`."""
     corpus = named_text(options, trained)
     text = corpus.text if options.text else corpus.split()[1]
     return replace(corpus, text=text[: options.characters or sys.maxsize])

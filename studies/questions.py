@@ -1,4 +1,4 @@
-"""How many questions does a GPT answer that learned from conversations, and does it know what it cannot know?
+"""How many questions does a GPT that learned from conversations answer, and does it know what it cannot know?
 
     python -m studies.questions out/chat                     three tests, 500 questions each and the fifty by hand
     python -m studies.questions out/chat --wrong 5           also wrong answers, five of each test
@@ -6,8 +6,8 @@
 
 The tests are those of gpt/conversations.py: other questions than in the training (`templates`), other names, things,
 sums and combinations (`combinations`), and fifty written by hand (`by hand`). An answer of the first
-two is right if it is the one that the conversations give; one of the third, if what was asked for occurs in it. Refused
-is what was answered by "Das weiß ich nicht." or "I do not know that.".
+two is right if it is the one that the conversations give; one of the third, if what was asked for occurs in it. A
+question is refused if it is answered by "Das weiß ich nicht." or "I do not know that.".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class QuestionOptions:
     """The options of `python -m studies.questions`."""
 
     count: int = option(500, "questions of each generated test", unit="questions", low=1)
-    wrong: int = option(0, "show as many wrong answers of each test", low=0)
+    wrong: int = option(0, "wrong answers to show from each test", low=0)
     csv: str = option("", "write the shares of each kind of question into this file, too", is_path=True)
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
@@ -73,7 +73,7 @@ def main(options: QuestionOptions, name: str) -> None:
 
 
 def by_hand() -> list[Asked]:
-    """The fifty questions, each with what has to occur in its answer: the end of a refusal where it cannot be known."""
+    """The fifty questions, each with what must occur in its answer: the end of a refusal if it cannot be known."""
     rows = table("by_hand")
     return [
         Asked("by hand", (text,), said, not any(one.endswith(f"{said}.") for one in REFUSALS)) for text, said in rows

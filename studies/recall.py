@@ -4,15 +4,15 @@
     python -m studies.recall --mixers lstm,mamba2 --distances 8,512 --steps 2000
     python -m studies.recall --csv recall.csv
 
-A text has `pairs` pairs of a key and a value, in random order, then noise, and then one of the keys, d positions behind
+A text has `pairs` pairs of a key and a value, in random order, then noise, and then one of the keys, d positions after
 its pair: the value comes next. Attention can compare this key with all others. A recurrent layer must have kept all
-pairs, since it cannot know which one is asked for; a window has lost them if they are further away than it reaches with
-all layers. Each mixer learns from random texts, of distances up to the longest, and is asked with others.
+pairs, since it cannot know which one will be asked for; a window has lost them if they are further away than it reaches
+through all layers. Each mixer learns from random texts, with distances up to the longest, and is tested on others.
 
     a 4  c 1  b 7  .  .  .  c   ->  1
 
-The models have two layers and are otherwise small, and all have the same steps and rate: the table says what a layer
-can do easily, not what it could do with more.
+The models have two layers and are otherwise small, and all have the same number of steps and the same rate: the table
+says what a layer can do easily, not what it could do with more.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RecallOptions:
     """The options of `python -m studies.recall`."""
 
     mixers: str = option("attention,window,rnn,lstm,hyena,mamba2", f"of {', '.join(KINDS)}")
-    distances: str = option("8,16,32,64,128", "how far the pair is behind the question", unit="tokens")
+    distances: str = option("8,16,32,64,128", "how far the pair is before the question", unit="tokens")
     pairs: int = option(4, "pairs of a key and a value", low=1, high=SYMBOLS)
     steps: int = option(1000, "updates", low=1)
     batch_size: int = option(32, "texts of an update", low=1)
@@ -61,7 +61,7 @@ class RecallOptions:
 
 @program("studies.recall", RecallOptions)
 def main(options: RecallOptions) -> None:
-    """Accuracy against distance for attention and what can take its place."""
+    """Accuracy against distance for attention and its alternatives."""
     distances = [int(number) for number in numbers(options.distances) if number == int(number)]
     if not distances or distances[0] < 2 * options.pairs:
         least = f"of at least {2 * options.pairs}, twice the pairs"
@@ -86,7 +86,7 @@ def main(options: RecallOptions) -> None:
 def texts(rng: np.random.Generator, count: int, pairs: int, distance: int) -> tuple[np.ndarray, np.ndarray]:
     """Texts (B, T), each of which ends with a key, and the values (B,) that follow.
 
-    The asked key stands `distance` positions before the question, with its value right behind it.
+    The key asked for is `distance` positions before the question, with its value right after it.
     """
     keys = np.argsort(rng.random((count, SYMBOLS)), axis=1)[:, :pairs]
     values = SYMBOLS + rng.integers(0, SYMBOLS, (count, pairs))

@@ -7,8 +7,8 @@
     python -m studies.scores out/translate-de-en --out written.txt     save the translations, one per line
     python -m studies.scores out/translate-de-en --compare 0,0.6,1     which length penalty is best?
 
-The held-out pairs are those of the training, found by the settings in the checkpoint; the paths of the run's files are
-in the options.json beside it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
+The held-out pairs are those of the training run, found by the settings in the checkpoint; the paths of the run's files
+are in the options.json next to it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def main(options: EvaluateOptions, name: str) -> None:
 def penalties_to_compare(options: EvaluateOptions) -> list[float]:
     """The length penalties to compare, in ascending order; empty if none are named.
 
-    Raises: OptionError if they are no numbers from 0 to 10, or if the search has no choice between lengths.
+    Raises: OptionError if they are not numbers from 0 to 10, or if the search has no choice between lengths.
     """
     if not options.compare:
         return []

@@ -13,9 +13,9 @@ How much is gained? For one token, with the logarithm being concave (Jensen's in
 
     -log mean_k p_k  <=  mean_k (-log p_k)
 
-so the mean is never worse than its parts are on average, and it is better where they disagree. Models that differ in
-their random seed alone have learned the same text, and what each has learned of it beyond its regularities is noise:
-that is what disagrees.
+so the mean is never worse than its parts are on average, and it is better where they disagree. Models that differ only
+in their random seed have learned the same text, and what each has learned beyond its regularities is noise: that is
+what disagrees.
 
 **Counts.** Counts memorise, the GPT generalises, and they err in different places. n-grams of the GPT's tokens, with
 the smoothing of Kneser and Ney (studies/baselines.py), are mixed with the mean of the GPTs:
@@ -23,12 +23,12 @@ the smoothing of Kneser and Ney (studies/baselines.py), are mixed with the mean 
     p(token) = w p_GPT(token) + (1 - w) p_KN(token),    0 <= w <= 1
 
 **Dynamic evaluation.** A text repeats its own names and words, and a model can learn them as it reads. Each window is
-predicted first; then the model makes one step of gradient descent on it, W <- W - rate dL/dW with L its mean loss, and
-goes on to the next. No token is predicted by a model that has seen it, so the bits are those of an honest prediction,
-and a program that decompresses the text could do the same. But the model at the end is no longer the one that was
-trained: the numbers are comparable only with others of this kind.
+predicted first; then the model takes one step of gradient descent on it, W <- W - rate dL/dW with L its mean loss, and
+continues with the next. No token is predicted by a model that has seen it, so the bits are those of an honest
+prediction, and a program that decompresses the text could do the same. But at the end the model is no longer the one
+that was trained: the numbers are comparable only with others of this kind.
 
-**Who chooses w, the order n and the rate?** Not the training part, which the GPT knows half by heart: there w would be
+**Who chooses w, the order n and the rate?** Not the training part, which the GPT has half memorised: there w would be
 1. So each half of the held-out text is predicted with those that do best on the other half: no token has a say in its
 own prediction.
 
@@ -76,10 +76,10 @@ class TogetherOptions(TextOptions):
 
 
 def log_probs_while_learning(model: GPT, tokens: np.ndarray, rate: float) -> np.ndarray:
-    """ln p(token) of every token but the first, by a model that learns from each window after predicting it.
+    """ln p(token) of every token except the first, by a model that learns from each window after predicting it.
 
     Args:
-        tokens: (N,), cut into windows as by `token_log_probs`, to which this is equal for a rate of 0.
+        tokens: (N,), cut into windows as by `token_log_probs`; for a rate of 0 the results are equal.
     Returns: (N - 1,).
     """
     model.eval()
@@ -136,7 +136,7 @@ def load_together(names: Sequence[str], corpus: Corpus) -> list[Trained]:
     for gpt in gpts:
         if gpt.tokenizer.to_json() != gpts[0].tokenizer.to_json():
             raise CheckpointError(
-                f"{gpt.path} has other tokens than {gpts[0].path}, so their predictions have no mean: name models "
+                f"{gpt.path} has different tokens from {gpts[0].path}, so their predictions have no mean: name models "
                 "whose runs learned the same tokenizer"
             )
         say(gpt.about)
@@ -176,7 +176,7 @@ def main(options: TogetherOptions, *names: str) -> None:
     sizes = [GPT.blueprint(gpt.config).num_parameters() for gpt in gpts]
 
     def mean(predict: Callable[[GPT], np.ndarray], name: str = "") -> np.ndarray:
-        """The mean of what the GPTs predict, each of which gets a row if it has a name."""
+        """The mean of what the GPTs predict; each of them gets a row if it has a name."""
         found = []
         for number, gpt in enumerate(gpts, start=1):
             found.append(np.exp(predict(gpt.make_model())))

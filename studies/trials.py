@@ -35,7 +35,7 @@ def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: A
     """Seconds per training step, averaged over a few steps, and seconds per evaluation, without its samples.
 
     Args:
-        run: task, model, optimizer and communication, as `updates` takes them.
+        run: task, model, optimizer and communication, as for `updates`.
     """
     task, model, _, comm = run
     updates(replace(options, max_iters=1), *run)  # only warms up

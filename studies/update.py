@@ -1,17 +1,17 @@
-"""What training changed: the singular values of the update of each matrix, and what its largest ones suffice for.
+"""What training changed: the singular values of the update of each matrix, and what the largest ones achieve.
 
     python -m studies.update out/goethe out/jean-paul                     the second was trained from the first
     python -m studies.update out/goethe out/jean-paul --ranks 1,2,4,8 --text my.txt
 
-LoRA (tinygrad_lite/adapt.py) assumes that a change of a trained matrix needs a low rank only. Where all weights were
-free to change, this can be checked. The update of a matrix is a sum of products of two vectors,
+LoRA (tinygrad_lite/adapt.py) assumes that a change to a trained matrix needs only a low rank. If all weights were free
+to change, this can be checked. The update of a matrix is a sum of products of two vectors,
 
     W' - W = sum_i s_i u_i v_i^T        s_1 >= s_2 >= ... >= 0: its singular values; u_i, v_i: unit vectors
 
 and no matrix of rank r is closer to it than the sum of the first r. They hold the share (s_1^2 + ... + s_r^2) / sum s^2
-of its squared numbers. A random matrix of the same shape shows how much that would be by chance. The last column says
-what this part of the update achieves: the base with its matrices changed by rank r only, predicting the held-out text.
-Everything else, such as the embedding, is as it was after the training.
+of its squared numbers. A random matrix of the same shape shows how large that share would be by chance. The last column
+says what this part of the update achieves: the base, its matrices changed only by rank r, predicting the held-out text.
+Everything else, such as the embedding, is as it was after training.
 
 References: Eckart and Young 1936, on the closest matrix of rank r; Aghajanyan et al. 2020 (arXiv:2012.13255) and Hu et
 al. 2021 (arXiv:2106.09685), section 7.3, on the rank of updates.

@@ -425,7 +425,7 @@ def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, 
     calls.clear()
     assert sample.main([str(run.best), "--explain", "page.html"]) == 0
     assert calls
-    assert "formulas of its own, so it shows a recording" in capsys.readouterr().err
+    assert "its own formulas, so it shows a recording" in capsys.readouterr().err
     registry.set_composed(False)
     load_trained(run.best).make_model()  # as the studies do
     assert registry.is_composed()

@@ -503,7 +503,7 @@ def test_overwrite_starts_again_but_not_before_the_text_is_read(workplace):
     before = contents(run.path)
     for changes, sentence in (
         ({}, r"--text nowhere\.txt: there is no such file"),
-        ({"n_head": 3}, "--n_embd 16 is no multiple of --n_head 3"),
+        ({"n_head": 3}, "--n_embd 16 is not a multiple of --n_head 3"),
     ):
         with pytest.raises(UserError, match=sentence):
             train.main(arguments(text="nowhere.txt", overwrite=True, **changes))

@@ -175,7 +175,7 @@ def test_a_frozen_part_stays_as_it_is():
     assert set(after) == {name for name in before if "0" not in name and "norm" not in name and "tok" not in name}
     whole = FAMILY.read(run.last).weights
     assert {name for name in before if (whole[name] == before[name]).all()} == set(before) - set(after)
-    with pytest.raises(CheckpointError, match="as a whole, which is no change of low rank"):
+    with pytest.raises(CheckpointError, match="as a whole, which is not a change of low rank"):
         export.main(["frozen", "exported"])
 
 
@@ -206,7 +206,7 @@ def test_a_dry_run_and_a_profile_know_what_learns(capsys):
         ({"lora_rank": None, "freeze": "base"}, "--freeze base leaves nothing to learn"),
         ({"lora_rank": None, "freeze": "nothing"}, "--freeze nothing: nothing to freeze is called nothing"),
         ({"lora_rank": None, "lora_alpha": 2}, "--lora_alpha changes nothing without a rank: add --lora_rank"),
-        ({"lora_rank": None, "quantize": "nf4"}, "--quantize nf4: quantized weights cannot learn, only changes beside"),
+        ({"lora_rank": None, "quantize": "nf4"}, "--quantize nf4: quantized weights cannot learn, only changes added"),
         ({"quantize": "nf5"}, "one of int8, int8-block, nf4, nf4-single, or none"),
         ({"lora_targets": "lm_head"}, "lm_head shares its matrix with another part"),
         ({"lora_targets": "querry"}, "no linear map is called querry: there are query, key, value"),
@@ -242,7 +242,7 @@ def test_another_base_is_refused_and_a_missing_one_is_named():
     before = Path("adapter/last.safetensors").read_bytes()
     shutil.copytree("base", "moved")
     run_training(out_dir="base", n_layer=2, max_iters=1, overwrite=True)
-    other = "was trained on other weights than those of base.best.safetensors: its base was base/best.safetensors"
+    other = "was not trained on the weights of base.best.safetensors: its base was base/best.safetensors"
     for refused in (
         lambda: FAMILY.read(Path(BASE), Path("adapter")),
         lambda: FAMILY.read(Path("adapter")),

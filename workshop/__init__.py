@@ -1,1 +1,1 @@
-"""What a model needs to be trained and used. Nothing here knows a model."""
+"""What a model needs to be trained and used. Nothing here knows a particular model."""

@@ -1,4 +1,4 @@
-"""Adapters in files: what a run has learned of a part of a model, which means nothing without its base.
+"""Adapters in files: what a run has learned for part of a model, which means nothing without its base.
 
 A run with `--lora_rank` or `--freeze` writes into its checkpoints (checkpoint.py) only what learns:
 
@@ -6,9 +6,9 @@ A run with `--lora_rank` or `--freeze` writes into its checkpoints (checkpoint.p
     model.blocks.0.mixer.query.lora_B.weight     (m, r)
     model.label_head.weight                               a parameter that replaces the base's, or that it lacks
 
-and in `base` where the base was, the SHA-256 of its weights, alpha, and how the weights were quantized, if they were.
-So the file is small, and no other base can be taken for it by mistake. When it is read, everything is folded into the
-base's weights, and an ordinary model results; or, if the base is to be quantized, the changes stay beside it.
+and in `base` the path of the base, the SHA-256 of its weights, alpha, and how the weights were quantized, if they were.
+So the file is small, and no other base can be used by mistake. When it is read, everything is folded into the base's
+weights, which results in an ordinary model; or, if the base is to be quantized, the changes stay separate from it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Change = tuple[np.ndarray, np.ndarray, float]  # A (r, n), B (m, r) and s: the m
 
 @dataclass
 class Adapter:
-    """What is put on top of the weights of a base.
+    """What is added to the weights of a base.
 
     Attributes:
         path: where it was read.
@@ -50,8 +50,8 @@ class Adapter:
         """The weights of the adapted model.
 
         Args:
-            beside: leave the changes of matrices out, which are to stand beside them; they are checked all the same.
-        Raises: CheckpointError if there is nothing in them to which a part of the adapter belongs.
+            beside: leave out the changes of matrices, which are to stay separate; they are checked all the same.
+        Raises: CheckpointError if a part of the adapter belongs to nothing in them.
         """
         result = dict(weights)
         parts = {name: array.shape for name, array in self.whole.items()}
@@ -109,9 +109,9 @@ def change_of(path: Path, name: str, pair: Mapping[str, np.ndarray], alpha: floa
 
 
 def base_of(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint says of its base, checked.
+    """What a checkpoint says about its base, checked.
 
-    Raises: CheckpointError if it says nothing, or something else than it should.
+    Raises: CheckpointError if it says nothing, or something invalid.
     """
     if not facts:
         raise CheckpointError(f"{path} is a whole model, not an adapter: name it alone, without --adapter")
@@ -149,7 +149,7 @@ def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
 
 
 def in_words(model: Module) -> str:
-    """The size of a model for messages, and what of it learns.
+    """The size of a model for messages, and which part of it learns.
 
     >>> from tinygrad_lite.nn import Linear
     >>> in_words(Linear(99, 10))

@@ -43,7 +43,7 @@ CAPTION_SIZE = 8  # points
 LETTER = 0.55 * CAPTION_SIZE / 72  # the mean width of a letter of the caption, in inches
 LINE = 1.3 * CAPTION_SIZE / 72  # the height of a line of the caption, in inches
 LUMA = (0.2126, 0.7152, 0.0722)  # of red, green and blue, of each from 0 to 1
-BLACK, WHITE = 0.96, 0.09  # what they become on a dark page
+BLACK, WHITE = 0.96, 0.09  # their values on a dark page
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Picture:
         caption: how to read it; wrapped, below the charts.
         size: width and height of the charts in inches, without title and caption.
         draw: fills an empty matplotlib Figure with the charts.
-        table: the numbers for a .csv: rows, the first of which has the names of the columns.
+        table: the numbers for a .csv: rows, the first with the names of the columns.
         arrays: the numbers for a .npz, by name. A picture has a table or arrays.
         text: the same for a terminal; empty if there is no such form.
         default: the file to write if none is named.
@@ -80,7 +80,7 @@ class Picture:
 
 @contextmanager
 def own_style() -> Iterator[None]:
-    """Inside, matplotlib uses its default style, not the user's, and no random numbers in an SVG.
+    """Within this context matplotlib uses its default style, not the user's, and no random numbers in an SVG.
 
     Raises: UserError if it is not installed.
     """
@@ -132,7 +132,7 @@ def with_dark_theme(svg: str, has_photographs: bool = False) -> str:
 
         BLACK + (BLACK - WHITE) (c - 2 Y),    Y = LUMA c
 
-    so what was light is dark and the other way round, and a hue stays what it is.
+    so light becomes dark and dark light, and a hue stays the same.
     """
     span, rows = BLACK - WHITE, []
     for colour in range(3):
@@ -189,7 +189,7 @@ def check_file(name: str, label: str, *others: str) -> None:
 
     Args:
         label: the option that names it.
-        others: suffixes that are allowed beside those of images.
+        others: suffixes that are allowed besides those of images.
     """
     allowed = (*METADATA, *others)
     if Path(name).suffix.lower() not in allowed:
@@ -197,7 +197,7 @@ def check_file(name: str, label: str, *others: str) -> None:
 
 
 def check_plot(name: str, label: str) -> None:
-    """Raise at once what would prevent a plot at the end: a file that is no image, or that matplotlib is missing."""
+    """Raise at once whatever would prevent a plot at the end: a file that is not an image, or missing matplotlib."""
     check_file(name, label)
     with own_style():
         pass

@@ -59,7 +59,7 @@ class Attention:
         queries: the T tokens that attend, as text.
         keys: the S tokens that are attended to, as text.
         weights: (L, H, T, S), which sum to 1 over S.
-        is_causal: whether token t sees the first t tokens only.
+        is_causal: whether token t sees only the first t tokens.
     """
 
     queries: list[str]
@@ -81,7 +81,7 @@ class Attention:
 
 
 def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
-    """The text of each token alone, with · for each space, an escape for each control character, a number for no text.
+    """The text of each token alone, with · for each space, control characters escaped, a number if there is no text.
 
     >>> from workshop.tokenizers.byte import ByteTokenizer
     >>> pieces(ByteTokenizer(), b"a ")

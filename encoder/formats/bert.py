@@ -1,7 +1,7 @@
 """The names of BERT in Hugging Face's layout, and ours: settings and weights, in both directions.
 
-Our model with `norm_first=False` is theirs; the weights are ours under other names. Which heads there are says the
-architecture in config.json:
+Our model with `norm_first=False` is theirs; the weights are ours under other names. The architecture in config.json
+says which heads there are:
 
     BertModel                        none: vectors of tokens, and the pooler
     BertForMaskedLM                  hidden words
@@ -9,7 +9,7 @@ architecture in config.json:
     BertForSequenceClassification    labels
 
 Reference: Devlin et al. 2018 (arXiv:1810.04805).
-Format: the classes of these names of https://huggingface.co/docs/transformers.
+Format: the classes with these names in https://huggingface.co/docs/transformers.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ shapes, to_own = NAMES.shapes, NAMES.to_own
 def complete(theirs: dict[str, np.ndarray], config: BertConfig) -> None:
     """Drop the heads that the architecture does not use, and make a pooler that features do not need, if it is missing.
 
-    So does transformers: the first BERT's files hold all heads of its pretraining, and those of sentences often none.
+    transformers does the same: the first BERT's files hold all heads of its pretraining, those for sentences often
+    none.
     """
     needed = shapes(config)
     for name in [name for name in theirs if name not in needed and name.startswith(("pooler.", "cls."))]:

@@ -2,7 +2,7 @@
 
 Our model with a class token and 1-D positions is theirs. Two weights have another shape: their patch embedding is a
 convolution, (C, channels, P, P), whose numbers are in the order of ours, (C, channels P P); the class token and the
-positions have an axis for the batch. They have no tokenizer: the names of the classes stand in config.json.
+positions have an axis for the batch. They have no tokenizer: the names of the classes are in config.json.
 
 Pixels are from -1, black, to 1, white, in both programs; a folder whose preprocessor_config.json scales them otherwise,
 or cuts pictures, is refused. Where there is such a file, a whole picture is scaled to the model's size.
@@ -107,14 +107,14 @@ def check_folder(folder: Path) -> None:
 
 
 def resampling(folder: Path) -> int | None:
-    """How a folder says that a whole picture is scaled, as Pillow numbers its filters; None if it does not say so."""
+    """The filter with which a folder says to scale a whole picture, by Pillow's number; None if it does not say so."""
     path = folder / PREPROCESSOR
     found = read_json(path).get("resample") if path.is_file() else None
     return BILINEAR if found is None and path.is_file() else found
 
 
 def read_tokenizer(folder: Path, vocab_size: int) -> LabelTokenizer:
-    """The names of the classes; one that occurs again, as `crane` among those of ImageNet, gets its number."""
+    """The names of the classes; one that occurs again, like `crane` in ImageNet, gets its number."""
     names = label_names(read_json(folder / "config.json"))
     counts = Counter(names)
     return LabelTokenizer([f"{name} ({n})" if counts[name] > 1 else name for n, name in enumerate(names)])
@@ -132,7 +132,7 @@ def their_config(config: ViTConfig) -> dict[str, Any]:
 
 
 def other_shapes(config: ViTConfig) -> dict[str, tuple[int, ...]]:
-    """The shapes of the weights that they keep in another shape than we do."""
+    """The shapes of the weights that they store in a different shape."""
     return {
         CLASS_TOKEN: (1, 1, config.n_embd),
         POSITIONS: (1, config.block_size, config.n_embd),

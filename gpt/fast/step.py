@@ -4,7 +4,7 @@ While text is generated, the model sees a single new position at a time. The arr
 spend most of its time on bookkeeping: tensors, checks, a graph that is not needed. This version computes the same
 formulas without it, in as few calls of NumPy as possible, since each takes 0.3 to 1 microseconds:
 
-- `weights.py` computes whatever does not depend on the text, and puts factors where they cost nothing.
+- `weights.py` computes whatever does not depend on the text, and moves factors to where they cost nothing.
 - The arrays for results, and the views of their parts, are made once.
 - A softmax subtracts the largest score only so that no exponential overflows. Here that is omitted. Should a sum be
   infinite, 0 or too small to be exact, the token is computed again with the subtraction, as are all later ones.
@@ -29,17 +29,17 @@ from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.ops.common import silent
 from tinygrad_lite.transformer import POSITION_CODES, Block, FeedForward, KVCache, MultiHeadAttention
 
-MAX_PARAMETERS = 200_000_000  # beyond, a copy of the weights takes much memory
+MAX_PARAMETERS = 200_000_000  # beyond this, a copy of the weights takes much memory
 MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file can claim to need
 
 
 class WeightsAsTheyAre:
-    """What is made of the weights of a GPT as they are now, so it is of no use after an update.
+    """What is derived from the current weights of a GPT, and so out of date after an update.
 
     Attributes:
         factor: what the embedding of a token is multiplied by.
         positions: what is added to it at each position, (T, C), or None.
-        turns: the factors of the rotation at each position, (2, T, D), as `rotary_factors` gives them, or None.
+        turns: the factors of the rotation at each position, (2, T, D), as `rotary_factors` returns them, or None.
     """
 
     def __init__(self, model: Module) -> None:
@@ -56,13 +56,13 @@ class WeightsAsTheyAre:
             self.turns = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, table.dtype)
 
     def is_up_to_date(self, model: Module) -> bool:
-        """Whether the model still has the weights that this was made of."""
+        """Whether the model still has the weights that this was made from."""
         pairs = zip(model.parameters(), self.made_of, strict=True)
         return all(now.data is data and now.version == version for now, (data, version) in pairs)
 
 
 def has_known_parts(model: Module) -> bool:
-    """Whether these formulas are the model's, and its table of positions is not too large."""
+    """Whether these formulas describe the model, and its table of positions is not too large."""
     config = model.config
     # What is kept for every position of the context.
     widths = {"none": 0, "learned": 0, "rotary": 2 * config.head_width} | dict.fromkeys(POSITION_CODES, config.n_embd)
@@ -96,7 +96,7 @@ class FastStep(WeightsAsTheyAre):
 
     @staticmethod
     def fits(model: Module) -> bool:
-        """Whether these formulas are the model's, and worth it: on a CPU, not too large, made of blocks as here."""
+        """Whether these formulas describe the model, and pay off: on a CPU, not too large, made of known blocks."""
         is_small = model.num_parameters() <= MAX_PARAMETERS
         return is_small and model.token_embedding.weight.device == "cpu" and has_known_parts(model)
 
@@ -235,7 +235,7 @@ ACTIVATIONS = {
 
 def normalise(x: np.ndarray, smallest: float) -> np.ndarray:
     """Each row divided by its length, which is sqrt(C) times its root mean square; `smallest` is C eps."""
-    if x.size == x.shape[-1]:  # of one row, Python finds the length faster
+    if x.size == x.shape[-1]:  # for one row, Python finds the length faster
         return x / math.sqrt(x.dot(x.T).item() + smallest)
     return x / np.sqrt(np.vecdot(x, x)[..., None] + smallest)
 

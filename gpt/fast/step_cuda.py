@@ -1,7 +1,7 @@
-"""One token through the GPT on a GPU: the computation of `GPT.forward` in five kernels a layer.
+"""One token through the GPT on a GPU: the computation of `GPT.forward` in five kernels per layer.
 
-A token is a pass of its own, and its arrays are tiny. `GPT.forward` would launch about 28 kernels a layer, and a launch
-takes Python longer than the GPU takes for the kernel; and if the precision is bfloat16, it would round all weights
+Each token is a separate pass, and its arrays are tiny. `GPT.forward` would launch about 28 kernels per layer, and a
+launch takes Python longer than the kernel takes the GPU; and if the precision is bfloat16, it would round all weights
 again for every token. Here the weights are laid out and rounded once, and a layer computes, for x (B, C),
 
     q, k, v = norm(x) W_qkv^T + b_qkv                                     one product for all three
@@ -10,12 +10,12 @@ again for every token. Here the weights are laid out and rounded once, and a lay
 
 where each product is a kernel, and attention is one. As in `weights.py`, gain and shift of a norm are part of the
 product that follows; and where norms are layer norms, the mean is subtracted in advance from everything that is added
-to x, so that of the norm there remains a division by the root mean square. The product behind it computes that from the
-numbers that it reads anyway.
+to x, so that all that remains of the norm is a division by the root mean square. The product after it computes that
+from the numbers that it reads anyway.
 
 From the second token in the same caches on, all these launches are one graph (cuda/graph.py).
 
-In bfloat16, only the weights and the cache have that type: x, and all that is between two products, stays float32.
+In bfloat16, only the weights and the cache have that type: x, and everything between two products, stays float32.
 
 `GPT.forward` is the definition, and tests compare the two.
 """
@@ -59,7 +59,7 @@ class FastStepCuda(WeightsAsTheyAre):
 
     @staticmethod
     def fits(model: Module) -> bool:
-        """Whether these formulas are the model's, on a GPU that has memory for a copy of the weights."""
+        """Whether these formulas describe the model, on a GPU that has memory for a copy of the weights."""
         weight = model.token_embedding.weight
         if weight.device != "cuda" or weight.dtype not in (np.float32, np.float64) or not has_known_parts(model):
             return False
@@ -68,13 +68,13 @@ class FastStepCuda(WeightsAsTheyAre):
         return is_narrow and copy <= MEMORY_SHARE * gpu.memory()[1]
 
     def is_up_to_date(self, model: Module) -> bool:
-        """Whether the model still has the weights that this was made of, and the precision is the same."""
+        """Whether the model still has the weights that this was made from, and the precision is the same."""
         return self.dtype == activation_type(self.tokens.dtype) and super().is_up_to_date(model)
 
     def prepare(self, batch: int, cache: KVCache) -> None:
         """Prepare the launches of all kernels, for this number of rows and caches like this one.
 
-        The arrays between the kernels are the same in all layers, since each is done before the next begins.
+        All layers share the arrays between the kernels, since each layer is done before the next begins.
         """
         first, xp, decode = self.layers[0], self.device.xp, self.device.module("decode")
         layout = cache.both.dtype, cache.both.shape
@@ -142,7 +142,7 @@ class FastStepCuda(WeightsAsTheyAre):
 
 
 class Layer:
-    """The matrices of one block, and what attention needs beside them."""
+    """The matrices of one block, and what else attention needs."""
 
     def __init__(self, block: Block, dtype: np.dtype) -> None:
         attention, mlp = block.mixer, block.mlp
@@ -162,7 +162,7 @@ class Layer:
 
 
 def folded(norm: LayerNorm | RMSNorm, linears: Sequence[Linear], dtype: np.dtype) -> Affine:
-    """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
+    """Linear maps side by side, after a norm: with its gain, and its shift if it has one."""
     xp = xp_of(linears[0].weight.data)
     matrix = xp.concatenate([linear.weight.data for linear in linears])
     if norm.weight is not None:

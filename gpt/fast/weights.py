@@ -4,8 +4,8 @@
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
 - Every layer norm subtracts the mean of x, and nothing else reads x. So the mean is subtracted in advance from
   everything that is added to x: the embeddings and the outputs of attention and feed-forward. Then x always has mean 0,
-  and of the norm there remains a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. The factor
-  sqrt(C) becomes part of the linear map as well, which leaves a division by sqrt(sum(x^2) + C eps).
+  and all that remains of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. The
+  factor sqrt(C) becomes part of the linear map as well, which leaves a division by sqrt(sum(x^2) + C eps).
 - Queries, keys and values come from one product with the three matrices side by side. The query's matrix contains the
   division by sqrt(D); if queries and keys have a norm of their own, its gain does.
 - GELU's polynomial (`functional/gelu.py`) begins with a factor, and the result is halved. Both become part of the maps
@@ -41,12 +41,12 @@ def balanced_output(linear: Linear, balanced: Callable[[np.ndarray], np.ndarray]
 
 
 def gain(norm: LayerNorm | RMSNorm, width: int) -> np.ndarray | float:
-    """What a norm multiplies with, and sqrt(C) times what `normalise` leaves."""
+    """What a norm multiplies by, times the sqrt(C) that `normalise` leaves out."""
     return math.sqrt(width) if norm.weight is None else norm.weight.data * math.sqrt(width)
 
 
 def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
-    """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
+    """Linear maps side by side, after a norm: with its gain, and its shift if it has one."""
     weights = [linear.weight.data for linear in linears]  # (out, in) each
     factor = np.reshape(gain(norm, weights[0].shape[1]), (-1, 1)).astype(weights[0].dtype)
     matrix = np.empty((weights[0].shape[1], sum(map(len, weights))), weights[0].dtype)
@@ -60,7 +60,7 @@ def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
 
 
 def joint_shift(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Array | None:
-    """The shift of linear maps side by side, behind a norm: their biases, and what they make of the norm's."""
+    """The shift of linear maps side by side, after a norm: their biases, and what they make of the norm's."""
     xp, shift = xp_of(linears[0].weight.data), None
     if linears[0].bias is not None:
         shift = xp.concatenate([linear.bias.data for linear in linears])
@@ -82,10 +82,10 @@ def monic_polynomial(activation: str) -> tuple[list[np.ndarray], float]:
 
         2 y / w = h (1 + tanh(u)),    u = x q(x^2) = h p(h^2),    p(s) = s^n + p_1 s^(n-1) + .. + p_n
 
-    where q is that of `functional/gelu.py`. A term q_k s^(n-k) of q has w^(2 (n-k) + 1) q_k in its place.
+    where q is the polynomial of `functional/gelu.py`. A term q_k s^(n-k) of q has w^(2 (n-k) + 1) q_k in its place.
 
-    Returns: p_1 to p_n, as float32 arrays without axes: NumPy would need a microsecond to make one of Python's number,
-    each time; and w.
+    Returns: p_1 to p_n, as float32 arrays without axes, because NumPy would need a microsecond each time to make one
+    from a Python number; and w.
     """
     first, *others = GPT2_POLYNOMIAL if activation == "gelu_tanh" else ERF_POLYNOMIAL
     w = first ** (-1 / (2 * len(others) + 1))

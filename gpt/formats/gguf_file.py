@@ -7,10 +7,10 @@ The first command makes a folder in Hugging Face's layout, which `workshop/forma
 differ:
 
     blocks         Q4_1 keeps 32 weights as numbers q from 0 to 15 with a scale d and a minimum m, w = d q + m: 20 bytes
-                   instead of 128. The package `gguf` computes these products; then all is float32.
-    rows of Q, K   llama.cpp turns neighbouring pairs of a head's numbers by their position, Hugging Face's layout
-                   number i together with number i + D/2 (`functional/rotary.py`). So the rows of the two matrices lie
-                   in another order, and are put back.
+                   instead of 128. The package `gguf` computes these products; then everything is float32.
+    rows of Q, K   llama.cpp rotates neighbouring pairs of a head's numbers, Hugging Face's layout number i together
+                   with number i + D/2 (`functional/rotary.py`). So the rows of the two matrices are in a different
+                   order, which is undone.
 
 Formats: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -89,7 +89,7 @@ def convert(source: Path, folder: Path) -> None:
     Args:
         source: a GGUF file of a Llama with a byte-level BPE.
         folder: an existing empty folder.
-    Raises: UserError if `gguf` is not installed; CheckpointError if it is damaged, or another kind of model.
+    Raises: UserError if `gguf` is not installed; CheckpointError if the file is damaged, or another kind of model.
     """
     try:
         import gguf
@@ -108,7 +108,7 @@ def convert(source: Path, folder: Path) -> None:
 
 
 def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The texts of the files that the folder gets, by name, and the weights under Hugging Face's names.
+    """The texts of the folder's files, by name, and the weights under Hugging Face's names.
 
     Raises: CheckpointError if it is another kind of model; any exception if the file is damaged.
     """

@@ -5,7 +5,7 @@ These models have the parts that our GPT has with these settings, and no biases:
     norm rmsnorm    positions rotary    activation swiglu    n_kv_head, head_dim, rope_theta, tie_weights as they say
 
 Qwen3 normalises queries and keys as well (`qk_norm`). Qwen2 adds biases to queries, keys and values only; here the
-other linear maps get biases of 0. Mistral may see only the last tokens (`sliding_window`); within as many it is a
+other linear maps get biases of 0. Mistral may see only the last tokens (`sliding_window`); within that many it is a
 Llama, so that is its context here. Llama 3 lowers the frequencies of its rotary positions
 (`rope_scaling`). The weights are ours under other names: both programs store a linear map as (out, in).
 
@@ -100,7 +100,7 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     architecture_of(theirs, [ARCHITECTURES[kind]])
     layers = theirs.get("layer_types") or []
     if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
-        raise CheckpointError("layer_types has other values than full_attention, the only one that is supported")
+        raise CheckpointError("layer_types has values other than full_attention, the only one supported")
     optional = MAY_BE_MISSING.get(kind, ())
     needed = [name for name in TRANSLATED.values() if name not in optional]
     check_settings(theirs, needed, REQUIRED, {*OTHERS, *optional})
@@ -167,7 +167,7 @@ shapes, to_own = NAMES.shapes, NAMES.to_own
 
 
 def complete(theirs: dict[str, np.ndarray], config: GPTConfig) -> None:
-    """Add biases of 0 to the linear maps that have none in Qwen2. Raises: CheckpointError if one is there."""
+    """Add biases of 0 to the linear maps that have none in Qwen2. Raises: CheckpointError if one is present."""
     added = {name: np.zeros(shape, "f4") for name, shape in shapes(config).items() if name.endswith(NO_BIAS)}
     if both := added.keys() & theirs.keys():
         raise CheckpointError(f"the weights hold the unknown {min(both)}: such a model has no bias there")

@@ -8,18 +8,18 @@ where NAME is that of a linear map of the base.
 The names of linear maps are those of GPT-2 or of Llama and Qwen3 (`gpt2.py`, `llama.py`), whichever the
 base has in Hugging Face's layout. A and B are oriented as here, whatever the orientation of the base's matrix.
 
-GPT-2 has one map c_attn for our query, key and value, so a change of it has one A for all three, and the parts of its B
-are one above the other. Read, it becomes three changes with the same A:
+GPT-2 has one map c_attn for our query, key and value, so a change to it has one A for all three, and the parts of its B
+are stacked. When read, it becomes three changes with the same A:
 
     B A = [B_q; B_k; B_v] A  ->  B_q A, B_k A, B_v A
 
-Ours have an A each. Written, they become one change of three times the rank, which is exactly the same:
+Ours have an A each. When written, they become one change of three times the rank, which is exactly the same:
 
     [s B_q A_q; s B_k A_k; s B_v A_v] = s diag(B_q, B_k, B_v) [A_q; A_k; A_v]
 
-The adapter_config.json may hold settings of which this program knows nothing, and with which the adapter would be
-another one. So each is one that is translated, one that must have a certain value, or one that is known to change no
-result; any other is refused by name, unless it is empty.
+The adapter_config.json may hold settings that are unknown to this program and make the adapter a different one. So each
+setting is either translated, or must have a certain value, or is known to change no result; any other is refused by
+name, unless it is empty.
 
 Format: the class LoraConfig of https://huggingface.co/docs/peft.
 """
@@ -56,7 +56,7 @@ TRANSLATED = {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"}
 # The values that these settings must have, if they are given. init_lora_weights says how training began: "pissa",
 # "olora" and others changed the base too.
 REQUIRED = {"peft_type": ("LORA",), "bias": ("none",), "init_lora_weights": (True, False, "gaussian", "orthogonal")}
-# Settings that change no result: for training, for other programs, or told by the names of the tensors.
+# Settings that change no result: for training, for other programs, or implied by the names of the tensors.
 WITHOUT_EFFECT = {
     *("task_type", "base_model_name_or_path", "auto_mapping", "revision", "peft_version", "inference_mode"),
     *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out", "lora_dropout"),
@@ -130,7 +130,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _setting(settings: Mapping[str, Any], name: str, part: str) -> float:
-    """The rank or alpha of a linear map: that of the first name in the pattern that its own one ends with.
+    """The rank or alpha of a linear map: that of the first name in the pattern that its own name ends with.
 
     As in peft, each name is a regular expression: a dot stands for any character.
     """
@@ -158,7 +158,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
     adapter, config = adapter_in(path, checkpoint), GPTConfig.from_json(checkpoint.model)
     if adapter.whole or not adapter.changes:
         raise CheckpointError(
-            f"{path} has learned {min(adapter.whole)} as a whole, which is no change of low rank: fold it into its "
+            f"{path} has learned {min(adapter.whole)} as a whole, which is not a change of low rank: fold it into its "
             "base with python -m gpt.merge, and export that"
         )
     changes = {}
@@ -193,7 +193,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
 
 
 def joined(parts: list[Change | None]) -> Change:
-    """One change of maps of one size that stand side by side, from those of each; None for a map without a change.
+    """One change of maps of equal size side by side, from those of each; None for a map without a change.
 
     >>> one, two = (np.ones((1, 3)), np.ones((2, 1)), 0.5), (np.full((2, 3), 3.0), np.ones((2, 2)), 0.5)
     >>> a, b, scale = joined([one, None, two])

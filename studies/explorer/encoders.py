@@ -3,7 +3,7 @@
     python sample.py out/bert-goethe --start "Der [MASK] ist ein Künstler." --explain page.html
     python sample.py out/vit-digits --image test:17 --explain page.html
 
-All numbers are computed here, while the page is written; the `explorer*.js` beside this file show them.
+All numbers are computed here, while the page is written; the `explorer*.js` next to this file show them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from workshop.run.family import Trained
 SCRIPTS = [Path(__file__).with_name(f"{name}.js") for name in ("encoder_text", "encoder_picture", "encoder")]
 MAX_TOKENS = 128  # of a text; more would be unreadable
 MAX_NUMBERS = 20_000_000  # attention weights in a page: 40 MB as float16, 53 MB in base64
-MOST = 10  # words or classes that are listed
-BATCH = 32  # texts that are read at once
+MOST = 10  # words or classes listed
+BATCH = 32  # texts read at once
 TITLES = {"bert": "BERT", "vit": "Vision Transformer"}
 
 TOKENS = Panel(
@@ -47,14 +47,14 @@ TOKENS = Panel(
 WORDS = Panel(
     "words",
     "The hidden words",
-    "What stands behind each [MASK]? The most probable tokens of the vocabulary, judged from the text on both sides.",
+    "What does each [MASK] hide? The most probable tokens of the vocabulary, judged from the text on both sides.",
     "p = softmax(norm(f(x W)) E^T + b),   f the activation,   x at the [MASK],   E the table of token embeddings",
     (("encoder/words.py", "predictions"), ("encoder/bert.py", "Bert.words")),
 )
 LABELS = Panel(
     "labels",
     "The label",
-    "The probability of each label, and what every token has to do with it. Choose a label, then point at a token or "
+    "The probability of each label, and how every token contributes to it. Choose a label, then point at a token or "
     "move there with the arrow keys: blue tokens speak for the label, orange ones against it.",
     "change at t = p(label | text) - p(label | text with [MASK] instead of token t)",
     (("encoder/bert.py", "Bert.label_logits"), ("studies/explorer/encoders.py", "occlusion")),
@@ -94,7 +94,7 @@ ROLLOUT = Panel(
     "rollout",
     "Through all layers",
     "What a layer reads at a patch has come there from other patches, through the layers below. Followed through all "
-    "layers, with half of every vector staying what it is: how much of each patch is in the chosen position's vector "
+    "layers, with half of every vector staying as it is: how much of each patch is in the chosen position's vector "
     "at the end.",
     "R = (A_L + I) / 2 ... (A_2 + I) / 2 (A_1 + I) / 2,   A_l the mean of the heads of layer l",
     (("encoder/looking.py", "rollout"),),
@@ -135,13 +135,13 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
         data["start"] = int(places[0])
         panels.insert(1, WORDS)
     else:
-        say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model gives features only")
+        say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model outputs only features")
     intro = f"This is your model: {about(trained)}. It read one text while this page was written."
     write(options, "Inside your encoder", intro, panels, data, found, {})
 
 
 def inputs(model: Bert, ids: np.ndarray, segments: np.ndarray) -> list[Tensor]:
-    """The tokens (B, T) of texts, and their segments (T,), as the model takes them."""
+    """The tokens (B, T) of texts, and their segments (T,), as the model expects them."""
     return [Tensor(x, dtype=np.int64, device=model.device) for x in (ids, np.broadcast_to(segments, ids.shape))]
 
 

@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parent
 SCRIPTS = "model tokenizer sampling counting session talk text next cell attention stream wanted patching surprise"
 SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} growing whole fragment main".split()]
 MAX_LIVE = 5_000_000  # parameters that a page computes with
-MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone keeps up
+MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone can keep up
 MAX_CHECKPOINTS = 12  # of one run, in one page
 MAX_NUMBERS = 20_000_000  # in all of them together: 40 MB as float16, 53 MB in base64
 MAX_COUNTED = 2_000_000  # characters of the text that the page counts
@@ -81,12 +81,12 @@ def why_recorded(trained: Trained, model: GPT) -> str:
         return f"this model has {counted(numbers, 'parameter')}, {more}, so the page {recording}"
     if trained.tokenizer.kind == "hf":
         return f"the page lacks this model's tokenizer, so it {recording}"
-    if trained.composed:  # perhaps with a definition that somebody changed
+    if trained.composed:  # perhaps with a definition that someone changed
         why = "this model was trained with the reference versions of all operations (--composed)"
-        return f"{why}, and the page has formulas of its own, so it {recording}"
+        return f"{why}, and the page has its own formulas, so it {recording}"
     if others:
         return f"the page does not compute {others[0]}, so it {recording}"
-    return f"a weight of {largest:g} is no float16, so the page {recording}" if largest > MAX_HALF else ""
+    return f"a weight of {largest:g} is too large for float16, so the page {recording}" if largest > MAX_HALF else ""
 
 
 def page(
@@ -186,7 +186,7 @@ def halves(arrays: Sequence[np.ndarray]) -> bytes:
 
 
 def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
-    """The step and weights of this checkpoint and of those that its run kept beside it, oldest first.
+    """The step and weights of this checkpoint and of those that its run kept with it, oldest first.
 
     If there are more than a page can hold, some are left out, evenly over the run.
     """
@@ -209,7 +209,7 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
 
 
 def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
-    """The text whose n-grams the page counts: the part to learn from of the one that --compare names.
+    """The text whose n-grams the page counts: the training part of the one that --compare names.
 
     Raises: OptionError if there is no such text.
     """

@@ -1,7 +1,7 @@
 """Write the page in which a small GPT learns: the texts and settings it begins with, and the scripts that train it.
 
 `derivatives.js` and `nano.js` are nano.py in JavaScript, `training.js` is the loop, in a worker; `learning.js` and
-`watching.js` are what is seen.
+`watching.js` are what the user sees.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": 
 SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
 INTRO = (
     "A GPT begins with random weights and learns a text, character by character, while you watch. It has the parts of "
-    "the project's larger models, and some ten thousand parameters instead of millions: enough to learn a page of text "
-    "by heart within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
+    "the project's larger models, and some ten thousand parameters instead of millions: enough to memorise a page "
+    "of text within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
     "The page has no connection: your text stays in it, and it works from a file, without a network. Its scripts can "
     "be read in its source, or in the browser's debugger; nano.js is nano.py in JavaScript, with the same names.",
 )
@@ -33,7 +33,7 @@ PANELS = (
         "-ln p for those that are next, in nats; divided by ln 2, in bits. It is ln V for a model that takes all V "
         "characters for equally probable, as this one does before its first step, and 0 for one that is certain and "
         "right. A step updates all weights once, by 4 windows of 64 characters. No step learns from the last tenth of "
-        "the text: the loss there tells whether the model learns a language, or this text by heart.",
+        "the text: the loss there tells whether the model learns a language, or memorises this text.",
         "loss = mean of -ln p(next character);   w = w - rate * (mean gradient / its usual size + 0.1 w)",
         (("nano.py", "GPT.loss"), ("nano.py", "AdamW.step"), ("nano.py", "train")),
     ),
@@ -90,7 +90,7 @@ def page(path: str = "") -> str:
     """The page as HTML.
 
     Args:
-        path: a file with the text to begin with; empty: Goethe's "Erlkönig", as the course has it.
+        path: a file with the text to begin with; empty: Goethe's "Erlkönig", as in the course.
     Raises: CorpusError if the file is missing, no text, or too short or too long for a page.
     """
     poem = [part.value for part in ast.parse(read(POEM)).body if isinstance(part, ast.Assign)]

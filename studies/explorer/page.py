@@ -69,10 +69,10 @@ def assemble(
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
         scripts: files of JavaScript, run in this order after the shared ones.
-        works: whether they may start a worker from a text of the page.
+        works: whether they may start a worker from a text in the page.
     """
     style = read(FOLDER / "style.css")
-    # With its name at its end, each script is a file of its own in the browser's debugger.
+    # With its name at its end, each script is a separate file in the browser's debugger.
     programs = [
         f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n"
         for path in (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
@@ -96,7 +96,7 @@ def assemble(
 
 
 def write_page(path: str, html: str, option: str = "--explain ") -> None:
-    """Write a page; `option` is what stood before the path on the command line.
+    """Write a page; `option` is what preceded the path on the command line.
 
     Raises: OptionError if the file cannot be written.
     """
@@ -114,7 +114,7 @@ def section(panel: Panel) -> str:
 
 
 def read(path: Path) -> str:
-    """The text of a script, a style or a template, none of which may contain what would end its own element."""
+    """The text of a script, a style or a template, none of which may contain the end of its own element."""
     return path.read_text(encoding="utf-8")
 
 

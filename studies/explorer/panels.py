@@ -90,7 +90,7 @@ GROWING = Panel(
     "bits per character = sum of -log2 p(token) / characters",
     (("workshop/run/run_folder.py", "RunFolder.keep"), ("gpt/score.py", "score")),
 )
-# What the page of a recording says instead: there, nothing can be typed, drawn or switched off.
+# What the page of a recording says instead: nothing can be typed, drawn or switched off there.
 RECORDED = {
     "text": "A model reads tokens, not letters: below are those of the text. Choose one to see in all panels what the "
     "model computed there.",

@@ -13,7 +13,7 @@ from tinygrad_lite.tensor import Tensor
 from workshop.tokenizers.base import Tokenizer
 
 MAX_RECORDED = 64  # tokens
-EARLY = 5  # predictions that are kept of each layer and token
+EARLY = 5  # predictions kept for each layer and token
 
 
 def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, Any], dict[str, bytes]]:

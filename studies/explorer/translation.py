@@ -60,11 +60,12 @@ BEAM_TREE = Panel(
 
 
 class WatchedModel:
-    """A model, and its own state, that notes while `translate` uses it what each step of the search saw and chose.
+    """A model, and its own state, that records what each step of the search saw and chose while `translate` uses it.
 
     Attributes:
-        log_probs: of each step, those of the tokens that may follow each open hypothesis: (K, V).
-        parents, tokens: of each step but the last, which hypothesis each kept one continues, and by which token: (K',).
+        log_probs: for each step, those of the tokens that may follow each open hypothesis: (K, V).
+        parents, tokens: for each step except the last, which hypothesis each kept one continues, and with which token:
+        (K',).
     """
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -74,16 +75,16 @@ class WatchedModel:
         self.tokens: list[np.ndarray] = []
 
     def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedModel]:
-        """As the model's `start`."""
+        """Like the model's `start`."""
         return self._noted(*self.model.start(sources))
 
     def step(self, tokens: np.ndarray, state: WatchedModel) -> tuple[np.ndarray, WatchedModel]:
-        """As the model's `step`."""
+        """Like the model's `step`."""
         self.tokens.append(tokens)
         return self._noted(*self.model.step(tokens, self.state))
 
     def select(self, rows: np.ndarray) -> WatchedModel:
-        """As the state's `select`, which the search calls once before each step."""
+        """Like the state's `select`, which the search calls once before each step."""
         self.parents.append(rows)
         self.state = self.state.select(rows)
         return self
@@ -107,9 +108,9 @@ def tree(
     Args:
         found: the result of the search, best first.
         limit: the maximum length in tokens.
-    Returns: for each its step, its parent (the index of an earlier one, or None), token, log_prob (of the token), total
-        (of the hypothesis), fate ("continued", "ended", "dropped" or "cut off"), whether it is part of the translation
-        that won, and why.
+    Returns: for each, its step, its parent (the index of an earlier one, or None), token, log_prob (of the token),
+        total (of the hypothesis), fate ("continued", "ended", "dropped" or "cut off"), whether it is part of the
+        translation that won, and why.
     """
     eos = tokenizer.specials[EOS]
     forbidden = [token for token in tokenizer.textless if token != eos]
@@ -155,7 +156,7 @@ def tree(
 def explain_fates(
     nodes: Sequence[dict[str, Any]], found: Sequence[Translation], beam: int, length_penalty: float, limit: int
 ) -> None:
-    """Say for the hypotheses of one step why each was continued, ended or dropped."""
+    """Say why each hypothesis of one step was continued, ended or dropped."""
     kept = [node["total"] for node in nodes if node["fate"] in ("continued", "cut off")]
     for node in nodes:
         fate, length = node["fate"], len(node["tokens"])

@@ -1,4 +1,4 @@
-"""Pictures of what a model is made of and does; a model family hands over arrays, and the modules here draw them.
+"""Pictures of a model's parts and what they do; a model family supplies arrays, and the modules here plot them.
 
 `python -m studies.draw` and `python -m studies.draw_translation` are the commands; docs/pictures.md shows each with its
 picture.

@@ -24,10 +24,10 @@ from workshop.figure import Picture, check_finite, write
 from workshop.inside import Attention
 
 WIDE, TALL = 10, 30  # inches, at most, of charts with names; a .png of this width has 1,600 pixels
-CELL = 0.13, 0.17  # inches, of a square beside a name of 5.3 to 7 points
+CELL = 0.13, 0.17  # inches, of a square next to a name of 5.3 to 7 points
 LARGE = 0.36  # inches, of a square of one large chart
 WRITTEN = 0.2  # inches; a smaller square has no room for a number
-NAME = 0.09  # inches; where a token has less, only some are named
+NAME = 0.09  # inches; if a token has less, only some are named
 LETTER = 0.078  # inches, the mean width of a letter of 10 points
 THUMBNAIL = 1.0, 2.4  # inches, the smallest and the largest chart without names
 HIDDEN = "#cfe0ee"  # what a causal model cannot see
@@ -103,7 +103,7 @@ def shade(axes, weights: np.ndarray, **more):
 def write_percent(axes, weights: np.ndarray, most: float) -> None:
     """The weights (T, S) as numbers in their squares, with a contrast of at least 3.6; none for 0."""
     for (row, column), weight in np.ndenumerate(weights):
-        if weight >= 0.005:  # which NaN is not
+        if weight >= 0.005:  # false for NaN
             colour = "white" if weight > 0.55 * most else "black"
             axes.text(column, row, f"{100 * weight:.0f}", ha="center", va="center", fontsize=7, color=colour)
 
@@ -115,12 +115,12 @@ def label(axes, rows: Sequence[str], columns: Sequence[str], size: float, every:
 
 
 def room(tokens: Sequence[str], size: float) -> float:
-    """Inches that the longest of the names takes in letters of so many points, up to 2."""
+    """Inches that the longest of the names takes in letters of this many points, up to 2."""
     return min(0.3 + max(map(len, tokens)) * LETTER * size / 10, 2.0)
 
 
 def in_a_row(heads: int, width: float) -> int:
-    """How many heads stand in a row if at most so many have room: rows of equal length.
+    """How many heads go in a row if at most this many have room: rows of equal length.
 
     >>> in_a_row(12, 9), in_a_row(9, 9), in_a_row(4, 0)
     (6, 9, 1)
@@ -130,7 +130,7 @@ def in_a_row(heads: int, width: float) -> int:
 
 
 def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int]):
-    """(size, draw, more caption): a chart for each layer and head, in rows; no tokens if they have no room."""
+    """(size, draw, more caption): a chart for each layer and head, in rows; no tokens if there is no room for them."""
     t, s = weights.shape[2:]
     left, below = room(found.queries, 7), room(found.keys, 7)
     cell = min(max(CELL[0], ((WIDE - left) / len(heads) - 0.4) / s), CELL[1])
@@ -161,7 +161,7 @@ def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], hea
 
 
 def one_chart(found: Attention, weights: np.ndarray, *_: Sequence[int]):
-    """(size, draw, more caption): one large chart, with the weights in percent in its squares if they have room."""
+    """(size, draw, more caption): one large chart, with the weights in percent in its squares if there is room."""
     weights = weights[0, 0]
     t, s = weights.shape
     left, below = 1.1 + room(found.queries, 9), 0.3 + room(found.keys, 9)
@@ -182,7 +182,7 @@ def one_chart(found: Attention, weights: np.ndarray, *_: Sequence[int]):
 
 
 def in_squares(cell: float) -> tuple[int, float, str]:
-    """Of squares so many inches wide: one token in how many is named, in points of what size, and a note on numbers."""
+    """For squares this many inches wide: one token in how many is named, in what point size, and a note on numbers."""
     every = math.ceil(NAME / cell)
     note = "the numbers are percent." if cell >= WRITTEN else "there are too many squares for numbers."
     named = f" One token in {every} is named." if every > 1 else ""
@@ -200,7 +200,7 @@ def of_one_token(found: Attention, weights: np.ndarray, layers: Sequence[int], h
     rows = weights[0, :, place] if one_layer else weights[:, :, place].mean(1)  # (H or L, S)
     rows = rows[:, : len(keys)]  # what it can see
     names = [f"head {h + 1}" for h in heads] if one_layer else [f"layer {layer + 1}" for layer in layers]
-    # Heads that find nothing rest on the first token, whose large weights would leave all others empty.
+    # Heads that find nothing rest on the first token, whose large weights would make all others look empty.
     most = float(rows[:, 1 if found.is_causal and place else 0 :].max())
     cell = min(LARGE, (WIDE - 1.8) / len(keys))
     every, points, note = in_squares(cell)

@@ -101,7 +101,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
         lines += [Line(heading, is_heading=True), Line("", boxes(shown)), Line("")]
     caption = (
         "Each box is a token: what the model reads, and predicts, at once. · is a space, \\n a line break, \\x.. a "
-        "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what stood "
+        "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what was "
         "there. Fewer tokens mean fewer steps, but each is a choice among more."
     )
     return picture(f"{counted(len(text), 'character')} as tokens", caption, lines, rows)
@@ -205,7 +205,7 @@ def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has
 
 
 def lay_out(lines: Sequence[Line]) -> Iterator[tuple[float, float, str, str, bool]]:
-    """Where everything stands: (row, column, text, colour of the box, whether it is a heading)."""
+    """Where everything goes: (row, column, text, colour of the box, whether it is a heading)."""
     row = 0.0
     for words, boxes, is_heading in lines:
         if words:

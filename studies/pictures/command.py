@@ -1,6 +1,6 @@
 """The command line of pictures: `python -m studies.draw WHAT ... --out FILE`, and likewise for other families.
 
-Each kind of picture has its own options, a dataclass, and a function that makes a `Picture`. Which file a picture is
+Each kind of picture has its own options, a dataclass, and a function that makes a `Picture`. The file that a picture is
 written to decides its form: .svg, .png and .pdf are images, .csv and .npz the numbers in it.
 """
 
@@ -46,9 +46,9 @@ class Kind:
 
     Attributes:
         about: what it shows, for --help.
-        make: makes the picture of what is named on the command line, with the options.
+        make: makes the picture from what is named on the command line, with the options.
         options: the dataclass of its options.
-        example: what may be named on the command line; empty if nothing must be.
+        example: what may be named on the command line; empty if nothing need be.
         named: what that is called, with ... if there may be more.
         about_named: what it is.
     """

@@ -121,7 +121,7 @@ def evaluate(text: str, leaves: dict[str, Tensor]) -> Any:
 def walk(node: ast.expr, leaves: dict[str, Tensor]) -> Any:
     """The value of a part of an expression; numbers remain numbers.
 
-    Raises: OptionError if it is something else.
+    Raises: OptionError if it is anything else.
     """
     match node:
         case ast.Constant(value=int() | float()) if type(node.value) is not bool:
@@ -136,7 +136,7 @@ def walk(node: ast.expr, leaves: dict[str, Tensor]) -> Any:
             return OPERATORS[type(node.op)](walk(node.left, leaves), walk(node.right, leaves))
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in METHODS and not node.keywords:
             tensor, values = walk(owner, leaves), [walk(part, leaves) for part in node.args]
-            if isinstance(tensor, Tensor):  # whole numbers, such as axes, remain whole
+            if isinstance(tensor, Tensor):  # integers, such as axes, remain integers
                 whole = (int(x) if isinstance(x, float) and x.is_integer() else x for x in values)
                 return getattr(tensor, name)(*whole)
     known = ", ".join(sorted(METHODS))
@@ -164,7 +164,7 @@ def to_dot(graph: Graph, title: str, caption: str) -> str:
         lines.append(f"n{number} [label={quote(chr(10).join(words))}, fillcolor={quote(fill)}];")
         for place, name in enumerate(row.inputs):
             box = numbers.get(name, f"{number}_{place}")
-            # A constant has a box of its own for each use.
+            # A constant has a separate box for each use.
             own = "" if name in numbers else f'n{box} [label={quote(name)}, fillcolor="white"]; '
             lines.append(f"{own}n{box} -> n{number};")
     return "\n".join([*lines, "}"])

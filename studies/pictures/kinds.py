@@ -22,7 +22,7 @@ def all_kinds(load: Callable[[Path], Trained], attention: Kind, positions: Kind)
 
     Args:
         load: reads a checkpoint of the family.
-        attention, positions: made by functions of its own.
+        attention, positions: made by the family's own functions.
     """
 
     def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:

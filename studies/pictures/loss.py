@@ -6,8 +6,8 @@
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
 is still training can be drawn too. Runs with different tokenizers are compared in bits per character, because a loss
-per token depends on the tokenizer; losses per picture, say, stay in nats. The horizontal axis is the step, since
-metrics.csv contains neither the number of tokens in a step nor its time.
+per token depends on the tokenizer; losses per picture, for example, stay in nats. The horizontal axis is the step,
+since metrics.csv contains neither the number of tokens in a step nor its time.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Run:
     """The contents of a run's metrics.csv, in nats.
 
     Attributes:
-        bits_per_nat: bits per character, say, of one nat per token; None if the run was not evaluated yet.
+        bits_per_nat: bits per character, for example, of one nat per token; None if the run has not been evaluated yet.
         per: what one loss belongs to in each unit, such as a token in nats and a character in bits.
     """
 
@@ -87,21 +87,21 @@ def read_run(path: Path) -> Run:
     if not len(training.steps) and not len(validation.steps):
         raise OptionError(f"{file} has no losses yet: plot it after the first evaluation of the run")
     factors = [row["bits_per_char"] / row["val_loss"] for row in rows if row["bits_per_char"] and row["val_loss"]]
-    # Of classes, of hidden words and of translations, bits are another unit for the same.
+    # For classes, hidden words and translations, bits are another unit for the same.
     per = units_of(file.parent)
     same = 1 / math.log(2) if per["nats"] == per["bits"] else None
     return Run(file, training, validation, factors[-1] if factors else same, per)
 
 
 def units_of(folder: Path) -> dict[str, str]:
-    """What the losses of a run belong to in each unit, by its options.json; older runs note nothing."""
+    """What the losses of a run belong to in each unit, according to its options.json; older runs do not record it."""
     noted = RunFolder(folder).noted_options()
     nats, bits = (str(noted.get(name, ""))[:20] for name in ("loss_per", "bits_per"))
     return {"nats": nats, "bits": bits or nats} if nats else {"nats": "token", "bits": "character"}
 
 
 def read_rows(file: Path, columns: Sequence[str] = LOSSES) -> list[dict[str, float | None]]:
-    """The rows of a metrics.csv: the step and these columns, each None where it was not measured.
+    """The rows of a metrics.csv: the step and these columns, each None if it was not measured.
 
     An unfinished last line is ignored: the run may still be writing it, and 2 may become 2.31.
     Raises: OptionError if there is no such file, or if it is damaged or from another program.
@@ -224,7 +224,7 @@ def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, op
         scale, training, validation = run.factor(unit), smoothed(run.training, options.smooth), run.validation
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
-        dot = "." if len(training.steps) == 1 else ""  # a single point makes no line
+        dot = "." if len(training.steps) == 1 else ""  # a single point does not make a line
         thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
         thick += axes.plot(validation.steps, validation.losses * scale, marker, ls="-", color=colour, lw=1.8, ms=3.5)
         best.append(describe_best(run.validation, scale))

@@ -1,4 +1,4 @@
-"""What the evaluations of runs measured besides the loss, each measure in a panel of its own.
+"""What the evaluations of runs measured besides the loss, each measure in its own panel.
 
     python -m studies.draw measures out/rewards --columns drawn_right group_right entropy
     python -m studies.draw measures out/rewards out/sums-more --columns exact --out measures.svg measures.csv

@@ -1,7 +1,7 @@
 """Which tokens are close to each other: nearest neighbours by cosine, a map in two dimensions, files for a projector.
 
-The vector of a token is its row of the embedding, which is all that the model knows of it without its context. Tokens
-that occur in the same contexts get similar vectors, so their cosine is large.
+The vector of a token is its row of the embedding, which is all that the model knows about it without its context.
+Tokens that occur in the same contexts get similar vectors, so their cosine is large.
 
 References: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors; https://projector.tensorflow.org for the files.
 """
@@ -118,7 +118,7 @@ def nearest(vectors: np.ndarray, token: int, top: int, without: Sequence[int] = 
     """The tokens with the largest cosines to one of them: (V, C) vectors.
 
     Args:
-        without: tokens that are no neighbours, such as specials.
+        without: tokens that are not neighbours, such as specials.
 
     >>> nearest(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0, top=1).nearest
     array([2])
@@ -144,7 +144,7 @@ def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2)
     centre = among.mean(0)
     values, directions = np.linalg.eigh((among - centre).T @ (among - centre))  # ascending
     values, directions = np.clip(values[::-1], 0, None), directions[:, ::-1][:, :count]
-    missing = max(0, count - len(values))  # of a width below `count`
+    missing = max(0, count - len(values))  # if the width is below `count`
     values, directions = np.pad(values, (0, missing)), np.pad(directions, ((0, 0), (0, missing)))
     directions = directions * np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
     return (vectors - centre) @ directions, values[:count] / (values.sum() or 1)
@@ -187,7 +187,7 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
     left.supxlabel("cosine", fontsize=8)
 
     axes = right.subplots()
-    entries = []  # (place, name, whether it was asked for)
+    entries = []  # (place, name, whether it was requested)
     for one, colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
         axes.plot(*places[one.nearest].T, marker, color=colour, markersize=4, alpha=0.8)
         axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
@@ -205,9 +205,9 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
 
 
 def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, bool]]) -> None:
-    """Write names beside their points, where no other name is; a name without room is left out.
+    """Write names next to their points, where no other name is; a name without room is left out.
 
-    The tokens asked for come first. Around each point eight places are tried.
+    The requested tokens come first. Around each point eight places are tried.
     """
     low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
     inches = np.array([5.2, 3.6])  # of the map, roughly: only the room for labels depends on it

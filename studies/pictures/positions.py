@@ -1,7 +1,7 @@
-"""How a model knows where a token stands: a table of codes, fixed or learned, or the turning of rotary positions.
+"""How a model knows where a token is: a table of codes, fixed or learned, or the rotation of rotary positions.
 
-References: Vaswani et al. 2017, section 3.5; Su et al. 2021 (arXiv:2104.09864), section 3.4.3, on what rotary
-positions make of the similarity of distant tokens.
+References: Vaswani et al. 2017, section 3.5; Su et al. 2021 (arXiv:2104.09864), section 3.4.3, on what rotary positions
+do to the similarity of distant tokens.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def draw_learned(codes: np.ndarray, what: str) -> Picture:
     caption = (
         "Left: each row is the learned code of a position, added to the embedding of the token there. Right: the "
         "cosine of the angle between two codes. An orange band along the diagonal means that neighbouring positions "
-        "have become similar, although nothing in the model told it that they are neighbours; without one, each "
+        "have become similar, although nothing told the model that they are neighbours; without one, each "
         "position was learned by itself."
     )
     return draw_table(codes, f"Learned positions of {what}", caption)
@@ -64,7 +64,7 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def draw_table(codes: np.ndarray, title: str, caption: str) -> Picture:
-    """A table of codes (T, C) as a heat map, beside the cosines of its rows."""
+    """A table of codes (T, C) as a heat map, next to the cosines of its rows."""
     check_finite(codes, title)
     similar = cosines(codes)
 
@@ -89,10 +89,10 @@ def label(figure, axes, shown, title: str, columns: str, rows: str, colours: str
 
 
 def draw_rotary(frequencies: Sequence[float], length: int, what: str) -> Picture:
-    """How similar a query and an equal key are once both are turned by their positions, over their distance.
+    """How similar a query and an equal key are, once both are rotated by their positions, over their distance.
 
-    With a query and a key that are equal, and equally long in each of their D/2 pairs, the product of the turned two is
-    the mean over the pairs of cos(f_i d): it depends on the distance d only, not on where both stand.
+    With a query and a key that are equal, and equally long in each of their D/2 pairs, their product after the rotation
+    is the mean over the pairs of cos(f_i d): it depends only on the distance d, not on the two positions.
 
     Args:
         frequencies: f_i, D/2 angles per position.

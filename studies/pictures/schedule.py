@@ -18,7 +18,7 @@ MAX_POINTS = 5000
 
 
 def of_training(name: str):
-    """An option of train.py, which is None unless it is given: as the preset says."""
+    """An option of train.py, which is None, meaning the preset's value, unless it is given."""
     return dataclasses.field(default=None, metadata=fields_of(TrainOptions)[0][name].metadata)
 
 
@@ -70,6 +70,6 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
     caption = (
         "By how much an update follows the gradient. It rises from 0 during the warm-up, while the optimizer's means "
         "are still rough; a large rate then learns fast, and the fall at the end lets the weights settle. Muon "
-        "multiplies the rate of the matrices by a factor of its own."
+        "multiplies the rate of the matrices by its own factor."
     )
     return Picture(f"Learning rate over training: {', '.join(curves)}", caption, (7.2, 3.6), draw, table=rows)

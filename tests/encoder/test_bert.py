@@ -129,7 +129,7 @@ def test_a_new_head_keeps_the_encoder():
         ({"labels": "a|a"}, "must be different names"),
         ({"labels": "a|"}, "must be different names"),
         ({"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
-        ({"n_embd": 13}, "no multiple of"),
+        ({"n_embd": 13}, "not a multiple of"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_named(settings, sentence):

@@ -87,7 +87,7 @@ def test_a_convolution_finds_a_shape_wherever_it_is():
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        (replace(SMALL, patch_size=3), "image_size 4 is no multiple of patch_size 3"),
+        (replace(SMALL, patch_size=3), "image_size 4 is not a multiple of patch_size 3"),
         (replace(CONVOLUTIONS, n_stage=3), "n_stage 3 is too many"),
     ],
 )

@@ -40,7 +40,7 @@ def test_settings_survive_a_round_trip_through_json():
         ({"dropout": "none"}, "dropout cannot be 'none'"),
         ({"positions": ["learned"]}, "positions cannot be"),
         ({"positions": "nope"}, "positions cannot be 'nope': must be one of learned, sinusoidal, rotary, none"),
-        ({"n_head": 4}, "do not fit together: n_embd 6 is no multiple of n_head 4"),
+        ({"n_head": 4}, "do not fit together: n_embd 6 is not a multiple of n_head 4"),
         ({"activation": "swish"}, "activation cannot be 'swish': must be one of gelu, gelu_tanh, relu"),
         ({"activation": None}, "activation cannot be None"),
         ({"norm_eps": 0.0}, r"norm_eps cannot be 0\.0: must be above 0 and below 1"),
@@ -53,7 +53,7 @@ def test_settings_survive_a_round_trip_through_json():
         ({"norm_weight": False}, "a norm without a gain is norm rmsnorm, not layernorm"),
         ({"n_kv_head": 0}, "n_kv_head cannot be 0: must be at least 1, or none"),
         ({"n_kv_head": 2.0}, r"n_kv_head cannot be 2\.0: must be a whole number, at least 1, or none"),
-        ({"n_kv_head": 3}, "n_head 2 is no multiple of n_kv_head 3: every head of keys and values serves the same"),
+        ({"n_kv_head": 3}, "n_head 2 is not a multiple of n_kv_head 3: every head of keys and values serves the same"),
         ({"positions": "rotary"}, "positions rotary turns pairs of numbers, but a head has 3, an odd number"),
         ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
         ({"n_state": 8}, "n_state is the width of a recurrent state: it needs mixer rnn or lstm"),
@@ -140,7 +140,7 @@ def test_the_estimate_of_activations_grows_with_the_sizes():
 def test_options_give_the_settings_of_the_model():
     options = GPTOptions(n_layer=3, n_head=2, n_embd=8, block_size=5, dropout=0.5, bias=True, positions="sinusoidal")
     assert options.model_config(17) == GPTConfig(17, 5, 3, 2, 8, 0.5, True, "sinusoidal")
-    with pytest.raises(OptionError, match="--n_embd 8 is no multiple of --n_head 3: every head needs the same width"):
+    with pytest.raises(OptionError, match="--n_embd 8 is not a multiple of --n_head 3: every head needs the same"):
         GPTOptions(n_head=3, n_embd=8).model_config(17)
 
 

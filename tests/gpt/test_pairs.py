@@ -108,7 +108,7 @@ def test_a_run_on_pairs_from_training_to_scores(table, capsys, monkeypatch):
         assert out.count("\n") == 1
     for words, reason in (
         (["--start", "zwei", "--interactive"], "--interactive is for models that continue a text"),
-        ([], f"give the text that stands before {TO}"),
+        ([], f"give the text before {TO}"),
     ):
         with pytest.raises(OptionError, match=reason):
             sample.main(["run", *words])
@@ -127,10 +127,10 @@ def test_a_run_on_pairs_from_training_to_scores(table, capsys, monkeypatch):
     [
         ({"pairs": "my.tsv"}, "--pairs my.tsv belongs to the translation model: use python train.py translate-de-en"),
         ({"dataset": "libreoffice-help"}, "--dataset libreoffice-help belongs to the translation model"),
-        ({"separator": TO}, "--separator <to-en> stands between the sides of pairs: add --pairs FILE.tsv"),
+        ({"separator": TO}, "--separator <to-en> separates the sides of pairs: add --pairs FILE.tsv"),
         ({"separator": TO, "pairs": "a", "text": ["b"]}, "--pairs and --text cannot be combined"),
         ({"separator": "to", "pairs": "a"}, "--separator to: write a name between < and >"),
-        ({"separator": END, "pairs": "a"}, "--separator <end> has a meaning already"),
+        ({"separator": END, "pairs": "a"}, "--separator <end> already has a meaning"),
     ],
 )
 def test_contradictory_options_are_refused(settings, reason):

@@ -228,13 +228,13 @@ def test_two_processes_learn_the_same(base):
     ("words", "error", "reason"),
     [
         (["--rewards=wit"], OptionError, "there are points for right, form, length, brevity"),
-        (["--group=5"], OptionError, "--batch_size 16 is the number of answers here, but no multiple of --group 5"),
+        (["--group=5"], OptionError, "--batch_size 16, the number of answers here, is not a multiple of --group 5"),
         (["--dataset=chat"], OptionError, "needs questions of a program: --dataset sums or calculations"),
         (["--pairs=a.tsv"], OptionError, "needs questions of a program: .* not --pairs a.tsv"),
         (["--replay=goethe"], OptionError, "omit it"),
         (["--method=dpo"], OptionError, "add --reference"),
         (["--method=dpo", "--reference=no.safetensors"], CorpusError, "--reference no.safetensors: there is no"),
-        (["--method=dpo", "--reference=other.safetensors"], CheckpointError, "has other tokens"),
+        (["--method=dpo", "--reference=other.safetensors"], CheckpointError, "has different tokens"),
     ],
 )
 def test_what_cannot_be_rewarded_is_refused(base, words, error, reason):
@@ -252,7 +252,7 @@ def test_settings_of_rewards_need_rewards(words):
 
 
 def test_a_model_that_cannot_answer_is_refused():
-    with pytest.raises(OptionError, match="right now and then"):
+    with pytest.raises(OptionError, match="sometimes right"):
         train.main(["sums", "--rewards=right"])
 
 

@@ -80,8 +80,8 @@ def test_a_resumed_run_has_the_same_teachers(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "error", "sentence"),
     [
-        ({"text": "other.txt"}, CheckpointError, "--teachers one.safetensors: it learned from another text than"),
-        ({"tokenizer": "byte"}, CheckpointError, "--teachers one.safetensors: it has other tokens: give both runs"),
+        ({"text": "other.txt"}, CheckpointError, "--teachers one.safetensors: it learned from a different text from"),
+        ({"tokenizer": "byte"}, CheckpointError, "--teachers one.safetensors: it has different tokens: give both runs"),
         ({"block_size": 9}, OptionError, "--teachers one.safetensors: it reads 8 tokens at once: use --block_size 8"),
         (
             {"text": None, "dataset": "digits", "tokenizer": "pixels"},

@@ -238,7 +238,7 @@ def with_base(**facts: object) -> dict:
         (with_base(path="/"), "is an adapter of /, which is not there"),
         (with_base(path="//far/away"), "away, which is not there"),
         (with_base(path="x" * 5000), "which is not there"),
-        (with_base(), "was trained on other weights"),
+        (with_base(), "was not trained on the weights of"),
         (with_base(alpha=1e300), "cannot be used"),
         ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
         (with_base(quantize="nf5"), "its base was quantized as 'nf5', which this program does not know"),

@@ -128,7 +128,7 @@ def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(m
         ({"src": "a"}, "--src needs --tgt"),
         ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
         ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src cannot be combined"),
-        ({"n_head": 3}, "--n_embd 256 is no multiple of --n_head 3"),
+        ({"n_head": 3}, "--n_embd 256 is not a multiple of --n_head 3"),
     ],
 )
 def test_contradictory_options_are_refused(settings, reason):

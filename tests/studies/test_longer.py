@@ -20,7 +20,7 @@ def test_every_kind_of_positions_is_read_beyond_its_context_but_learned_ones(cap
     capsys.readouterr()
     assert main([*KINDS, "learned", "--text", "other.txt", "--times", "1,3"]) == 0
     out, err = capsys.readouterr()
-    assert "learned has learned positions, and none behind block_size: left out" in err
+    assert "learned has learned positions, and none beyond block_size: left out" in err
     rows = {line.split()[0]: [float(bits) for bits in line.split()[1:]] for line in out.splitlines()[1:]}
     assert list(rows) == KINDS
     assert all(0 < bits < 12 for row in rows.values() for bits in row)

@@ -133,8 +133,8 @@ def test_one_gpt_has_no_mean(data, capsys):
         ([], OptionError, "the model is missing: python -m studies.together out/goethe"),
         ([NAMES[0], "--rates", "fast"], OptionError, "--rates fast: write learning rates such as 0.02,0.05"),
         ([NAMES[0], "--rates=-1"], OptionError, "--rates -1: write learning rates"),
-        (["odd.safetensors", NAMES[0]], CheckpointError, f"{NAMES[0]} has other tokens than odd.safetensors"),
-        (["alien.safetensors"], CheckpointError, "alien.safetensors learned from another text than faust.txt"),
+        (["odd.safetensors", NAMES[0]], CheckpointError, f"{NAMES[0]} has different tokens from odd.safetensors"),
+        (["alien.safetensors"], CheckpointError, "alien.safetensors did not learn from faust.txt"),
         ([NAMES[0], "--stride", "9"], OptionError, "--stride 9: the windows of this model have 8 tokens"),
     ],
 )

@@ -48,7 +48,7 @@ class Part(NamedTuple):
     """A part of a command line: an option with its value, or a positional argument.
 
     Attributes:
-        name: that of the option, with _ for -; empty for a positional argument.
+        name: the option's name, with _ for -; empty for a positional argument.
         words: the words of the value; for a positional argument, the argument.
         text: the whole part as it was typed.
     """
@@ -130,7 +130,7 @@ def parse_command_line(
         common: the options that --help shows first.
         ignored: options of other programs that are accepted without effect, each with the reason, for a note.
         hints: advice about options that do not exist, see `answers`.
-        defaults: those that are not the dataclass's, such as a preset's, for --help.
+        defaults: those that differ from the dataclass's, such as a preset's, for --help.
     Raises: OptionError with one sentence that says what is wrong.
     """
     names = (positional or "").split()
@@ -169,12 +169,12 @@ def parse_command_line(
 def read_command(
     cls: type, argv: Sequence[str], prog: str, about: str, named: str = "", example: str = "", **more: Any
 ) -> tuple[Any, list[str]]:
-    """Read the command line of a small program: its checked options, and what is named beside them.
+    """Read the command line of a small program: its checked options, and its positional arguments.
 
     Args:
         about: what the program does, in one line.
         named: the positional arguments, such as CHECKPOINT.
-        example: such names; empty: none is needed.
+        example: example values for them; empty: none is needed.
         cls, argv, prog, more: as for `parse_command_line`.
     Raises: OptionError with one sentence that says what is wrong or missing.
 
@@ -261,7 +261,7 @@ def help_page(
 ) -> str:
     """The text of --help: every option with its type or choices, meaning, unit and default, under its heading.
 
-    Unless it is asked for as a whole, a text of more than FIRST_PAGE lines is cut to the examples and the most used
+    Unless all of it is asked for, a text of more than FIRST_PAGE lines is cut to the examples and the most used
     options.
     """
     width = max(40, min(shutil.get_terminal_size().columns, 110))
@@ -288,7 +288,7 @@ def help_page(
 
 
 def _laid_out(head: Sequence[str], groups: Mapping[str, Sequence[tuple[str, str]]], end: str, width: int) -> list[str]:
-    """The lines of a page of help: its head, each heading that has entries, with these, and its end."""
+    """The lines of a page of help: its head, each heading that has entries, with the entries, and its end."""
     lines = [*head]
     for heading, entries in groups.items():
         lines += ["", f"{heading}:"] if entries else []

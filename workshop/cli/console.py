@@ -14,7 +14,7 @@ from tinygrad_lite.errors import DecodingError, OptionError, UserError
 
 WINDOWS = sys.platform == "win32"
 RESET = "\x1b[0m"  # ends a colour on a terminal
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the line feed
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all except the tab and the line feed
 LONGEST = 2000  # characters of an error message; names in a hostile file may have millions
 
 
@@ -101,7 +101,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
         name: of the command, printed before the sentence.
     """
     give_missing_streams()
-    # Then any generated text, and any message, can be printed on every terminal and into every pipe.
+    # So that any generated text, and any message, can be printed on every terminal and into every pipe.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:

@@ -1,4 +1,4 @@
-"""Files that are named by a user, or come from anyone: only regular ones of a bearable size are read.
+"""Files that are named by a user, or come from anyone: only regular ones of a reasonable size are read.
 
 A FIFO may keep its reader waiting for ever, a device such as /dev/zero has no end, and a huge file fills the memory.
 """

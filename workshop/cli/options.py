@@ -1,7 +1,7 @@
 """Options: the fields of a dataclass, each with its default, meaning, unit and range, and the checks of their values.
 
-A script declares its options as the fields of a dataclass, each made by `option()`. The values come from three
-sources, of which the later win:
+A script declares its options as the fields of a dataclass, each made by `option()`. The values come from three sources;
+later ones take precedence:
 
     the defaults in the dataclass  <  a preset, which is a TOML file  <  the command line (`command_line.py`)
 
@@ -55,7 +55,7 @@ def option(
     group: str = "",
     hidden: bool = False,
 ) -> Any:
-    """A dataclass field with all facts for the command line, --help and the checks.
+    """A dataclass field with everything that the command line, --help and the checks need to know.
 
     The field's type can be int, float, bool, str, list[str], or one of them `| None`, written as none.
 
@@ -222,7 +222,7 @@ def _cut(text: str) -> str:
 def whole_numbers(text: str, label: str, example: str, low: int = 0) -> list[int]:
     """The numbers from `low` to 999,999,999 in a text such as "1,2,3".
 
-    Raises: OptionError with the label and an example if it is no such text.
+    Raises: OptionError with the label and an example if it is not such a text.
     """
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) < 10 and int(word) >= low for word in words):
@@ -238,7 +238,7 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def not_among(name: str, names: Iterable[str]) -> str:
-    """A name that is none of these, for a message: with the nearest of them, if any, and all.
+    """A name that is none of these, for a message: with the nearest of them, if any, and a list of all.
 
     >>> print("no text is called", not_among("fuast", ["faust", "werther"]))
     no text is called 'fuast' (did you mean 'faust'?): there are faust, werther

@@ -27,7 +27,7 @@ def read_prompt(start: str) -> str:
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:
-    """Warn of characters, or words, that are not in the vocabulary."""
+    """Warn about characters, or words, that are not in the vocabulary."""
     if unknown := tokenizer.unknown(text):
         shown = " ".join(reprlib.repr(piece) for piece in sorted(unknown)[:20]) + (" ..." if len(unknown) > 20 else "")
         say(f"warning: the model never saw {shown}; it reads them as unknown")

@@ -1,7 +1,7 @@
 """Cleaning of the raw corpora: pure functions from strings to strings.
 
 `normalise` is applied to every text; `goethe_text`, `jean_paul_text` and `manual_text` make corpora from files of
-Debian packages. The files of Project Gutenberg have a module of their own, `gutenberg.py`.
+Debian packages. The files of Project Gutenberg have their own module, `gutenberg.py`.
 """
 
 import hashlib
@@ -59,12 +59,13 @@ def goethe_text(php: str, fortunes: str) -> str:
 
     The last tenth of a text is held out, so it must resemble the rest and share no sentence with it. The quotations are
     in the order of their hashes, which is effectively shuffled but the same everywhere. The letters stay in the order
-    of the book, spread evenly among the quotations: about a quarter of every tenth is Werther, in the last one the end
-    of book 1. No letter or quotation is cut, and quotations that overlap others are removed first (`without_overlaps`).
+    of the book, spread evenly among the quotations: about a quarter of every tenth is Werther, and the last one has the
+    end of book 1. No letter or quotation is cut, and quotations that overlap others are removed first
+    (`without_overlaps`).
 
     Args:
         php: the PHP file with Werther in a quoted block, <<<'EOT' ... EOT;
-        fortunes: quotations of all authors, each but the last followed by a line "%".
+        fortunes: quotations of all authors, each except the last followed by a line "%".
     Raises: CorpusError if a file does not have the expected contents, for example after a change of its package.
     """
     nowdoc = NOWDOC.search(normalise(php))
@@ -75,7 +76,7 @@ def goethe_text(php: str, fortunes: str) -> str:
 
 
 def jean_paul_text(fortunes: str) -> str:
-    """The quotations of Jean Paul, from the same file; those that quote Goethe's, or repeat one another, left out."""
+    """The quotations of Jean Paul, from the same file; without those that quote Goethe's, or repeat one another."""
     of_goethe = "\n".join(quotations(fortunes, GOETHE, known=""))
     return "\n\n".join(quotations(fortunes, JEAN_PAUL, known=of_goethe)) + "\n"
 
@@ -113,10 +114,10 @@ def words_of(author: re.Pattern, entry: str) -> str | None:
     return words if words and not misfiled and set(words) <= GERMAN else None
 
 
-# What roff, the language of manual pages, writes instead of plain characters: fonts, spaces of no width, hyphens.
+# What roff, the language of manual pages, writes instead of plain characters: fonts, zero-width spaces, hyphens.
 ROFF = ((r"\\f(\w|\(\w\w|\[\w*\])", ""), (r"\\[&/,:%|]", ""), (r"\\\(aq", "'"), (r"\\-", "-"))
 PRINTED = str.maketrans(dict.fromkeys("„“”»«", '"') | dict.fromkeys("‚‘’", "'") | {"…": "...", "–": "-", "\xa0": " "})
-SENTENCE = 80  # characters: what is shorter is mostly a title or the name of an option
+SENTENCE = 80  # characters: anything shorter is mostly a title or the name of an option
 
 
 def manual_text(pages: Iterable[str]) -> str:

@@ -37,7 +37,7 @@ class PairCorpus:
         return hashlib.sha256(lines.encode("utf-8")).hexdigest()
 
     def reduced(self, count: int, seed: int) -> PairCorpus:
-        """With so many of the training pairs only, those of a smaller number among those of a larger one; 0: all.
+        """With only this many training pairs, those of a smaller number being among those of a larger one; 0: all.
 
         Raises: OptionError if there are fewer.
         """
@@ -60,11 +60,11 @@ def divide(
     """Divide pairs into those to learn from and those that are held out.
 
     Args:
-        words: further pairs, from a dictionary or another corpus: trained on, never held out.
-        held_out: the held-out pairs, where a corpus or the user has some; none: some of the pairs are held out.
-        tests: pairs whose sentences are in neither part; those given as held_out stay.
+        words: additional pairs, from a dictionary or another corpus: trained on, never held out.
+        held_out: the held-out pairs, if a corpus or the user supplies them; none: some of the pairs are held out.
+        tests: pairs whose sentences are kept out of both parts; those given as held_out stay.
         count: how many, at most a tenth of all.
-        swap: whether target and source change places.
+        swap: whether to exchange source and target.
     Raises: CorpusError if there are too few.
     """
     left_out = []

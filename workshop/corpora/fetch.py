@@ -80,7 +80,7 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
 
     Args:
         wanted: package name -> path of the file inside the package, without a leading slash.
-        run: stands in for subprocess.run in tests.
+        run: replaces subprocess.run in tests.
     Returns: package name -> content of the file.
     Raises: CorpusError with the reason if there is no apt-get, no network, or no such file in the package.
     """
@@ -89,7 +89,7 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
 
 
 def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, dict[str, bytes]]:
-    """Download Debian packages and read all files with certain paths from each; otherwise as `debian_files`.
+    """Download Debian packages and read all files with certain paths from each; otherwise like `debian_files`.
 
     Args:
         wanted: package name -> the paths inside the package, with * for any characters, such as usr/share/poems/*.txt.
@@ -103,7 +103,7 @@ def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> di
 def apt_folder(
     run: Callable = subprocess.run, packages: Sequence[str] = (), languages: Sequence[str] = ("none",)
 ) -> Iterator[tuple[Path, list[str]]]:
-    """A temporary folder with all that apt-get downloads, its lists in `lists`, and the lines of its stderr.
+    """A temporary folder with everything that apt-get downloads, its lists in `lists`, and the lines of its stderr.
 
     Args:
         run: as in `debian_files`.
@@ -166,8 +166,8 @@ def telling_line(complaints: list[str]) -> str:
 def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.run) -> dict[str, bytes]:
     """Read the files with certain paths, with * for any characters, from the downloaded file of a package.
 
-    dpkg-deb makes a tar archive of it, in a temporary file without a name. Only regular files are read, whatever else
-    the archive names; of several with one path, the first.
+    dpkg-deb turns it into a tar archive, in a temporary file without a name. Only regular files are read, whatever else
+    the archive names; of several with the same path, the first.
 
     Args:
         folder: holds the file, whose name is package_version_architecture.deb.
@@ -192,7 +192,7 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
         if done.returncode != 0:
             raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
         unpacked.seek(0)
-        data = io.BytesIO(unpacked.read())  # of a file, tarfile would trust the sizes that an archive states
+        data = io.BytesIO(unpacked.read())  # with a file, tarfile would trust the sizes that an archive states
     try:
         with tarfile.open(fileobj=data, mode="r:") as tar:
             for entry in tar:
@@ -239,7 +239,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
 
     Args:
         url: starts with https://.
-        open_url: stands in for the `open` method of a urllib opener in tests.
+        open_url: replaces the `open` method of a urllib opener in tests.
     Raises: CorpusError with the reason if the file is unavailable or has more than MAX_BYTES.
     """
     if not url.startswith("https://"):
@@ -311,7 +311,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 def recall(name: str) -> tuple[str, dict[str, str]] | None:
     """A text from the cache and the facts stored with it, or None if there is none.
 
-    Raises CorpusError if the entry is damaged: unreadable, incomplete, or not of the stored hash.
+    Raises CorpusError if the entry is damaged: unreadable, incomplete, or with a hash other than the stored one.
     """
     folder = cache_folder()
     text_path, about_path = folder / f"{name}.txt", folder / f"{name}.json"
@@ -333,7 +333,7 @@ def from_cache(name: str, what: str, rules: str | None, read: Callable, say: Cal
 
     Args:
         what: the name of the corpus for messages.
-        rules: the present rules of cleaning, by which the text must have been made; None: it is used in any case.
+        rules: the current cleaning rules, by which the text must have been made; None: it is used in any case.
         say: takes each line meant for the user.
     """
     try:
@@ -347,7 +347,7 @@ def from_cache(name: str, what: str, rules: str | None, read: Callable, say: Cal
 
 
 def keep(name: str, what: str, text: str, facts: dict[str, str], expected: str | None, say: Callable) -> None:
-    """Store a text, as `store` does; if the cache cannot be written, that only costs a later download."""
+    """Store a text, as `store` does; if the cache cannot be written, this only costs a later download."""
     if expected is None:
         say(f"sha256 {sha256(text)}: stored in the cache, because there is no known one to compare it with")
     try:

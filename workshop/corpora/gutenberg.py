@@ -1,12 +1,12 @@
 """Files of Project Gutenberg: the book alone, without the additions of the Project and its volunteers.
 
 A file has three layers. The outermost are the Project's header and licence, which end and begin at marker lines of two
-generations. Since about 2003 the book stands between
+generations. Since about 2003 the book has been between
 
     *** START OF THIS PROJECT GUTENBERG EBOOK FAUST ***    and    *** END OF THIS PROJECT GUTENBERG EBOOK FAUST ***
 
 and before that between *END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END* and a sentence such as "End of
-the Project Gutenberg Etext of Faust". Inside follow the volunteers' notes without markers: who typed the book, who
+the Project Gutenberg Etext of Faust". Inside these come the volunteers' notes, without markers: who typed the book, who
 provided it, which misprints were corrected. They are recognised by their first words and position. The rest is the
 book. A text is such a file only if there is a header above its marker line; one that only mentions the Project is kept
 whole.
@@ -37,7 +37,7 @@ def one_of(*patterns: str) -> str:
 # ------------------------------------------------------------------------------------------------ marker lines
 
 # The book begins after one of these. With a long title the first one has several lines, the last ending with ***.
-# Below the second, old files have further lines of the header, in brackets, and perhaps the same line again.
+# Below the second, old files have more lines of the header, in brackets, and perhaps the same line again.
 SMALL_PRINT = r"^\*{0,9} ?(?:END\W{0,9})?(?:THE )?SMALL PRINT!.*END\*?$"
 RIGHTS = r"^\[(?:Portions of this|Project Gutenberg is a)[^\[\]]{0,1000}\]$"
 BEGINS = re.compile(
@@ -71,7 +71,7 @@ SAYS_END = re.compile(
     ),
     FLAGS,
 )
-# After that line comes nothing, or the licence.
+# After that line there is nothing, or the licence.
 LICENCE = re.compile(
     r"\s*\Z|.{0,2000}?(?:Updated editions will|This file should be named|FULL PROJECT GUTENBERG LICENSE)",
     FLAGS | re.DOTALL,
@@ -260,7 +260,7 @@ SAID = re.compile(r"^Cha\w+ set encoding:(.*)", FLAGS)
 NUMBERED = re.compile(r"(8859|latin|windows|cp|code ?page)\D{0,3}(\d+)", re.IGNORECASE)
 FITTING = re.compile(
     one_of(
-        r"[ß-öø-ÿ](?![A-Z])|\b[À-ÖØ-Þ](?=[a-z]|\b)",  # letters, small ones or at the beginning of a word
+        r"[ß-öø-ÿ](?![A-Z])|\b[À-ÖØ-Þ](?=[a-z]|\b)",  # letters, lower-case ones or at the beginning of a word
         r"(?<!\w)[„“‘](?=\w)|(?<=[\w.,;:!?])[“”’‘](?!\w)|(?<=\w)’(?=\w)|[–—…€]",  # quotation marks, dashes
     )
 )

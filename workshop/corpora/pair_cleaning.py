@@ -32,7 +32,7 @@ def words(text: str) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, ended by "\\n" or "\\r\\n"; a final line end starts no further line."""
+    """The lines of a text, ended by "\\n" or "\\r\\n"; a final line end does not start another line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -136,7 +136,7 @@ def tidy(text: str) -> str:
 
 
 def whole_sentences(pairs: Iterable[Pair]) -> list[Pair]:
-    """The pairs of two sentences: from a capital to a full stop, ! or ?, with at least three words each.
+    """The pairs of two sentences: from a capital to a full stop, ! or ?, each with at least three words.
 
     Headwords can look like sentences, since German nouns are capitalised and "etc." ends in a stop. So pairs with one
     of the dictionary's placeholders (jdn., etw., sb., sth.) or such an abbreviation are excluded.
@@ -187,9 +187,9 @@ def translations_of_words(pairs: Iterable[Pair]) -> dict[str, set[str]]:
 
 
 def is_literal(german: str, english: str, lexicon: dict[str, set[str]]) -> bool:
-    """Whether a third of the German words that the lexicon knows, or more, have one of their translations there.
+    """Whether at least a third of the German words that the lexicon knows have one of their translations there.
 
-    A dictionary's examples are often idioms, of which nothing can be learned but they themselves.
+    A dictionary's examples are often idioms, which teach nothing but themselves.
 
     >>> lexicon = {"hund": {"dog"}, "schläft": {"sleeps"}, "frosch": {"frog"}, "hals": {"throat", "neck"}}
     >>> is_literal("Der Hund schläft.", "The dog's asleep.", lexicon)
@@ -239,7 +239,7 @@ def dialogue_pairs(lesson: object) -> Iterator[Pair]:
 
 
 def first_wording(text: str) -> str:
-    """The text without remarks and further wordings; empty if it is unclear where those begin and end."""
+    """The text without remarks and alternative wordings; empty if it is unclear where those begin and end."""
     text = tidy(REMARK.sub("", text))
     first = text.split(" / ")[0]
     # "I take it / them." does not separate whole wordings: the first must end like the text.
@@ -263,7 +263,7 @@ PARAGRAPH = re.compile(r'<(p|h[1-6]) id="([^"]+)"([^>]*)>(.*?)</\1>', re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
 GUILLEMETS = str.maketrans({"»": '"', "«": '"', "›": "'", "‹": "'"})
 DESCRIPTION = re.compile(r"^Description-md5: (\w+)\nDescription-[\w-]+: (.*(?:\n .*)*)", re.MULTILINE)
-# Parts of programs, addresses, tables: what is the same in every language.
+# Parts of programs, addresses, tables: anything that is the same in every language.
 CODE = re.compile(r"[][{}<>|=~*_\\@#^]|\.\.|::|//|\w\(|(?<!\S)--?\w")
 MIN_WORDS, MAX_WORDS, MAX_RATIO = 3, 30, 1.8
 MIN_TEXT, MAX_TEXT = 15, 150  # words of a text to summarise
@@ -316,7 +316,7 @@ def summary_pairs(english: str) -> Iterator[Pair]:
     r"""Long and short descriptions of Debian's packages: a text, and the line that says what it is about.
 
     Left out are texts of fewer than MIN_TEXT or more than MAX_TEXT words. Packages of one source often share their
-    first paragraph; of those that do, only the first is kept, so what is held out is no copy of what is learned.
+    first paragraph; of those that do, only the first is kept, so that nothing held out is a copy of what is learned.
 
     Args:
         english: apt's list Translation-en.

@@ -135,7 +135,7 @@ def debian_descriptions(run: Callable = subprocess.run, language: str = "de") ->
     """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads; 18 MB.
 
     Args:
-        run: stands in for subprocess.run in tests.
+        run: replaces subprocess.run in tests.
     """
     name = "debian-descriptions" if language == "de" else f"debian-descriptions-{language}"
     return useful(name, description_pairs(*package_descriptions((language, "en"), run)))

@@ -23,7 +23,7 @@ class ParallelCorpus(Found):
     """Pairs without duplicates, and their source.
 
     Attributes:
-        sha256: the hash of the text that `to_table` makes of them.
+        sha256: the hash of the text that `to_table` makes from them.
     """
 
     name: str

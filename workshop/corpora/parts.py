@@ -1,4 +1,4 @@
-"""Rows with labels in parts: for training, for validation, for the test, with each label's share the same in all."""
+"""Labelled rows in parts for training, validation and test, each label having the same share in all of them."""
 
 import hashlib
 from collections import Counter
@@ -9,8 +9,8 @@ def stratified(labels: Sequence[Hashable], contents: Sequence[bytes], sizes: Seq
     """The row numbers of each part.
 
     Rows are shuffled by the SHA-256 of their contents, which is the same everywhere and with every version of NumPy.
-    The shuffled rows of a label with n of them stand at (i + 1/2) / n, and in this order the parts are cut: so every
-    part has the share of each label to within one row.
+    The n shuffled rows of a label are placed at (i + 1/2) / n, and the parts are cut in this order: so every part has
+    the share of each label to within one row.
 
     Args:
         labels: of each row.

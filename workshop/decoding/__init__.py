@@ -1,1 +1,1 @@
-"""From probabilities to text: greedy, sampling, beam search. Nothing here knows a model, only `step`."""
+"""From probabilities to text: greedy, sampling, beam search. Nothing here knows a model, only its `step`."""

@@ -1,4 +1,4 @@
-"""Beam search for many prompts at once: a batch of them takes hardly longer than one."""
+"""Beam search for many prompts at once: a batch of them takes hardly more time than one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def search_in_batches(
     Args:
         prompts: each of at least one token.
         limits: the maximum length of each continuation in tokens.
-        settings: length_penalty, stop_token and so on, as `beam_search` takes them.
+        settings: length_penalty, stop_token and so on, as for `beam_search`.
     Returns: a list for each prompt, best first.
     """
     results: list[list[Hypothesis]] = [[] for _ in prompts]

@@ -15,10 +15,9 @@ lp(m) > 0; and lp increases with m (length_penalty >= 0), so
 
     score <= l / lp(max_new_tokens).
 
-As soon as n_best hypotheses are finished and this bound for the best open one is not above the worst of them, no
-open hypothesis can win any more, and not before. (To stop when the best hypothesis ends would be wrong: a longer one
-may still overtake it. With a negative length penalty lp would decrease and the bound would be false, so it is not
-allowed.)
+As soon as n_best hypotheses are finished and this bound for the best open one is not above the worst of them, no open
+hypothesis can still win, and not before. (Stopping when the best hypothesis ends would be wrong: a longer one may still
+overtake it. With a negative length penalty lp would decrease and the bound would be false, so it is not allowed.)
 """
 
 from collections.abc import Collection
@@ -34,7 +33,7 @@ from workshop.decoding.sampling import State, Step, check_settings, largest, per
 class Hypothesis:
     """One continuation found by beam search, with its scores."""
 
-    tokens: list[int]  # the generated ones, with the stop token if it is finished, without the prompt
+    tokens: list[int]  # the generated ones, without the prompt, with the stop token if it is finished
     log_prob: float  # in nats: the sum of the tokens' log-probabilities
     length: int  # number of tokens
     score: float  # log_prob / lp(length); the higher the better
@@ -49,7 +48,7 @@ class Hypothesis:
 
 
 def length_factor(length: int, length_penalty: float) -> float:
-    """lp(n), by which a log-probability is divided: 1 for one token, growing with the length.
+    """lp(n), the divisor of a log-probability: 1 for one token, growing with the length.
 
     >>> length_factor(1, 0.6), length_factor(7, 1.0)
     (1.0, 2.0)
@@ -173,7 +172,7 @@ class _Search:
         """Whether the best open hypothesis, and therefore any, can no longer be among the n_best.
 
         This is the bound at the top of the file. With a beam of one, the search ends when the stop token is the best
-        continuation, as greedy decoding does.
+        continuation, like greedy decoding.
         """
         if self.beam == 1 and best_stops:
             return True

@@ -13,8 +13,8 @@ from workshop.cli.console import RESET, visible
 from workshop.decoding.sampling import State, Step
 from workshop.tokenizers.base import Tokenizer
 
-# Minimum probability -> colours: none, then black on grey, on light brown and on orange, of the palette of 256. Each is
-# seen on light and on dark terminals, and by any kind of colour vision: the more colour, the greater the surprise.
+# Minimum probability -> colours: none, then black on grey, on light brown and on orange, from the palette of 256. Each
+# is visible on light and dark terminals, and with any kind of colour vision: the more colour, the greater the surprise.
 COLOURS = {0.5: "", **{p: f"\x1b[38;5;16;48;5;{ground}m" for p, ground in ((0.1, 102), (0.01, 137), (0.0, 208))}}
 
 
@@ -47,7 +47,7 @@ class Probabilities:
     colours the text for output, which may happen later and in different pieces.
 
     Args:
-        log_probs: (1, V) for the first token, as `generate` gets them.
+        log_probs: (1, V) for the first token, as passed to `generate`.
         colour: whether `paint` adds colours.
     """
 

@@ -17,7 +17,7 @@ from workshop.corpora.cleaning import normalise
 from workshop.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of_text
 from workshop.figure import check_file
 
-LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
+LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have their own
 
 
 of_pictures, of_beam, of_explorer, of_run = under("pictures", "beam", "explorer", "run")
@@ -100,11 +100,11 @@ class SampleOptions(Sampling):
         return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
 
     def sampling(self) -> Sampling:
-        """How tokens are chosen: as these options say, since they are settings of `Sampling` with others."""
+        """How tokens are chosen: these options include the settings of `Sampling`."""
         return replace(self, temperature=0.0) if self.greedy else self
 
 
-# The names here of other programs' options.
+# Our names for other programs' options.
 HINTS = answers(
     {
         "--start": "prompt p text input context prefix begin beginning sentence source",
@@ -194,13 +194,13 @@ def check_combination(options: SampleOptions, given: dict) -> None:
 
 
 def refuse_others(given: Collection[str], known: Collection[str], why: str) -> None:
-    """Raise OptionError if an option is given that a family's models do not take."""
+    """Raise OptionError if an option is given that a family's models do not accept."""
     if unused := [name for name in given if name not in known]:
         raise OptionError(f"--{unused[0]} {why} {', '.join(f'--{name}' for name in sorted(known))}")
 
 
 def check_beam(options: SampleOptions, config: Any) -> None:
-    """Raise OptionError if a beam would fill the memory: each hypothesis has what layers keep of a whole context.
+    """Raise OptionError if a beam would fill the memory: each hypothesis has all that layers keep of a context.
 
     Args:
         config: the model's settings.

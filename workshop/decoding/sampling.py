@@ -9,7 +9,7 @@ where tokens are the newest tokens of the B rows, V is the size of the vocabular
 remember (its key-value cache). So the same code serves every model, and a table of probabilities in a test. The model
 reads the prompt itself; the algorithms start from the first (log_probs, state).
 
-Everything here is NumPy on the host, in float64: (B, V) numbers per step are little work compared with the model.
+Everything here is NumPy on the host, in float64: (B, V) numbers per step take little work compared with the model.
 """
 
 import math
@@ -44,7 +44,7 @@ def check_settings(
     stops: Collection[int],
     forbidden: Collection[int],
 ) -> None:
-    """Check the settings that all algorithms have, and further rules: whether each holds, and what is wrong if not.
+    """Check the settings that all algorithms have, and additional rules: whether each holds, and what is wrong if not.
 
     Raises: DecodingError with one sentence about the first setting that is out of its range.
     """
@@ -188,7 +188,7 @@ def generate(
 ) -> Iterator[np.ndarray]:
     """Continue every row of a batch token by token, and yield each step's tokens as soon as they are chosen.
 
-    Each token is drawn from the distribution that `filter_tokens` gives; at temperature 0 it is the most probable
+    Each token is drawn from the distribution that `filter_tokens` returns; at temperature 0 it is the most probable
     one (among equals the lowest id), and filters and seed have no effect. The random number for a token depends only on
     the seed, its row and its position in the row: a row's text does not depend on the other rows (if the model's
     log-probabilities do not).

@@ -1,13 +1,13 @@
 """What models need to generate: tokens so far, their keys and values, and the step that appends one more.
 
 The decoding algorithms (`sampling.py`, `beam.py`) know a model only as `step(tokens, state) -> (log_probs, state)`, and
-of a state only that `state.select(rows)` gives that of some rows. A model provides `predict(ids, state)`, its logits;
-everything around that is here:
+of a state only that `state.select(rows)` returns the state of some rows. A model provides `predict(ids, state)`, its
+logits; everything around that is here:
 
     cache      keys and values of earlier positions are kept, so a step computes one position (`KVCache`)
     padding    texts of different lengths share a batch, and each is continued as it would be alone
     window     a text longer than the context is continued from its last half
-    fast step  a version of the model for single tokens, without tensors and graph, where there is one
+    fast step  a version of the model for single tokens, without tensors and graph, if there is one
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class GenerationState:
     Attributes:
         window: the tokens (B, n) within the context.
         caches: their keys and values, one per layer; None to compute them again in each step.
-        padding: where texts differ in length, how many positions (B,) at the start of each row are not text.
-        memory: the encoder's output, where there is an encoder; `select` gives that of some rows.
+        padding: if texts differ in length, how many positions (B,) at the start of each row are not text.
+        memory: the encoder's output, if there is an encoder; `select` returns that of some rows.
         fast: the model's version for single tokens, from the first such token on.
     """
 
@@ -66,12 +66,12 @@ class Generator(Module):
     Attributes:
         is_endless: whether a text may be longer than block_size, since what the model keeps of it does not grow.
         fast_versions: by device, the name of a class such as `gpt.fast.step:FastStep`, whose `fits(model)` says whether
-            it can stand for a model; it is loaded when a model there generates.
+            it can replace a model; it is loaded when a model on that device generates.
     """
 
     fast_versions: ClassVar[Mapping[str, str]] = {}
     is_endless = False
-    _fast: Any = None  # made when text is generated, again after each update
+    _fast: Any = None  # made when text is generated, and again after each update
     _codes: Any = ()  # (positions, C), see `position_codes`
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
@@ -95,17 +95,17 @@ class Generator(Module):
         return self._read([np.asarray(prompt)[context:] for prompt in prompts], use_cache)
 
     def resume(self, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
-        """Like `start` with one prompt, but what the state has read of it already is not read again.
+        """Like `start` with one prompt, but whatever the state has already read of it is not read again.
 
-        A conversation, for example, begins as it was before the last turn. The state is of no use afterwards, since the
-        new one takes over its caches.
+        A conversation, for example, begins as it did before the last turn. The state cannot be used afterwards, since
+        the new one takes over its caches.
         """
         window = np.asarray(prompt)[None if self.is_endless else -self.config.block_size :]
         read = state.window[0, : len(window) - 1]  # the last token is read in any case: the prediction is its result
         same = int(np.append(window[: len(read)] != read, True).argmax())
         for cache in state.caches:
             cache.cut(same)
-        same = state.caches[0].length  # 0 of a recurrent state that would have to go back
+        same = state.caches[0].length  # 0 for a recurrent state that would have to go back
         state = GenerationState(window[None], state.caches)
         return self._log_probs(window[None, same:], state), state
 
@@ -132,7 +132,7 @@ class Generator(Module):
     def position_codes(self, positions: np.ndarray, like: Tensor) -> Tensor:
         """The codes that are added at positions, of the type of a tensor and on its device: (...) -> (..., C).
 
-        They are kept, since computing them takes milliseconds, in which a GPU would wait in every step.
+        They are kept, since computing them takes milliseconds, for which a GPU would wait in every step.
         """
         length = 1 << int(positions.max(initial=0)).bit_length()
         if len(self._codes) < length:
@@ -140,7 +140,7 @@ class Generator(Module):
         return Tensor.wrap(get_device(like.device).from_host(self._codes[positions].astype(like.dtype)))
 
     def train(self, mode: bool = True) -> Module:
-        """As every module; and training needs no fast version of weights that will change."""
+        """As for every module; and the fast version is dropped, since training changes the weights."""
         if mode:
             self._fast = None
         return super().train(mode)
@@ -156,7 +156,7 @@ class Generator(Module):
         return self._log_probs(window, state), state
 
     def _log_probs(self, ids: np.ndarray, state: GenerationState) -> np.ndarray:
-        """Of what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
+        """For what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
         if ids.shape[1] == 1 and state.caches is not None:
             if state.fast is None and state.padding is None and state.memory is None:
                 state.fast = self._fast_step()
@@ -169,7 +169,7 @@ class Generator(Module):
             return logits.cast(weight.dtype).log_softmax().numpy()
 
     def _fast_step(self) -> Callable[[np.ndarray, list[KVCache]], np.ndarray] | None:
-        """The fast version of the model as its weights are now; None where there is none."""
+        """The fast version of the model with its current weights; None if there is none."""
         name = self.fast_versions.get(self.token_embedding.weight.device)
         if name is None or self.training or is_composed() or not (version := resolve_name(name)).fits(self):
             return None

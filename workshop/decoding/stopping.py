@@ -6,7 +6,7 @@ from tinygrad_lite.errors import DecodingError
 
 
 class StopText:
-    """Passes a text on piece by piece until it contains one of the stop strings.
+    """Passes on a text piece by piece until it contains one of the stop strings.
 
     A stop string may be spread over several pieces. So a possible beginning of one is held back until it is clear
     whether it is one.
@@ -33,7 +33,7 @@ class StopText:
         self._held = ""
 
     def push(self, piece: str) -> str:
-        """Take the next piece; return the text that certainly precedes any stop string; nothing once one was found."""
+        """Take the next piece; return the text that certainly precedes any stop string; nothing after one was found."""
         if self.found:
             return ""
         text, self._held = self._held + piece, ""

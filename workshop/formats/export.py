@@ -80,7 +80,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:
     """Our settings under the names of a layout.
 
-    Raises: CheckpointError if it lacks one of them, that is, if reading them back gives other settings.
+    Raises: CheckpointError if it lacks one of them, that is, if reading them back results in different settings.
     """
     theirs = layout.their_config(config)
     read = layout.own_config(theirs).effective()

@@ -1,8 +1,8 @@
 """What several of Hugging Face's layouts have in common: checks of a config.json, and weights that have other names.
 
-A config.json may hold settings of which this program knows nothing, and a model computed without them would be another
-one. So each setting is one that is translated, one that must have a certain value, or one that is known to change no
-result; any other is refused.
+A config.json may hold settings that are unknown to this program, and a model computed without them would be a different
+one. So each setting is either translated, or must have a certain value, or is known to change no result; any other is
+refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WITHOUT_EFFECT = {
     *("is_encoder_decoder", "is_decoder", "_attn_implementation", "_attn_implementation_autoset"),
     *("auto_map", "output_past", "unsloth_fixed", "unsloth_version", "task_specific_params", "tokenizer_class"),
     *("_num_labels", "sep_token_id", "use_bfloat16", "tf_legacy_loss", "remove_invalid_values", "_commit_hash"),
-    # Of generation, which has options of its own here.
+    # For generation, which has its own options here.
     *("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "temperature"),
     *("top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
     *("encoder_no_repeat_ngram_size", "num_return_sequences", "diversity_penalty", "output_scores"),
@@ -79,7 +79,7 @@ def check_settings(
 
 
 def own_activation(theirs: Mapping[str, Any], name: str, default: str) -> str:
-    """Our name of the activation that a setting names.
+    """Our name for the activation that a setting names.
 
     Raises: CheckpointError if we lack it.
     """
@@ -99,7 +99,7 @@ def their_activation(ours: str) -> str:
 def label_names(theirs: Mapping[str, Any]) -> list[str]:
     """The names of a classifier's labels, in the order of their numbers; two if none are given, as in transformers.
 
-    Raises: CheckpointError if id2label has something else, or if several labels of a text may be right.
+    Raises: CheckpointError if id2label holds anything else, or if a text may have several right labels.
     """
     if theirs.get("problem_type") is not None:
         check_values(theirs, {"problem_type": "single_label_classification"})
@@ -124,8 +124,8 @@ class Renamed:
         model: our class.
         blocks: what the name of a block begins with, before its number.
         parts: their name of each part of a block, by ours.
-        outside: their name of every other part, or of a weight that has a name of its own.
-        other_shapes: the shapes of the weights that they keep in another shape than we do, by their names.
+        outside: their name of every other part, or of a weight with its own name.
+        other_shapes: the shapes of the weights that they store in a different shape, by their names.
     """
 
     model: type[Module]

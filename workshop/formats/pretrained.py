@@ -3,7 +3,7 @@
     config.json          whose model_type says which layout it is, such as GPT-2's, Llama's, BERT's or ViT's
     model.safetensors    the weights, or model.safetensors.index.json and several files that it names
     tokenizer.json       or vocab.json and merges.txt, or vocab.txt; or the file that an export of ours writes; or none
-                         for a model of pictures, the names of whose classes stand in config.json
+                         for a model of pictures, whose class names are in config.json
 
 A layout is a module that translates the names of settings and weights, such as `gpt/formats/gpt2.py`: a family of
 models has one or several. This file reads.
@@ -40,15 +40,15 @@ def load_pretrained(folder: Path, family: str) -> tuple[str, ModelConfig, dict[s
     """Read a folder in Hugging Face's layout.
 
     Args:
-        family: the name of a family, which reads some layouts.
+        family: the name of a family, which reads certain layouts.
     Returns: the name of the model, the settings, the weights under our names (float16 and bfloat16 become float32), and
-        the tokenizer, None if there is no file of one.
+        the tokenizer, None if there is no file for one.
     Raises: CheckpointError if a file is missing or damaged, or describes a different kind of model; TokenizerError if
         the tokenizer cannot be used.
     """
     kind, config = read_config(folder / "config.json", family)
     layout = import_module(FAMILIES[family].layouts[kind])
-    if hasattr(layout, "check_folder"):  # what stands in further files
+    if hasattr(layout, "check_folder"):  # what is in other files
         layout.check_folder(folder)
     theirs = _read_weights(folder, layout, config)
     if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers

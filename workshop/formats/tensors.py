@@ -1,4 +1,4 @@
-"""The tensors of safetensors files, read one after the other.
+"""The tensors of safetensors files, read one at a time.
 
 Format: https://huggingface.co/docs/safetensors
 """
@@ -14,15 +14,15 @@ import safetensors
 
 # Types as safetensors calls them, and as a file's bytes are read; a bfloat16 is the upper half of a float32.
 STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-STORED |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # of buffers
+STORED |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # for buffers
 
 
 def tensors_in(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, np.ndarray]]:
     """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
 
-    Where the numbers are says the file's header: JSON, preceded by its length in 8 bytes. They are read from the file
-    as one reads any file, since `get_tensor` maps it into memory first, where it would stand beside the tensors until
-    the last one is read.
+    The file's header, JSON preceded by its length in 8 bytes, says where the numbers are. They are read like any other
+    file, since `get_tensor` maps it into memory first, where it would remain alongside the tensors until the last one
+    is read.
 
     Args:
         wanted: whether to read the tensor of a name.

@@ -11,10 +11,10 @@ ranks, slice r of about N / W numbers for rank r)
     3.  adds these up in the order of the ranks, and updates its slice of the weights          (ZeRO, stage 1)
     4.  sends it to all others                                                                 (all-gather)
 
-Steps 2 and 4 send (W - 1) / W N numbers from each rank, as the ring all-reduce does (Patarasuk, Yuan 2009, section 3).
-An `Allreduce` of MPI's own would add in an order that depends on the library, the number of ranks and the length of the
-array, and so change the last bits. Here the order is fixed: the same number of ranks always gives the same bytes, and
-two ranks give those of two worker processes.
+Steps 2 and 4 send (W - 1) / W N numbers from each rank, like ring all-reduce (Patarasuk, Yuan 2009, section 3). MPI's
+own `Allreduce` would add in an order that depends on the library, the number of ranks and the length of the array, and
+so change the last bits. Here the order is fixed: the same number of ranks always produces the same bytes, and two ranks
+produce those of two worker processes.
 
 **16 bits.** With `--exchange bfloat16`, steps 2 and 4 send half the bytes: gradients, and instead of the new weights
 their changes, both rounded to bfloat16 (the upper half of a float32: all of its exponent, 8 bits of precision). Sums
@@ -49,14 +49,14 @@ PIECE = 1 << 20  # numbers that a rank sends to another at once: a message of th
 
 
 def wait_for_all(world: MPI.Comm) -> None:
-    """Wait until all ranks have called this, without using a core, which MPI's own waiting does."""
+    """Wait until all ranks have called this, without keeping a core busy, as MPI's own waiting does."""
     request = world.Ibarrier()
     while not request.Test():
         time.sleep(0.01)
 
 
 def serve(world: MPI.Comm) -> None:
-    """What the other ranks do: the jobs that rank 0 sends."""
+    """The work of the other ranks: the jobs that rank 0 sends."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)  # only rank 0 reacts, and all agree to stop after a step
     while True:
@@ -140,7 +140,7 @@ class Ranks(SeveralProcesses):
 
     @contextlib.contextmanager
     def ending_together(self) -> Iterator[None]:
-        """Inside, all ranks do a job; an error in one of them ends it in all, and is raised in rank 0."""
+        """Within this context all ranks do a job; an error in one of them ends it in all, and is raised in rank 0."""
         from mpi4py import MPI
 
         try:
@@ -160,7 +160,7 @@ class Ranks(SeveralProcesses):
     # --- messages -----------------------------------------------------------------------------------------------
 
     def begin(self, model: Module, optimizer: Optimizer) -> None:
-        """Wait until all are ready; then take over weights from rank 0, and this rank's slice of the states."""
+        """Wait until all are ready; then receive the weights from rank 0, and this rank's slice of the states."""
         from mpi4py import MPI
 
         self.gather(None)

@@ -1,8 +1,8 @@
-"""Ranks and mpirun: how they find each other, and what becomes of them when a connection or a machine is lost.
+"""Ranks and mpirun: how they find each other, and what happens to them when a connection or a machine is lost.
 
 A rank in which an error occurs tells the others in the next `gather` (mpi.py), where all ranks meet; then all end, and
-rank 0 prints why. mpirun itself ends a job of which a process was killed. That another machine can no longer be reached
-is noticed by neither: the thread `Watchdog` ends a rank that has not heard from the others for a while.
+rank 0 prints why. mpirun itself ends a job of which a process was killed. Neither notices that another machine can no
+longer be reached: the thread `Watchdog` ends a rank that has not heard from the others for a while.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ DEFAULT_TIMEOUT = 30
 
 
 def launched() -> tuple[int, int]:
-    """The rank and the number of ranks according to whatever started this process; (0, 1) if it was no mpirun."""
+    """The rank and the number of ranks according to whatever started this process; (0, 1) if it was not mpirun."""
     return _launch()[1:]
 
 
@@ -76,13 +76,13 @@ def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]
 
 
 def connect() -> MPI.Comm:
-    """The communicator of all ranks; in a rank that cannot have it, raises UserError, or ends: rank 0 says why."""
+    """The communicator of all ranks; a rank that cannot have it raises UserError, or ends: rank 0 says why."""
     launcher, rank, size = _launch()
     try:
         import mpi4py
 
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
-        with warnings.catch_warnings(action="ignore"):  # of what is said better below
+        with warnings.catch_warnings(action="ignore"):  # about what is explained better below
             from mpi4py import MPI
 
         library = MPI.Get_library_version().replace("\n", ",").split(",")[0].strip()
@@ -116,8 +116,8 @@ class Watchdog(threading.Thread):
     """Inside its block, ends this process if rank 0, or any other as seen from rank 0, has been silent for too long.
 
     Every second each rank sends a message to rank 0 and rank 0 one to each, in a thread, so that a step or evaluation
-    may take as long as it likes. What counts is how often this thread has looked in vain: after a suspension (Ctrl-Z, a
-    laptop that was closed) the time has passed, but nobody was asked.
+    may take as long as it likes. What counts is how often this thread has found nothing: after a suspension (Ctrl-Z, a
+    closed laptop) time has passed, but the thread has not looked.
 
     Args:
         line: a communicator for these messages alone.

@@ -1,4 +1,4 @@
-"""The communicator, through which the training loop talks to other processes; here for a single process.
+"""The communicator through which the training loop talks to other processes; here for a single process.
 
 The loop in train.py is one program that every process runs, each on its own part of every batch ("single program,
 multiple data"). Where the processes meet, the loop calls the communicator:
@@ -139,11 +139,11 @@ Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # 
 
 @dataclass
 class Job:
-    """All that another process needs to run the same program as process 0, except the values of parameters.
+    """Everything that another process needs to run the same program as process 0, except the values of parameters.
 
     Attributes:
         learned: the names of the parameters that require a gradient, and are in the optimizer's flat arrays.
-        progress: number of updates that were made, and by parameter the number of those that skipped it.
+        progress: number of updates made so far, and for each parameter the number that skipped it.
     """
 
     program: Program
@@ -188,7 +188,7 @@ def fixed(model: Module, optimizer: Optimizer) -> list[Tensor]:
 class SeveralProcesses(OneProcess):
     """The communicator of one of several processes, each of which updates its own slice of the weights.
 
-    How numbers get from one process to another is the matter of its two subclasses.
+    How numbers get from one process to another is defined by its two subclasses.
     """
 
     def __init__(self, rank: int, size: int, stop: StopRequest | None = None) -> None:

@@ -10,8 +10,8 @@ Each step needs the results of all processes in the step before, so between step
 waiting uses no CPU. The N weights, the W rows of gradients and the optimizer's running means are in shared memory, so
 none of them is ever sent. Frozen weights are in it too: all processes read the same ones.
 
-Why is this faster, although matrix products use all cores anyway? The products of a small model are too short to be
-worth splitting, and everything else in NumPy runs on one core. With processes, all of the work is split.
+Why is this faster, when matrix products use all cores anyway? The products of a small model are too short to be worth
+splitting, and everything else in NumPy runs on one core. With processes, all of the work is split.
 
 The memory has no name and no file that could be left behind, and a process ends when its pipe to process 0 closes:
 whatever ends process 0, even SIGKILL, nothing remains. Process 0 in turn gets an error from the pipe of a process that
@@ -135,7 +135,7 @@ def start_processes(
     """Start `options.workers` processes, this one included; yields the communicator of this one, process 0.
 
     The others call `program` with their own model, optimizer and communicator, on the same memory. Inside the block,
-    this process must call it too. If mpirun has started this process, the others are there already.
+    this process must call it too. If mpirun has started this process, the others are already running.
     """
     if launched()[1] > 1:
         from workshop.processes.mpi import start_ranks  # which only mpirun needs
@@ -144,7 +144,7 @@ def start_processes(
             yield comm
         return
     if options.workers == 1:
-        release_memory()  # that of the arrays that were moved into the flat ones
+        release_memory()  # the memory of the arrays that were moved into the flat ones
         can_wait = options.device == "cuda" and type(optimizer) in (AdamW, Muon) and not options.composed
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
@@ -153,7 +153,7 @@ def start_processes(
     frozen = sum(aligned(tensor.data.nbytes) for tensor in fixed(model, optimizer))
     memory = context.RawArray(ctypes.c_char, rows * values.nbytes + frozen)
     gradients = move_into(memory, model, optimizer, rank=0, contents=True)
-    release_memory()  # that of the arrays that have moved to the shared memory
+    release_memory()  # the memory of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)
     pipes: list[Connection] = []
     processes: list[multiprocessing.process.BaseProcess] = []
@@ -186,7 +186,7 @@ def start_processes(
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Inside, a process can be started: it is not given the command line, and inherits that signals are blocked.
+    """Within this context a process can be started: it does not get the command line, and inherits blocked signals.
 
     Ctrl-C reaches all processes of a terminal, and SIGTERM often a whole group. Only process 0 reacts, and all
     processes agree to stop at the end of the step. A signal that arrives inside takes effect at the end of the block.
@@ -206,7 +206,7 @@ def starting() -> Iterator[None]:
 
 
 def aligned(size: int) -> int:
-    """A number of bytes, filled up to a multiple of 8, so that numbers of any type can follow."""
+    """A number of bytes, rounded up to a multiple of 8, so that numbers of any type can follow."""
     return -(-size // 8) * 8
 
 

@@ -7,10 +7,10 @@ The file holds tensors and one metadata entry with sorted JSON:
     tinygrad_lite (JSON)    format version, family, settings of the model and of the run, tokenizer, step, best loss,
                             hash of the text, versions of the libraries
 
-Of a run that learns only a part of a model (`--freeze`, `--lora_rank`), the weights are that part, and the JSON names
+For a run that learns only part of a model (`--freeze`, `--lora_rank`), the weights are that part, and the JSON names
 the base to which it belongs, which has the tokenizer too: see `adapters.py`.
 
-It contains no time or host, and no path but that of a base, so the same run gives the same bytes. It contains no
+It contains no time or host, and no path except a base's, so the same run produces the same bytes. It contains no
 pickle, so loading an untrusted file runs no code.
 
 Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
@@ -42,7 +42,7 @@ FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
 TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in the JSON
 # Settings of a run that are not read. Version 0.2.0 had `extra`, more sentence pairs to learn from: without them
-# --resume finds another text than the run's, and refuses it.
+# --resume finds a different text from the run's, and refuses it.
 REMOVED = {"extra"}
 
 
@@ -66,7 +66,7 @@ class Checkpoint:
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never a partial one.
 
-    It is written to a temporary file beside it, synced to the disk, and then renamed, which is atomic.
+    It is written to a temporary file next to it, synced to the disk, and then renamed, which is atomic.
 
     Raises: CheckpointError if it cannot be written; an older file of that name is then intact.
     """
@@ -118,7 +118,7 @@ def missing_folder(path: Path) -> str:
 
 
 def make_newest(path: Path) -> None:
-    """Give a new file a later time than the checkpoints beside it, even if the clock was set back meanwhile."""
+    """Give a new file a later time than the checkpoints next to it, even if the clock was set back meanwhile."""
     with contextlib.suppress(OSError):  # one of them may be deleted meanwhile; the time is not worth an error
         latest = max((other.stat().st_mtime_ns for other in path.parent.glob("*.safetensors")), default=0)
         if latest > path.stat().st_mtime_ns:
@@ -126,7 +126,7 @@ def make_newest(path: Path) -> None:
 
 
 def replace(temporary: Path, path: Path) -> None:
-    """Rename a file to the name of another one, which it replaces.
+    """Rename a file to the name of another, which it replaces.
 
     Windows does not allow that while a program has the old file open, such as sample.py or a virus scanner. That is
     usually brief, so renaming is retried for a few seconds.
@@ -168,7 +168,7 @@ def load_checkpoint(path: Path, optimizer: bool = False) -> Checkpoint:
     """Read a checkpoint.
 
     Args:
-        optimizer: read the optimizer's state too, which only a run that continues needs: two numbers for each weight.
+        optimizer: read the optimizer's state too, which only a continued run needs: two numbers for each weight.
     Raises: CheckpointError with the reason if it is missing, damaged, or from another program.
     """
     if not path.is_file():
@@ -223,7 +223,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
 def describe(checkpoint: Checkpoint) -> str:
     """One line about a checkpoint: family, size, step, and its validation loss if it was saved after its evaluation.
 
-    `last` is saved before its evaluation, and knows only the best loss of earlier ones.
+    `last` is saved before its evaluation, and has only the best loss of earlier ones.
     """
     numbers, step = sum(array.size for array in checkpoint.weights.values()), checkpoint.best_step
     loss = "" if step is None else f"{checkpoint.best_loss:.4f} nats"

@@ -1,4 +1,4 @@
-"""Passes over all items of a data set, each in another order."""
+"""Passes over all items of a data set, each in a different order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tinygrad_lite.device import keyed_rng
 
 
 def items_in_epochs(seed: int, first: int, wanted: int, count: int) -> np.ndarray:
-    """The items number first, first + 1, ... of passes over `count` items: (wanted,) integers below count.
+    """Items first, first + 1, ... of passes over `count` items: (wanted,) integers below count.
 
     A pass visits each item once, in an order drawn with the key (seed, epoch).
     """

@@ -1,4 +1,4 @@
-"""The size of a run, and the error when memory runs out. (`costs.py` prints what a run costs before it starts.)"""
+"""The size of a run, and the error when memory runs out. (`costs.py` prints the cost of a run before it starts.)"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Size:
         parameters: number of parameters.
         learned: how many of them learn.
         weights: bytes of all of them.
-        kept: bytes that are in use from beginning to end, and their purpose.
+        kept: bytes in use from beginning to end, and their purpose.
         activations: estimate of the bytes that a micro-step keeps for its backward pass.
         tokens: number of tokens of a training step, and its factors.
         products: floating-point operations of a step's matrix products.
@@ -76,7 +76,7 @@ def size_of(setup: RunSetup) -> Size:
 
 
 def cache_bytes(config: ModelConfig, bytes_each: int) -> int:
-    """The memory of what all layers keep of a whole context, for one text: keys and values, or a state."""
+    """The memory for what all layers keep of a whole context, for one text: keys and values, or a state."""
     return config.n_layer * config.cached_numbers * bytes_each
 
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a family is, and by what its weights can be recognised before it is loaded.
+    """Where a family is, and how its weights can be recognised before it is loaded.
 
     Attributes:
         place: the module and the name of its `Family`.
         page: those of the function that writes the page of --explain, in studies/explorer/.
         layouts: the modules of other programs' layouts that it reads, by the model_type in their config.json.
-        fetched: the modules that fetch trained models, by the names of these.
+        fetched: the modules that fetch trained models, by the models' names.
     """
 
     place: str
@@ -37,7 +37,7 @@ class Entry:
 
 GPTS = {"gpt2": "gpt.formats.gpt2", **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), "gpt.formats.llama")}
 BERT = {"bert": "encoder.formats.bert"}
-FAMILIES = {  # by the name in presets and checkpoints; the first is that of a command that says nothing else
+FAMILIES = {  # by the name in presets and checkpoints; the first is used by a command that names none
     "gpt": Entry("gpt.family:FAMILY", "gpt:explain", GPTS, {"smollm2": "gpt.smollm2"}),
     "seq2seq": Entry("seq2seq.task:FAMILY", "translation:explain"),
     "bert": Entry("encoder.task:FAMILY", "encoders:explain_text", BERT, {"minilm": "encoder.minilm"}),
@@ -54,7 +54,7 @@ def load_family(name: str) -> Family:
 
 
 def write_page(family: str, *model_and_options: Any) -> None:
-    """Write the page of --explain, as the function of this family does."""
+    """Write the page of --explain, with this family's function."""
     resolve_name(f"studies.explorer.{FAMILIES[family].page}")(*model_and_options)
 
 

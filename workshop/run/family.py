@@ -1,7 +1,7 @@
 """The description of a family of models for the scripts; the GPT is one, the translation model another.
 
-`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family`, such as that in
-gpt/family.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family`, such as the one
+in gpt/family.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Task(Protocol):
     example: str  # a prompt, a sentence or a picture for the trained model; empty if there is none
     asked_with: str  # the option of sample.py that takes it
     predicted: str  # what the loss is the mean over, such as "token"
-    unit: str  # of what it also reports the bits, such as "character"; empty: of nothing
-    model: Any  # the one that learns; the training loop says which
+    unit: str  # what it also reports bits per, such as "character"; empty: nothing
+    model: Any  # the one being trained; set by the training loop
 
     def describe(self) -> str:
         """One line about the data."""
@@ -91,8 +91,8 @@ class Task(Protocol):
 class Family:
     """A family of models.
 
-    What only training or only sampling needs is named by its place, such as "gpt.task:make_task", and loaded when it is
-    first used.
+    What only training or only sampling needs is named by its place, such as "gpt.task:make_task", and loaded on first
+    use.
 
     Attributes:
         name: as in checkpoints and presets.
@@ -101,7 +101,7 @@ class Family:
         examples: commands for --help, each with what it does.
         preset: the preset if none is named.
         config: the dataclass of the model's settings.
-        others: places of classes that stand for it, by the setting `mixer` of those models.
+        others: places of classes that replace it, by the setting `mixer` of those models.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         options_at: the place of `options`.
         task_at: that of `task`.
@@ -138,7 +138,7 @@ class Family:
     def speak(self) -> Callable[[Any, Mapping[str, Any], Trained, Module], None]:
         """Does what the options of sample.py ask for with a trained model, or raises OptionError if it cannot.
 
-        Its arguments: the options, those of them that the command line gives, what was read, and the model.
+        Its arguments: the options, those given on the command line, what was read, and the model.
         """
         return resolve_name(self.speak_at)
 
@@ -147,13 +147,14 @@ class Family:
         return resolve_name(self.others[config.mixer]) if config.mixer in self.others else self.model
 
     def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
-        """Read a trained model, as `load` does, or fetch it first.
+        """Read a trained model, like `load`, or fetch it first.
 
         Args:
             path: the model; or an adapter, which stands for itself and for the base that it names.
             adapter: an adapter of this model, to be folded into its weights: the checkpoint or the folder of a run, or
                 a folder in peft's layout.
-            beside: do not fold the changes of matrices in: they are to stand beside quantized ones (`Trained.changes`).
+            beside: do not fold in the changes of matrices: they are to stay separate from quantized ones
+            (`Trained.changes`).
         Raises: CheckpointError if one of them cannot be used, or if they do not belong together.
         """
         if adapter is None and not names_fetched(path, self.name) and not is_pretrained_folder(path):
@@ -190,7 +191,7 @@ class Family:
     def adapted(self, trained: Trained, path: Path, beside: bool = False) -> Trained:
         """A trained model with the adapter at `path`, folded into its weights or `beside` them.
 
-        Raises: CheckpointError if it is none, or belongs to another base.
+        Raises: CheckpointError if it is not an adapter, or belongs to another base.
         """
         if (path / PEFT_CONFIG).is_file():
             if not self.peft_at:
@@ -229,7 +230,7 @@ class Family:
         facts = base_of(path, checkpoint.base)
         if fingerprint(trained.weights) != facts["sha256"]:
             raise CheckpointError(
-                f"{path} was trained on other weights than those of {trained.path}: its base was {facts['path']}, with "
+                f"{path} was not trained on the weights of {trained.path}: its base was {facts['path']}, with "
                 f"the SHA-256 {facts['sha256'][:12]}..."
             )
 
@@ -245,7 +246,7 @@ class Family:
 
         Args:
             path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
-                checkpoint is read; or the name of a model that is fetched, if need be.
+                checkpoint is read; or the name of a model, which is fetched if necessary.
         Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors
             of fetching.
         """
@@ -283,7 +284,7 @@ class Trained:
         about: one line for messages: its source, and a description.
         corpus_sha256: the hash of the training text; empty if unknown.
         dataset: the name of what it was trained on; empty if unknown.
-        adapter: the adapter that was folded into the weights, or stands beside them; None if there was none.
+        adapter: the adapter that was folded into the weights, or is kept beside them; None if there was none.
         changes: by the names of linear maps, the changes of their matrices that are not folded in.
         composed: whether it was trained with the reference versions of all operations.
         quantized: how the weights were quantized when the adapter was trained; None if they were not.
@@ -305,8 +306,8 @@ class Trained:
     def make_model(self, device: str = "cpu", take: bool = False) -> Module:
         """The model, ready to predict: without dropout, and without `changes`.
 
-        If it was trained with reference versions, they compute from now on: perhaps with one that somebody changed, of
-        which no fused version knows.
+        If it was trained with reference versions, these are used from now on: someone may have changed one, and no
+        fused version would know.
 
         Args:
             take: whether the model takes over `weights`, which is empty afterwards.
@@ -345,14 +346,14 @@ def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
 
 
 def check_tokenizer(path: Path, config: Any, tokenizer: Tokenizer) -> None:
-    """Raise CheckpointError if a tokenizer has another number of tokens than the model, or other special ones."""
+    """Raise CheckpointError if a tokenizer differs from the model in its number of tokens, or in the special ones."""
     if tokenizer.vocab_size != config.vocab_size:
         raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
     check_specials(path, config, tokenizer)
 
 
 def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
-    """Raise CheckpointError if the tokenizer has other ids for special tokens than the model's settings."""
+    """Raise CheckpointError if the tokenizer's ids of special tokens differ from those in the model's settings."""
     for name, token in config.specials.items():
         if tokenizer.specials.get(name) != token:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
@@ -367,7 +368,7 @@ def read_folder(folder: Path, family: str, model_class: type) -> Trained:
     if tokenizer is None:
         raise CheckpointError(
             f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt, or its vocab.json and "
-            "merges.txt) beside its config.json"
+            "merges.txt) next to its config.json"
         )
     names = {name: config.special_token(name) for name in config.special_fields()}
     if missing := [token for token in names.values() if token not in tokenizer.specials]:
@@ -378,7 +379,7 @@ def read_folder(folder: Path, family: str, model_class: type) -> Trained:
 
 
 def read_any(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> Trained:
-    """Read a trained model of one of these families; a folder is one in Hugging Face's layout, or that of a run.
+    """Read a trained model of one of these families; a folder is either in Hugging Face's layout, or a run's.
 
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
     """

@@ -134,7 +134,7 @@ class RunLog(AbstractContextManager):
 
     @contextmanager
     def disk_errors(self, step: int, before: tuple | None = None) -> Iterator[None]:
-        """Inside, a failed write does not end the training, except at its first and last step.
+        """Within this context a failed write does not end the training, except at its first and last step.
 
         Args:
             before: best loss and step if the write fails; None: those of now.
@@ -180,7 +180,7 @@ class RunLog(AbstractContextManager):
         return f"validation loss {val_loss:.4f} nats per {self.task.predicted}"
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
-        """All that is needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
+        """Everything needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
         base = self.setup.base
         weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
         return Checkpoint(

@@ -19,11 +19,11 @@ has the field `norm: str = part("norm")` to let its user choose. `block_of` make
     norm             layer norm, or RMS norm, which only divides          functional/layer_norm.py, rms_norm.py
     qk_norm          queries and keys are normalised before they meet     transformer.py, MultiHeadAttention
     attention_scale  the factor of the scores                             functional/attention.py
-    positions        rotary: queries and keys are turned by their places  functional/rotary.py
+    positions        rotary: queries and keys are rotated by position  functional/rotary.py
     activation       the non-linearity of the feed-forward part           transformer.py, ACTIVATIONS
     zero_init        residual projections begin at 0                      transformer.py, init_gpt2
 
-docs/recipe.md says what each of them gives, and where it comes from.
+docs/recipe.md says what each of them gains, and where it comes from.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def mamba2(config: ModelConfig) -> Module:
 
 
 # What a block can have in the place of attention, by name: what makes it, how many numbers it keeps of a position for
-# the backward pass, and how many of a text of block_size tokens to generate.
+# the backward pass, and how many of a text of block_size tokens for generating.
 MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[[Any], int]]] = {
     "rnn": (recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width),
     "lstm": (recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width),
@@ -94,7 +94,7 @@ MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[
 }
 
 
-# Positions that only attention's scores see: what makes the term that is added to them, from a model's settings.
+# Positions that only affect attention's scores: what makes the term that is added to them, from a model's settings.
 RELATIVE: dict[str, Callable[[Any], Module]] = {
     "alibi": lambda config: resolve_name("tinygrad_lite.relative:ALiBi")(config.n_head),
     "shaw": lambda config: resolve_name("tinygrad_lite.relative:Shaw")(
@@ -104,7 +104,7 @@ RELATIVE: dict[str, Callable[[Any], Module]] = {
 
 
 def part(name: str, default: Any = None) -> Any:
-    """The field of the part of this name; its default is that of the table unless one is given."""
+    """The field of the part of this name; its default is the one in the table unless one is given."""
     group, usual, about, limits = PARTS[name]
     return option(usual if default is None else default, about, group=group, **limits)
 
@@ -120,7 +120,7 @@ class ModelConfig:
 
     Attributes:
         ALWAYS: the settings in every checkpoint since version 0.1.0. Any other one may be missing, and then has its
-            default: so the default of a new setting must be what models did before it existed.
+            default: so the default of a new setting must match what models did before it existed.
         CACHES: key-value caches of a layer.
     """
 
@@ -170,10 +170,10 @@ class ModelConfig:
 
     @property
     def kept_attention(self) -> int:
-        """Numbers per position that self-attention keeps for its backward pass, but for its weights.
+        """Numbers per position that self-attention keeps for its backward pass, except its weights.
 
         They are queries, keys, values and the joined heads, 4 H D. A norm keeps its result, which attention keeps
-        anyway, unless rotary positions make something else of it.
+        anyway, unless rotary positions change it.
         """
         if self.mixer in MIXERS:
             return MIXERS[self.mixer][1](self)
@@ -201,7 +201,7 @@ class ModelConfig:
 
     @property
     def cached_width(self) -> int:
-        """How many numbers the keys of one position and layer have, and as many its values."""
+        """How many numbers the keys of one position and layer have; the values have as many."""
         return (self.n_kv_head or self.n_head) * self.head_width
 
     @property
@@ -212,7 +212,7 @@ class ModelConfig:
         return 2 * self.CACHES * self.block_size * self.cached_width
 
     def effective(self) -> dict[str, Any]:
-        """The settings that results depend on, with what a value of 0 or None stands for in its place."""
+        """The settings that results depend on, with 0 and None replaced by what they stand for."""
         widths = {"n_inner": self.n_hidden, "n_kv_head": self.n_kv_head or self.n_head, "head_dim": self.head_width}
         widths |= {"n_state": self.state_width} if self.mixer in RECURRENT else {}
         return {name: widths.get(name, getattr(self, name)) for name in sorted(self.shape())}
@@ -233,7 +233,7 @@ class ModelConfig:
         if self.n_state is not None and self.mixer not in RECURRENT:
             return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {' or '.join(RECURRENT)}"
         if self.n_embd % self.n_head and self.head_dim is None and self.mixer in ("attention", "mamba2"):
-            widths = f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}"
+            widths = f"{mark}n_embd {self.n_embd} is not a multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"
         if not self.norm_weight and self.norm != "rmsnorm":
             return f"a norm without a gain is {mark}norm rmsnorm, not {self.norm}"
@@ -252,7 +252,8 @@ class ModelConfig:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The settings in a checkpoint, checked.
 
-        Raises: CheckpointError if one is missing, unknown, or of a wrong type or range, or if they do not fit together.
+        Raises: CheckpointError if one is missing, unknown, or has a wrong type or range, or if they do not fit
+        together.
         """
         known = {field.name: field for field in dataclasses.fields(cls)}
         if not cls.ALWAYS <= data.keys() <= known.keys():
@@ -260,7 +261,7 @@ class ModelConfig:
         kinds, values = get_type_hints(cls), {}
         for name, value in data.items():
             label = f"the model's setting {name} cannot be {reprlib.repr(value)}"
-            if base_type(kinds[name]) is int and type(value) is float:  # which an option may be: --n_layer 1e1
+            if base_type(kinds[name]) is int and type(value) is float:  # which is allowed for an option: --n_layer 1e1
                 raise CheckpointError(f"{label}: must be {allowed(known[name], kinds[name])}")
             try:
                 values[name] = check(known[name], kinds[name], value, label)
@@ -273,7 +274,7 @@ class ModelConfig:
 
 
 class ModelOptions:
-    """What a dataclass of options gets from `model_options`, beside the options."""
+    """What a dataclass of options gets from `model_options`, besides the options."""
 
     CONFIG: ClassVar[type[ModelConfig]]
 
@@ -281,7 +282,7 @@ class ModelOptions:
         """The model's settings for a vocabulary of this size.
 
         Args:
-            specials: the ids of special tokens by name; None: any, to find out the size of the model.
+            specials: the ids of special tokens by name; None: arbitrary ones, to find the size of the model.
         Raises: OptionError if the options contradict each other.
         """
         names = self.CONFIG.special_fields()
@@ -309,14 +310,14 @@ def model_options(config: type[ModelConfig]) -> type[ModelOptions]:
 
 
 def norm_of(config: ModelConfig) -> Callable[[int], Module]:
-    """What makes the norm of vectors of a width in a model of these settings."""
+    """A function that makes the norm for vectors of a given width, in a model with these settings."""
     if config.norm == "rmsnorm":
         return functools.partial(RMSNorm, weight=config.norm_weight, eps=config.norm_eps)
     return functools.partial(LayerNorm, bias=config.bias, eps=config.norm_eps)
 
 
 def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
-    """A block of a model of these settings.
+    """A block of a model with these settings.
 
     Args:
         has_cross: whether it also attends to an encoder's output.

@@ -22,7 +22,7 @@ from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize
 from workshop.cli.options import answers, under
 
-# The names here of other programs' options: those that every model has, ...
+# Our names for other programs' options: those that every model has, ...
 OTHER_NAMES = answers(
     {
         "--out_dir": "o out output outdir output_dir output_path save save_dir run_dir log_dir logdir exp_dir",
@@ -82,12 +82,12 @@ BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_si
 ROTARY_NAMES = "rope rotary use_rope"
 DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
 
-# These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the
-# paths of `paths()`.)
+# These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
+# paths of `paths()`).
 NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
 NOT_SAVED |= {"stop_on_disk_error"}
 
-# The class of each optimizer, and the options that give its settings.
+# The class of each optimizer, and the options for its settings.
 BETAS = {"betas": attrgetter("beta1", "beta2")}
 FOR_MUON = {"muon_lr_factor": attrgetter("muon_lr_factor"), "momentum": attrgetter("muon_momentum")}
 OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
@@ -118,7 +118,7 @@ class TrainOptions:
     dry_run: bool = of_run(False, "print parameters, memory, operations, schedule and time, and stop")
     watts: float = of_run(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0)
     flops_per_second: float = of_run(
-        0.0, "rate for --dry_run to calculate with, as 9.5e12; 0: that of this machine", low=0.0
+        0.0, "rate for --dry_run to calculate with, such as 9.5e12; 0: this machine's", low=0.0
     )
     profile: bool = of_run(False, "print the cost of each operation of a step, and stop")
     seed: int = of_run(1337, "random seed", low=0)
@@ -178,7 +178,7 @@ class TrainOptions:
     )
     lora_rank: int = of_adapting(
         0,
-        "LoRA: freeze all weights of --init_from, and learn changes of this rank beside its linear maps; 0: none",
+        "LoRA: freeze all weights of --init_from, and learn changes of this rank to its linear maps; 0: none",
         low=0,
     )
     lora_alpha: float = of_adapting(16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6)
@@ -200,7 +200,7 @@ class TrainOptions:
     patience: int = of_evaluation(
         0, "stop after N evaluations in a row without a better validation loss; 0: never", unit="evaluations", low=0
     )
-    keep: int = of_evaluation(0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0)
+    keep: int = of_evaluation(0, "checkpoints to keep besides last and best: those of the latest evaluations", low=0)
     average: int = of_evaluation(
         0, "at the end, average the weights of the latest N evaluations; 0: no average", unit="checkpoints", low=0
     )
@@ -212,8 +212,8 @@ class TrainOptions:
     # The options that are paths, named by each model's class: of the training data, and of models to learn from.
     FILES: ClassVar[tuple[str, ...]] = ()
     MODELS: ClassVar[tuple[str, ...]] = ()
-    DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset takes, if it takes others too
-    # The options whose product is the size of a micro-step, first that of a batch, and the units of their values.
+    DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset accepts, if it accepts others too
+    # The options whose product is the size of a micro-step, the batch's first, and the units of their values.
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 
@@ -224,16 +224,16 @@ class TrainOptions:
 
     @property
     def latest_is_best(self) -> bool:
-        """Whether every evaluated model is saved as `best`: if a run is not to lower the validation loss."""
+        """Whether every evaluated model is saved as `best`: if lowering the validation loss is not the aim of a run."""
         return False
 
     @property
     def moments(self) -> int:
-        """How many numbers the optimizer keeps for each one that learns."""
+        """How many numbers the optimizer keeps for each trained one."""
         return len(OPTIMIZERS[self.optimizer][0].state_names)
 
     def take_path(self) -> None:
-        """Move a path from --dataset to --text, which keeps it out of the checkpoint: that may be given away."""
+        """Move a path from --dataset to --text, which keeps it out of the checkpoint, which may be given away."""
         named = Path(self.dataset)
         if not self.text and (named.name != self.dataset or named.is_file()):
             self.text, self.dataset = [self.dataset], type(self).dataset
@@ -243,7 +243,7 @@ class TrainOptions:
         return self.batch_size
 
     def sizes(self, config: Any) -> tuple[int, int, str]:
-        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        """For a run with such a model: numbers kept for a backward pass, tokens per step, and how these are made up."""
         factors = [(self.gradient_accumulation_steps, "micro-steps")] if self.gradient_accumulation_steps > 1 else []
         factors += [(getattr(self, name), unit) for name, unit in self.FACTORS]
         kept = config.activations(getattr(self, self.FACTORS[0][0]))
@@ -279,7 +279,7 @@ class TrainOptions:
 
     @property
     def adapts(self) -> bool:
-        """Whether only a part of the model learns, the rest being that of --init_from."""
+        """Whether only part of the model learns, the rest staying as in --init_from."""
         return bool(self.freeze or self.lora_rank)
 
     def add_adapters(self, model: Module) -> None:
@@ -291,7 +291,7 @@ class TrainOptions:
             adapt.add_lora(model, self.lora_rank, self.lora_alpha, targets, self.lora_dropout)
 
     def adapt(self, model: Module, base: Collection[str] | None) -> None:
-        """Freeze what the options say of these weights, those of the base; add adapters, with which all of them freeze.
+        """Freeze what the options say of these weights, the base's; add adapters, with which all of them are frozen.
 
         Args:
             base: their names; None: all that the model has.
@@ -310,7 +310,7 @@ class TrainOptions:
             )
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
-        """The optimizer that the options ask for, over all parameters of the model."""
+        """The optimizer that the options ask for, for all parameters of the model."""
         kind, settings = OPTIMIZERS[self.optimizer]
         make_groups = optim.muon_groups if kind is optim.Muon else optim.decay_groups
         values = {name: get(self) for name, get in settings.items()}

@@ -1,4 +1,4 @@
-"""The settings of a run that starts from trained weights: its own if it is resumed, others if it is fine-tuned.
+"""The settings of a run that starts from trained weights: its own if it is resumed, new ones if it is fine-tuned.
 
 The weights determine the shape of the model and its tokenizer, so a run that starts from weights takes both from them,
 and an option that contradicts them is an error.
@@ -82,7 +82,7 @@ def resumed_options(
 
 
 def names_text(family: Family, given: Mapping[str, Any]) -> bool:
-    """Whether a command line says what to learn from."""
+    """Whether a command line names what to learn from."""
     return not given.keys().isdisjoint({*family.options.FILES, "dataset"})
 
 
@@ -112,7 +112,7 @@ def options_of_run(family: Family, path: Path) -> TrainOptions:
 
 
 def name_of(origin: Path) -> str:
-    """The name of a run that starts from this file or folder: that of the folder."""
+    """The name of a run that starts from this file or folder: the folder's."""
     return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
 
 
@@ -148,7 +148,7 @@ def adapted_options(
     own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
     for name in sorted(fixed(family) & asked.keys()):
         if name == "block_size" and asked[name] < own[name]:
-            own[name] = asked[name]  # a shorter context than that of the weights is possible, and faster
+            own[name] = asked[name]  # a shorter context than the weights' is possible, and faster
         elif asked[name] != own[name]:
             raise OptionError(
                 f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "

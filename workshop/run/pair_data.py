@@ -1,9 +1,9 @@
 """Pairs of texts as batches with about the same number of tokens, for the models that learn from pairs.
 
-A batch is one or two rectangles of tokens: a translation model reads sources and targets apart, a GPT each pair as one
-row. Short rows are padded, and computing padding is wasted. So texts of similar length go together: all pairs are
-sorted by length (pairs of equal length in a new random order in each epoch), cut into batches, and the batches are
-shuffled.
+A batch is one or two rectangles of tokens: a translation model reads sources and targets separately, a GPT each pair as
+one row. Short rows are padded, and computing padding is wasteful. So texts of similar length are batched together: all
+pairs are sorted by length (pairs of equal length in a new random order in each epoch), cut into batches, and the
+batches are shuffled.
 
     order     I go .  |  He sleeps .  |  The man reads a book .  |  A dog runs over the wet grass .  | ...
     batches  [I go .  ;  He sleeps .]   [The man reads a book .  ;  A dog runs over the wet grass .]   ...
@@ -117,10 +117,10 @@ def area(widths: np.ndarray) -> int:
 
 
 def batches_of(widths: Sequence[tuple[int, ...]], batch_tokens: int, order: np.ndarray) -> list[np.ndarray]:
-    """Cut pairs, sorted by length, into batches of at most `batch_tokens` tokens; a longer pair is a batch of its own.
+    """Cut pairs, sorted by length, into batches of at most `batch_tokens` tokens; a longer pair is its own batch.
 
     Args:
-        widths: of each pair, in each rectangle.
+        widths: the widths of each pair, in each rectangle.
         order: (n,), the order of pairs of equal length.
     Returns: the indices of the pairs of each batch; every pair is in exactly one batch.
     """

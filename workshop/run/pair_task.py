@@ -51,7 +51,7 @@ class PairTask:
     ) -> None:
         self.options, self.corpus, self.shown, self.ends = options, corpus, shown, ends
         self.corpus_sha256 = corpus.sha256
-        if tokenizer is None:  # one for both sides, learned from both
+        if tokenizer is None:  # a single one, learned from both sides
             text = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
             tokenizer = learn(options.tokenizer, text, options.vocab_size, specials)
         self.tokenizer = tokenizer
@@ -129,8 +129,8 @@ class PairTask:
     def report(self, model: Any, val_loss: float) -> Report:
         """The scores of greedy translations of some held-out sentences, and a few of the translations.
 
-        Early in training nothing is translated: such a model does not know when to stop either, and translating would
-        take minutes. The loss of guessing is ln V.
+        Early in training nothing is translated: such a model does not know when to stop, and translating would take
+        minutes. The loss of guessing is ln V.
         """
         sentences = self.sentences[: self.options.eval_pairs]
         if not sentences or val_loss > TOO_HIGH * math.log(self.tokenizer.vocab_size):

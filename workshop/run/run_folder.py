@@ -66,7 +66,7 @@ def ask_glibc(function: str, *numbers: int) -> bool:
 
 
 class StopRequest:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP only set a flag, so that the loop can save before it ends.
+    """Within this context Ctrl-C, SIGTERM and SIGHUP only set a flag, so that the loop can save before it ends.
 
     A second Ctrl-C stops at once, as usual. A second SIGTERM does not, since `timeout` sends two: to a process and to
     its group. SIGHUP stays ignored if it was, as under `nohup`.
@@ -117,7 +117,7 @@ class RunFolder:
         if self.last.exists() or self.best.exists():
             what = "a run"
             with suppress(CheckpointError):
-                last = load_checkpoint(self.last)  # saved before its evaluation, whose loss only `best` can tell
+                last = load_checkpoint(self.last)  # saved before its evaluation, whose loss only `best` records
                 what = describe(last)
                 best = load_checkpoint(self.best)
                 what = describe(replace(last, best_loss=best.best_loss, best_step=best.best_step))
@@ -128,7 +128,7 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder; inside, no other process can train in it.
+        """Make the folder; within this context no other process can train in it.
 
         Raises: OptionError if another run uses it, or if it cannot be made.
         """
@@ -281,8 +281,8 @@ def matmul_rate(device: str, dtype: str) -> float:
     """The peak rate of the machine: floating-point operations per second of a product of two large matrices.
 
     It bounds the rate of a training step, and `--profile` prints the share that a step reaches. It takes about a tenth
-    of a second. On a GPU the products have the chosen precision (precision.py). The numbers are random, because a
-    GPU multiplies equal numbers faster, with less power; one block of them is repeated, which takes no time.
+    of a second. On a GPU the products have the chosen precision (precision.py). The numbers are random, because a GPU
+    multiplies equal numbers faster, with less power; one block of them is repeated, which costs no time.
     """
     place, size = get_device(device), LARGE[device]
     kind, block = "float64" if dtype == "float64" else "float32", min(size, 1024)

@@ -4,9 +4,9 @@
     --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
     --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
 
-The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
-trained weights. The optimizer and the step count start from zero; the tokenizer is PATH's, because the embedding has a
-row for each of its tokens. With --freeze or --lora_rank only a part of the model learns, and PATH is its base, which a
+The last is called fine-tuning: training continues from trained weights, usually on another text and with a smaller
+learning rate. The optimizer and the step count start from zero; the tokenizer is PATH's, because the embedding has a
+row for each of its tokens. With --freeze or --lora_rank only part of the model learns, and PATH is its base, which a
 resumed run needs too (adapters.py).
 """
 
@@ -54,9 +54,9 @@ class RunSetup:
         checkpoint: the last state of the run that is resumed; None for a new run.
         trained: the weights with which a new run starts, or the base of an adapter; None for random weights.
         vocab_size: size of the vocabulary, once the text has been read.
-        named: the model of `sizes.py` whose cost is asked for; None for a preset.
-        base: what a checkpoint says of `trained`, if only a part of the model learns; else empty.
-        names_text: whether the command line names the text of a run that is resumed, which may then be another one.
+        named: the model of `sizes.py` whose cost is requested; None for a preset.
+        base: what a checkpoint says about `trained`, if only part of the model learns; else empty.
+        names_text: whether the command line names the text of a run that is resumed, which may then be a different one.
         freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
 
@@ -100,7 +100,7 @@ class RunSetup:
         return task
 
     def make_model(self, tokenizer: Tokenizer) -> Module:
-        """The model to train. Random weights depend on the seed alone, not on the device.
+        """The model to train. Random weights depend only on the seed, not on the device.
 
         Trained weights are moved into it, so it can be made only once.
         """
@@ -110,7 +110,7 @@ class RunSetup:
         with random_key(options.seed):
             if self.trained:
                 weights = self.family.fit(self.trained.weights, config)
-                self.trained.weights.clear()  # so that the arrays are the model's alone
+                self.trained.weights.clear()  # so that only the model holds the arrays
                 model = make.from_weights(config, weights, options.device, take=True)
             elif self.checkpoint:
                 model = make.from_weights(config, self.checkpoint.weights, options.device)
@@ -148,7 +148,7 @@ class RunSetup:
         say(f"resuming after {counted(self.checkpoint.step, 'step')}")
 
     def refuse_other_text(self) -> None:
-        """Raise OptionError if the text of a resumed run is another one, unless the command line names it."""
+        """Raise OptionError if the text of a resumed run is a different one, unless the command line names it."""
         changed = "this is not the text on which the run was trained so far"
         if not self.names_text:
             name = next((name for name in self.options.FILES if getattr(self.options, name)), "dataset")
@@ -233,7 +233,7 @@ def read_setup(argv: list[str]) -> RunSetup:
 def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, str | None]:
     """The family of the named preset, else that of the weights to start from or to resume, else the first.
 
-    Returns: its name, and the first word that is no option and no value of one, which may name a preset.
+    Returns: its name, and the first word that is neither an option nor the value of one, which may name a preset.
     """
     # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
     unsure = not {*argv[1:]}.isdisjoint({*presets, *SIZES}) and argv[0] not in presets
@@ -255,12 +255,12 @@ def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, s
 
 
 def datasets_of(family: Family) -> set[str]:
-    """The only names that --dataset of a family takes; empty if it takes others too."""
+    """The only names that --dataset of a family accepts; empty if it accepts others too."""
     return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
 
 
 def settings_of(name: str, family: bool = False) -> dict[str, Any]:
-    """The settings of a preset, or of a size; without its family, unless that is asked for."""
+    """The settings of a preset, or of a size; without its family, unless that is requested."""
     found = dict(SIZES[name].options) if name in SIZES else read_preset(find_preset(PRESETS, name))
     return found if family else {key: value for key, value in found.items() if key != "family"}
 
@@ -271,7 +271,7 @@ def listed(title: str, described: Mapping[str, str]) -> list[str]:
 
 
 def options_elsewhere(family: Family, argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """For the options of other families only: where each belongs, and a line of --help for each such family.
+    """For options that only other families have: where each belongs, and a line of --help for each such family.
 
     Both are empty if the command line has options of this family only, since then nobody reads them.
     """
@@ -342,7 +342,7 @@ def check_options(setup: RunSetup) -> None:
 def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
     """Check the options of freezing and of adapters, before any text is fetched.
 
-    Raises: OptionError if they contradict each other, or fit no weights.
+    Raises: OptionError if they contradict each other, or do not fit the weights.
     """
     options, trained = setup.options, setup.trained
     extra = [name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given and not options.lora_rank]
@@ -350,7 +350,7 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
         raise OptionError(f"--{extra[0]} changes nothing without a rank: add --lora_rank, such as --lora_rank 8")
     if options.quantize and not options.lora_rank:
         raise OptionError(
-            f"--quantize {options.quantize}: quantized weights cannot learn, only changes beside them can: add "
+            f"--quantize {options.quantize}: quantized weights cannot learn, only changes added to them can: add "
             "--lora_rank, such as --lora_rank 8"
         )
     if options.quantize and options.device != "cpu":
@@ -388,7 +388,7 @@ def number_of_workers(options: TrainOptions) -> int:
 
 
 def warn_of_unknown(task: Task) -> None:
-    """Warn of characters or words of the text that the tokenizer of the weights does not have."""
+    """Warn about characters or words of the text that the tokenizer of the weights lacks."""
     counts = task.unknown()
     if not counts:
         return

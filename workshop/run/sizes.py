@@ -1,7 +1,7 @@
 """Models by name that nobody trains here, as data: `python train.py gpt3 --dry_run` says what they would cost.
 
-Each has the options of its family, as a preset has them. Where a training was published with its time and hardware,
-that stands beside the operations that are counted.
+Each has the options of its family, like a preset. If a training run was published with its time and hardware, these are
+shown next to the operations that are counted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Published:
-    """What a training took, as its authors say.
+    """What a training run took, according to its authors.
 
     Attributes:
-        hours: of one processor, those of several added up.
+        hours: processor hours, summed over all processors.
         how: the same in words.
-        capacity: floating-point operations per second of one processor, as they or its manufacturer say.
-        source: where that is written.
+        capacity: floating-point operations per second of one processor, according to them or its manufacturer.
+        source: where this is published.
         watts: power of one processor; 0: not published.
     """
 
@@ -31,7 +31,7 @@ class Published:
 
     @property
     def operations(self) -> float:
-        """Time x capacity: what the processors could have computed meanwhile."""
+        """Time x capacity: what the processors could have computed in that time."""
         return self.hours * 3600 * self.capacity
 
 
@@ -50,7 +50,7 @@ class NamedSize:
 
 
 # Radford et al. 2019, table 2. The paper does not say how long they were trained; these are the steps with which
-# nanoGPT (config/train_gpt2.py) trained the smallest again.
+# nanoGPT (config/train_gpt2.py) retrained the smallest.
 GPT2 = {"tokenizer": "bpe", "vocab_size": 50257, "block_size": 1024, "bias": True, "activation": "gelu_tanh"}
 GPT2 |= {"batch_size": 12, "gradient_accumulation_steps": 40, "max_iters": 600_000, "workers": 1}
 GPT2 |= {"learning_rate": 6e-4, "min_lr": 6e-5, "warmup_iters": 2000, "beta2": 0.95, "eval_interval": 1000}

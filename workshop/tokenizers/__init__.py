@@ -16,7 +16,7 @@ LEARNED = {
     "bpe-w": "end_of_word.EndOfWordTokenizer",
     "word": "word.WordTokenizer",
 }
-# The others, too: what encoders learn, what comes with pretrained weights, and what is not made of text.
+# The others, too: those that encoders learn, those that come with pretrained weights, and those not for text.
 KINDS = {
     **LEARNED,
     "wordpiece": "wordpiece.WordPieceTokenizer",
@@ -37,7 +37,7 @@ def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -
 
     Args:
         vocab_size: the number of tokens, specials included; without effect on characters and bytes.
-        specials: names of special tokens. What the kind needs beside them, such as <unk>, is added.
+        specials: names of special tokens. What the kind needs besides them, such as <unk>, is added.
     Raises: TokenizerError if vocab_size or the text is too small for this kind.
 
     >>> learn("word", "Da steh ich nun, ich armer Tor!", vocab_size=8, specials=["<pad>"]).vocab_size

@@ -6,7 +6,7 @@ The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>
 
 This file has that interface and `StreamDecoder`, which decodes token by token while a model generates. The
 kinds of tokenizer differ in their pieces: characters (`char.py`, the simplest), bytes (`byte.py`), whole words
-(`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`; `end_of_word.py` for its original
+(`word.py`), or something in between that is learned by byte-pair encoding (`bpe.py`; `end_of_word.py` for its original
 form; `wordpiece.py` for BERT's). `python -m studies.compare_tokenizers FILE` compares them.
 
     >>> from workshop.tokenizers.char import CharTokenizer
@@ -110,10 +110,9 @@ class Tokenizer:
         User input is always text: the five characters `<eos>` are encoded like any other five. Only with
         `allow_special` does the name of a special stand for its id: all names if it is True, for prompts that the
         program itself assembles, or those in a list, such as ["[MASK]"] for the gaps that a user wants to be filled.
-        (Ordinary text can produce only one special: <unk>, which some tokenizers give for an unknown character or
-        word.)
+        (Ordinary text can produce only one special: <unk>, which some tokenizers use for an unknown character or word.)
 
-        Raises: TokenizerError if a name in the list is not that of a special.
+        Raises: TokenizerError if a name in the list is not a special's.
         """
         names = self.specials if allow_special is True else allow_special or ()
         if not names:
@@ -131,19 +130,19 @@ class Tokenizer:
         return ids
 
     def encode_after(self, text: str) -> list[int]:
-        """The ids of a text that follows a special token; of some pretrained models others than at the beginning."""
+        """The ids of a text after a special token; for some pretrained models these differ from those at the start."""
         return self.encode_text(text)
 
     def prepare(self, text: str) -> str:
-        """A text as the one was that this tokenizer was learned from: normalised if that was done here."""
+        """A text in the form of the one that this tokenizer was learned from: normalised if it was learned here."""
         return text if self.is_foreign else normalise(text)
 
     def encode_whole(self, text: str) -> list[int]:
-        """The ids of a text from its beginning on: those of `prefix`, then those of `encode`."""
+        """The ids of a text from its beginning: those of `prefix`, then those of `encode`."""
         return [*self.prefix, *self.encode(text)]
 
     def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
+        """Turn text into token ids, ignoring the names of specials."""
         raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -188,7 +187,7 @@ class Tokenizer:
         return {}
 
     def with_specials(self, names: Iterable[str]) -> "Tokenizer":
-        """The same tokenizer with further special tokens, whose ids come after all others."""
+        """The same tokenizer with additional special tokens, whose ids come after all others."""
         return type(self).from_json(self.to_json() | {"specials": [*dict.fromkeys((*self.specials, *names))]})
 
     def to_json(self) -> dict:
@@ -243,7 +242,7 @@ class WordwiseTokenizer(Tokenizer):
         raise NotImplementedError
 
     def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
+        """Turn text into token ids, ignoring the names of specials."""
         ids: list[int] = []
         for word in self.split(text):
             word_ids = self._cache.get(word)

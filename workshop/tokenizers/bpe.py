@@ -1,7 +1,7 @@
 """Byte-pair encoding learns a vocabulary between characters and words by merging what often occurs together.
 
 Characters make long sequences, and whole words make a huge vocabulary that still lacks the next new word.
-Byte-pair encoding (BPE) lies between and is tuned by one number, the vocabulary size V:
+Byte-pair encoding (BPE) lies in between and is tuned by one number, the vocabulary size V:
 
 1. Every text is a sequence of bytes in UTF-8, so begin with the 256 bytes as tokens 0 .. 255. Nothing can
    ever be unknown, be it an umlaut (two bytes) or an emoji (four).
@@ -21,11 +21,11 @@ Then ab becomes Y, which gives ZYdZYac, and ZY becomes X: XdXac. Three merges ha
     >>> [tokenizer.render(token) for token in tokenizer.encode("aaabdaaabac")]
     ['aaab', 'd', 'aaab', 'a', 'c']
 
-In ZabdZabac the pairs Za and ab both occur twice. Of equally frequent pairs we take the one that makes the
-shortest token (in bytes), and of those the one that comes first in the text as merged so far. So the same text
-always gives the same vocabulary.
+In ZabdZabac the pairs Za and ab both occur twice. Of equally frequent pairs we take the one that makes the shortest
+token (in bytes), and of those the one that comes first in the text as merged so far. So the same text always results in
+the same vocabulary.
 
-Pairs are counted inside words only: a token such as "e d", across two words, would rarely be useful. That also
+Pairs are counted only inside words: a token such as "e d", across two words, would rarely be useful. That also
 makes learning fast, since a word that occurs a thousand times is processed once.
 
 Sources: Sennrich, Haddow, Birch 2016 (arXiv:1508.07909), algorithm 1; on bytes instead of characters, and
@@ -274,7 +274,7 @@ class MergeTokenizer(WordwiseTokenizer):
         self.n_merges: int = len(self.merges)
 
     def to_json(self) -> dict:
-        """As of all kinds; the merges are lists, as JSON has them."""
+        """As for all kinds; the merges are lists, as in JSON."""
         return super().to_json() | {"merges": [list(pair) for pair in self.merges]}
 
     def spell(self, word: str) -> list[int]:
@@ -286,7 +286,7 @@ class MergeTokenizer(WordwiseTokenizer):
         ids = self.spell(word)
         nothing = self.vocab_size
         while len(ids) > 1:
-            # What was learned first has the lowest id.
+            # The pair that was learned first has the lowest id.
             token = min([self._merged.get(pair, nothing) for pair in pairwise(ids)])
             if token == nothing:
                 break

@@ -37,5 +37,5 @@ class ByteTokenizer(Tokenizer):
         return cls(specials)
 
     def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
+        """Turn text into token ids, ignoring the names of specials."""
         return list(to_utf8(text))

@@ -40,7 +40,7 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, text: str, specials: Iterable[str] = (UNKNOWN,)) -> "CharTokenizer":
-        """Make the vocabulary of all characters that occur in the text.
+        """Make the vocabulary from all characters that occur in the text.
 
         Raises: TokenizerError if the text is empty.
         """
@@ -48,11 +48,11 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> "CharTokenizer":
-        """Make the vocabulary of all characters, however many there are."""
+        """Make the vocabulary from all characters, however many there are."""
         return cls.train(text, specials)
 
     def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
+        """Turn text into token ids, ignoring the names of specials."""
         return [self._ids.get(character, self._unknown_id) for character in text]
 
     def unknown(self, text: str) -> dict[str, int]:

@@ -9,9 +9,9 @@ The trainer is that of `bpe.py`; three things around it differ.
 
        decode(encode(text)) == "".join(word + " " for word in text.split())
 
-   which means that white space is NOT preserved: newlines are lost, and with them all verse. The
-   byte-level tokenizer of bpe.py is lossless. In translation, where this form comes from, every sentence is a
-   line of its own and nothing is lost. A prompt always ends with a whole word, since its last word is marked too.
+   which means that white space is NOT preserved: newlines are lost, and with them all verse. The byte-level tokenizer
+   of bpe.py is lossless. In translation, where this form comes from, every sentence is on its own line and nothing is
+   lost. A prompt always ends with a whole word, since its last word is marked too.
 
 The worked example of the paper: low 5 times, lower twice, newest 6 times and widest 3 times, ten merges.
 

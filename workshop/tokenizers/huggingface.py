@@ -1,15 +1,14 @@
 """The tokenizer that a pretrained model came with, run by the package `tokenizers` behind our interface.
 
-It is a byte-level BPE like ours in `bpe.py`, as those of GPT-2, SmolLM2, Llama 3 and Qwen3 are, but cuts text into
-words by another pattern and numbers its bytes and merges in its own order; or one that SentencePiece has made, as those
-of Llama 2 and Mistral: its merges join characters, and a byte is a token for characters that it lacks. Weights fit only
-the ids that they were trained with, so the package does the work, and this file translates between its conventions and
-ours:
+It is a byte-level BPE like ours in `bpe.py`, as in GPT-2, SmolLM2, Llama 3 and Qwen3, but cuts text into words by
+another pattern and numbers its bytes and merges in its own order; or one made by SentencePiece, as in Llama 2 and
+Mistral: its merges join characters, and a byte is a token for characters that it lacks. Weights fit only the ids that
+they were trained with, so the package does the work, and this file translates between its conventions and ours:
 
     ids      the package's own
     bytes    GPT-2 writes each of the 256 bytes as one visible character (`byte_characters`) so that a vocabulary can be
              kept in a text file; a token's text is turned back into bytes by the same table. SentencePiece writes
-             ▁ for a blank, which it also puts before the text, and <0x0A> for a byte.
+             ▁ for a space, which it also puts before the text, and <0x0A> for a byte.
 
 The package is an extra (`pip install -e ".[hf]"`) and imported only where such a tokenizer is made.
 
@@ -43,15 +42,15 @@ SPLITS = [
     {"type": "Split", "pattern": {"Regex": CUT.replace("DIGITS", digits)}, "behavior": "Isolated", "invert": False}
     for digits in ("{1,3}", "")
 ]
-BLANK = "▁"  # stands for a blank in SentencePiece's vocabularies
+BLANK = "▁"  # stands for a space in SentencePiece's vocabularies
 BYTES = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
 TO_BLANKS = {"type": "Replace", "pattern": {"String": " "}, "content": BLANK}
 FROM_BLANKS = {"type": "Replace", "pattern": {"String": BLANK}, "content": " "}
-# Blanks become ▁, with one more before the text: as older files say it, and newer ones.
+# Spaces become ▁, with one more before the text: as written in older files, and in newer ones.
 OLDER = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": BLANK}, TO_BLANKS]}
 NEWER = {"type": "Metaspace", "replacement": BLANK, "split": False}
 TO_SENTENCEPIECE = [(OLDER, {}), *(({}, NEWER | {"prepend_scheme": scheme}) for scheme in ("always", "first"))]
-FIRST = '"prepend_scheme": "first"'  # as JSON writes it; a text cannot have it, whose quotes are escaped
+FIRST = '"prepend_scheme": "first"'  # as JSON writes it; a text cannot contain it, because its quotes are escaped
 STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 FROM_SENTENCEPIECE = {
     "type": "Sequence",
@@ -74,7 +73,7 @@ def byte_characters() -> dict[str, int]:
 
 
 class HFTokenizer(Tokenizer):
-    """A byte-level BPE of the package `tokenizers`, or a BPE that SentencePiece has made.
+    """A byte-level BPE of the package `tokenizers`, or a BPE made by SentencePiece.
 
     Args:
         definition: the contents of a `tokenizer.json`.
@@ -92,9 +91,9 @@ class HFTokenizer(Tokenizer):
         package, checked = _package(), checked_definition(definition)
         try:
             self._inner = self._after = package.Tokenizer.from_str(checked)
-            if FIRST in checked:  # then only the first text gets a blank
+            if FIRST in checked:  # then only the first text gets a space
                 self._after = package.Tokenizer.from_str(checked.replace(FIRST, FIRST.replace("first", "never")))
-        except Exception as error:  # the package has no narrower class
+        except Exception as error:  # the package has no more specific class
             raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({error})") from None
         for inner in (self._inner, self._after):
             inner.encode_special_tokens = True  # as text: their names have a meaning with allow_special only
@@ -137,7 +136,7 @@ class HFTokenizer(Tokenizer):
         return found
 
     def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
+        """Turn text into token ids, ignoring the names of specials."""
         return self._inner.encode(_valid(text), add_special_tokens=False).ids
 
     def encode_after(self, text: str) -> list[int]:
@@ -239,7 +238,7 @@ def _checked_cutting(given: Mapping) -> dict:
 def _checked_prefix(given: Mapping, ids: Sequence[int]) -> dict | None:
     """The post-processor: none, or a template of one text with special tokens before it."""
     steps = given["processors"] if given.get("type") == "Sequence" else [given]
-    steps = [step for step in steps if step.get("type") not in (None, "ByteLevel")]  # which changes no ids
+    steps = [step for step in steps if step.get("type") not in (None, "ByteLevel")]  # which do not change ids
     if not steps:
         return None
     *first, last = steps[0].get("single") or [{}]
@@ -272,9 +271,9 @@ def _unsupported() -> TokenizerError:
 
 
 def gpt2_definition(vocab: str, merges: str) -> str:
-    """The `tokenizer.json` of GPT-2's two files: a JSON object token -> id, and lines of two tokens to be joined.
+    """The `tokenizer.json` of GPT-2's two files: a JSON object token -> id, and lines of two tokens to join.
 
-    Raises: TokenizerError if they are something else.
+    Raises: TokenizerError if they are anything else.
     """
     try:
         ids = json.loads(vocab)
@@ -288,7 +287,7 @@ def gpt2_definition(vocab: str, merges: str) -> str:
         }
         return checked_definition(json.dumps(definition))
     except (ValueError, TypeError, RecursionError, TokenizerError) as error:
-        raise TokenizerError(f"vocab.json and merges.txt are no BPE that tokenizers can read ({error})") from None
+        raise TokenizerError(f"vocab.json and merges.txt are not a BPE that tokenizers can read ({error})") from None
 
 
 def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:

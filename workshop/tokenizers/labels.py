@@ -1,6 +1,6 @@
 """The classes of a classifier as a vocabulary: a token for each class, whose text is its name.
 
-So a model of pictures, which has no other tokenizer, keeps the names of its classes in its checkpoints.
+This is how a model of pictures, which has no other tokenizer, keeps the names of its classes in its checkpoints.
 
     >>> tokenizer = LabelTokenizer(["cat", "dog"])
     >>> tokenizer.encode("dog"), tokenizer.decode([0])

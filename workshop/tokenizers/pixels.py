@@ -1,10 +1,10 @@
-"""Pixels as tokens: each brightness is one, and a picture is read row by row, as a text is.
+"""Pixels as tokens: each brightness is one, and a picture is read row by row, like a text.
 
     >>> tokenizer = PixelTokenizer(4)
     >>> tokenizer.encode(" -o@@o"), tokenizer.decode([0, 1, 2, 3])
     ([0, 1, 2, 3, 3, 2], ' -o@')
 
-In text a brightness is a sign that covers more or less of its place, so that a picture can be printed. Every picture
+As text, a brightness is a sign that covers more or less of its cell, so that a picture can be printed. Every picture
 begins with the special token <start>, from which its first pixel is predicted.
 
 Source: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML), section 2; its 512 colours are 17 shades here.
@@ -24,7 +24,7 @@ MAX_SHADES = 256
 
 
 def signs(shades: int) -> list[str]:
-    """A sign for each shade, from empty to full; those beyond the ramp are letters of an alphabet of their own."""
+    """A sign for each shade, from empty to full; those beyond the ramp are letters of a separate alphabet."""
     if shades > len(RAMP):
         return [chr(0x4E00 + shade) for shade in range(shades)]
     return [RAMP[round(shade * (len(RAMP) - 1) / (shades - 1))] for shade in range(shades)]
@@ -52,7 +52,7 @@ class PixelTokenizer(Tokenizer):
         """
         text = text.replace("\n", "")
         if other := set(text) - set(self._signs):
-            raise TokenizerError(f"{min(other)!r} is no pixel: these are {''.join(self._signs)!r}")
+            raise TokenizerError(f"{min(other)!r} is not a pixel: these are {''.join(self._signs)!r}")
         return [self._signs.index(sign) for sign in text]
 
     def from_brightness(self, pictures: np.ndarray) -> np.ndarray:

@@ -75,10 +75,10 @@ class WordTokenizer(Tokenizer):
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = (UNKNOWN,)) -> "WordTokenizer":
         """Make a vocabulary of vocab_size tokens (specials included): the most frequent pieces of the text.
 
-        Of equally frequent pieces, the one that comes first in the text is taken first. A text with fewer
-        different pieces gives a smaller vocabulary.
+        Of equally frequent pieces, the one that comes first in the text is taken first. A text with fewer different
+        pieces results in a smaller vocabulary.
 
-        Raises: TokenizerError if the text is empty or vocab_size leaves no room for a word beside the specials.
+        Raises: TokenizerError if the text is empty or vocab_size leaves no room for a word besides the specials.
         """
         names = checked_specials(specials)
         n_words = vocab_size - len(names)
@@ -91,7 +91,7 @@ class WordTokenizer(Tokenizer):
         return cls([word for word, _ in counts.most_common(n_words)], names)
 
     def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
+        """Turn text into token ids, ignoring the names of specials."""
         return [self._ids.get(piece, self._unknown_id) for piece in split_pieces(text)]
 
     def unknown(self, text: str) -> dict[str, int]:

@@ -2,9 +2,9 @@
 
 Text is turned into tokens in three steps:
 
-1. Clean: control characters are removed, every white space becomes a blank, and each Chinese character stands alone.
-   With `lowercase`, accents are removed too and capitals become small letters: Ägypten is agypten.
-2. Cut into words at blanks. Each punctuation mark is a word of its own.
+1. Clean: control characters are removed, any white space becomes a space, and each Chinese character stands alone.
+   With `lowercase`, accents are removed too and capitals become lower case: Ägypten is agypten.
+2. Cut into words at spaces. Each punctuation mark is its own word.
 3. Cut each word into pieces of the vocabulary: the longest one that the word begins with, then the longest one with
    ## before it that the rest begins with, and so on. If there is none, the whole word is [UNK].
 
@@ -14,21 +14,21 @@ Text is turned into tokens in three steps:
     >>> tokenizer.decode(tokenizer.encode("Der geisterreich\\nGeist."))
     'der geisterreich geist.'
 
-What the tokens leave out: all white space, of which decoding writes one blank before each word and none before marks
-such as a comma; with `lowercase`, capitals and accents; and unknown words. So decode(encode(text)) is not the text.
-`compare.py` counts what it would cost to restore it, with which bits per character compare across tokenizers.
+What the tokens leave out: all white space: decoding writes one space before each word and none before marks such as a
+comma; with `lowercase`, capitals and accents; and unknown words. So decode(encode(text)) is not the text. `compare.py`
+counts what it would cost to restore it, which makes bits per character comparable across tokenizers.
 
-**How the vocabulary is learned.** The characters come first, alone and with ##, so that only a word with a new or
-very rare one is unknown. Then pieces are merged as in byte-pair encoding: the most frequent pair of neighbours becomes
-a piece (`bpe.py`). The first paper merged the pair ab that raises the likelihood of the text most, often written as the
-highest count(ab) / (count(a) count(b)). We merge by count, as the package `tokenizers` does, for that quotient is
-highest for rare characters that never occur apart: of 600 pieces learned from 60,000 characters of Goethe, merging by
-count gives 2.6 characters per token on held-out text, merging by the quotient 1.3.
+**How the vocabulary is learned.** The characters come first, alone and with ##, so that a word is unknown only if it
+has a new or very rare one. Then pieces are merged as in byte-pair encoding: the most frequent pair of neighbours
+becomes a piece (`bpe.py`). The first paper merged the pair ab that raises the likelihood of the text most, often
+written as the highest count(ab) / (count(a) count(b)). We merge by count, like the package `tokenizers`, because that
+quotient is highest for rare characters that never occur apart: of 600 pieces learned from 60,000 characters of Goethe,
+merging by count gives 2.6 characters per token on held-out text, merging by the quotient 1.3.
 
 Sources: Schuster, Nakajima 2012, "Japanese and Korean voice search" (ICASSP), section 3; Devlin et al. 2019
 (arXiv:1810.04805), section 3. For a given vocabulary the tokens are those of Hugging Face's `tokenizers`, version 0.23,
-but for some characters of rare scripts: its tables of accents and punctuation are of 2015, while ours, those of the
-Python that runs, have what Unicode has added or moved since.
+except for some characters of rare scripts: its tables of accents and punctuation are from 2015, while ours, those of
+the running Python, include what Unicode has added or moved since.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ CONTINUES = "##"
 MAX_WORD = 100  # characters; a longer word is unknown
 MAX_PIECES = 10_000_000
 MAX_ALPHABET = 1000  # characters in a learned vocabulary: a text may have thousands that occur once
-UNSPACED = set(".,;:!?)]}%…")  # the marks before which decoding writes no blank
+UNSPACED = set(".,;:!?)]}%…")  # the marks before which decoding writes no space
 
-# The Chinese characters that stand alone, as `tokenizers` has them.
+# The Chinese characters that stand alone, as in `tokenizers`.
 CHINESE = [(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B81F)]
 CHINESE += [(0x2B920, 0x2CEAF), (0x2F800, 0x2FA1F)]
 
@@ -75,7 +75,7 @@ class CharacterTable(dict):
 
 
 def cleaned(character: str) -> str:
-    """Nothing for a control character, a blank for white space, blanks around a Chinese character."""
+    """Nothing for a control character, a space for white space, spaces around a Chinese character."""
     if character in "\t\n\r":
         return " "
     # Control and format characters, private use, and halves of surrogate pairs; U+FFFD stands for broken text.
@@ -87,7 +87,7 @@ def cleaned(character: str) -> str:
 
 
 def without_accent(character: str) -> str:
-    """A small letter, or nothing for an accent that NFD, the canonical decomposition, has separated from its letter."""
+    """A lower-case letter, or nothing for an accent that NFD, the canonical decomposition, split from its letter."""
     return "" if unicodedata.category(character) == "Mn" else character.lower()
 
 
@@ -134,7 +134,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
         pieces: all tokens in the order of their ids: the specials, pieces that begin a word, and with ## before them
             those that continue one. An empty string is an id without a token, of a model with more rows than tokens.
         specials: names of the special tokens, all of them among the pieces, and [UNK] among them.
-        lowercase: whether capitals become small letters and accents are removed.
+        lowercase: whether capitals become lower case and accents are removed.
     Raises: TokenizerError if a piece has white space or is given twice, or if a special is missing.
     """
 
@@ -205,9 +205,9 @@ class WordPieceTokenizer(WordwiseTokenizer):
         return ids or [self._unknown_id]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Turn token ids back into text: the pieces of a word together, a blank between words.
+        """Turn token ids back into text: the pieces of a word together, a space between words.
 
-        A `StreamDecoder` gives the same text after a blank, because it may continue another.
+        A `StreamDecoder` returns the same text after a space, because it may continue another.
         """
         return super().decode(ids).removeprefix(" ")
 
@@ -244,7 +244,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
                 specials, lowercase = [name for name in SPECIALS if name in pieces], True
             about = json.loads(texts.get("tokenizer_config.json", "{}"))
             if "tokenizer.json" not in texts or about.get("tokenizer_class") != "PreTrainedTokenizerFast":
-                lowercase = _lowercase(about, lowercase)  # that class goes by tokenizer.json alone
+                lowercase = _lowercase(about, lowercase)  # that class uses only tokenizer.json
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -280,7 +280,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
         return {name: json.dumps(data, ensure_ascii=False) for name, data in files.items()} | {"vocab.txt": lines}
 
 
-# The settings of a tokenizer.json that make the tokenizer described above; another value is another tokenizer.
+# The settings of a tokenizer.json that make the tokenizer described above; another value means another tokenizer.
 EXPECTED = {
     "normalizer": {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None},
     "model": {"continuing_subword_prefix": CONTINUES, "max_input_chars_per_word": MAX_WORD},
@@ -347,7 +347,7 @@ def _written(piece: str) -> bytes:
 
 
 def _merged(base: Sequence[str], merges: Iterable[Pair], size: int) -> list[str]:
-    """The base and the pieces that merges make of it, until there are `size` different ones.
+    """The base and the pieces that merges make from it, until there are `size` different ones.
 
     Two merges may make the same piece: ab with c, and a with bc.
     """

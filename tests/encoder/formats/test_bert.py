@@ -110,7 +110,7 @@ def with_words(path):
         ({"is_decoder": True}, "supports only False"),
         ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
         ({"type_vocab_size": None}, "type_vocab_size is missing"),
-        ({"num_attention_heads": 5}, "no multiple of"),
+        ({"num_attention_heads": 5}, "not a multiple of"),
         ({"hidden_size": -1}, "n_embd cannot be -1"),
         ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
         ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
@@ -292,7 +292,7 @@ def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
     tokenizer.lowercase = True  # then it makes no difference
     sentence_settings(folder, tokenizer)
     tokenizer.lowercase = False
-    with pytest.raises(CheckpointError, match="has do_lower_case, but the tokenizer beside it keeps capitals"):
+    with pytest.raises(CheckpointError, match="has do_lower_case, but the tokenizer next to it keeps capitals"):
         sentence_settings(folder, tokenizer)
 
 

@@ -110,7 +110,7 @@ def test_a_setting_that_the_layout_lacks_is_named(setting, allowed, tmp_path):
         ({"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification', but this"),
         ({"patch_size": None}, "patch_size is missing, which a vit needs"),
         ({"image_size": [8, 8]}, "image_size cannot be"),
-        ({"patch_size": 3}, "image_size 8 is no multiple of patch_size 3"),
+        ({"patch_size": 3}, "image_size 8 is not a multiple of patch_size 3"),
         ({"id2label": {"0": "cat"}}, r"classifier\.weight has the shape \(4, 12\), config\.json says \(1, 12\)"),
     ],
 )

@@ -222,7 +222,7 @@ def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(path, monkeypa
     trained = load_trained(path)
     assert build.why_recorded(trained, trained.make_model()) == ""
     trained.weights["token_embedding.weight"][0, 0] = 1e6
-    assert "a weight of 1e+06 is no float16" in build.why_recorded(trained, trained.make_model())
+    assert "a weight of 1e+06 is too large for float16" in build.why_recorded(trained, trained.make_model())
     trained.weights["token_embedding.weight"][0, 0] = 0
     trained.config = replace(trained.config, residual=False)
     assert build.why_recorded(trained, trained.make_model()) == ""

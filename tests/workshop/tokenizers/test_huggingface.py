@@ -301,7 +301,7 @@ def test_a_folder_with_the_package_or_gpt2_files_is_read(tokenizer, tmp_path):
     assert HFTokenizer.from_folder(tmp_path).to_json() == tokenizer.to_json()
     for damaged in ("Ġ\n", "Ġ nowhere\n"):
         (tmp_path / "merges.txt").write_text(damaged, encoding="utf-8", newline="\n")
-        with pytest.raises(TokenizerError, match=r"vocab\.json and merges\.txt are no BPE"):
+        with pytest.raises(TokenizerError, match=r"vocab\.json and merges\.txt are not a BPE"):
             HFTokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
     assert HFTokenizer.from_folder(tmp_path, 300).vocab_size == 300

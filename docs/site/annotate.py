@@ -1,7 +1,7 @@
 """Source files as pages of the site: docstrings and comments on the left, the code that they explain on the right.
 
-Which files, and in which order, says the list under "The reading path" in docs/map.md. `sections` divides a file; what
-it says and what it does stay side by side because a section begins with every function, class and comment.
+The list under "The reading path" in docs/map.md names the files, in order. `sections` divides a file; its words and its
+code stay side by side because every function, class and comment begins a section.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RULE = re.compile(r"-{3,}")  # the lines around the name of a part: --- a tensor
 
 @dataclass
 class Section:
-    """A piece of a file: what is said about it, its code, and the line it begins in."""
+    """A piece of a file: what is said about it, its code, and the line in which it begins."""
 
     line: int
     note: str
@@ -43,7 +43,7 @@ def sections(text: str) -> list[Section]:
     """A Python file in pieces, the first of which is the file's own docstring. No line is lost or occurs twice."""
     lines = text.splitlines()
     tree = ast.parse(text)
-    comments = {}  # line -> the text of a comment that has the line for itself
+    comments = {}  # line -> the text of a comment on a line of its own
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and token.line.strip() == token.string:
             comments[token.start[0]] = token.string.removeprefix("#").strip()
@@ -61,7 +61,7 @@ def sections(text: str) -> list[Section]:
             said |= set(range(quoted.lineno, quoted.end_lineno + 1))
             if definition is tree:
                 starts.add(quoted.end_lineno + 1)
-        while start - 1 in comments:  # what stands above a definition is said about it
+        while start - 1 in comments:  # a comment above a definition is about it
             start -= 1
         starts.add(start)
     found = []
@@ -81,7 +81,7 @@ def sections(text: str) -> list[Section]:
 
 
 def prose(note: str) -> str:
-    """A docstring as HTML: paragraphs, in which `names` are code, and indented or typed lines as they stand."""
+    """A docstring as HTML: paragraphs, in which `names` are code, and indented or typed lines are kept as they are."""
     parts = []
     for paragraph in filter(None, re.split(r"\n\s*\n", note)):
         is_session = paragraph.startswith(">>>")  # whose output is not indented

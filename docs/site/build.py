@@ -1,10 +1,10 @@
-"""Build the site of the documentation, with a notebook of every chapter, and check its links.
+"""Build the documentation site, with a notebook of every chapter, and check its links.
 
     pip install -e ".[docs]"
     python docs/site/build.py      then open build/site/index.html; no server and no network are needed
 
 The pages are written for GitHub: their links lead to files of the repository. For the site, `prepare` copies README.md,
-docs/ and every file that they link to into build/pages, at the same place; a source file becomes a page that shows it.
+docs/ and every file that they link to into build/pages, at the same path; a source file becomes a page that shows it.
 Zensical turns that folder into build/site.
 """
 
@@ -40,7 +40,7 @@ GUIDES = "runs pictures translation encoders corpora weights performance machine
 REFERENCE = "map engine api reliability recipe how-to equations glossary costs".split()
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)
-VIEW = re.compile(r"`page\.html(#[^`\n]+)`")  # a view of the page of --explain: on the site, that of the live page
+VIEW = re.compile(r"`page\.html(#[^`\n]+)`")  # a view of the page of --explain; on the site, of the live page
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or else the file that a link names
 
 
@@ -48,7 +48,7 @@ LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or
 
 
 def place(file: Path) -> Path:
-    """Where the page that shows a file or folder of the repository stands, relative to the site's root."""
+    """The path of the page that shows a file or folder of the repository, relative to the site's root."""
     name = file.relative_to(ROOT)
     if file.is_dir():
         return name / ("README.md" if (file / "README.md").exists() else "index.md")
@@ -56,7 +56,7 @@ def place(file: Path) -> Path:
 
 
 def html(page: Path) -> Path:
-    """Where the finished page stands."""
+    """The path of the finished page."""
     return page.with_name("index.html") if page.stem in ("README", "index") else page.with_suffix(".html")
 
 
@@ -80,7 +80,7 @@ def blocks(text: str) -> Iterator[tuple[str, bool]]:
     """The blocks of a page, each with whether it belongs to the answer to the **Predict.** above it.
 
     An answer is what shows it, sessions or tables, with a paragraph before and one after, and whatever a paragraph
-    announces by a colon. An indented block below the question belongs to the question.
+    announces with a colon. An indented block below the question belongs to the question.
     """
     pieces = [[part] if part.startswith("```") else re.split(r"\n{2,}", part) for part in BLOCK.split(text)]
     state, announced = "read", False
@@ -112,7 +112,7 @@ def folded(text: str) -> str:
 
 
 def formula(block: str) -> str:
-    """A block of LaTeX as MathML, which browsers draw themselves."""
+    """A block of LaTeX as MathML, which browsers render themselves."""
     from latex2mathml.converter import convert
 
     latex = (
@@ -136,7 +136,7 @@ def source_page(file: Path) -> str:
 def prepare(pages: Path) -> None:
     """Fill the folder with what Zensical reads: the pages, all files they link to, and the notebooks."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-    for file in files:  # which grows by what the pages link to
+    for file in files:  # grows by what the pages link to
         target = pages / place(file)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix != ".md":
@@ -152,7 +152,7 @@ def prepare(pages: Path) -> None:
         elif file == ROOT / "README.md":
             title, rest = text.split("\n\n", 1)
             text = (
-                f"{title}\n\n**[Open the live pages](demo/index.md)**: a GPT to look into, and a translation.\n\n{rest}"
+                f"{title}\n\n**[Open the live pages](demo/index.md)**: look inside a GPT and a translation.\n\n{rest}"
             )
         if file in chapters():
             notebook_file = target.with_name(f"{file.parent.name}.ipynb")
@@ -175,7 +175,7 @@ def chapters() -> list[Path]:
 
 
 def navigation() -> list[Any]:
-    """The pages that exist, by kind; what is not listed above stands at the end of the reference."""
+    """The pages that exist, by kind; those not listed above come at the end of the reference."""
     found = {path.stem: f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))}
     guides = [found.pop(name) for name in GUIDES if name in found]
     reference = [found.pop(name) for name in REFERENCE if name in found]
@@ -198,7 +198,7 @@ def notebook(page: Path) -> dict[str, Any]:
     """A chapter as a Jupyter notebook (nbformat 4.5): each session becomes code cells with the outputs of the page.
 
     A cell ends where the page shows an output, because a notebook shows only the last value of a cell. Answers to
-    predictions are folded away: outputs of cells are hidden, and paragraphs have to be opened.
+    predictions are folded away: outputs of cells are hidden, and paragraphs must be opened.
     """
     text, _ = relinked(page.read_text(encoding="utf-8"), page, html)
     cells = []
@@ -269,7 +269,7 @@ class Page(HTMLParser):
 
 
 def dead_links(site: Path) -> Iterator[str]:
-    """One sentence for each link of the site that leads nowhere, and for each request to another host."""
+    """One sentence for each dead link of the site, and for each request to another host."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()
@@ -307,7 +307,7 @@ def main(argv: list[str]) -> int:
     site = build / "site"
     if run.returncode or not (site / "index.html").exists():
         raise UserError(f"Zensical failed: {run.stdout}{run.stderr}")
-    for name in ("404.html", "sitemap.xml"):  # which only a server has a use for
+    for name in ("404.html", "sitemap.xml"):  # which are of use only to a server
         (site / name).unlink(missing_ok=True)
     for page in (site / "docs" / "course").rglob("index.html"):  # so that no part of an error is copied with a session
         text = page.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """The live pages of the site: a GPT, a translation and a training in the browser, each in one file.
 
-The models are those of out/, where `python train.py` and `python train.py reverse` leave them. One that is not there is
-trained for half a minute, on the text of the course.
+The models are those in out/, where `python train.py` and `python train.py reverse` leave them. A missing one is trained
+for half a minute, on the text of the course.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from tinygrad_lite.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT = ["--n_layer", "3", "--max_iters", "350", "--eval_interval", "350", "--eval_iters", "20"]
-PAGES = {  # the run, what trains it otherwise, and how it is shown
+PAGES = {  # the run, what trains it if it is missing, and how it is shown
     "gpt.html": ("goethe", GPT, ["--start", "Es irrt der Mensch, so lang er strebt. Und der"]),
     "translation.html": ("reverse", ["reverse", "--eval_interval", "500"], ["--start", "goethe", "--beam", "3"]),
 }
 INDEX = """# Live pages
 
 - [Inside a GPT](gpt.html): type a text, and see what the model predicts, where it looks, and who wanted a token.
-  `python sample.py --explain page.html` writes the same page with your model.
-- [A GPT that learns](learn.html): it begins with random weights, and learns a poem in this page within a minute; change
-  its rate, its size or its text, and break it. `python -m studies.learn` writes the page.
-- [A translation](translation.html): a small encoder-decoder turns a word round, step by step, with its beam search.
+  `python sample.py --explain page.html` writes the same page for your model.
+- [A GPT that learns](learn.html): it begins with random weights and learns a poem on this page within a minute; change
+  its rate, its size or its text, or break it. `python -m studies.learn` writes the page.
+- [A translation](translation.html): a small encoder-decoder reverses a word, step by step, with its beam search.
 """
 
 

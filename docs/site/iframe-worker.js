@@ -1,4 +1,4 @@
-// Browsers start no Worker for a page that was opened from a file. There, this class stands in for it: it runs the
+// Browsers start no Worker for a page that was opened from a file. On such pages this class replaces it: it runs the
 // worker's script in an invisible frame, whose window has the same `onmessage` and `postMessage`. As with a Worker,
 // a message is a copy, and arrives after the caller has returned.
 if (location.protocol === "file:")

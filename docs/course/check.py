@@ -3,10 +3,10 @@
     python docs/course/check.py 1                     what is right in chapter 1, what is not, and a hint
     python docs/course/check.py 1 --solution relu     show the solution of one exercise
     python docs/course/check.py capstone              the same for the skeleton of nano.py
-    python docs/course/check.py                       how far you are in every chapter
+    python docs/course/check.py                       your progress in every chapter
 
 A chapter's folder has three files for this. You fill in `exercise.py`: every `...` in it is a blank. `checks.py` has a
-function of the same name for each exercise, whose docstring is the hint. `solution.py` has the answers; those of the
+function of the same name for each exercise, whose docstring is the hint. `solution.py` has the answers; those for the
 capstone are in nano.py. There an exercise may be a method, and its check is a method of a class of the same name.
 """
 
@@ -77,7 +77,7 @@ def load(file: Path) -> ModuleType:
 
 
 def describe(error: Exception, file: Path) -> str:
-    """An error in one line, with the line of the file in which it arose."""
+    """An error in one line, with the line of the file where it arose."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
     if isinstance(error, SyntaxError):
         lines.append(error.lineno)
@@ -86,7 +86,7 @@ def describe(error: Exception, file: Path) -> str:
 
 
 def blanks(file: Path) -> set[str]:
-    """The functions, methods and variables of a file whose code has a `...`; types such as tuple[int, ...] are none."""
+    """The functions, methods and variables of a file whose code has a `...`; types such as tuple[int, ...] are not."""
 
     def is_blank(part: ast.AST) -> bool:
         if isinstance(part, ast.Subscript):
@@ -162,7 +162,7 @@ def main(argv: list[str]) -> int:
         "python docs/course/check.py",
         "Check your answers to the exercises of the course.",
         "CHAPTER",
-        about_positional="its number, or capstone; none: how far you are in every chapter",
+        about_positional="its number, or capstone; none: your progress in every chapter",
     )
     found = chapters() | {CAPSTONE: COURSE / CAPSTONE}
     if not names:

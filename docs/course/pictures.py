@@ -4,7 +4,7 @@
 
 The numbers are those of the chapters: `example` runs blocks of a chapter's page and returns the names that they define.
 Coordinates are those of SVG, with y downwards, in a picture 760 wide. A `kind` is one or more classes of the style
-sheet, such as "small grey end". Blue is computed from the data, green is learned, orange has to do with gradients.
+sheet, such as "small grey end". Blue is computed from the data, green is learned, orange is for gradients.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 COURSE = Path(__file__).resolve().parent
-# Each colour on light and on dark pages: the fill of a box, that of a marked box, and lines and text.
+# Each colour on light and on dark pages: the fill of a box, the fill of a marked box, and lines and text.
 COLOURS = {
     "grey": (("#f6f8fa", "#d1d9e0", "#59636e"), ("#161b22", "#3d444d", "#9198a1")),
     "blue": (("#ddf4ff", "#a5d6ff", "#0550ae"), ("#0c2138", "#184c86", "#79c0ff")),
@@ -58,7 +58,7 @@ def picture(title: str, description: str, height: int, *parts: str) -> str:
 
 
 def text(x: float, y: float, *lines: str, kind: str = "", step: float = 21) -> str:
-    """Lines of text, the middle of the first at the height y. A line such as "bold end|x = 3" has kinds of its own."""
+    """Lines of text, the middle of the first at the height y. A line such as "bold end|x = 3" sets its own kinds."""
     drawn = ""
     for n, line in enumerate(lines):
         own, _, words = line.rpartition("|")
@@ -188,10 +188,10 @@ def shapes() -> str:
         result, _, left, right = formula.split()
         parts += [text(10, y - 21, f"bold|{formula}", *why, kind="start"), text(455, y, "bold|·"), text(614, y, "=")]
         parts += [matrix(375, y, left, 1, None), matrix(535, y, right, None, 0), matrix(690, y, result, 1, 0)]
-    marked = "Marked: one number of each result, and the row and the column of which it is the product."
+    marked = "Marked: one number of each result, and the row and the column that it is the product of."
     return picture(
         "The shapes of Y = X Wᵀ and of its gradients",
-        "Three products of matrices, drawn as tables of cells. In each, one row of the left matrix, one column of the "
+        "Three matrix products, drawn as tables of cells. In each, one row of the left matrix, one column of the "
         "right one and one cell of the result are marked. The gradients have the shapes of their values.",
         484,
         *parts,
@@ -219,7 +219,7 @@ def look_up() -> str:
         parts += [text(640, y, "bold|·"), box(660, y - 14, 60, 28, f"{values[n]:g}", kind="blue", rx=0)]
     return picture(
         "One look-up of attention",
-        "The query of the word er is multiplied with the keys of three words. The scores, divided by the square root "
+        "The query of the word er is multiplied by the keys of three words. The scores, divided by the square root "
         "of D, become weights by a softmax, and the result is the mean of the three values with these weights.",
         276,
         *parts,
@@ -253,7 +253,7 @@ def mask() -> str:
 
 
 def stream() -> str:
-    """Chapter 7: the residual stream, and the gradient that goes back on it."""
+    """Chapter 7: the residual stream, and the gradient that flows back along it."""
     names = example("07-residuals", "from stack import")
     parts = []
     for y, kind, formula, back, sum_at, *boxes in (
@@ -266,7 +266,7 @@ def stream() -> str:
         parts += [line((40, y), (428, y), kind="blue thick"), text(452, y, "…")]
         parts += [arrow((476, y), (724, y), kind="blue thick"), arrow((640, y + 56), (160, y + 56), kind="orange")]
         parts += [text(10, y + 56, f"orange start|{first}"), text(750, y + 56, f"orange end|{last}")]
-        parts += [text(750, y - 112, f"orange end|back on the stream: {back}")]
+        parts += [text(750, y - 112, f"orange end|back along the stream: {back}")]
         for x, layer in ((56, 1), (246, 2), (490, len(states) - 1)):
             end = x + sum_at
             parts += [line((x, y), (x, y - 60), (end, y - 60)), arrow((end, y - 60), (end, y - 11)), plus(end, y)]
@@ -276,7 +276,7 @@ def stream() -> str:
     return picture(
         "The residual stream",
         "Above, pre-norm: each layer reads x, and adds a branch of norm and f to it. Below, post-norm: after each "
-        "addition a norm stands on the stream itself. Arrows show the gradient that goes back on the stream alone.",
+        "addition a norm acts on the stream itself. Arrows show the gradient that flows back along the stream alone.",
         424,
         *parts,
     )
@@ -385,7 +385,7 @@ def translation() -> str:
         "attend to the memory: queries come from the decoder, keys and values from the memory.",
         490,
         *parts,
-        text(600, 478, "bold|decoder has to predict (B, T)"),
+        text(600, 478, "bold|decoder must predict (B, T)"),
         text(10, 436, *notes, "Norms and additions are left out.", kind="small grey start"),
     )
 
@@ -423,7 +423,7 @@ def mixing() -> str:
     kept = np.cumprod(rng.uniform(0.5, 1, 8))
     matrices = {
         "attention": (scores, "any weights,", "computed from the text"),
-        "window of 3": (np.where(behind < 3, scores, 0), "the same,", "for near positions alone"),
+        "window of 3": (np.where(behind < 3, scores, 0), "the same,", "for near positions only"),
         "long convolution": (1.2 * 0.6 ** np.maximum(behind, 0), "one weight", "for each distance"),
         "recurrence": (np.minimum(scores, 3) * kept[:, None] / kept, "weights from the text,", "with a decay"),
     }

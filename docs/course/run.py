@@ -3,8 +3,8 @@
     python docs/course/run.py                                 with what you have filled in so far
     python docs/course/run.py --answers solution.py           with the solutions
 
-First it checks each answer that it can use, as check.py does. An answer that is right becomes a part of the model; for
-a blank one, and for a wrong one, the project's function takes its place. Then a GPT of 2 layers learns the poem of
+First it checks each answer that it can use, as check.py does. An answer that is right becomes a part of the model; a
+blank or wrong one is replaced by the project's function. Then a GPT of 2 layers learns the poem of
 chapter 4 and continues it. While it trains, every value and every gradient of an answer is compared with the project's:
 an answer that is right for the numbers of its check and wrong for these ends the training, with one sentence.
 """
@@ -109,17 +109,17 @@ class Answers:
         """
         try:
             return self.right[name](*arguments)
-        except UserError:  # of an answer inside of this one
+        except UserError:  # from an answer inside this one
             raise
         except Exception as error:
             file = Path(self.module(name).__file__)
             raise self.error(name, check.describe(error, file)) from None
 
     def same(self, name: str, answer, expected, what: str = "its result"):
-        """The answer, if it is what the project's function gives.
+        """The answer, if it is what the project's function returns.
 
         Both are computed in float64, whose rounding errors (1e-16) grow to about 1e-13 in sums of this length; 1e-6
-        leaves room for another order of summation, and no mistake that matters is as small.
+        leaves room for a different order of summation, and no mistake that matters is that small.
 
         Raises: UserError if it is not.
         """
@@ -151,7 +151,7 @@ class Answers:
                 alone: then the gradient that arrives at the value is passed on to the project's result.
             value: the answer as a function of the inputs' arrays.
             gradients: takes dL/dy and the arrays, and returns dL/d(input) for each input.
-            gradient_name: the exercise to which `gradients` belongs, if it is another one.
+            gradient_name: the exercise to which `gradients` belongs, if it is a different one.
         """
         arrays = [x.numpy() for x in inputs]
         result = ours(*inputs)
@@ -178,7 +178,7 @@ class Answers:
 
 
 class Model:
-    """A GPT of today's parts: RMS norm, rotary positions, SwiGLU, a tied table. B rows, T positions, V tokens."""
+    """A GPT with modern parts: RMS norm, rotary positions, SwiGLU, a tied table. B rows, T positions, V tokens."""
 
     def __init__(self, answers: Answers, vocab_size: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -230,7 +230,7 @@ class Model:
         )
 
     def norm(self, x: Tensor) -> Tensor:
-        """RMS norm; its value is an exercise of chapter 14, its gradient one of chapter 7."""
+        """RMS norm; its value is an exercise in chapter 14, its gradient one in chapter 7."""
 
         def gradient(dy: np.ndarray, x: np.ndarray) -> tuple:
             rows = x.reshape(-1, x.shape[-1])
@@ -285,7 +285,7 @@ class Model:
         return self.answers.operation("swiglu", ours, (x, *weights), functools.partial(self.answers.call, "swiglu"))
 
     def loss(self, ids: np.ndarray, targets: np.ndarray) -> Tensor:
-        """The mean cross-entropy in nats per token. The answer gives that of one prediction, and its gradient."""
+        """The mean cross-entropy in nats per token. The answer returns that of one prediction, and its gradient."""
 
         def each(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             pairs = zip(logits, targets.ravel().tolist(), strict=True)
@@ -320,7 +320,7 @@ class Tokens:
 
     @staticmethod
     def words(text: str) -> list[str]:
-        """A text in the pieces inside of which pairs are merged."""
+        """A text cut into the pieces within which pairs are merged."""
         return re.findall(r"\s*\S+|\s+", text)
 
     def next_merge(self, spelled: dict[tuple, int]) -> tuple[str, str]:

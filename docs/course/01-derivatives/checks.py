@@ -6,7 +6,7 @@ from engine import Number
 
 
 def _slope(f, values, place, h=1e-6):
-    """The slope of f in one of its arguments, measured by two evaluations."""
+    """The slope of f with respect to one of its arguments, measured by two evaluations."""
     ends = []
     for change in (h, -h):
         moved = list(values)
@@ -33,7 +33,7 @@ def quotient(exercise):
 
 
 def relu(exercise):
-    """Where x > 0 the function is x itself, elsewhere it is constant. The result is a tuple of one gradient."""
+    """Where x > 0 the function is x itself; elsewhere it is constant. The result is a tuple of one gradient."""
     _compare(exercise.relu, 2.0)
     _compare(exercise.relu, -2.0)
     x = Number(0.0)
@@ -42,7 +42,7 @@ def relu(exercise):
 
 
 def SHARED(exercise):
-    """c depends on a directly, and through b: multiply along each path, then add. b itself is a product of a with a."""
+    """c depends on a directly, and through b: multiply along each path, then add. b itself is a times a."""
     a = Number(2.0)
     b = a * a
     c = b * a + b

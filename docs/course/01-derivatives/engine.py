@@ -65,8 +65,8 @@ class Number:
     def backward(self) -> None:
         """Add dL/dx to x.grad for every number x that L, this number, was computed from.
 
-        Computed numbers among them must not have a gradient already, from a result that shares them: it would be passed
-        on a second time.
+        None of the computed numbers among them may already have a gradient, from another result that shares them: it
+        would be passed on a second time.
         """
         self.grad += 1.0
         for number in sorted(ancestors(self), key=lambda number: number.age, reverse=True):
@@ -76,12 +76,12 @@ class Number:
 
 
 def as_number(x: Number | float) -> Number:
-    """The operand as a Number, which a plain number becomes without parents."""
+    """The operand as a Number; a plain number becomes one without parents."""
     return x if isinstance(x, Number) else Number(x)
 
 
 def ancestors(number: Number) -> set[Number]:
-    """The number itself and all that it was computed from."""
+    """The number itself and everything it was computed from."""
     found, waiting = set(), [number]
     while waiting:
         number = waiting.pop()

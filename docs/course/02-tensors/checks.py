@@ -19,7 +19,7 @@ def _compare(f, **arrays):
     assert len(gradients) == len(arrays), f"{len(arrays)} gradients are needed, {len(gradients)} were returned"
     for place, (name, gradient) in enumerate(zip(arrays, gradients, strict=True)):
         shape = tensors[place].value.shape
-        assert np.shape(gradient) == shape, f"{name} has shape {shape}, but its gradient {np.shape(gradient)}"
+        assert np.shape(gradient) == shape, f"{name} has shape {shape}, but its gradient has {np.shape(gradient)}"
         slopes = np.zeros(shape)
         for where in np.ndindex(shape):
             ends = []
@@ -38,7 +38,7 @@ def _compare(f, **arrays):
 
 
 def STRETCHED(exercise):
-    """A gradient has its value's shape. Over which products was each number used, and what was its factor in each?"""
+    """A gradient has its value's shape. In which products was each number used, and by what was it multiplied?"""
     x, w = TinyTensor([[1], [2]]), TinyTensor([10, 20, 30])
     (x * w).sum().backward()
     for name, tensor in (("x", x), ("w", w)):
@@ -50,7 +50,7 @@ def STRETCHED(exercise):
 
 
 def linear(exercise):
-    """Write y[n,o] with indices and ask where x[n,i], W[o,i] and b[o] occur. The shapes tell the rest."""
+    """Write y[n,o] with indices and ask where x[n,i], W[o,i] and b[o] occur. The shapes tell you the rest."""
     rng = np.random.default_rng(0)
     for rows, c_in, c_out in ((4, 3, 2), (3, 3, 3), (1, 2, 3)):  # with squares the shapes give nothing away
         _compare(
@@ -62,7 +62,7 @@ def linear(exercise):
 
 
 def mean(exercise):
-    """Each summand gets a share of the gradient: which? np.expand_dims(dy, axis) restores the axis, with size 1."""
+    """Each summand gets what share of the gradient? np.expand_dims(dy, axis) restores the axis, with size 1."""
     rng = np.random.default_rng(0)
     for shape, axis in (((2, 5, 3), 1), ((3, 3), 0), ((3, 3), 1), ((2, 3), -1)):
         _compare(lambda x, axis=axis: exercise.mean(x, axis), x=rng.standard_normal(shape))

@@ -4,7 +4,7 @@ import numpy as np
 from tiny_tensor import TinyTensor
 
 # x has shape (2, 1) and holds [[1], [2]]; w has shape (3,) and holds [10, 20, 30]; L = (x * w).sum().
-# What are dL/dx and dL/dw, as nested lists of the right shapes? No machine.
+# What are dL/dx and dL/dw, as nested lists of the right shapes? No computer.
 STRETCHED = {"x": ..., "w": ...}
 
 

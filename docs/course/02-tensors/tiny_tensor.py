@@ -1,4 +1,4 @@
-"""Chapter 1's Number with an array for its value: reverse-mode automatic differentiation over NumPy."""
+"""Chapter 1's Number with an array as its value: reverse-mode automatic differentiation over NumPy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TinyTensor:
         return TinyTensor(y, (self,), lambda dy: (dy * (1 - y * y),))
 
     def sum(self) -> TinyTensor:
-        """The sum of all elements, an array without axes."""
+        """The sum of all elements, an array with no axes."""
         shape = self.value.shape
         return TinyTensor(self.value.sum(), (self,), lambda dy: (np.broadcast_to(dy, shape),))
 
@@ -78,7 +78,7 @@ def unbroadcast(dy: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def ancestors(tensor: TinyTensor) -> set[TinyTensor]:
-    """The tensor itself and all that it was computed from."""
+    """The tensor itself and everything it was computed from."""
     found, waiting = set(), [tensor]
     while waiting:
         tensor = waiting.pop()

@@ -23,7 +23,7 @@ def central(exercise):
         # The error of a central difference of x^3 is h^2 exactly.
         assert (error < 1.001 * h**2).all(), (
             f"the slopes of x^3 at x = {x.tolist()} with h = {h} are {slopes.round(4).tolist()}: "
-            f"the largest error is {error.max():.2g}, that of central differences {h**2:.2g}"
+            f"the largest error is {error.max():.2g}, but with central differences it is {h**2:.2g}"
         )
 
 

@@ -9,7 +9,7 @@ from tinygrad_lite.tensor import node
 
 
 def central(f: Callable[[np.ndarray], float], x: np.ndarray, h: float) -> np.ndarray:
-    """The slope of f in each element of x, by central differences, in the shape of x. Afterwards x is as it was."""
+    """The slope of f in each element of x, by central differences, in the shape of x. x must end up unchanged."""
     slopes = np.zeros(x.shape)
     for place in np.ndindex(x.shape):  # (0, 0), (0, 1), ... so that x[place] is one element
         step = np.zeros(x.shape)
@@ -19,10 +19,10 @@ def central(f: Callable[[np.ndarray], float], x: np.ndarray, h: float) -> np.nda
 
 
 def is_right(f: Callable[[np.ndarray], float], x: np.ndarray, gradient: np.ndarray) -> bool:
-    """Whether this is the gradient of f at x: every element, up to a millionth of the largest slope. Use `central`.
+    """Whether this is the gradient of f at x: every element, to within a millionth of the largest slope. Use `central`.
 
     All numbers are float64. Values of f may be millions or millionths, and the gradient may be zero in some places or
-    in all. A gradient of another shape than x, or with a NaN in it, is wrong.
+    in all. A gradient whose shape differs from that of x, or with a NaN in it, is wrong.
     """
     if gradient.shape != x.shape:
         return False

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-# At half of the places of a text, a model gives the right letter the probability 1/2; at the other half, 1/8.
-# What is its perplexity on this text? With pencil and paper.
+# At half of the places in a text, a model gives the right letter the probability 1/2; at the other half, 1/8.
+# What is its perplexity on this text? Use pencil and paper.
 PERPLEXITY = ...
 
 

@@ -1,4 +1,4 @@
-"""Goethe's "Erlkönig" (1782), to count letters in, and a small network that predicts them."""
+"""Goethe's "Erlkönig" (1782), as a text in which to count letters, and a small network that predicts them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ In seinen Armen das Kind war tot.
 
 
 def windows(ids: np.ndarray, size: int) -> tuple[Tensor, Tensor]:
-    """Every place of a text as an example: the `size` ids before it (N, size), and the id that stands there (N,)."""
+    """Every place of a text as an example: the `size` ids before it (N, size), and the id that is there (N,)."""
     contexts = np.lib.stride_tricks.sliding_window_view(ids[:-1], size)
     return Tensor(contexts), Tensor(ids[size:])
 

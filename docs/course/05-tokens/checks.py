@@ -15,11 +15,11 @@ def LOWNESS(exercise):
     answer = exercise.LOWNESS
     assert "".join(answer) == "lowness</w>", f"{answer} joined together is not lowness</w>"
     right = [tokenizer.render(token) for token in tokenizer.encode("lowness")]
-    assert list(answer) == right, f"{answer} is not what the merges give in their order"
+    assert list(answer) == right, f"{answer} is not what the merges produce in their order"
 
 
 def next_merge(exercise):
-    """Add each word's count for every pair in it. min takes the first of equals; its key may be a tuple."""
+    """Add each word's count for every pair in it. min takes the first among equals; its key may be a tuple."""
     cases = [
         {("l", "o"): 9, ("w", "i"): 2, ("w", "i", "d"): 2, ("w", "i", "n"): 3},  # the words' counts matter
         {("b", "a", "n", "a", "n"): 3, ("i", "m"): 5},  # a pair twice in a word

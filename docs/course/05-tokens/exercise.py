@@ -1,12 +1,12 @@
 """Exercises of chapter 5: every ... is a blank to fill in."""
 
 # The tokens of "lowness</w>" with the ten merges of the chapter, which were learned from low, lower, newest and widest:
-# a list of strings such as ["wi", "d", "est</w>"]. With pencil and paper.
+# a list of strings such as ["wi", "d", "est</w>"]. Use pencil and paper.
 LOWNESS = ...
 
 
 def next_merge(spelled: dict[tuple, int]) -> tuple[str, str]:
-    """The pair to merge next: the most frequent; of several, the one with the shortest token; of these, the first.
+    """The pair to merge next: the most frequent; among equals, the one with the shortest token; among these, the first.
 
     Args:
         spelled: words as tokens, each with its count, in the order of the text: {("l", "o", "w", "</w>"): 5, ...}.

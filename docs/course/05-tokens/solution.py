@@ -8,7 +8,7 @@ LOWNESS = ["low", "n", "es", "s", "</w>"]
 
 
 def next_merge(spelled: dict[tuple, int]) -> tuple[str, str]:
-    """The pair to merge next: the most frequent; of several, the one with the shortest token; of these, the first.
+    """The pair to merge next: the most frequent; among equals, the one with the shortest token; among these, the first.
 
     Args:
         spelled: words as tokens, each with its count, in the order of the text: {("l", "o", "w", "</w>"): 5, ...}.

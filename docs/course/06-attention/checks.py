@@ -47,7 +47,7 @@ def causal_attention(exercise):
 
 
 def multi_head(exercise):
-    """Reshape to (B, T, H, D), then swap axes 1 and 2; the way back is the same in reverse, and then comes Wo."""
+    """Reshape to (B, T, H, D), then swap axes 1 and 2; the way back is the same in reverse, followed by Wo."""
     rng = np.random.default_rng(0)
     for n_head in (1, 3):
         manual_seed(0)

@@ -29,5 +29,5 @@ def multi_head(
 
 
 # A GPT has 6 layers of 6 heads, each 64 wide, and is trained on batches of 32 sequences of 256 tokens. How many
-# attention weights do all its layers compute for one batch, if those of hidden positions are counted, too?
+# attention weights do all its layers compute for one batch, if those of hidden positions are counted too?
 WEIGHTS = ...

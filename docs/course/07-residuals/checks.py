@@ -23,7 +23,7 @@ def layer_norm(exercise):
 
 
 def rms_norm_backward(exercise):
-    """Adding 1 to all numbers of x changes h now, but scaling x still does not. Means are those of a row."""
+    """Adding 1 to all numbers of x changes h now, but scaling x still does not. Means are taken over a row."""
 
     def normalise(x):
         r = 1 / np.sqrt((x.data**2).mean(-1, keepdims=True) + 0.1)
@@ -39,7 +39,7 @@ def rms_norm_backward(exercise):
 
 
 def block(exercise):
-    """What enters the feed-forward part is the norm of the sum x + attention(...), and that sum is what it is added to.
+    """The feed-forward part gets the norm of the sum x + attention(...), and its result is added to that sum.
 
     The norms change only what the branches get.
     """

@@ -33,5 +33,5 @@ def block(
 
 
 # A GPT with pre-norm has 12 blocks of two branches each. x has the variance 1 before the first block, and every branch
-# adds independent numbers of variance 2. By which factor does the final norm divide?
+# adds independent numbers of variance 2. By what factor does the final norm divide?
 DEEP = ...

@@ -1,4 +1,4 @@
-"""A deep stack of random layers, put together in four ways, and what arrives at each depth of it."""
+"""A deep stack of random layers, put together in four ways, and what arrives at each depth."""
 
 import numpy as np
 

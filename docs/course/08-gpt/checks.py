@@ -42,7 +42,7 @@ def batch(exercise):
 
 
 def tied_gradient(exercise):
-    """Input: add row t of d_embedded to row ids[t], also where a token repeats. Output: like a linear map's weight."""
+    """Input: add row t of d_embedded to row ids[t], even where a token repeats. Output: like a linear map's weight."""
     rng = np.random.default_rng(0)
     ids = np.array([2, 0, 2, 5, 2])
     d_embedded, x, d_logits = rng.standard_normal((5, 3)), rng.standard_normal((5, 3)), rng.standard_normal((5, 7))
@@ -72,7 +72,7 @@ def continue_text(exercise):
     for prompt, count in (([3, 1, 4], 3), ([3, 1, 4, 1, 5, 9, 2, 6], 4), ([2], 9)):
         given = list(prompt)
         got = exercise.continue_text(model, given, count)
-        assert given == prompt, "the list that was given has been changed: make a copy"
+        assert given == prompt, "the given list has been changed: make a copy"
         assert len(got) == len(prompt) + count, f"{len(got)} tokens, not {len(prompt)} + {count}"
         assert list(got[: len(prompt)]) == prompt, "the result does not begin with the given tokens"
         right = list(prompt)

@@ -19,7 +19,7 @@ def tied_gradient(ids: np.ndarray, d_embedded: np.ndarray, x: np.ndarray, d_logi
     """dL/dW (V, C) of a table W that is used at both ends: embedded = W[ids], and logits = x W^T.
 
     Args:
-        ids: (T,) tokens, among which one may occur several times.
+        ids: (T,) tokens; the same one may occur several times.
         d_embedded: (T, C), the gradient that reaches the embeddings.
         x: (T, C), what comes out of the final norm.
         d_logits: (T, V), the gradient that reaches the logits.
@@ -28,8 +28,8 @@ def tied_gradient(ids: np.ndarray, d_embedded: np.ndarray, x: np.ndarray, d_logi
 
 
 def continue_text(model: GPT, ids: list[int], count: int) -> list[int]:
-    """ids and `count` more tokens, each the most probable one after those before it.
+    """ids and `count` more tokens, each the most probable one given those before it.
 
-    The model takes at most `model.config.block_size` tokens: of a longer text, give it the last ones.
+    The model takes at most `model.config.block_size` tokens: if the text is longer, give it the last ones.
     """
     return ...

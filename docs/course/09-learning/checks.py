@@ -60,7 +60,7 @@ def adamw(exercise):
 def clip(exercise):
     """The global norm is the root of the sum of all squares in all arrays; one factor for all; never scale up."""
     rng = np.random.default_rng(0)
-    cases = [  # what must be so, gradients, limit
+    cases = [  # what the case is about, gradients, limit
         ("a norm of 5 with the limit 1", [np.array([3.0]), np.array([4.0])], 1.0),
         ("a norm below the limit", [np.array([0.3]), np.array([0.0, 0.4])], 1.0),
         ("one large and one small gradient", [np.array([10.0, 0.0]), np.array([0.1])], 1.0),

@@ -34,7 +34,7 @@ def temperature(exercise):
 
 
 def nucleus(exercise):
-    """Take tokens from the most probable one on until their sum reaches top_p; the one that reaches it belongs in."""
+    """Take tokens from the most probable one on until their sum reaches top_p; the one that reaches it is included."""
     rng = np.random.default_rng(0)
     shuffled = [rng.dirichlet(np.full(6, 0.7)).round(3) for _ in range(3)]
     for probs in ([0.5, 0.25, 0.125, 0.125], [0.1, 0.6, 0.3], [0.03, 0.02, 0.91, 0.04], *shuffled):
@@ -60,7 +60,7 @@ def can_stop(exercise):
         answer = exercise.can_stop(best_finished, open_log_prob, limit, penalty)
         assert bool(answer) == right, (
             f"finished: score {best_finished:.3f}; open: log-prob {open_log_prob:.3f} after {length} tokens, limit "
-            f"{limit}, length penalty {penalty:g}: to {'stop' if answer else 'continue'} is wrong"
+            f"{limit}, length penalty {penalty:g}: it is wrong to {'stop' if answer else 'continue'}"
         )
     assert min(seen.values()) > 50
     assert exercise.can_stop(-2.0, -2.0, 9, 0.0), "an open hypothesis that can at best be equal changes nothing"
@@ -82,7 +82,7 @@ def attend(exercise):
             assert np.shape(answer) == (3,), f"the result has the shape {np.shape(answer)}, not (3,)"
             assert np.allclose(answer, right[position], rtol=1e-6, atol=1e-9), (
                 f"position {position}: {np.array2string(np.asarray(answer), precision=4)} is not what the whole text "
-                f"at once gives{'; these scores are large' if size > 1 else ''}"
+                f"at once yields{'; these scores are large' if size > 1 else ''}"
             )
         for pair, keys, values in zip(cache, key.numpy()[0, 0], value.numpy()[0, 0], strict=True):
             is_right = np.allclose(pair[0], keys) and np.allclose(pair[1], values)

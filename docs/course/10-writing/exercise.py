@@ -23,7 +23,7 @@ def can_stop(best_finished: float, open_log_prob: float, max_new_tokens: int, le
 
 
 def attend(x: np.ndarray, w_query: np.ndarray, w_key: np.ndarray, w_value: np.ndarray, cache: list) -> np.ndarray:
-    """What one head of causal attention gives for a new position x (C,), whose query sees itself and all before.
+    """What one head of causal attention returns for a new position x (C,), whose query sees itself and all before it.
 
     The matrices are (D, C), a row for each output. The cache is a list of the pairs (key, value) of the earlier
     positions, of D numbers each; the new pair must be appended to it. Returns: (D,), softmax(q K^T / sqrt(D)) V.

@@ -22,8 +22,8 @@ def shifted(exercise):
         wanted = [bos, *tokens], [*tokens, eos]
         assert len(pairs) == len(tokens) + 1, f"of {tokens}, {len(pairs)} tokens are predicted, not {len(tokens) + 1}"
         seen, after = (list(part) for part in zip(*pairs, strict=True))
-        assert seen == wanted[0], f"where something of {tokens} is predicted, the decoder reads {seen}"
-        assert after == wanted[1], f"what is to be predicted of {tokens} is {after}, according to the answer"
+        assert seen == wanted[0], f"at the positions that predict {tokens}, the decoder reads {seen}"
+        assert after == wanted[1], f"for {tokens}, the answer has the decoder predict {after}"
 
 
 def _inputs():
@@ -48,7 +48,7 @@ def cross_attention(exercise):
     other = memory.numpy().copy()
     other[1, 3:] += 10
     moved = np.abs(run(x, Tensor(other), *weights).numpy() - y).max()
-    assert moved < 1e-9, f"what stands in the padding of the memory changes the result by {moved:.2g}"
+    assert moved < 1e-9, f"what is in the padding of the memory changes the result by {moved:.2g}"
     query, key, value = (source @ weight.T for source, weight in zip((x, memory, memory), weights, strict=True))
     rows = [part.unsqueeze(1) for part in (query, key, value)]
     right = F.scaled_dot_product_attention(*rows, is_text.reshape(2, 1, 1, 5)).numpy()[:, 0]
@@ -101,5 +101,5 @@ def smoothing_floor(exercise):
         targets = Tensor(np.zeros(len(gaps), int))
         lowest = F.cross_entropy(Tensor(logits), targets, label_smoothing=e, reduction="none").numpy().min()
         assert math.isclose(found, lowest, abs_tol=1e-5), (
-            f"with e = {e} and {vocab_size} tokens, the answer is {found:.4f}, but trying finds another lowest loss"
+            f"with e = {e} and {vocab_size} tokens, the answer is {found:.4f}, but a search finds another lowest loss"
         )

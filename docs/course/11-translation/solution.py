@@ -9,7 +9,7 @@ from tinygrad_lite import Tensor, no_grad
 
 
 def shifted(targets: list[list[int]], bos: int, eos: int, pad: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the decoder reads, and what it has to predict at each position: two arrays (B, T) of integers.
+    """What the decoder reads, and what it must predict at each position: two arrays (B, T) of integers.
 
     `targets` are translations without special tokens, of different lengths; T is the longest length plus one. Where
     a row has nothing more to predict, the second array has `pad`.

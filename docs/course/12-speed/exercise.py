@@ -20,7 +20,7 @@ def silu_composed(x: Tensor) -> Tensor:
     return x / ((-x).exp() + 1)
 
 
-# How many passes through memory does silu_composed take, forward? Count reads and writes, as for GELU; no machine.
+# How many passes through memory does silu_composed take, forward? Count reads and writes, as for GELU; no computer.
 PASSES = ...
 
 
@@ -35,7 +35,7 @@ def silu(x: Tensor) -> Tensor:
 
 
 def update(weights: np.ndarray, gradients: np.ndarray, lr: float, rank: int) -> None:
-    """What process `rank` of W does when all gradients are there: w -= lr g, in place, for its part of the N weights.
+    """What process `rank` of W does once all gradients are there: w -= lr g, in place, for its part of the N weights.
 
     weights (N,) are shared; gradients (W, N) have a row for each process, already multiplied by its share of the batch.
     The parts are equally large, up to one weight.

@@ -2,7 +2,7 @@
 
 Counted by watching its operations, as the profiler does, not measured: an operation is taken to read each array that
 it is given once, and to write each array that it makes once, which are its result and what it keeps for its derivative.
-What NumPy reads and writes inside of one operation is not seen, so the count is a lower bound.
+What NumPy reads and writes inside an operation is not seen, so the count is a lower bound.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def _columns(block, thread, shared, x, y):
 
 
 def PIECES(exercise):
-    """In a step, 32 threads read 32 neighbours. How many pieces are that? There are 64 steps, and one more."""
+    """In a step, 32 threads read 32 neighbours. How many pieces is that? There are 64 steps, and one more."""
     right = run(_columns, 1, 32, Memory(np.ones(64 * 32)), Memory(np.zeros(32)))
     assert right == exercise.PIECES, f"{exercise.PIECES} is not what the simulator counts"
 
@@ -35,7 +35,7 @@ def row_max(exercise):
 
 def total(exercise):
     """Each thread adds its own numbers, writes the sum into `shared`, and waits. Then halve: 64 threads add the sums of
-    the other 64, wait, 32 of them add ... All threads must come to each SYNC, also those that have nothing to add.
+    the other 64, wait, 32 of them add ... All threads must reach each SYNC, even those that have nothing to add.
     """
     for count in (128, 300, 5):
         x = keyed_rng(count, "chapter 13").integers(1, 9, 400)

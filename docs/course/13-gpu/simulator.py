@@ -1,4 +1,4 @@
-"""A very small GPU: runs kernels that are Python generators, and counts the pieces of memory that they fetch."""
+"""A very small GPU: it runs kernels that are Python generators, and counts the pieces of memory that they fetch."""
 
 from contextlib import suppress
 
@@ -22,7 +22,7 @@ class Memory:
 
 
 def advance(warp, answers):
-    """Let the threads of a warp run in lockstep until all wait or have ended; returns transactions and who waits."""
+    """Let the threads of a warp run in lockstep until all wait or have ended; return transactions and who waits."""
     moving, waiting, count = list(warp), [], 0
     while moving:
         requests = {}
@@ -41,7 +41,7 @@ def advance(warp, answers):
 
 
 def run(kernel, blocks, threads, *arguments, upwards=True):
-    """Run `kernel(block, thread, shared, *arguments)` in all threads; returns the number of transactions.
+    """Run `kernel(block, thread, shared, *arguments)` in all threads; return the number of transactions.
 
     Each warp runs as far as it can before the next one, upwards or downwards: a kernel whose result depends on
     this order lacks a SYNC. `shared` begins as NaN in each block.

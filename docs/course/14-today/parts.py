@@ -3,8 +3,8 @@
     python docs/course/14-today/parts.py                                        which learns the poem of chapter 4
     python docs/course/14-today/parts.py ~/.cache/tinygrad_lite/goethe.txt      or the text that train.py has fetched
 
-The first row has all parts; in each other row one is exchanged, and in the last all. Bits per character of 200 windows
-of what was learned, and of 200 from the last quarter of the text, which is held out; mean ± deviation over the seeds.
+The first row has all parts; in every other row one is replaced, and in the last all. Bits per character on 200 windows
+of what was learned, and on 200 from the last quarter of the text, which is held out; mean ± deviation over the seeds.
 ≈ marks a difference from the first row of at most two standard errors.
 """
 
@@ -55,7 +55,7 @@ class PartsOptions:
 
 
 def loss(model: GPT, ids: np.ndarray, starts: np.ndarray) -> Tensor:
-    """That of the windows of a text which begin at `starts`, in nats per character."""
+    """The loss on the windows of a text that begin at `starts`, in nats per character."""
     windows = ids[starts[:, None] + np.arange(LENGTH)]
     return model.loss((Tensor(windows[:, :-1]), Tensor(windows[:, 1:])))
 

@@ -37,7 +37,7 @@ def read_early(exercise):
 
 
 def added(exercise):
-    """Subtract the stream before a block from the stream behind it; the length is a root of a sum over C."""
+    """Subtract the stream before a block from the stream after it; the length is a root of a sum over C."""
     inside = look_inside(_model(), _TOKENS)
     _same(exercise.added(inside.stream), np.linalg.norm(inside.added.sum(1), axis=-1), "what is added")
 
@@ -53,7 +53,7 @@ def induction(exercise):
     """For every t, go through s = 1 to t, and compare tokens[s - 1] with tokens[t]. Nothing comes before s = 0."""
     right = np.zeros((5, 5), bool)
     right[2, 1] = right[3, 2] = right[4, 1] = right[4, 3] = True  # every token also comes before its successor ...
-    right[2, 1] = True  # ... 7 at 2: before 1 stands the 7 at 0
+    right[2, 1] = True  # ... 7 at 2: the 7 at 0 is before 1
     answer = np.asarray(exercise.induction([7, 8, 7, 8, 7]))
     assert answer.shape == (5, 5), f"its shape is {answer.shape}, not (5, 5)"
     for t in range(5):
@@ -69,21 +69,21 @@ def induction_head(exercise):
     answer = np.asarray(exercise.induction_head([3, 1, 2, 3], 5), float)
     assert answer.shape == (4, 5), f"for 4 tokens of 5 its shape is {answer.shape}, not (4, 5)"
     assert np.allclose(answer.sum(-1), 1), f"the rows sum to {answer.sum(-1)}, not to 1"
-    assert np.allclose(answer[0], one_hot[3]), "at position 0 it sees something else than the token there"
+    assert np.allclose(answer[0], one_hot[3]), "at position 0 it sees something other than the token there"
     likely = answer[3].argmax()
     assert likely == 1, f"after 3 1 2 3 the most probable token is {likely}, not 1, which followed 3 before"
     _same(answer[1], (one_hot[3] + one_hot[1]) / 2, "the row of a token that is new, whose scores are all 0,")
     _same(answer[3], one_hot[1], "the last row of 3 1 2 3")
     answer = exercise.induction_head([0, 1, 0, 2, 0], 5)
     _same(np.asarray(answer)[-1], (one_hot[1] + one_hot[2]) / 2, "the last row of 0 1 0 2 0, where 1 and 2 followed 0,")
-    odds = np.exp([0, 1, 0, 0])  # 1, before which stands the 3, has the score 1
+    odds = np.exp([0, 1, 0, 0])  # 1, which comes after a 3, has the score 1
     right = odds / odds.sum() @ one_hot[[3, 1, 2, 3]]
     _same(np.asarray(exercise.induction_head([3, 1, 2, 3], 5, 1.0))[-1], right, "3 1 2 3 with a sharpness of 1")
 
 
 def patched(exercise):
-    """For each l and t: copy b's stream behind l blocks, set row t to a's, run blocks[l:], and keep the last row. Both
-    streams go through blocks[l] before it is the turn of l + 1.
+    """For each l and t: copy b's stream after l blocks, set row t to a's, run blocks[l:], and keep the last row. Both
+    streams go through blocks[l] before l + 1 has its turn.
     """
     rng = np.random.default_rng(0)
     a, b, *weights = rng.standard_normal((5, 4, 4))  # 4 positions, width 4
@@ -94,10 +94,8 @@ def patched(exercise):
     answer = np.asarray(exercise.patched(blocks, a, b), float)
     assert np.array_equal(before, (a, b)), "a or b has changed: change a copy"
     assert answer.shape == (4, 4, 4), f"for 3 blocks, 4 positions and a width of 4 its shape is {answer.shape}"
-    _same(answer[3, 3], ends[0], "behind the last block, the patch at the last position, which must give a's end,")
-    _same(
-        answer[3, 0], ends[1], "behind the last block, the patch at position 0, which must change nothing in b's end,"
-    )
+    _same(answer[3, 3], ends[0], "after the last block, the patch at the last position, which must give a's end,")
+    _same(answer[3, 0], ends[1], "after the last block, the patch at position 0, which must change nothing in b's end,")
     right = np.empty_like(answer)
     for layer, t in np.ndindex(4, 4):
         one, other = a, b
@@ -107,7 +105,7 @@ def patched(exercise):
             if number < 3:
                 one, other = blocks[number](one), blocks[number](other)
         right[layer, t] = other[-1]
-        _same(answer[layer, t], right[layer, t], f"the patch at position {t} behind {layer} blocks")
+        _same(answer[layer, t], right[layer, t], f"the patch at position {t} after {layer} blocks")
 
 
 def dimensions(exercise):

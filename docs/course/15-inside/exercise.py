@@ -29,7 +29,7 @@ def induction(tokens: list[int]) -> np.ndarray:
 
 
 def induction_head(tokens: list[int], vocab_size: int, sharpness: float = 50.0) -> np.ndarray:
-    """What an induction head made by hand expects after each token: the weight of every token, (T, V).
+    """What a hand-made induction head expects after each token: the weight of every token, (T, V).
 
     Layer 1 copies to each position the token before it, as a one-hot vector (V,), and to position 0 a vector of 0. In
     layer 2 the query of t is the one-hot vector of its token, the key of s is what layer 1 has copied there, and the
@@ -39,10 +39,10 @@ def induction_head(tokens: list[int], vocab_size: int, sharpness: float = 50.0) 
 
 
 def patched(blocks: list[Callable[[np.ndarray], np.ndarray]], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The stream of a run on b at its end and last position, if one vector is that of a run on a: (L + 1, T, C).
+    """The final stream at the last position in a run on b, if one vector comes from a run on a: (L + 1, T, C).
 
     a and b, (T, C) each, are what the first of L blocks reads; a block is a function (T, C) -> (T, C). At [l, t] the
-    vector at position t behind l blocks (l = 0: before all) is a's; all others there are b's, and the run goes on.
+    vector at position t after l blocks (l = 0: before all) is a's; all others there are b's, and the run continues.
     """
     return ...
 

@@ -2,7 +2,7 @@
 
     python docs/course/15-inside/heads.py out/goethe
 
-Attention is averaged over 20 windows of held-out text, and the loss is that on its first 20,000 characters.
+Attention is averaged over 20 windows of held-out text; the loss is measured on its first 20,000 characters.
 """
 
 import sys
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     for start in range(0, WINDOWS * length, length):
         window = tokens[start : start + length]
         attention = look_inside(model, window.tolist()).attention
-        # At [t, s]: whether the token at t stands before s too, so that s shows how the text continued then.
+        # At [t, s]: whether the token at t also comes just before s, so that s shows how the text continued then.
         follows = np.tril(np.equal.outer(window, np.roll(window, 1)))
         follows[:, 0] = False
         weights[0] += attention[:, :, here, here].mean(-1)

@@ -4,8 +4,8 @@
     python docs/course/15-inside/induction.py --layers 1 --max_iters 1000      one layer, which cannot do it
 
 A sequence is a piece of 8 to 16 random tokens, all different, repeated until there are 33. The length of the piece is
-random too, so that counting positions does not help: to know what comes next, a model has to find the token that it
-reads now where it stood before.
+random too, so that counting positions does not help: to know what comes next, a model must find where the token
+that it is reading occurred before.
 
 Reference: Olsson et al. 2022 (arXiv:2209.11895).
 """
@@ -95,7 +95,7 @@ def scores(attention: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """
     follows = after_the_same(ids)
     is_known = follows.any(-1)
-    is_new = ~is_known & (np.arange(ids.shape[1]) > 0)  # nothing stands before the first
+    is_new = ~is_known & (np.arange(ids.shape[1]) > 0)  # nothing comes before the first
     before = np.eye(ids.shape[1], k=-1)
     looks = ((before, is_new), (follows[:, None], is_known))
     return np.array([(attention * places).sum(-1).swapaxes(0, 1)[:, here].mean(-1) for places, here in looks])
@@ -149,7 +149,7 @@ def row(*cells: str | int | float) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Train, print how the heads come to be and what each is worth, and draw the curves."""
+    """Train, print how the heads develop and what each is worth, and draw the curves."""
     about = "Train attention alone to repeat a sequence, and watch its heads."
     options, _ = read_command(InductionOptions, argv, "python docs/course/15-inside/induction.py", about)
     check_plot(options.plot)

@@ -1,10 +1,10 @@
-"""Activation patching: where in a model is what decides between two answers?
+"""Activation patching: where in a model is the choice between two answers made?
 
     python docs/course/15-inside/patching.py                the model of induction.py, trained first
     python docs/course/15-inside/patching.py out/goethe --a "wenn ich es nicht" --b "wenn er es nicht"
 
-The model reads prompt B, but at one layer and one position its stream is replaced by that of a run on prompt A. How far
-does the next token move from B's answer to A's? With d = logit of A's answer - logit of B's,
+The model reads prompt B, but at one layer and one position its stream is replaced by the one from a run on prompt A.
+How far does the next token move from B's answer to A's? With d = logit of A's answer - logit of B's,
 
     effect = (d patched - d of B) / (d of A - d of B)
 
@@ -108,10 +108,10 @@ def draw(effects: np.ndarray, columns: list[str], rows: list[str], title: str, f
 def tokens_of(letters: str) -> list[int]:
     """The tokens of induction.py that stand for the letters of a prompt.
 
-    Raises: OptionError if one stands for none.
+    Raises: OptionError if one of them stands for none.
     """
     if unknown := set(letters) - set(ALPHABET):
-        raise OptionError(f"--a and --b: {min(unknown)!r} is no token of this model: write letters and digits")
+        raise OptionError(f"--a and --b: {min(unknown)!r} is not a token of this model: write letters and digits")
     return [ALPHABET.index(letter) for letter in letters]
 
 

@@ -4,12 +4,12 @@
     python docs/course/15-inside/superposition.py --densities 1,0.03 --features 7
 
 Each number x_i of the input is a feature: with the probability `density` it is drawn from 0 to 1, otherwise it is 0.
-Two numbers have to hold them all, and from these two they are read again:
+Two numbers must hold them all, and from these two they are read again:
 
     h = W x,    x' = ReLU(W^T h + b),    loss = mean of 0.9^i (x_i - x'_i)^2
 
-W is 2 x n. Its column i, a point of the plane, is the direction that stands for feature i. The weights 0.9^i make the
-first features a little more important, so that it is settled which are given up.
+W is 2 x n. Its column i, a point in the plane, is the direction that stands for feature i. The weights 0.9^i make the
+first features a little more important, which settles which ones are given up.
 
 Reference: Elhage et al. 2022 (arXiv:2209.10652), section 2.
 """
@@ -61,7 +61,7 @@ class Models:
         self.bias = Tensor(np.zeros((len(self.densities), 1, features)), dtype=np.float32, requires_grad=True)
 
     def inputs(self, count: int) -> np.ndarray:
-        """Random inputs, the same for all models but for the density: (K, B, n)."""
+        """Random inputs, the same for all models except for the density: (K, B, n)."""
         values, chances = self.rng.random((2, count, self.weight.shape[-1]))
         return (values * (chances < self.densities)).astype(np.float32)
 
@@ -73,7 +73,7 @@ class Models:
         return ((x - answer) ** 2 * self.importance).mean((1, 2))
 
     def train(self, max_iters: int, batch_size: int) -> np.ndarray:
-        """Learn. Returns: which share of the inputs' variance each model fails to explain, (K,)."""
+        """Learn. Returns: what share of the inputs' variance each model fails to explain, (K,)."""
         optimizer = Adam([self.weight, self.bias], lr=0.01)
         for _ in range(max_iters):
             optimizer.zero_grad()

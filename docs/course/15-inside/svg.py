@@ -51,7 +51,7 @@ class Page:
         self.text(14, 24, title, more='font-weight="bold" font-size="14"')
 
     def text(self, x: float, y: float, words: str, anchor: str = "start", colour: str = INK, more: str = "") -> None:
-        """Words whose `start`, `middle` or `end` is at x; `more` are further attributes of SVG."""
+        """Words whose `start`, `middle` or `end` is at x; `more` holds further SVG attributes."""
         place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
         self.parts.append(f'<text {place} fill="{colour}" {more}>{escape(words)}</text>')
 

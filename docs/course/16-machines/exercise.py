@@ -7,8 +7,8 @@ from ranks import Network
 def reduce_scatter(network: Network, gradients: np.ndarray) -> list[np.ndarray]:
     """For each of the W ranks, the sum of its slice of the gradients (W, N).
 
-    Each rank sends slice r to rank r, once, for all r. Rank r adds what it has and what arrives in the order of the
-    ranks: first the slice of rank 0, then that of rank 1, and so on.
+    Each rank sends slice r to rank r, once, for all r. Rank r adds what it has and what arrives in rank order: first
+    the slice of rank 0, then that of rank 1, and so on.
     """
     ...
 
@@ -16,7 +16,7 @@ def reduce_scatter(network: Network, gradients: np.ndarray) -> list[np.ndarray]:
 def efficiency(
     n: int, ranks: int, bytes_each: int, rate: float, seconds: float, micro_steps: int = 1, per_machine: int = 1
 ) -> float:
-    """The share of the time of an update in which a rank computes.
+    """The share of an update's time in which a rank computes.
 
     Args:
         n: number of parameters.
@@ -32,6 +32,6 @@ def efficiency(
 def to_bfloat16(x: np.ndarray) -> np.ndarray:
     """float32 numbers, each rounded to the nearest whose lower 16 bits are 0 (float32 again; a tie may go either way).
 
-    x.view(np.uint32) has the bits of each number, sign and exponent first, as whole numbers that can be added.
+    x.view(np.uint32) has the bits of each number, sign and exponent first, as integers that can be added.
     """
     ...

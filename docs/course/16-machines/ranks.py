@@ -1,4 +1,4 @@
-"""Machines without any: the ranks of a training are rows of an array, and a network counts what they send."""
+"""Many machines without any: the ranks of a training run are rows of an array, and a network counts what they send."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def sum_at_one(network: Network, gradients: np.ndarray) -> np.ndarray:
 def reduce_scatter_in_a_ring(network: Network, gradients: np.ndarray) -> list[np.ndarray]:
     """For each rank, the sum of its slice of (W, N) gradients.
 
-    The slice of rank r begins at rank r + 1. Each adds its own and passes the sum on to the next, until it is at r.
+    The slice of rank r begins at rank r + 1. Each adds its own and passes the sum on to the next, until it reaches r.
     """
     sums = []
     for owner, part in enumerate(slices(gradients.shape[1], network.size)):

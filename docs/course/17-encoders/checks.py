@@ -31,11 +31,11 @@ def hide(exercise):
     words = np.flatnonzero(~np.isin(ids, special))
     before = ids.copy()
     hidden, places = exercise.hide(ids, special, mask, vocab_size, rng)
-    assert (ids == before).all(), "the ids that were given have changed"
+    assert (ids == before).all(), "the given ids have changed"
     assert hidden.shape == ids.shape, f"the changed ids have the shape {hidden.shape}, not {ids.shape}"
     assert np.issubdtype(np.asarray(places).dtype, np.integer), "the places must be integers"
-    assert (np.diff(places) > 0).all(), "the places are not in order, or one of them stands there twice"
-    assert np.isin(places, words).all(), "some of the places have special tokens, which are never hidden"
+    assert (np.diff(places) > 0).all(), "the places are not in order, or one of them occurs twice"
+    assert np.isin(places, words).all(), "some of the places hold special tokens, which are never hidden"
     others = np.delete(np.arange(len(ids)), places)
     assert (hidden[others] == ids[others]).all(), "tokens have changed at places that are not to be predicted"
     _near(len(places), len(words), 0.15, "to be predicted are")
@@ -48,9 +48,9 @@ def hide(exercise):
     random = now[~is_mask & (now != once)]
     assert not np.isin(random, special).any(), "some of the random tokens are special"
     _near((random < np.median(ordinary)).sum(), len(random), 0.5, "in the lower half of the vocabulary are")
-    assert len(set(random.tolist())) > 150, f"all random tokens together are only {len(set(random.tolist()))} ones"
+    assert len(set(random.tolist())) > 150, f"the random tokens are only {len(set(random.tolist()))} different ones"
     again = exercise.hide(ids, special, mask, vocab_size, rng)[1]
-    assert not np.array_equal(places, again), "a second call hides the same places: draw from the generator given"
+    assert not np.array_equal(places, again), "a second call hides the same places: draw from the given generator"
 
 
 def patches(exercise):

@@ -6,7 +6,7 @@ import numpy as np
 def hide(
     ids: np.ndarray, special: np.ndarray, mask: int, vocab_size: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Hide tokens as BERT does: ids (T,) -> the changed ids (T,), and the places of the tokens to predict, in order.
+    """Hide tokens like BERT: ids (T,) -> the changed ids (T,), and the places of the tokens to predict, in order.
 
     15 % of the tokens that are not special are to be predicted. Of these, 80 % become `mask`, 10 % a random token that
     is not special, and 10 % stay. `special` has the ids of all special tokens; `ids` itself must not change.
@@ -24,7 +24,7 @@ def hide(
 def patches(pictures: np.ndarray, size: int) -> np.ndarray:
     """Cut pictures into squares: (B, H, W, channels) -> (B, N, channels size size).
 
-    The patches stand row by row; the numbers of a patch are in the order channels, rows, columns.
+    The patches are in order row by row; the numbers of a patch are in the order channels, rows, columns.
     """
     batch, height, width, channels = pictures.shape
     cut = pictures.reshape(batch, height // size, size, width // size, size, channels)

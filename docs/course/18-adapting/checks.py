@@ -16,7 +16,7 @@ def _same(answer, right, what):
 
 
 def gradients(exercise):
-    """With z = x A^T, y = s z B^T is a linear map of z, and z one of x: dB needs z, and dA needs dz."""
+    """With z = x A^T, y = s z B^T is a linear map of z, and z is one of x: dB needs z, and dA needs dz."""
     rng = np.random.default_rng(0)
     for rank, alpha in ((1, 1.0), (2, 3.0), (3, 0.5)):
         manual_seed(rank)
@@ -73,4 +73,4 @@ def absmax(exercise):
         )
         _same(read, right, f"code times scale in blocks of {block}")
         assert np.abs(np.asarray(codes, int)).max() == 127, "the largest number of a block has the code 127 or -127"
-    assert (w == before).all(), "the numbers that were given have changed"
+    assert (w == before).all(), "the given numbers have changed"

@@ -19,7 +19,7 @@ def fold(w: np.ndarray, adapters: list[tuple[np.ndarray, np.ndarray, float]]) ->
 
 
 def closest(update: np.ndarray, rank: int) -> tuple[np.ndarray, float]:
-    """The matrix of this rank that is closest to an update, and the share of the update's sum of squares that it has.
+    """The matrix of this rank that is closest to an update, and the share of the update's sum of squares that it keeps.
 
     numpy.linalg.svd gives the singular values and vectors, the largest first.
     """

@@ -43,7 +43,7 @@ def dynamic_bits(exercise):
     """Predict, count the bits, then z -= rate * (softmax(z) - [v = letter])."""
     text = np.random.default_rng(0).integers(0, 3, 40) ** 2 // 2
     _same(exercise.dynamic_bits(text, 4, 0.0), 2.0, "a rate of 0, four letters")
-    _same(exercise.dynamic_bits(np.array([1]), 4, 5.0), 2.0, "one letter, of which nothing was learned before it came")
+    _same(exercise.dynamic_bits(np.array([1]), 4, 5.0), 2.0, "one letter, before which nothing was learned")
     z, nats = Tensor(np.zeros(4), requires_grad=True), 0.0
     for letter in text:
         loss = F.cross_entropy(z, Tensor(np.array(letter)))

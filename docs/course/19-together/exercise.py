@@ -19,13 +19,13 @@ def distilled(z: np.ndarray, t: int, q: np.ndarray, a: float) -> tuple[float, np
 def dynamic_bits(text: np.ndarray, size: int, rate: float) -> float:
     """Bits per letter of a text (N,) of letters 0 ... size - 1, by a model that learns each letter after predicting it.
 
-    The model is one logit for each letter, all 0 at first; it makes a step of gradient descent on -ln p(letter).
+    The model is one logit for each letter, all 0 at first; it takes a step of gradient descent on -ln p(letter).
     """
     return ...
 
 
 def best_for_other_half(p: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """Of several settings, the best for the other half: p (S, N) are the probabilities of N tokens with each setting.
+    """Of several settings, the best for the other half: p (S, N) has the probabilities of N tokens with each setting.
 
     Returns: the setting for the first N // 2 tokens, which is the best for the others, and that for the others, which
     is the best for the first; and the probabilities (N,) with them.

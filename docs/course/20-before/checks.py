@@ -15,7 +15,7 @@ def _same(answer, right, what):
 
 
 def states(exercise):
-    """Begin with zeros; every step uses the state of the step before, and all of them are the result."""
+    """Begin with zeros; every step uses the state of the previous step, and all of them are the result."""
     rng = np.random.default_rng(0)
     for steps, width in ((1, 3), (6, 4)):
         x, w = rng.standard_normal((steps, width)), rng.standard_normal((width, width))
@@ -23,7 +23,7 @@ def states(exercise):
 
 
 def back_through_time(exercise):
-    """From the last step: dz = (dh + what the next step says) (1 - h^2); dW += dz h_(t-1)^T; next, W^T dz."""
+    """Starting from the last step: dz = (dh + what the next step says) (1 - h^2); dW += dz h_(t-1)^T; next, W^T dz."""
     rng = np.random.default_rng(1)
     for steps in (1, 2, 7):
         x, dh = rng.standard_normal((2, steps, 3))

@@ -21,7 +21,7 @@ def window_mask(exercise):
 
 
 def convolve(exercise):
-    """The product of the transforms of x and h, both 2 T long with zeros, transformed back; the first T of it."""
+    """The product of the transforms of x and h, both padded with zeros to 2 T, transformed back; the first T."""
     rng = np.random.default_rng(0)
     for steps in (1, 5, 8):
         x, h = rng.standard_normal((2, steps))

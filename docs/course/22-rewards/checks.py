@@ -13,7 +13,7 @@ def _same(answer, right, what):
 
 
 def score_gradient(exercise):
-    """log p_a = z_a - logsumexp(z), so the derivative by z_v is 1 for the drawn answer, less p_v for all."""
+    """log p_a = z_a - logsumexp(z), so d log p_a / dz_v is 1 for the drawn answer, minus p_v for all."""
     rng = np.random.default_rng(0)
     for drawn, weight in ((0, 1.0), (2, -0.5), (3, 0.0)):
         scores = Tensor(rng.standard_normal(4), requires_grad=True)
@@ -23,7 +23,7 @@ def score_gradient(exercise):
 
 
 def group_weights(exercise):
-    """Take the mean away, then divide by the standard deviation, unless that is 0."""
+    """Subtract the mean, then divide by the standard deviation, unless that is 0."""
     for points in ([1, 0, 0, 1, 0, 0, 0, 0], [0.5, 2, -1], [1, 1, 1], [0, 0]):
         points = np.array(points, float)
         right = weights("grpo", points[None], points[None], 0.1)[0]

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def score_gradient(p: np.ndarray, drawn: int, weight: float) -> np.ndarray:
-    """The derivative of weight * log p[drawn] by the scores of the softmax p (V,): where this answer pushes them."""
+    """d(weight * log p[drawn]) / dz, for the scores z of the softmax p (V,): where this answer pushes them."""
     return weight * (np.eye(len(p))[drawn] - p)
 
 

@@ -1,4 +1,4 @@
-"""Checks of the capstone, by nano.py: each puts one piece of yours into it, so the order of the pieces is up to you."""
+"""Checks of the capstone, by nano.py: each puts one of your pieces into it, so the order of the pieces is up to you."""
 
 import ast
 import contextlib
@@ -18,7 +18,7 @@ _TEXT = "Wer reitet so spät durch Nacht und Wind? Es ist der Vater mit seinem K
 
 
 def _mixed(exercise, name):
-    """nano.py with this piece from the exercise, and with whatever the exercise has and nano.py has not."""
+    """nano.py with this piece from the exercise, and with whatever the exercise has and nano.py does not."""
     spec = importlib.util.spec_from_file_location("nano", nano.__file__)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -40,7 +40,7 @@ def _mixed(exercise, name):
 
 
 def _compare(exercise, name, compute):
-    """Compare what `compute` gives with this piece, arrays by what they are, with what it gives by nano.py alone."""
+    """Compare what `compute` returns with this piece, arrays by what they are, with what nano.py alone returns."""
     with np.errstate(all="ignore"):
         found, right = compute(_mixed(exercise, name)), compute(nano)
     for what, expected in right.items():
@@ -66,7 +66,7 @@ def _operation(exercise, name, f, *shapes):
         for x, gradient in y.parents:
             dx = np.asarray(gradient(_numbers(*y.data.shape, seed=9)))
             place = next((i for i, operand in enumerate(operands) if operand is x), None)
-            assert place is not None, "a parent is no operand"
+            assert place is not None, "a parent is not an operand"
             found[f"the gradient of operand {place + 1}"] = nano.unbroadcast(dx, x.data.shape)
         return found
 
@@ -226,7 +226,7 @@ class AdamW:
 
 
 def train(exercise):
-    """All pieces together: what remains is a piece whose check passed by luck. Compare it with nano.py."""
+    """All pieces together: what remains is a piece that passed its check by luck. Compare it with nano.py."""
     tree = ast.parse(Path(exercise.__file__).read_text(encoding="utf-8"))
     statements = [piece.value for piece in ast.walk(tree) if isinstance(piece, ast.Expr)]
     assert not any(getattr(value, "value", None) is ... for value in statements), "waits for the blanks"

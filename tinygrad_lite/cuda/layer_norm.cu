@@ -43,47 +43,78 @@ extern "C" __global__ void layer_norm_forward(long long rows, long long width, c
     }
 }
 
+#ifndef OWN
+#define OWN 0  // the packs of a row that a thread has; 0 if they are too many to keep their sums in registers
+#endif
+
 // dx = r (dh - mean(dh) - h mean(dh h)) with dh = dy w and h = (x - m) r, plus `so_far` (or null), the gradient that has
-// come past the norm. `rounded` (or null) gets a copy in bfloat16.
+// bypassed the norm. `rounded` (or null) gets a copy in bfloat16.
+//
+// A warp takes several rows. Meanwhile each thread adds up dy h and dy for its own columns; in the end a block writes a
+// row of 2 C `sums`, first those for dw, then those for db, whose columns another kernel adds up.
 extern "C" __global__ void layer_norm_backward(long long rows, long long width, const Y* dy, const X* x,
                                                const A* weight, const A* means, const A* scales, const X* so_far,
-                                               X* dx, bf16* rounded) {
-    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
-    if (row >= rows) return;
-    const Pack<Y>* dys = (const Pack<Y>*)(dy + row * width);
-    const Pack<X>* xs = (const Pack<X>*)(x + row * width);
+                                               X* dx, bf16* rounded, A* sums) {
     const Pack<A>* ws = (const Pack<A>*)weight;
     int packs = width / PACK;
-    A mean = means[row], r = scales[row];
+    A dw[OWN + 1][PACK] = {}, db[OWN + 1][PACK] = {};
+    for (long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y; row < rows; row += gridDim.x * blockDim.y) {
+        const Pack<Y>* dys = (const Pack<Y>*)(dy + row * width);
+        const Pack<X>* xs = (const Pack<X>*)(x + row * width);
+        A mean = means[row], r = scales[row];
 
-    A sum_dh = 0, sum_dh_h = 0;
-    for (int i = threadIdx.x; i < packs; i += 32) {
-        Pack<Y> d = dys[i];
-        Pack<X> p = xs[i];
-        Pack<A> w = ws[i];
-        for (int k = 0; k < PACK; k++) {
-            A dh = (A)d.at[k] * w.at[k];
-            sum_dh += dh;
-            sum_dh_h += dh * ((A)p.at[k] - mean) * r;
+        A sum_dh = 0, sum_dh_h = 0;
+        for (int i = threadIdx.x; i < packs; i += 32) {
+            Pack<Y> d = dys[i];
+            Pack<X> p = xs[i];
+            Pack<A> w = ws[i];
+            for (int k = 0; k < PACK; k++) {
+                A dh = (A)d.at[k] * w.at[k];
+                sum_dh += dh;
+                sum_dh_h += dh * ((A)p.at[k] - mean) * r;
+            }
+        }
+        A mean_dh = sum_of_warp(sum_dh) / (A)width, mean_dh_h = sum_of_warp(sum_dh_h) / (A)width;
+
+#pragma unroll
+        for (int own = 0; own < (OWN ? OWN : packs); own++) {
+            int i = threadIdx.x + 32 * own;
+            if (i >= packs) break;
+            Pack<Y> d = dys[i];
+            Pack<X> p = xs[i];
+            Pack<A> w = ws[i];
+            Pack<X> out;
+            for (int k = 0; k < PACK; k++) {
+                A h = ((A)p.at[k] - mean) * r, gradient = (A)d.at[k];
+                out.at[k] = (X)(r * (gradient * w.at[k] - mean_dh - h * mean_dh_h));
+                if (!OWN) continue;
+                dw[OWN ? own : 0][k] += gradient * h;
+                db[OWN ? own : 0][k] += gradient;
+            }
+            store_gradient(out, row * packs + i, so_far, dx, rounded);
         }
     }
-    A mean_dh = sum_of_warp(sum_dh) / (A)width, mean_dh_h = sum_of_warp(sum_dh_h) / (A)width;
-
-    for (int i = threadIdx.x; i < packs; i += 32) {
-        Pack<Y> d = dys[i];
-        Pack<X> p = xs[i];
-        Pack<A> w = ws[i];
-        Pack<X> out;
+    __shared__ A found[2][4][32 * PACK];  // dw or db, warp, column
+    int column = threadIdx.y * 32 + threadIdx.x;
+#pragma unroll
+    for (int own = 0; own < OWN; own++) {
         for (int k = 0; k < PACK; k++) {
-            A h = ((A)p.at[k] - mean) * r;
-            out.at[k] = (X)(r * ((A)d.at[k] * w.at[k] - mean_dh - h * mean_dh_h));
+            found[0][threadIdx.y][threadIdx.x * PACK + k] = dw[own][k];
+            found[1][threadIdx.y][threadIdx.x * PACK + k] = db[own][k];
         }
-        store_gradient(out, row * packs + i, so_far, dx, rounded);
+        __syncthreads();
+        int place = own * 32 * PACK + column;
+        if (column < 32 * PACK && place < width)
+            for (int which = 0; which < 2; which++) {
+                A total = 0;
+                for (int warp = 0; warp < 4; warp++) total += found[which][warp][column];
+                sums[(blockIdx.x * 2ll + which) * width + place] = total;
+            }
+        __syncthreads();
     }
 }
 
-// dw = sum over rows of dy h and db = sum over rows of dy: the first of two steps, as in columns.cu. Each block writes
-// a row of 2 C sums, first those for dw, then those for db.
+// The same sums of dy h and dy for wide rows, by a kernel of their own: the first of two steps, as in columns.cu.
 extern "C" __global__ void layer_norm_backward_weight(long long rows, long long width, const Y* dy, const X* x,
                                                       const A* means, const A* scales, A* sums) {
     __shared__ A found_dw[8][32], found_db[8][32];

@@ -1,14 +1,17 @@
-"""`layer_norm` on a GPU: forward in one kernel, backward in three."""
+"""`layer_norm` on a GPU: forward in one kernel, backward in one and the sums of columns; of wide rows in one more."""
 
 from __future__ import annotations
 
 from tinygrad_lite.cuda.columns import chunks_of, column_gradients
-from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
+from tinygrad_lite.cuda.launch import are_known, blocks_of_rows, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends
 from tinygrad_lite.device import xp_of
 from tinygrad_lite.functional.layer_norm import check_layer_norm, layer_norm_composed
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
+
+BLOCKS = 512  # at most, in the backward pass: 16 warps for each multiprocessor of a large GPU
+MOST_OWN = 8  # packs whose sums a thread keeps in registers
 
 
 def layer_norm_cuda(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -31,12 +34,16 @@ def layer_norm_cuda(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, ep
     def backward(dy, so_far):
         dy, so_far = xp.ascontiguousarray(dy), None if so_far is None else xp.ascontiguousarray(so_far)
         dx, copy = empty_gradient(xp, shape, dtype, rounded)
-        to_x = kernel("layer_norm", "layer_norm_backward", **types, PACK=pack(width, dy, rows, w, so_far))
-        launch_rows(to_x, count, width, dy, rows, w, means, scales, so_far, dx, copy)
-        chunks = chunks_of(count)
+        packed = pack(width, dy, rows, w, so_far)
+        own = -(-width // (32 * packed))  # packs of a row that a thread has
+        fits, (blocks,), threads = own <= MOST_OWN, *blocks_of_rows(count)
+        blocks, chunks = (min(blocks, BLOCKS),) * 2 if fits else (blocks, chunks_of(count))
         sums = xp.empty((chunks, 2 * width), total)
-        to_w = kernel("layer_norm", "layer_norm_backward_weight", **types, PACK=1)
-        launch(to_w, (-(-width // 32), chunks), (32, 8), count, width, dy, rows, means, scales, sums)
+        to_x = kernel("layer_norm", "layer_norm_backward", **types, PACK=packed, OWN=own if fits else 0)
+        launch(to_x, (blocks,), threads, count, width, dy, rows, w, means, scales, so_far, dx, copy, sums)
+        if not fits:
+            to_w = kernel("layer_norm", "layer_norm_backward_weight", **types, PACK=1)
+            launch(to_w, (-(-width // 32), chunks), (32, 8), count, width, dy, rows, means, scales, sums)
         return dx, *column_gradients(sums[:, : width * len(parameters)], parameters)
 
     return node(y.reshape(shape), (x, *parameters), backward, "layer_norm", adds=True)

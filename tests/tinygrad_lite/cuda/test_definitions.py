@@ -12,6 +12,7 @@ from tests.tinygrad_lite.functional.test_registry import UPDATES, assert_close, 
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.columns import ROW_BLOCKS
+from tinygrad_lite.cuda.layer_norm import BLOCKS, MOST_OWN
 from tinygrad_lite.functional.registry import REGISTRY, composed
 from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.tensor import node
@@ -58,7 +59,11 @@ SIZES = {
         lambda width: [{"weight": normal((width, width)), "bias": normal(width)}],
         *((rows, 4) for rows in (1, 7, 8, 9, 8 * ROW_BLOCKS + 1)),  # where a thread takes several rows
     ),
-    "layer_norm": rows_of(lambda width: [{"weight": normal(width)}, *sized("weight bias", width)], *ROWS),
+    "layer_norm": rows_of(
+        lambda width: [{"weight": normal(width)}, *sized("weight bias", width)],
+        *ROWS,
+        *((4 * BLOCKS + 5, 3), (3, 128 * MOST_OWN), (9, 128 * MOST_OWN + 4)),  # several rows for a warp; wide rows
+    ),
     "linear": rows_of(lambda n: [{"weight": normal((6, n))}, {"weight": normal((6, n)), "bias": normal(6)}], *ROWS),
     "rms_norm": rows_of(
         lambda width: [{"eps": 0.1}, {"eps": 0.1, "weight": normal(width)}],

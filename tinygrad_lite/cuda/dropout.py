@@ -18,6 +18,7 @@ from tinygrad_lite.functional.dropout import check_probability, dropout_composed
 from tinygrad_lite.tensor import Tensor, node
 
 WORD = 0xFFFFFFFF
+STEPS = np.array([(n * 0x9E3779B9 & WORD, n * 0xBB67AE85 & WORD) for n in range(7)], np.uint32)
 
 
 def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
@@ -49,7 +50,7 @@ class Dropout:
 def next_dropout(p: float) -> Dropout:
     """The next dropout mask; for p = 0 one that drops nothing, without using a key."""
     if p == 0:
-        return Dropout(round_keys(0), 0, 1.0)
+        return Dropout(STEPS, 0, 1.0)
     return Dropout(round_keys(next_bits("dropout")), min(round(p * 2**16), 2**16 - 1), 1 / (1 - p))
 
 
@@ -58,6 +59,4 @@ def round_keys(key: int) -> np.ndarray:
 
     They grow from round to round by the digits of the golden ratio and of the square root of 3.
     """
-    low, high = key & WORD, key >> 32 & WORD
-    words = [(low + n * 0x9E3779B9 & WORD, high + n * 0xBB67AE85 & WORD) for n in range(7)]
-    return np.array(words, np.uint32)
+    return np.array((key & WORD, key >> 32 & WORD), np.uint32) + STEPS

@@ -24,6 +24,7 @@ reads a value: that blocks until all queued work is done. So nothing here reads 
     residual.py     the sum of a residual connection, which the norm behind it computes
     tensor_cores.cuh    the instructions of the matrix units
     decode.py       the kernels of a single position, for generating text (gpt/fast/step_cuda.py)
+    graph.py        many launches as one
     *_naive.cu      the simplest kernel for layer norm, softmax and attention, to read first; only tests launch it
     *.cu, *.py      one operation each; the derivations are in the files of the same names in functional/
 

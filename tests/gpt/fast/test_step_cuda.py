@@ -143,18 +143,22 @@ def test_a_layer_is_five_kernels_and_a_token_one_transfer(settings, rows, cuda, 
     assert transfers == [(rows, 23)] * 2
 
 
-@pytest.mark.parametrize(("rows", "settings"), [(1, GPT2), (3, COMBINED["qwen"])], ids=["gpt-2", "qwen"])
-def test_replayed_tokens_equal_launched_ones(rows, settings, cuda, monkeypatch):
-    """200 of them, byte for byte; all but the first in a cache are the launch of one graph."""
-    model, replays, launch = make_model("float32", block_size=201, **settings).to(cuda), [], Graph.launch
+@pytest.mark.parametrize(
+    ("count", "rows", "settings"),
+    [(200, 1, GPT2 | {"n_layer": 1, "n_head": 1}), (8, 3, COMBINED["qwen"])],
+    ids=["gpt-2", "qwen"],
+)
+def test_replayed_tokens_equal_launched_ones(count, rows, settings, cuda, monkeypatch):
+    """Byte for byte; all but the first in a cache are the launch of one graph."""
+    model, replays, launch = make_model("float32", block_size=count + 1, **settings).to(cuda), [], Graph.launch
     monkeypatch.setattr(Graph, "launch", lambda graph: replays.append(len(graph.launches)) or launch(graph))
-    tokens, found = rng.integers(0, 23, (200, rows)), []
+    tokens, found = rng.integers(0, 23, (count, rows)), []
     for captured in (graph.captured, lambda work: work):
         monkeypatch.setattr(graph, "captured", captured)
         fast, caches = FastStepCuda(model), model.new_caches()
         found.append([fast(row, caches).tobytes() for row in tokens])
     assert found[0] == found[1]
-    assert replays == [5 * len(model.blocks) + 3] * 199
+    assert replays == [5 * len(model.blocks) + 3] * (count - 1)
 
 
 @pytest.mark.parametrize(

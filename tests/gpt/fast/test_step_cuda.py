@@ -145,8 +145,11 @@ def test_a_layer_is_five_kernels_and_a_token_one_transfer(settings, rows, cuda, 
 
 @pytest.mark.parametrize(
     ("count", "rows", "settings"),
-    [(200, 1, GPT2 | {"n_layer": 1, "n_head": 1}), (8, 3, COMBINED["qwen"])],
-    ids=["gpt-2", "qwen"],
+    [
+        pytest.param(200, 1, GPT2, marks=pytest.mark.slow, id="200 tokens"),
+        pytest.param(12, 1, GPT2, id="gpt-2"),
+        pytest.param(8, 3, COMBINED["qwen"], id="qwen"),
+    ],
 )
 def test_replayed_tokens_equal_launched_ones(count, rows, settings, cuda, monkeypatch):
     """Byte for byte; all but the first in a cache are the launch of one graph."""

@@ -37,6 +37,8 @@ def use_everything(device: str) -> None:
             for settings in (QWEN, SPEED_RUN):
                 train(tiny_gpt(device, dtype, **settings | modern), device, 1, use_muon=True)
             written(tiny_gpt(device, dtype, n_embd=width))
+            wide = Tensor.ones(1, 257, device=device, dtype=dtype, requires_grad=True)
+            F.layer_norm(wide, weight=Tensor.ones(257, device=device, dtype=dtype)).sum().backward()
     call_all_cases(device, (np.float32, np.float64))
     with precision("bfloat16"):
         for x in (Tensor.ones(2, width, device=device) for width in (3, 4)):

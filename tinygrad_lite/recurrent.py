@@ -47,7 +47,7 @@ class Recurrence(Module):
 
 
 class RNN(Recurrence):
-    """h_t = tanh(W x_t + U h_(t-1) + b), one layer."""
+    """h_t = tanh(U x_t + W h_(t-1) + b), one layer."""
 
     def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         return rnn(self.input(x), self.weight, state, mask)

@@ -3,7 +3,7 @@
     query t sees key s    if  s <= t  and  (t - s < N  or  s < SINKS)
 
 The work grows with T N instead of T^2. What lies further back still reaches t, through the layers: each of L layers
-passes on what is at most N positions away, so the last one knows something about L N positions.
+passes on what is at most N - 1 positions away, so the last one knows something about L (N - 1) + 1 positions.
 
 The first keys are always seen because trained models need them: a softmax must put its weight somewhere, and heads that
 look for something that is not there learn to put it on the beginning of the text ("attention sinks"). A window that

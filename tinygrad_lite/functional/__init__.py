@@ -5,15 +5,18 @@ the definition that the tests compare everything else with. Below a line, where 
 *fused version*, a single node whose backward pass computes the derived formulas. `registry.py` chooses which of them
 runs. Fused versions for GPUs are in tinygrad_lite/cuda/.
 
-Attention exists five times. The first four are versions of `scaled_dot_product_attention`; each call runs one of them.
+Attention exists six times. The first four are versions of `scaled_dot_product_attention`; each call runs one of them.
 
     what                       where                     when it runs
-    reference version          attention.py              --composed; queries, keys and values of different dtypes
-    fused version              attention.py              on the CPU
+    reference version          attention.py              --composed; a mask of floats, which is added to the scores;
+                                                         queries, keys and values of different dtypes; on the CPU, of
+                                                         dtypes other than NumPy's floats
+    fused version              attention.py              on the CPU, otherwise
     blocks of queries          cuda/attention.py         on a GPU, where the next one cannot
     without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
                                                          is the same for all heads and queries of a sequence
     one query                  gpt/fast/step.py          when a small GPT generates on the CPU, token by token
+    one query, on a GPU        cuda/decode.py            when a GPT generates on a GPU, token by token
 """
 
 from tinygrad_lite.functional.attention import scaled_dot_product_attention

@@ -9,7 +9,7 @@ The fused version keeps only y, which the next linear map keeps anyway: the root
 itself, to the last bit. (Except where the square is below the smallest number, 1e-38 in float32: there the derivative,
 below 1e-18, becomes 0.) It works through blocks that stay in the processor's cache, as GELU does.
 
-Reference: So et al. 2021, section 3.2 (arXiv:2109.08668).
+Reference: So et al. 2021, section 3 (arXiv:2109.08668).
 """
 
 import numpy as np

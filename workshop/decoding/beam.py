@@ -76,7 +76,7 @@ def beam_search(
     independently, and a row that is done no longer takes part in the steps.
 
     Args:
-        step: the model, see `decoding.py`; it gets up to B * beam rows, and is not called once the search is over.
+        step: the model, see `sampling.py`; it gets up to B * beam rows, and is not called once the search is over.
         log_probs, state: (B, V) and the model's state after the prompt.
         beam: number of open hypotheses that each row keeps.
         max_new_tokens: maximum length in tokens; 0 gives one empty hypothesis.

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def window_mask(steps: int, window: int, sinks: int) -> np.ndarray:
-    """True where query t sees key s, (T, T): the `window` latest keys, its own among them, and the first `sinks`."""
+    """True where query t sees key s, (T, T): the `window` latest keys, including its own, and the first `sinks`."""
     return ...
 
 

@@ -50,11 +50,15 @@ PRODUCTS = ("gemmEx", "gemmStridedBatchedEx")
 
 @dataclass
 class Launches:
-    """What was launched, by name, and the seconds that the arrays' methods took, which stand for CuPy's."""
+    """What was launched, by name, and how often arrays were asked for something, with the seconds that this took.
+
+    On a GPU each of those calls is CuPy's.
+    """
 
     own: Counter[str] = field(default_factory=Counter)
     products: Counter[str] = field(default_factory=Counter)
     cupys: Counter[str] = field(default_factory=Counter)
+    asked: int = 0
     seconds: float = 0.0
 
     def clear(self) -> None:
@@ -102,6 +106,7 @@ def counting() -> Iterator[Launches]:
                 return function(*args, **options)
             finally:
                 inside = False
+                launches.asked += 1
                 launches.seconds += time.perf_counter() - began
 
         return run

@@ -4,7 +4,7 @@
 
 15 % of the tokens of a sequence are to be predicted. Four in five of these are replaced by [MASK], one in ten by a
 random token, and one in ten stays: the model never knows which tokens are right, so it needs a good vector for each of
-them, even without a [MASK], as in all later uses. The hidden tokens are drawn anew for every sequence.
+them, even without a [MASK], as in all later uses. The hidden tokens are drawn again for every sequence.
 
 The second segment follows the first in its text, or, in half of the sequences, comes from elsewhere; the model learns
 to tell. Later work found little use in this (Liu et al. 2019, arXiv:1907.11692), so it can be switched off: then a

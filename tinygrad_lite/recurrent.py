@@ -123,7 +123,7 @@ class RecurrentState:
 
 
 class RecurrentMixer(Module):
-    """A recurrent layer in the place of a Transformer block's attention: (B, T, C) -> (B, T, C).
+    """A recurrent layer in place of a Transformer block's attention: (B, T, C) -> (B, T, C).
 
     y_t = Wo h_t, with h_t the state after step t. It is inherently causal, and needs no positions: what came first was
     read first.

@@ -1,4 +1,4 @@
-"""The page of an encoder: one recorded walk through what it computed for a text or a picture.
+"""The page of an encoder: one recorded run through what it computed for a text or a picture.
 
     python sample.py out/bert-goethe --start "Der [MASK] ist ein Künstler." --explain page.html
     python sample.py out/vit-digits --image test:17 --explain page.html

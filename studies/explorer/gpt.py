@@ -153,7 +153,7 @@ def page(
 
 
 def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:
-    """The first turn, the tokens that stand between turns, and how many tokens turns may have.
+    """The first turn, the tokens between turns, and how many tokens turns may have.
 
     As with --chat, an answer has room for the default of --max_new_tokens, or for half of the context. A model that
     learned no conversations remembers no earlier turns.

@@ -1,4 +1,4 @@
-"""The page of a translation model: one recorded walk through a translation, its attention and its beam search.
+"""The page of a translation model: one recorded run through a translation, its attention and its beam search.
 
     python sample.py out/translate-de-en --start "Der Mann liest ein Buch." --beam 4 --explain page.html
 

@@ -84,7 +84,7 @@ def mamba2(config: ModelConfig) -> Module:
     return make(config.n_embd, config.n_head, config.dropout, config.bias)
 
 
-# What a block can have in the place of attention, by name: what makes it, how many numbers it keeps of a position for
+# What a block can have in place of attention, by name: what makes it, how many numbers it keeps of a position for
 # the backward pass, and how many of a text of block_size tokens for generating.
 MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[[Any], int]]] = {
     "rnn": (recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width),

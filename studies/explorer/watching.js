@@ -164,7 +164,7 @@ function charactersPanel(learning) {
 
 /**
  * The first two principal components of n rows of C numbers, by power iteration: w <- X^T X w / |X^T X w|, where X are
- * the rows minus their mean. It begins with the directions `before`, so that a picture goes on from the last one.
+ * the rows minus their mean. It begins with the directions `before`, so that a picture continues from the last one.
  */
 function widest(table, n, C, before) {
   const rows = Array.from({ length: n }, (_, i) => Float64Array.from(table.subarray(i * C, (i + 1) * C)));

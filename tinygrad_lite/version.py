@@ -1,11 +1,11 @@
-"""The version of the project, and the new names of modules that have moved: importing an old one says the new one."""
+"""The version of the project, and what has become of modules that have moved: importing an old name says it."""
 
 import importlib.abc
 import sys
 
 VERSION = "0.2.0"
 
-# The old name of a module or folder, and the new one; the longest match counts.
+# The old name of a module or folder, and the new one, or that it was removed; the longest match counts.
 MOVED = {
     **{f"tinygrad_lite.{name}": f"workshop.{name}" for name in "cli corpora decoding tokenizers".split()},
     "tinygrad_lite.cli.errors": "tinygrad_lite.errors",
@@ -13,7 +13,7 @@ MOVED = {
     "tinygrad_lite.cuda.precision": "tinygrad_lite.precision",
     "tinygrad_lite.explorer": "studies.explorer",
     "tinygrad_lite.tokenizers.compare": "studies.compare_tokenizers",
-    "tinygrad_lite.tokenizers.coverage": "studies.coverage",
+    "tinygrad_lite.tokenizers.coverage": "removed (commit 0fc9c3b has it as studies/coverage.py)",
     "tinygrad_lite.training": "workshop.run",
     "tinygrad_lite.training.adapters": "workshop.adapters",
     "tinygrad_lite.training.costs": "studies.costs",

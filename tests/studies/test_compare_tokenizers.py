@@ -8,8 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from studies import compare_tokenizers as compare
-from studies import coverage
-from tinygrad_lite.errors import UserError
 from workshop.cli.console import run_command, wants_colour
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
@@ -79,43 +77,6 @@ def test_what_tokens_leave_out_is_counted_in_bits():
     pieces = WordPieceTokenizer.train("a, a, b a", 20)  # between words: 3 blanks, 2 times nothing, 1 place kept
     spaces = math.log2(6 / 3) + 2 * math.log2(6 / 2)
     assert compare.bits_to_restore(pieces, "a, a, b a", "a,b a") == pytest.approx(spaces / 5)
-
-
-# --- coverage -------------------------------------------------------------------------------------------------
-
-
-def test_the_coverage_of_the_most_frequent_words_is_counted(tmp_path, capsys):
-    path = tmp_path / "text.txt"
-    path.write_text("der " * 50 + "Tag " * 25 + "und, 1 " * 14 + "Licht. " + "der neue Tag 2", encoding="utf-8")
-    assert coverage.main([str(path), "--words", "2, 1,9"]) == 0
-    text, held_out = compare.split(compare.read_corpus(str(path)))
-    known, new = coverage.running_words(text), coverage.running_words(held_out)
-    first, _, _, *rows = capsys.readouterr().out.splitlines()
-    assert first == f"{len(known)} running words, {len(set(known))} different; {len(new)} running words held out"
-    numbers = [row.split() for row in rows]
-    assert [int(row[0]) for row in numbers] == [1, 2, len(set(known))]
-    assert numbers[0][1:] == [f"{known.count('der') / len(known):.2%}", f"{new.count('der') / len(new):.2%}"]
-    both = [sum(word in ("der", "Tag") for word in part) / len(part) for part in (known, new)]
-    assert numbers[1][1:] == [f"{share:.2%}" for share in both]
-    assert numbers[2][1] == "100.00%"
-    assert " ".join(numbers[2][3:]) == "all words"
-    assert float(numbers[2][2][:-1]) == pytest.approx(100 * sum(word in known for word in new) / len(new), abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ([], "the file is missing: python -m studies.coverage goethe"),
-        (["x", "--words", "10,0"], "--words 10,0: write whole numbers with commas between them"),
-        (["x", "--words", "1;2"], "write whole numbers"),
-        (["digits.txt"], "the text has no words in its first nine tenths, or none in its last"),
-    ],
-)
-def test_mistakes_about_coverage_give_one_sentence(words, reason, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "digits.txt").write_text("12 34 " * 50, encoding="utf-8")
-    with pytest.raises(UserError, match=reason):
-        coverage.main(words)
 
 
 def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):

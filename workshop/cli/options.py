@@ -219,13 +219,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def whole_numbers(text: str, label: str, example: str, low: int = 0) -> list[int]:
-    """The numbers from `low` to 999,999,999 in a text such as "1,2,3".
+def whole_numbers(text: str, label: str, example: str) -> list[int]:
+    """The numbers from 0 to 999,999,999 in a text such as "1,2,3".
 
     Raises: OptionError with the label and an example if it is not such a text.
     """
     words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 and int(word) >= low for word in words):
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
         raise OptionError(f"{label} {text}: write whole numbers with commas between them, such as {example}")
     return [int(word) for word in words]
 

@@ -1,9 +1,9 @@
-"""Which tokens are close to each other: nearest neighbours by cosine, a map in two dimensions, files for a projector.
+"""Which tokens are close to each other: nearest neighbours by cosine, and a map in two dimensions.
 
 The vector of a token is its row of the embedding, which is all that the model knows about it without its context.
 Tokens that occur in the same contexts get similar vectors, so their cosine is large.
 
-References: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors; https://projector.tensorflow.org for the files.
+Reference: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from pathlib import Path
 
 import numpy as np
 
 from studies.pictures.command import DrawOptions
 from tinygrad_lite.errors import OptionError
-from workshop.cli.console import say
 from workshop.cli.options import option
-from workshop.figure import COLOURS, MARKERS, Picture, cannot_write, check_finite
+from workshop.figure import COLOURS, MARKERS, Picture, check_finite
 from workshop.inside import pieces
 from workshop.tokenizers.base import Tokenizer
 
@@ -34,9 +32,6 @@ class NeighbourOptions(DrawOptions):
 
     tokens: list[str] = option([], f"tokens whose neighbours to show; none: {DEFAULT_TOKENS} of the vocabulary")
     top: int = option(8, "neighbours of each", unit="tokens", low=1, high=100)
-    projector: str = option(
-        "", "folder for vectors.tsv and metadata.tsv, which projector.tensorflow.org loads", is_path=True
-    )
 
 
 @dataclass(frozen=True)
@@ -54,13 +49,11 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
     Args:
         vectors: (V, C), the row of every token.
         what: names the model in the title.
-    Raises: OptionError if a token is not in the vocabulary, or if the projector's files cannot be written.
+    Raises: OptionError if a token is not in the vocabulary, or if there would be too many.
     """
     check_finite(vectors, what)
     vectors = vectors.astype(np.float64)
     names = pieces(tokenizer, range(len(vectors)))
-    if options.projector:
-        write_projector(vectors, names, Path(options.projector))
     chosen = [find(name, names) for name in options.tokens] or typical(names)
     if len(chosen) * (options.top + 1) > MAX_SHOWN:
         raise OptionError(f"{len(chosen)} tokens with {options.top} neighbours each are too many: at most {MAX_SHOWN}")
@@ -148,22 +141,6 @@ def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2)
     values, directions = np.pad(values, (0, missing)), np.pad(directions, ((0, 0), (0, missing)))
     directions = directions * np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
     return (vectors - centre) @ directions, values[:count] / (values.sum() or 1)
-
-
-def write_projector(vectors: np.ndarray, names: Sequence[str], folder: Path) -> None:
-    """Write vectors.tsv, a row of numbers for every token, and metadata.tsv, its text.
-
-    Raises: OptionError if they cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with open(folder / "vectors.tsv", "w", encoding="utf-8", newline="\n") as file:
-            np.savetxt(file, vectors, fmt="%.6g", delimiter="\t")
-        # With a single column there is no header.
-        (folder / "metadata.tsv").write_text("".join(f"{name}\n" for name in names), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    say(f"wrote {folder / 'vectors.tsv'} and metadata.tsv: load both at https://projector.tensorflow.org")
 
 
 # --- drawing --------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.recall import KINDS, SYMBOLS, main, texts
+from benchmarks.recall import KINDS, SYMBOLS, main, texts
 from tinygrad_lite.errors import OptionError
 
 pytestmark = pytest.mark.usefixtures("workplace")

@@ -33,7 +33,7 @@ MOVED = {
     "seq2seq.evaluate": "studies.scores",
     "seq2seq.explorer": "studies.explorer.translation",
     **{f"encoder.{name}_layout": f"encoder.formats.{name}" for name in ("bert", "vit")},
-    "encoder.compare": "studies.compare_encoders",
+    "encoder.compare": "benchmarks.compare_encoders",
     "encoder.evaluate": "studies.accuracy",
     "encoder.explorer": "studies.explorer.encoders",
     "encoder.inside": "workshop.inside",

@@ -10,13 +10,13 @@ import pytest
 
 import sample
 import train
+from benchmarks import compare_encoders as compare
 from encoder import export
 from encoder.data import SPECIALS
 from encoder.task import FAMILY as BERT
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from studies import accuracy as evaluate
-from studies import compare_encoders as compare
 from studies.pictures.loss import LossOptions, draw_loss
 from tests.tiny_runs import rows, same, sampled
 from tinygrad_lite.errors import CorpusError, OptionError

@@ -3,11 +3,7 @@
     <start> p p p p ... p      ids of a window
     p p p p p ... p            targets: the pixels
 
-To the model a shade is a token like any other; it must learn that a pixel has neighbours above and below. What it has
-learned is compared with counts: the probability of a pixel given the one to its left and the one above it
-(`neighbour_bits`), in bits per pixel.
-
-    python -m gpt.pictures digits      bits per pixel by counting
+To the model a shade is a token like any other; it must learn that a pixel has neighbours above and below.
 
 Reference: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML).
 """
@@ -16,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +23,7 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
 from tinygrad_lite.errors import OptionError, counted
-from workshop.cli.console import run_command, say
-from workshop.corpora.names import PICTURES
+from workshop.cli.console import say
 from workshop.corpora.pictures import load_pictures, named_picture
 from workshop.corpora.texts import Corpus
 from workshop.decoding.sample_options import refuse_others
@@ -165,43 +160,5 @@ def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: s
     return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays, has_photographs=True)
 
 
-def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:
-    """Bits per pixel of held-out pictures (n, H, W) by counting, given the pixel to the left and the one above.
-
-    p(x | left, above) = (count(left, above, x) + k p(x | left)) / (count(left, above) + k), and p(x | left) is smoothed
-    in the same way by p(x), and p(x) by the uniform distribution. Outside the picture everything is dark.
-
-    Args:
-        strength: k, the weight of the less precise distribution, in counts.
-    """
-
-    def contexts(pictures: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        padded = np.pad(pictures.astype(np.int64), ((0, 0), (1, 0), (1, 0)))
-        return padded[:, 1:, :-1].ravel(), padded[:, :-1, 1:].ravel(), padded[:, 1:, 1:].ravel()
-
-    left, above, x = contexts(train)
-    counts = np.zeros((shades, shades, shades))
-    np.add.at(counts, (left, above, x), 1)
-    p = (counts.sum((0, 1)) + strength / shades) / (counts.sum() + strength)
-    p_left = (counts.sum(1) + strength * p) / (counts.sum((1, 2))[:, None] + strength)
-    p_both = (counts + strength * p_left[:, None]) / (counts.sum(2, keepdims=True) + strength)
-    return float(-np.log2(p_both[contexts(held_out)]).mean())
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print the bits per pixel that counting reaches; returns the exit status."""
-    if len(argv) != 1 or argv[0] not in PICTURES:
-        raise OptionError(f"name pictures, as in: python -m gpt.pictures digits (there are {', '.join(PICTURES)})")
-    data = load_pictures(argv[0])
-    tokenizer = PixelTokenizer(17)
-    parts = (data.train, data.validation)
-    train, held_out = (tokenizer.from_brightness(data.brightness(part.pixels)) for part in parts)
-    for strength in (0.1, 1.0, 10.0, 100.0):
-        bits = neighbour_bits(train, held_out, tokenizer.shades, strength)
-        print(f"{bits:.4f} bits per pixel, smoothed with {strength:g} counts")
-    say(f"{tokenizer.shades} shades; {held_out.size:,} pixels of {len(held_out):,} held-out pictures")
-    return 0
-
-
 if __name__ == "__main__":
-    run_command("gpt.pictures", main)
+    raise SystemExit("gpt.pictures as a command is now python -m benchmarks.pixel_counts")

@@ -11,11 +11,11 @@ import pytest
 import sample
 import train
 from benchmarks import compare_encoders as compare
+from benchmarks import pixel_counts
 from encoder import export
 from encoder.data import SPECIALS
 from encoder.task import FAMILY as BERT
 from encoder.words import whole_sequence
-from gpt import pictures as gpt_pictures
 from studies import accuracy as evaluate
 from studies.pictures.loss import LossOptions, draw_loss
 from tests.tiny_runs import rows, same, sampled
@@ -288,7 +288,7 @@ def test_a_gpt_learns_pixels_and_completes_pictures(drawn, capsys):
     drawn_rows = sampled(capsys, *"igpt --image test:1 --keep_rows 2 --num_samples 3".split()).out.split("\n\n")
     assert len(drawn_rows) == 3
     assert len({tuple(one.strip("\n").split("\n")[:2]) for one in drawn_rows}) == 1  # what is kept
-    assert gpt_pictures.main(["digits"]) == 0
+    assert pixel_counts.main(["digits"]) == 0
     for option, sentence in (("--keep_rows", "keep at most 3"), ("--beam", "--beam is for models of text")):
         with pytest.raises(OptionError, match=sentence):
             sample.main(["igpt", "--image", "test:1", option, "4"])
@@ -306,13 +306,3 @@ def test_every_model_of_pictures_learns_other_pictures_too(drawn, monkeypatch):
         run(*family, "--dataset=mnist-5k", family[0], max_iters=0)
     with pytest.raises(OptionError, match="--dataset digits belongs to the Vision Transformer"):
         run("bert-goethe", "--dataset=digits", "bert")
-
-
-def test_counting_neighbours_is_a_distribution_and_learns():
-    rng = np.random.default_rng(3)
-    striped = (np.arange(6)[None, :, None] + rng.integers(0, 2, (50, 1, 1)) + np.zeros((1, 1, 6), int)) % 2
-    noise = rng.integers(0, 2, (50, 6, 6))
-    assert gpt_pictures.neighbour_bits(striped, striped, 2) < 0.2
-    assert gpt_pictures.neighbour_bits(noise, noise, 2) == pytest.approx(1.0, abs=0.02)
-    nothing = np.zeros((0, 6, 6), int)
-    assert gpt_pictures.neighbour_bits(nothing, noise, 2) == pytest.approx(1.0)  # only the uniform distribution is left

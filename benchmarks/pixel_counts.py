@@ -1,0 +1,61 @@
+"""How many bits does a pixel need by counting alone? A model of pixels must be better than this.
+
+    python -m benchmarks.pixel_counts digits      bits per pixel, by counting with different smoothing
+
+It counts how often each shade follows the pixel to its left and the one above it (`neighbour_bits`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tinygrad_lite.errors import OptionError
+from workshop.cli.console import run_command, say
+from workshop.corpora.names import PICTURES
+from workshop.corpora.pictures import load_pictures
+from workshop.tokenizers.pixels import PixelTokenizer
+
+
+def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:
+    """Bits per pixel of held-out pictures (n, H, W) by counting, given the pixel to the left and the one above.
+
+    p(x | left, above) = (count(left, above, x) + k p(x | left)) / (count(left, above) + k), and p(x | left) is smoothed
+    in the same way by p(x), and p(x) by the uniform distribution. Outside the picture everything is dark.
+
+    Args:
+        strength: k, the weight of the less precise distribution, in counts.
+    """
+
+    def contexts(pictures: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        padded = np.pad(pictures.astype(np.int64), ((0, 0), (1, 0), (1, 0)))
+        return padded[:, 1:, :-1].ravel(), padded[:, :-1, 1:].ravel(), padded[:, 1:, 1:].ravel()
+
+    left, above, x = contexts(train)
+    counts = np.zeros((shades, shades, shades))
+    np.add.at(counts, (left, above, x), 1)
+    p = (counts.sum((0, 1)) + strength / shades) / (counts.sum() + strength)
+    p_left = (counts.sum(1) + strength * p) / (counts.sum((1, 2))[:, None] + strength)
+    p_both = (counts + strength * p_left[:, None]) / (counts.sum(2, keepdims=True) + strength)
+    return float(-np.log2(p_both[contexts(held_out)]).mean())
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the bits per pixel that counting reaches; returns the exit status."""
+    if len(argv) != 1 or argv[0] not in PICTURES:
+        names = ", ".join(PICTURES)
+        raise OptionError(f"name pictures, as in: python -m benchmarks.pixel_counts digits (there are {names})")
+    data = load_pictures(argv[0])
+    tokenizer = PixelTokenizer(17)
+    parts = (data.train, data.validation)
+    train, held_out = (tokenizer.from_brightness(data.brightness(part.pixels)) for part in parts)
+    for strength in (0.1, 1.0, 10.0, 100.0):
+        bits = neighbour_bits(train, held_out, tokenizer.shades, strength)
+        print(f"{bits:.4f} bits per pixel, smoothed with {strength:g} counts")
+    say(f"{tokenizer.shades} shades; {held_out.size:,} pixels of {len(held_out):,} held-out pictures")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("benchmarks.pixel_counts", main)

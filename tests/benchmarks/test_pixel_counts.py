@@ -1,0 +1,30 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.pixel_counts import main, neighbour_bits
+from tests.test_imports import ROOT
+from tinygrad_lite.errors import OptionError
+
+
+def test_counting_neighbours_is_a_distribution_and_learns():
+    rng = np.random.default_rng(3)
+    striped = (np.arange(6)[None, :, None] + rng.integers(0, 2, (50, 1, 1)) + np.zeros((1, 1, 6), int)) % 2
+    noise = rng.integers(0, 2, (50, 6, 6))
+    assert neighbour_bits(striped, striped, 2) < 0.2
+    assert neighbour_bits(noise, noise, 2) == pytest.approx(1.0, abs=0.02)
+    nothing = np.zeros((0, 6, 6), int)
+    assert neighbour_bits(nothing, noise, 2) == pytest.approx(1.0)  # only the uniform distribution is left
+
+
+def test_other_data_are_refused():
+    with pytest.raises(OptionError, match=r"python -m benchmarks\.pixel_counts digits"):
+        main(["goethe"])
+
+
+def test_its_former_command_says_where_it_is():
+    done = subprocess.run([sys.executable, "-m", "gpt.pictures"], cwd=ROOT, capture_output=True, encoding="utf-8")
+    assert done.returncode == 1
+    assert "gpt.pictures as a command is now python -m benchmarks.pixel_counts" in done.stderr

@@ -315,7 +315,7 @@ def measure(run: Run) -> Row:
         "last_bits_per_char": evaluate(setup, task, folder.last)[1]["bits_per_char"],
         "best_step": str(load_checkpoint(folder.best).step),
         "accuracy": measures["accuracy"],
-        "test_accuracy": f"{accuracy(chosen)[0]:.4f}" if isinstance(task, (LabelsTask, PicturesTask)) else "",
+        "test_accuracy": f"{accuracy(chosen):.4f}" if isinstance(task, (LabelsTask, PicturesTask)) else "",
         "trained": str(sum(array.size for array in load_checkpoint(chosen).weights.values())),
         "base_bits_per_char": on_base(setup, options, task, chosen),
     }

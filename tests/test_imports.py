@@ -83,7 +83,7 @@ def test_the_library_imports_only_known_packages():
     """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "sklearn", "mpi4py", "rouge_score"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "mpi4py", "rouge_score"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(ast.walk(tree(module)))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

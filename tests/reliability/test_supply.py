@@ -202,7 +202,7 @@ def test_extras_have_lower_bounds_and_those_for_users_upper_bounds_too():
             assert re.search(r"(>=|==)[\d.]+", line), line
             assert name in ("dev", "torch") or re.search(r"(,<|==)[\d.]+", line), line
             assert "://" not in line, line  # from the index only, never from an address
-    known = "cuda12 cuda13 torch hf chat image translate baseline bench mpi viz docs e2e dev"
+    known = "cuda12 cuda13 torch hf chat image translate bench mpi viz docs e2e dev"
     assert set(extras) <= set(known.split())
 
 

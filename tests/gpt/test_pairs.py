@@ -1,4 +1,4 @@
-"""A GPT that answers: what is learned of a pair, prompts with a separator, answers that end, few-shot prompts."""
+"""A GPT that answers: what is learned of a pair, prompts with a separator, answers that end."""
 
 import functools
 import importlib.util
@@ -9,17 +9,15 @@ import pytest
 import sample
 import train
 from gpt.answering import END, answer, end_of, prompt_ids
-from gpt.chat import RememberingModel
 from gpt.options import GPTOptions
 from gpt.pairs import IGNORED, AnswerData, AnswerTask
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
-from studies import answers, few_shot
+from studies import answers
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import small_gpt
 from tests.tiny_runs import undone
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
-from workshop.corpora import reviews
 from workshop.decoding.scores import rouge
 from workshop.run.pair_data import encode_pairs
 from workshop.tokenizers import tokenizer_from_json
@@ -157,41 +155,3 @@ def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():
     assert model.split()[2::3] == ["83.3", "25.0", "83.3"]  # 2 of 4 words, 1 of 3 pairs of words; one word, no pair
     assert sentence.split()[3::3][0] == "60.0"
     assert words.split()[4::3][0] == "51.1"
-
-
-# --- few-shot prompts -----------------------------------------------------------------------------------------------
-
-
-def test_the_probability_of_a_label_is_the_product_of_those_of_its_tokens():
-    model, prompt = small(), [A, B, C, A]
-    remembering = RememberingModel(model)
-    for given in (prompt, [A, B, D], prompt):  # what was read before makes no difference
-        labels = [[B], [C, D, A], [C, B]]
-        found = few_shot.label_log_probs(remembering, given, labels)
-        for label, total in zip(labels, found, strict=True):
-            row = np.array([*given, *label])
-            assert total == pytest.approx(token_log_probs(model, row)[len(given) - 1 :].sum(), rel=1e-9)
-
-
-def test_examples_are_balanced_and_drawn_from_the_texts_for_training():
-    texts = [(f"text {i}", i % 2) for i in range(20)]
-    for count in (0, 1, 4, 5):
-        chosen = few_shot.balanced(texts, 2, count, seed=3)
-        assert len(set(chosen)) == count
-        assert set(chosen) <= set(texts)
-        assert abs(sum(1 if label else -1 for _, label in chosen)) == count % 2
-    assert few_shot.balanced(texts, 2, 4, seed=3) == few_shot.balanced(texts, 2, 4, seed=3)
-    assert few_shot.balanced(texts, 2, 4, seed=3) != few_shot.balanced(texts, 2, 4, seed=4)
-
-
-def test_few_shot_prints_an_accuracy_for_each_number_of_examples(tmp_path, monkeypatch, capsys):
-    labelled = [(f"film {number}", number % 2) for number in range(40)]
-    monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
-    path = str(saved_gpt(tmp_path / "text.safetensors", ByteTokenizer(), block_size=128))
-    assert few_shot.main([path, "--questions", "4", "--examples", "0,2"]) == 0
-    constant, none, two = capsys.readouterr().out.splitlines()
-    assert constant.startswith("always ")
-    assert none.startswith("0 examples: ")
-    assert two.startswith("2 examples: ")
-    with pytest.raises(OptionError, match=r"a prompt with 4 examples has \d+ tokens; this model reads 128"):
-        few_shot.main([path, "--examples", "4"])

@@ -1,4 +1,4 @@
-"""Measure how well a model translates: held-out sentences are translated, and scored with sacrebleu.
+"""Measure how well a model translates, summarises or answers: it is given held-out texts, and what it writes is scored.
 
     python -m studies.scores out/translate-de-en                       the run's own held-out pairs
     python -m studies.scores out/translate-de-en --beam 1              greedily
@@ -6,29 +6,50 @@
     python -m studies.scores out/translate-de-en --src a.de --tgt a.en
     python -m studies.scores out/translate-de-en --out written.txt     save the translations, one per line
     python -m studies.scores out/translate-de-en --compare 0,0.6,1     which length penalty is best?
+    python -m studies.scores out/gpt-translate                         a GPT that learned from pairs
+    python -m studies.scores out/gpt-summarize --rouge true            summaries: ROUGE, next to two simple ones
 
 The held-out pairs are those of the training run, found by the settings in the checkpoint; the paths of the run's files
-are in the options.json next to it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
+are in the options.json next to it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout. The
+simple summaries, which a model must beat, are the first sentence of the text and its first eight words.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from gpt.answering import answer, separator_of
+from gpt.family import FAMILY as GPT_FAMILY
+from gpt.model import GPT
+from gpt.pairs import load_pairs as load_answers
+from gpt.pairs import positions
 from seq2seq.corpus import load_pairs
 from seq2seq.task import FAMILY
-from seq2seq.translate import penalty_of, translate
+from seq2seq.translate import translate
 from studies.program import numbers, program
-from tinygrad_lite.errors import CorpusError, OptionError, counted
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
-from workshop.corpora.pair_cleaning import Pair
-from workshop.decoding.scores import scores, scores_with_brevity, scores_with_confidence
+from workshop.corpora.pair_cleaning import SENTENCE_END, Pair
+from workshop.decoding.sample_options import LENGTH_PENALTY
+from workshop.decoding.scores import (
+    mean_with_interval,
+    metrics,
+    rouge,
+    scores,
+    scores_with_brevity,
+    scores_with_confidence,
+)
+from workshop.run.family import Trained, read_any
 from workshop.run.origin import options_of_run
+from workshop.run.pair_data import encode_pairs
 from workshop.run.run_folder import tune_memory
+
+FIRST_WORDS = 8
 
 
 @dataclasses.dataclass
@@ -37,9 +58,10 @@ class EvaluateOptions:
 
     beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
     length_penalty: float | None = option(
-        None, "exponent that favours longer hypotheses; 0: no penalty; none: that of the run", low=0.0, high=10.0
+        None, "exponent that favours longer hypotheses; 0: no penalty; none: that of the model", low=0.0, high=10.0
     )
     compare: str = option("", "length penalties to compare, such as 0,0.6,1: a row of scores for each, then the best")
+    rouge: bool = option(False, "score summaries by ROUGE, instead of BLEU and chrF")
     pairs: str = option("", "file to translate instead: source TAB target in each line", is_path=True)
     src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
     tgt: str = option("", "its reference translations, line by line", is_path=True)
@@ -51,21 +73,24 @@ class EvaluateOptions:
 
 @program("studies.scores", EvaluateOptions, "CHECKPOINT", "out/translate-de-en")
 def main(options: EvaluateOptions, name: str) -> None:
-    """Translate held-out sentences and score the translations."""
+    """Give a model held-out texts to translate or to answer, and score what it writes."""
     tune_memory()
     penalties = penalties_to_compare(options)
-    trained = FAMILY.read(Path(name))
+    trained = read_any(Path(name), ("seq2seq", "gpt"))
     say(trained.about)
-    pairs = pairs_to_translate(options, trained.adapter or trained.path)
+    pairs = pairs_to_translate(options, trained)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics()  # fails at once if it is not installed
     model = trained.make_model(options.device)
 
-    def written_with(length_penalty: float | None) -> list[str]:
+    def written_with(length_penalty: float) -> list[str]:
+        if isinstance(model, GPT):
+            return answer(model, trained.tokenizer, sources, options.beam, length_penalty)
         found = translate(model, trained.tokenizer, sources, beam=options.beam, length_penalty=length_penalty)
         return [hypotheses[0].text for hypotheses in found]
 
     if penalties:
-        say(f"{counted(len(pairs), 'sentence')}, beam {options.beam}")
+        say(f"{counted(len(pairs), 'text')}, beam {options.beam}")
         print("length penalty    BLEU    chrF  brevity penalty  words by those of the references")
         found = {}
         for penalty in penalties:
@@ -73,15 +98,17 @@ def main(options: EvaluateOptions, name: str) -> None:
             print(f"{penalty:14g}{row}", flush=True)
         print(f"best BLEU with --length_penalty {max(found, key=found.get):g}")
         return
+    penalty = options.length_penalty
+    if penalty is None:
+        penalty = LENGTH_PENALTY if isinstance(model, GPT) else model.config.length_penalty
     began = time.perf_counter()
-    written = written_with(options.length_penalty)
+    written = written_with(penalty)
     seconds = time.perf_counter() - began
-    penalty = penalty_of(model, options.length_penalty)
-    say(f"{counted(len(pairs), 'sentence')} in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
+    say(f"{counted(len(pairs), 'text')} in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
     if options.out:
         write_lines(Path(options.out), written)
-    print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}")
-    print("\n".join(scores_with_confidence(written, targets)))
+    table = rouge_table(sources, targets, written) if options.rouge else scores_with_confidence(written, targets)
+    print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}", *table, sep="\n")
 
 
 def penalties_to_compare(options: EvaluateOptions) -> list[float]:
@@ -94,17 +121,24 @@ def penalties_to_compare(options: EvaluateOptions) -> list[float]:
     penalties = numbers(options.compare)
     if not penalties or not all(0 <= penalty <= 10 for penalty in penalties):
         raise OptionError(f"--compare {options.compare}: write numbers from 0 to 10 with commas between them: 0,0.6,1")
-    if options.beam == 1 or options.out:
-        other = "--out" if options.out else "--beam 1, a greedy search, which no length penalty changes"
-        raise OptionError(f"--compare cannot be combined with {other}")
+    for given, other in (
+        (options.out, "--out"),
+        (options.rouge, "--rouge: it compares BLEU"),
+        (options.beam == 1, "--beam 1, a greedy search, which no length penalty changes"),
+    ):
+        if given:
+            raise OptionError(f"--compare cannot be combined with {other}")
     return penalties
 
 
-def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
+def pairs_to_translate(options: EvaluateOptions, trained: Trained) -> list[Pair]:
     """The pairs of the files that the options name, otherwise the held-out pairs of the run.
 
-    Raises: CorpusError if there are none, or if they cannot be read.
+    Raises: CheckpointError if the model did not learn from pairs; CorpusError if there are none, or if they cannot be
+        read.
     """
+    if trained.model_class is GPT and not separator_of(trained.tokenizer):
+        raise CheckpointError(f"{trained.path} continues texts; this measures models that learned from pairs")
     if bool(options.src) != bool(options.tgt):
         raise OptionError("--src and --tgt must be given together: sentences and translations are in two files")
     if options.pairs:
@@ -112,7 +146,7 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     elif options.src:
         pairs = read_two(Path(options.src), Path(options.tgt))
     else:
-        pairs = load_pairs(options_of_run(FAMILY, path)).held_out
+        pairs = held_out_pairs(trained)
     if options.swap:
         pairs = [(target, source) for source, target in pairs]
     pairs, empty = without_empty(pairs)
@@ -121,6 +155,31 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     if not pairs:
         raise CorpusError("there are no pairs to translate")
     return pairs[: options.max_pairs or None]
+
+
+def held_out_pairs(trained: Trained) -> list[Pair]:
+    """The held-out pairs of the run; of a GPT, those that fit into its context."""
+    path, tokenizer = trained.adapter or trained.path, trained.tokenizer
+    if trained.model_class is not GPT:
+        return load_pairs(options_of_run(FAMILY, path)).held_out
+    held_out = load_answers(options_of_run(GPT_FAMILY, path)).held_out
+    separator, room = separator_of(tokenizer), trained.config.block_size
+    tokens = encode_pairs(tokenizer, held_out, separator, separator)
+    return [pair for pair, ids in zip(held_out, tokens, strict=True) if positions(ids) <= room]
+
+
+def rouge_table(sources: Sequence[str], targets: Sequence[str], written: Sequence[str]) -> list[str]:
+    """Lines with the mean ROUGE of the model's summaries and of the simple ones, each with its 95 % interval."""
+    summaries = {
+        "the model": written,
+        "the first sentence": [SENTENCE_END.split(source)[0] for source in sources],
+        f"the first {FIRST_WORDS} words": [" ".join(source.split()[:FIRST_WORDS]) for source in sources],
+    }
+    found = {name: rouge(texts, targets) for name, texts in summaries.items()}
+    lines = [f"{'':20}" + "".join(f"{name:>14}" for name in found["the model"])]
+    for name, measures in found.items():
+        lines.append(f"{name:20}" + "".join(f"{mean_with_interval(values):>14}" for values in measures.values()))
+    return lines
 
 
 if __name__ == "__main__":

@@ -223,7 +223,9 @@ def run_module(name: str, *arguments: str) -> int:
     """Run a command that is a module; 1 if it worked, 0 if it could not be run."""
     if name.split(".")[0] in ("benchmarks", "timeit"):  # these take too long here, need PyTorch, or a quiet machine
         return 0
-    extra = {"studies.scores": "sacrebleu", "studies.answers": "rouge_score"}.get(name, "numpy")
+    extra = "numpy"
+    if name == "studies.scores":
+        extra = "rouge_score" if "--rouge" in arguments else "sacrebleu"
     if not importlib.util.find_spec(extra):
         return 0
     if any(word.startswith("out/experiments/") for word in arguments):  # runs of benchmarks.experiments

@@ -334,7 +334,7 @@ def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys):
     pytest.importorskip("sacrebleu")
     assert evaluate.main(["run", "--out", "written.txt", "--beam", "2"]) == 0
     out, err = capsys.readouterr()
-    assert "30 sentences in" in err
+    assert "30 texts in" in err
     assert out.startswith("exactly right: ")
     assert "BLEU = " in out
     assert "chrF2 = " in out
@@ -352,7 +352,7 @@ def test_other_pairs_can_be_scored(trained, capsys):
     first, second = capsys.readouterr().out.split("exactly right: ")[1:]
     assert first == second
     assert evaluate.main(["run", "--pairs", "pairs.tsv", "--max_pairs", "1"]) == 0
-    assert "1 sentence in" in capsys.readouterr().err
+    assert "1 text in" in capsys.readouterr().err
 
 
 def test_length_penalties_are_compared(trained, capsys):
@@ -377,6 +377,7 @@ def test_mistakes_in_scoring_are_reported(trained):
         (["run", "--compare", "0,x"], "--compare 0,x: write numbers from 0 to 10"),
         (["run", "--compare", "11"], "--compare 11: write numbers from 0 to 10"),
         (["run", "--compare", "1", "--beam", "1"], "cannot be combined with --beam 1"),
+        (["run", "--compare", "1", "--rouge", "true"], "cannot be combined with --rouge"),
         (["run", "--src", "a"], "--src and --tgt must be given together"),
         (["run", "--pairs", "gone"], "gone cannot be read"),
         (["run", "--pairs", "empty.tsv"], "there are no pairs"),

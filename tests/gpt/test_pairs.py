@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from gpt.options import GPTOptions
 from gpt.pairs import IGNORED, AnswerData, AnswerTask
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
-from studies import answers
+from studies import scores as evaluate
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import small_gpt
 from tests.tiny_runs import undone
@@ -110,12 +111,21 @@ def test_a_run_on_pairs_from_training_to_scores(table, capsys, monkeypatch):
     ):
         with pytest.raises(OptionError, match=reason):
             sample.main(["run", *words])
-    monkeypatch.setattr(answers, "metrics", lambda: None)
-    monkeypatch.setattr(answers, "scores_with_confidence", lambda written, targets: [f"{len(written)} scored"])
-    assert answers.main(["run", "--max_pairs", "3", "--out", "w.txt"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "3 scored"
+    monkeypatch.setattr(evaluate, "metrics", lambda: None)
+    monkeypatch.setattr(evaluate, "scores_with_confidence", lambda written, targets: [f"{len(written)} scored"])
+    monkeypatch.setattr(evaluate, "scores_with_brevity", lambda written, targets: (len(written), "  a row"))
+    for more, last in (([], "3 scored"), (["--compare", "1,0"], "best BLEU with --length_penalty 0")):
+        assert evaluate.main(["run", "--max_pairs", "3", "--beam", "2", *more]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == last
+    assert evaluate.main(["run", "--pairs", table, "--max_pairs", "2", "--beam", "1", "--out", "w.txt"]) == 0
+    assert "2 texts in" in capsys.readouterr().err
     with open("w.txt", encoding="utf-8") as file:
-        assert len(file.read().splitlines()) == 3
+        assert len(file.read().splitlines()) == 2
+    long = ("zwei " * 8, "two")  # does not fit into the context
+    corpus = SimpleNamespace(held_out=[long, ("zwei", "two"), long])
+    monkeypatch.setattr(evaluate, "load_answers", lambda options: corpus)
+    assert evaluate.main(["run"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "1 scored"
     with pytest.raises(OptionError, match="the tokenizer of these weights has no special token <to-fr>"):
         train.main(["--init_from", "run", "--pairs", table, "--separator", "<to-fr>", "--out_dir", "other"])
 
@@ -142,7 +152,7 @@ def test_files_that_hold_no_pairs_and_models_that_learned_none_are_refused(tmp_p
         AnswerTask(GPTOptions(pairs=str(tmp_path / "one.tsv"), separator=TO))
     path = saved_gpt(tmp_path / "text.safetensors", ByteTokenizer())
     with pytest.raises(CheckpointError, match="continues texts; this measures models that learned from pairs"):
-        answers.main([str(path)])
+        evaluate.main([str(path)])
 
 
 def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():
@@ -151,7 +161,7 @@ def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():
         with pytest.raises(UserError, match=r"rouge-score is not installed; for ROUGE: pip install"):
             rouge(texts, texts)
         return
-    _, model, sentence, words = answers.rouge_table(texts, ["a b c d.", "one"], ["a b", "one"])
+    _, model, sentence, words = evaluate.rouge_table(texts, ["a b c d.", "one"], ["a b", "one"])
     assert model.split()[2::3] == ["83.3", "25.0", "83.3"]  # 2 of 4 words, 1 of 3 pairs of words; one word, no pair
     assert sentence.split()[3::3][0] == "60.0"
     assert words.split()[4::3][0] == "51.1"

@@ -1,4 +1,4 @@
-"""What do encoder and decoder attend to? The weights of attention as numbers; `studies.draw_translation` plots them.
+"""What do encoder and decoder attend to? The weights of attention as numbers; `studies.draw` plots them.
 
 For every target token, each head of each decoder layer has weights over the source tokens, which sum to 1: they show
 which German word corresponds to which English one, and where the word order changes. In self-attention, source tokens

@@ -31,7 +31,7 @@ MOVED = {
     **{f"gpt.{name}_layout": f"gpt.formats.{name}" for name in ("gpt2", "llama", "peft")},
     "gpt.gguf_file": "gpt.formats.gguf_file",
     "gpt.sample_options": "workshop.decoding.sample_options",
-    "seq2seq.draw": "studies.draw_translation",
+    "seq2seq.draw": "studies.draw",
     "seq2seq.evaluate": "studies.scores",
     "seq2seq.explorer": "studies.explorer.translation",
     **{f"encoder.{name}_layout": f"encoder.formats.{name}" for name in ("bert", "vit")},

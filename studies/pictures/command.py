@@ -1,4 +1,4 @@
-"""The command line of pictures: `python -m studies.draw WHAT ... --out FILE`, and likewise for other families.
+"""The command line of pictures: `python -m studies.draw WHAT ... --out FILE`.
 
 Each kind of picture has its own options, a dataclass, and a function that makes a `Picture`. The file that a picture is
 written to decides its form: .svg, .png and .pdf are images, .csv and .npz the numbers in it.

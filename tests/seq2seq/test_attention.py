@@ -12,7 +12,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
-from studies import draw_translation as draw
+from studies import draw
 from tests.tiny_runs import undone
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
@@ -157,7 +157,7 @@ def test_every_picture_can_be_drawn(run, capsys):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["attention", "run"], "give a sentence to translate"),
+        (["attention", "run"], "give the model something to read"),
         (["attention", "run", "--text", "a" * 100], "--text has 100 tokens, but the model reads at most 32"),
         (["attention", "nowhere", "--text", "a"], "there is no checkpoint"),
         (["attention", "run", "--text", "a", "--part", "both"], "must be one of cross, encoder, decoder"),

@@ -111,6 +111,8 @@ def test_a_plot_without_matplotlib_is_refused_before_anything_is_written(make, c
         (["attention", "run"], "give the model something to read: --text"),
         (["attention", "run", "--text", "a" * 17], "--text has 17 tokens, but the model reads at most 16"),
         (["attention", "run", "--text", "ab", "--layer", "3"], "--layer 3: the model has 2"),
+        (["attention", "run", "--text", "ab", "--beam", "2"], "--part and --beam are for translation models"),
+        (["positions", "run", "--part", "encoder"], "--part is for translation models"),
         (["attention"], "the checkpoint is missing: python -m studies.draw attention out/goethe"),
         (["attention", "nowhere", "--text", "a"], "there is no checkpoint"),
         (["neighbours", "run", "--tokens", "ab"], "--tokens ab: this is not one token"),

@@ -42,7 +42,7 @@ class ReadingOptions(AttentionOptions):
     """The options of `attention`."""
 
     part: str | None = option(None, "of a translation model: which attention; none: cross", choices=tuple(PARTS))
-    beam: int | None = option(None, "of its search; 1: greedy; none: 5", unit="hypotheses", low=1, high=1000)
+    beam: int | None = option(None, "of a translation; 1: greedy; none: 5", unit="hypotheses", low=1, high=1000)
 
 
 @dataclass

@@ -1,9 +1,9 @@
-"""An array type that treats host arrays as CuPy does: it refuses them. It stands in for a GPU where there is none.
+"""An array type that refuses host arrays, as CuPy does. It stands in for a GPU on machines without one.
 
 A `StandInArray` hides a NumPy array and computes with it, but a NumPy array of one axis or more as the other operand,
 as an index, or as a value to be written raises TypeError, and so does every implicit conversion to the host. Code that
-mixes the two by mistake therefore fails in the tests, without a GPU. Numbers may mix, as with CuPy, and reductions
-give 0-d arrays, not numbers, as CuPy's do.
+mixes the two by mistake therefore fails in the tests, without a GPU. Numbers may be mixed in, as with CuPy, and
+reductions return 0-d arrays, not numbers, as CuPy's do.
 """
 
 import weakref
@@ -126,7 +126,7 @@ class StandInModule:
 
 
 def _call(function: Callable, args: tuple, options: dict) -> Any:
-    with np.errstate(all="ignore"):  # CuPy does not warn of NaN and infinity
+    with np.errstate(all="ignore"):  # CuPy does not warn about NaN and infinity
         return _wrap(function(*_unwrap(args), **_unwrap(options)))
 
 

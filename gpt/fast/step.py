@@ -2,10 +2,10 @@
 
 While text is generated, the model sees a single new position at a time. The arrays are tiny, so `GPT.forward` would
 spend most of its time on bookkeeping: tensors, checks, a graph that is not needed. This version computes the same
-formulas without it, in as few calls of NumPy as possible, since each takes 0.3 to 1 microseconds:
+formulas without it, in as few NumPy calls as possible, since each takes 0.3 to 1 microseconds:
 
 - `weights.py` computes whatever does not depend on the text, and moves factors to where they cost nothing.
-- The arrays for results, and the views of their parts, are made once.
+- The arrays for results, and the views of their parts, are created once.
 - A softmax subtracts the largest score only so that no exponential overflows. Here that is omitted. Should a sum be
   infinite, 0 or too small to be exact, the token is computed again with the subtraction, as are all later ones.
 - `dot` starts twice as fast as `@`.
@@ -30,7 +30,7 @@ from tinygrad_lite.ops.common import silent
 from tinygrad_lite.transformer import POSITION_CODES, Block, FeedForward, KVCache, MultiHeadAttention
 
 MAX_PARAMETERS = 200_000_000  # beyond this, a copy of the weights takes much memory
-MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file can claim to need
+MAX_TABLE = 10_000_000  # numbers in a table of positions: a small file can claim to need any number
 
 
 class WeightsAsTheyAre:
@@ -62,7 +62,7 @@ class WeightsAsTheyAre:
 
 
 def has_known_parts(model: Module) -> bool:
-    """Whether these formulas describe the model, and its table of positions is not too large."""
+    """Whether these formulas describe the model and its table of positions is not too large."""
     config = model.config
     # What is kept for every position of the context.
     widths = {"none": 0, "learned": 0, "rotary": 2 * config.head_width} | dict.fromkeys(POSITION_CODES, config.n_embd)
@@ -91,7 +91,7 @@ class FastStep(WeightsAsTheyAre):
         self.smallest = config.n_embd * config.norm_eps
         self.layers = [Layer(block, balanced) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
-        self.subtracts = False  # the largest score in a softmax
+        self.subtracts = False  # whether a softmax subtracts the largest score
         self.make_room(1)
 
     @staticmethod
@@ -101,14 +101,14 @@ class FastStep(WeightsAsTheyAre):
         return is_small and model.token_embedding.weight.device == "cpu" and has_known_parts(model)
 
     def make_room(self, batch: int) -> None:
-        """Arrays for this number of rows: `sums` are those of all softmaxes, the last ones those of the logits."""
+        """Arrays for this number of rows: `sums` are those of all softmaxes, the last ones those for the logits."""
         self.sums = np.ones((len(self.layers) + 1, batch, self.layers[0].heads), self.tokens.dtype)
         for layer, sums in zip(self.layers, self.sums[:-1], strict=True):
             layer.make_room(batch, sums)
 
     @silent
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
-        """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows."""
+        """Append a token per row (B,) to the caches; returns the log-probabilities (B, V) of what follows."""
         if len(tokens) != self.sums.shape[1]:
             self.make_room(len(tokens))
         x, now = self.tokens.take(tokens, 0), caches[0].length  # (B, C)
@@ -197,7 +197,7 @@ class Layer:
 
 
 def activate(x: np.ndarray, activation: str, polynomial: list[np.ndarray] | None) -> np.ndarray:
-    """The non-linearity of a feed-forward part, as in `FeedForward.hidden`; of a gated one, x is gate and up."""
+    """The non-linearity of a feed-forward part, as in `FeedForward.hidden`; for a gated one, x is gate and up."""
     if polynomial is not None:  # GELU of scaled numbers: see `monic_polynomial`
         square = x * x
         u = square + polynomial[0]
@@ -218,7 +218,7 @@ def relu(x: np.ndarray) -> np.ndarray:
 
 
 def swiglu(x: np.ndarray) -> np.ndarray:
-    """Of gate and up side by side."""
+    """silu(gate) * up, for x = gate and up side by side."""
     gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
     return gate / (1 + np.exp(-gate)) * up
 

@@ -5,11 +5,11 @@ launch takes Python longer than the kernel takes the GPU; and if the precision i
 again for every token. Here the weights are laid out and rounded once, and a layer computes, for x (B, C),
 
     q, k, v = norm(x) W_qkv^T + b_qkv                                     one product for all three
-    x = x + attention(q, all k, all v) W_o^T + b_o                        attention also norms and turns q and k
-    x = x + activation(norm(x) W_up^T + b_up) W_down^T + b_down           W_up has the gate too, if there is one
+    x = x + attention(q, all k, all v) W_o^T + b_o                        attention also normalises and rotates q and k
+    x = x + activation(norm(x) W_up^T + b_up) W_down^T + b_down           W_up includes the gate, if there is one
 
-where each product is a kernel, and attention is one. As in `weights.py`, gain and shift of a norm are part of the
-product that follows; and where norms are layer norms, the mean is subtracted in advance from everything that is added
+where each product is a kernel, and so is attention. As in `weights.py`, the gain and shift of a norm are part of the
+product that follows; and if the norms are layer norms, the mean is subtracted in advance from everything that is added
 to x, so that all that remains of the norm is a division by the root mean square. The product after it computes that
 from the numbers that it reads anyway.
 
@@ -34,7 +34,7 @@ from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.transformer import Block, KVCache
 
-MEMORY_SHARE = 0.25  # of the GPU's memory, which a copy of the weights may take
+MEMORY_SHARE = 0.25  # of the GPU's memory: the most that a copy of the weights may take
 
 Affine = tuple[Array, Array | None]  # matrix (out, in) and shift (out,): x -> x @ matrix.T + shift
 
@@ -59,7 +59,7 @@ class FastStepCuda(WeightsAsTheyAre):
 
     @staticmethod
     def fits(model: Module) -> bool:
-        """Whether these formulas describe the model, on a GPU that has memory for a copy of the weights."""
+        """Whether these formulas describe the model, on a GPU with enough memory for a copy of the weights."""
         weight = model.token_embedding.weight
         if weight.device != "cuda" or weight.dtype not in (np.float32, np.float64) or not has_known_parts(model):
             return False
@@ -74,7 +74,7 @@ class FastStepCuda(WeightsAsTheyAre):
     def prepare(self, batch: int, cache: KVCache) -> None:
         """Prepare the launches of all kernels, for this number of rows and caches like this one.
 
-        All layers share the arrays between the kernels, since each layer is done before the next begins.
+        All layers share the arrays between the kernels, since each layer finishes before the next begins.
         """
         first, xp, decode = self.layers[0], self.device.xp, self.device.module("decode")
         layout = cache.both.dtype, cache.both.shape
@@ -103,7 +103,7 @@ class FastStepCuda(WeightsAsTheyAre):
         self.latest, self.graph = None, None  # where the latest token's caches are, and a graph of all launches
 
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
-        """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows.
+        """Append a token per row (B,) to the caches; returns the log-probabilities (B, V) of what follows.
 
         Raises: ValueError if there is no room for it in the context or the caches.
         """
@@ -117,7 +117,7 @@ class FastStepCuda(WeightsAsTheyAre):
             self.prepare(batch, caches[0])
         self.inputs.set(np.array([now, *tokens], np.int64))
         places = [cache.both.data.ptr for cache in caches]
-        if places != self.latest:  # other caches, which in a beam search serve for one token
+        if places != self.latest:  # other caches; in a beam search they serve for only one token
             self.latest, self.graph = places, None
             self.launch(caches)
         else:
@@ -142,7 +142,7 @@ class FastStepCuda(WeightsAsTheyAre):
 
 
 class Layer:
-    """The matrices of one block, and what else attention needs."""
+    """The matrices of one block, and whatever else attention needs."""
 
     def __init__(self, block: Block, dtype: np.dtype) -> None:
         attention, mlp = block.mixer, block.mlp

@@ -7,7 +7,7 @@
   and all that remains of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. The
   factor sqrt(C) becomes part of the linear map as well, which leaves a division by sqrt(sum(x^2) + C eps).
 - Queries, keys and values come from one product with the three matrices side by side. The query's matrix contains the
-  division by sqrt(D); if queries and keys have a norm of their own, its gain does.
+  division by sqrt(D); if queries and keys have their own norm, its gain does.
 - GELU's polynomial (`functional/gelu.py`) begins with a factor, and the result is halved. Both become part of the maps
   before and after it.
 - Weights are stored as (in, out), the order in which a row vector times a matrix reads them fastest.
@@ -30,12 +30,12 @@ Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out
 
 
 def centred(x: np.ndarray) -> np.ndarray:
-    """Each row less its mean."""
+    """Each row minus its mean."""
     return x - x.mean(axis=-1, keepdims=True)
 
 
 def balanced_output(linear: Linear, balanced: Callable[[np.ndarray], np.ndarray]) -> Affine:
-    """A linear map whose results are what `balanced` makes of them: of mean 0, or as they are."""
+    """A linear map with `balanced` applied to its results: they have mean 0, or stay as they are."""
     matrix = np.array(balanced(linear.weight.data.T), order="C")
     return matrix, None if linear.bias is None else balanced(linear.bias.data)
 
@@ -52,7 +52,7 @@ def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
     matrix = np.empty((weights[0].shape[1], sum(map(len, weights))), weights[0].dtype)
     done = 0
     for weight in weights:
-        # A few rows at a time: transposed at once, a large matrix would be read or written across the whole memory.
+        # A few rows at a time: transposed in one go, a large matrix would be read or written all over the memory.
         for rows in np.split(weight, range(ROWS, len(weight), ROWS)):
             np.multiply(rows.T, factor, out=matrix[:, done : done + len(rows)])
             done += len(rows)
@@ -60,7 +60,7 @@ def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
 
 
 def joint_shift(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Array | None:
-    """The shift of linear maps side by side, after a norm: their biases, and what they make of the norm's."""
+    """The shift of linear maps side by side, after a norm: their biases, and what they map the norm's bias to."""
     xp, shift = xp_of(linears[0].weight.data), None
     if linears[0].bias is not None:
         shift = xp.concatenate([linear.bias.data for linear in linears])
@@ -78,11 +78,12 @@ def scale(affine: Affine, factor: float, columns: slice = slice(None)) -> None:
 
 
 def monic_polynomial(activation: str) -> tuple[list[np.ndarray], float]:
-    """GELU without a factor in front: the polynomial p and the number w for which x = w h gives
+    """GELU without a leading factor: the polynomial p and the number w such that, with x = w h,
 
         2 y / w = h (1 + tanh(u)),    u = x q(x^2) = h p(h^2),    p(s) = s^n + p_1 s^(n-1) + .. + p_n
 
-    where q is the polynomial of `functional/gelu.py`. A term q_k s^(n-k) of q has w^(2 (n-k) + 1) q_k in its place.
+    where q is the polynomial of `functional/gelu.py`. In p, the coefficient of a term q_k s^(n-k) of q is
+    w^(2 (n-k) + 1) q_k.
 
     Returns: p_1 to p_n, as float32 arrays without axes, because NumPy would need a microsecond each time to make one
     from a Python number; and w.

@@ -1,18 +1,19 @@
-// CUDA C++ on a CPU: what a kernel uses and C++ does not have, so that kernels run where there is no GPU.
+// CUDA C++ on a CPU: what a kernel uses and C++ does not have, so that kernels run on machines without a GPU.
 //
 // Blocks run one after the other. The threads of a block are coroutines (each has its own stack and is switched to by
-// hand), so a thread waits at a barrier by giving way until all others have come. What a real GPU would do silently is
+// hand), so a thread waits at a barrier by yielding until all others have arrived. What a real GPU would do silently is
 // an error here: a barrier that some threads never reach, more than 1,024 threads, more than 48 KiB of shared memory.
-// Shared memory begins as garbage. In which order the threads run is up to CUDA_ON_CPU_ORDER: 0 upwards or 1 downwards,
-// each warp as far as it can get before the next one begins, or 2 mixed, all side by side. A kernel whose result
-// depends on it lacks a barrier. Floats below 1.2e-38 are 0, in arguments and in results, as CuPy has kernels compiled.
+// Shared memory starts out as garbage. CUDA_ON_CPU_ORDER sets the order in which the threads run: 0 upwards or 1
+// downwards, each warp as far as it can get before the next one begins, or 2 mixed, all interleaved. A kernel whose
+// result depends on the order lacks a barrier. Floats below 1.2e-38 are 0, in arguments and in results, as in kernels
+// compiled by CuPy.
 
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>  // no more than these: every header takes time for every kernel
+#include <ucontext.h>  // no more than these: every header takes time in every kernel
 
 #define __global__
 #define __device__
@@ -37,7 +38,7 @@ namespace on_cpu {
 enum State { READY, AT_WARP_BARRIER, AT_BLOCK_BARRIER, DONE };
 
 struct Thread {
-    jmp_buf place;  // where it goes on
+    jmp_buf place;  // where it continues
     uint3 index;
     State state;
     void* stack;
@@ -47,12 +48,12 @@ static const int STACK = 1 << 16;
 static Thread threads[1024];
 static jmp_buf scheduler;
 static int current, order;
-static void (*body)(const void*);  // calls the kernel with the arguments that are kept here
+static void (*body)(const void*);  // calls the kernel with the arguments stored here
 static const void* arguments;
-static uint64_t exchange[1024][2];  // what each thread shows to the others of its warp
+static uint64_t exchange[1024][2];  // what each thread shows the others in its warp
 
-// Go on in the thread `current`, until it gives way. (Switching by jumps costs no call of the system. Contexts would, but
-// one is needed to give a thread a stack of its own.)
+// Continue the thread `current` until it yields. (Switching by jumps needs no system call. Contexts would, but one is
+// needed to give a thread its own stack.)
 __attribute__((noinline)) static void go_on() {
     if (_setjmp(scheduler) == 0) _longjmp(threads[current].place, 1);
 }
@@ -70,7 +71,7 @@ static void live() {
     }
 }
 
-// Give a thread a stack, and let it live until it waits for its first block.
+// Give a thread a stack, and run it until it waits for its first block.
 __attribute__((noinline)) static void be_born(int i) {
     ucontext_t context;
     getcontext(&context);
@@ -87,7 +88,7 @@ __attribute__((noinline)) static void be_born(int i) {
     abort();
 }
 
-// Let the threads of [first, last) that wait at this barrier go on, if none of them is still under way.
+// Release the threads in [first, last) that wait at this barrier, if none is still running.
 static bool release(int first, int last, State at) {
     int waiting = 0;
     for (int i = first; i < last; i++) {
@@ -119,7 +120,7 @@ static void run_block(int count) {
     for (;;) {
         moved = false;
         if (order == 2)
-            for (int i = 0; i < count; i++) run((int)((i * 7919ll + 13) % count));  // prime: all have their turn
+            for (int i = 0; i < count; i++) run((int)((i * 7919ll + 13) % count));  // prime: each gets its turn
         for (int w = 0; w < warps; w++) {
             int warp = order == 1 ? warps - 1 - w : w;
             int first = warp * 32, last = warp + 1 < warps ? first + 32 : count;
@@ -212,7 +213,7 @@ static inline unsigned __float_as_uint(float value) {
 }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
 
-// The functions of CUDA's library; in C++ they would be in a header that takes longer to read than all of this.
+// The functions of CUDA's library; the C++ header that declares them takes longer to read than all of this.
 #define FUNCTION(name)                                                    \
     static inline float name(float x) { return __builtin_##name##f(x); } \
     static inline double name(double x) { return __builtin_##name(x); }

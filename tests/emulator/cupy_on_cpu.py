@@ -30,7 +30,7 @@ SHIM = Path(__file__).with_name("cuda_on_cpu.h")
 FLAGS = ["-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fno-threadsafe-statics", "-w"]
 LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # without the C++ library, which nothing uses
 EXTRA_FLAGS = os.environ.get("CUDA_ON_CPU_FLAGS", "").split()  # such as -fsanitize=address
-CUPYS_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")  # which CuPy 14 adds to those of a module
+CUPYS_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")  # that CuPy 14 adds to those of a module
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 GEOMETRY = ctypes.c_uint * 6  # blocks and threads along three axes
 NUMBERS = {
@@ -78,7 +78,7 @@ def compiled(code: str, options: tuple[str, ...]) -> ctypes.CDLL:
             f"{{ on_cpu::launch(geometry, [=] {{ {name}({names}); }}); }}"
         )
     flags = [*FLAGS, *EXTRA_FLAGS, *(option for option in options if option.startswith(("-D", "-std", "--std")))]
-    if "-ftz=true" in options and "-DA=float" in options:  # which concerns float alone
+    if "-ftz=true" in options and "-DA=float" in options:  # which affects only float
         flags.append("-DFLUSH_TO_ZERO")
     text = "\n".join([f'#include "{SHIM}"', "#line 1", code, *launchers])
     compiler, headers = Path(COMPILER).resolve(), sorted(SHIM.parent.glob("*.h"))
@@ -152,7 +152,7 @@ class Graph:
 
 
 class RawModule:
-    """CUDA source code, compiled when a kernel of it is first requested."""
+    """CUDA source code, compiled when one of its kernels is first requested."""
 
     def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
         self.code, self.options = code, (*options, *CUPYS_OPTIONS)
@@ -200,7 +200,7 @@ class RawModule:
 
 # --- cuBLAS: products of matrices stored column by column ----------------------------------------------------
 
-MODES: dict[int, int] = {}  # of a handle, as setMathMode has set it
+MODES: dict[int, int] = {}  # by handle, as set by setMathMode
 STORED = {0: np.dtype("float32"), 1: np.dtype("float64")}
 ROUNDED = {68: None, 70: None, 77: 13}  # compute types: how many bits float32 operands lose (TF32 keeps 10)
 
@@ -250,7 +250,7 @@ def gemmStridedBatchedEx(
             bits += 1 << 12
             bits &= np.uint32(0xFFFFE000)
         first, second = first.astype(np.float64), second.astype(np.float64)
-    with np.errstate(all="ignore"):  # cuBLAS does not warn of NaN and infinity
+    with np.errstate(all="ignore"):  # cuBLAS does not warn about NaN and infinity
         product = (first.swapaxes(1, 2) if transa else first) @ (second.swapaxes(1, 2) if transb else second)
         factor = number_at(beta, scalar)
         result = number_at(alpha, scalar) * product
@@ -355,7 +355,7 @@ def emulated_cuda() -> Iterator[str]:
         yield "cuda"
     finally:
         run.LARGE = large
-        forget()  # kernels for a CPU are not for a GPU
+        forget()  # kernels compiled for the CPU do not run on a GPU
         for name, module in before.items():
             if module is None:
                 del sys.modules[name]

@@ -1,6 +1,6 @@
 // The instructions of tinygrad_lite/cuda/tensor_cores.cuh on a CPU, written from the layouts in the PTX manual.
 //
-// Copies into shared memory happen only when the thread waits for them: who forgets to wait finds garbage.
+// Copies into shared memory happen only when the thread waits for them: code that forgets to wait finds garbage.
 
 namespace on_cpu {
 
@@ -9,11 +9,11 @@ struct Copy {
     const void* from;
     bool is_there;
 };
-static Copy copies[1024][64];  // begun by each thread, and not finished
+static Copy copies[1024][64];  // begun by each thread and not yet finished
 static int begun[1024];
 
-// What the threads of a warp show to each other: 8 words, or an address. Two places take turns, so that one barrier is
-// enough: nobody writes into a place again before all have come to the barrier after reading it.
+// What the threads of a warp show each other: 8 words, or an address. Two places alternate, so one barrier is enough:
+// no thread writes to a place again until all have reached the barrier after reading it.
 static uint32_t words[2][1024][8];
 static const void* addresses[2][1024];
 static int place[1024];

@@ -11,12 +11,12 @@ from tinygrad_lite.functional.relu_squared import relu_squared_composed
 from tinygrad_lite.functional.swiglu import check_swiglu, swiglu_composed
 from tinygrad_lite.tensor import Tensor, node
 
-THREADS = 128  # of a block, all in one row
+THREADS = 128  # per block, all in one row
 MAX_BLOCKS = 65535  # along y
 
 
 def swiglu_cuda(gate: Tensor, up: Tensor) -> Tensor:
-    """`swiglu_composed` in one node; keeps the inputs, because on a GPU computing is cheaper than memory."""
+    """`swiglu_composed` in one node; keeps the inputs, because on a GPU computation is cheaper than memory."""
     if gate.numel() == 0 or gate.dtype != up.dtype or not are_known(gate):
         return swiglu_composed(gate, up)  # mixed types, and empty tensors
     check_swiglu(gate, up)
@@ -34,7 +34,7 @@ def swiglu_cuda(gate: Tensor, up: Tensor) -> Tensor:
     run("swiglu_forward", g, u, y)
 
     def backward(dy):
-        # In one array, because that is where `linears_cuda` (linear.py), which made both inputs, wants them.
+        # In one array, because `linears_cuda` (linear.py), which made both inputs, expects them there.
         both = xp.empty((rows, 2 * width), g.dtype)
         d_gate, d_up = both[:, :width], both[:, width:]
         run("swiglu_backward", g, u, xp.ascontiguousarray(dy), d_gate, d_up)
@@ -50,7 +50,7 @@ def relu_squared_cuda(x: Tensor) -> Tensor:
     xp, shape = x.xp, x.shape
 
     def run(name: str, *arrays: Array) -> Array:
-        """The result of a kernel for these arrays."""
+        """The result of a kernel run on these arrays."""
         out = xp.empty(shape, x.dtype)
         launch_packs("activations", name, (*arrays, out), X=x.dtype)
         return out

@@ -1,7 +1,7 @@
 // One AdamW update; formulas in optim.py, the guard's numbers in guard.py. Each thread takes one pack of elements.
-// With a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step) the corrected means are a m and (b sqrt(v))^2. What is
-// the same for all elements is computed on the host: keep = 1 - lr weight_decay, rate = lr a, rest1 = 1 - beta1, rest2.
-// `rounded`, if it is not null, gets a copy of w in bfloat16.
+// With a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step), the corrected means are a m and (b sqrt(v))^2. Values
+// shared by all elements are computed on the host: keep = 1 - lr weight_decay, rate = lr a, rest1 = 1 - beta1, and
+// rest2 likewise. `rounded`, if it is not null, gets a copy of w in bfloat16.
 extern "C" __global__ void adamw(long long packs, X* w, const X* g, X* m, X* v, bf16* rounded, const double* guard,
                                  A keep, A rate, A rest1, A rest2, A b, A eps) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;

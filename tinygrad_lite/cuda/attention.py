@@ -1,8 +1,8 @@
-"""`scaled_dot_product_attention` on a GPU: products by cuBLAS, between them one kernel for mask, softmax and dropout.
+"""`scaled_dot_product_attention` on a GPU: products by cuBLAS, and between them a kernel for mask, softmax, dropout.
 
 The weights P are a (T, S) array for each head, and most of the time goes into writing and reading them. If attention is
 causal, the queries are taken in blocks, and each block is multiplied by only the keys that it can see: this saves
-almost half of the work and of the memory. In bfloat16, flash_attention.py usually does without that array.
+almost half the work and half the memory. In bfloat16, flash_attention.py usually does without that array.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def scaled_dot_product_attention_cuda(
 ) -> Tensor:
     """`scaled_dot_product_attention_composed` in one node, in blocks of queries or by flash_attention.py.
 
-    Dropout drops other weights than on the CPU: see dropout.py.
+    Dropout drops different weights from those dropped on the CPU: see dropout.py.
     """
     is_added = mask is not None and mask.dtype != np.bool_
     if is_added or query.dtype.char not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
@@ -69,8 +69,8 @@ def attention_by_blocks(
         mask: truth values that broadcast to (B, H, T, S).
     """
     xp, kind = xp_of(q), q.dtype
-    # cuBLAS needs the same distance from each head to the next, across sequences too. Heads sliced from (B, T, C) lack
-    # it, and each of the products below would copy them.
+    # cuBLAS needs the same distance from each head to the next, across sequences too. Heads sliced from (B, T, C) do
+    # not have it, and each of the products below would copy them.
     q, k, v = (laid_out(x)[0] for x in (q, k, v))
     (batch, heads, t, width), s = q.shape, k.shape[2]
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
@@ -79,7 +79,7 @@ def attention_by_blocks(
     blocks = causal_blocks(t, s) if is_causal else [(slice(0, t), s)]
     weights = []  # P, block by block
     for rows, end in blocks:
-        p = gemm(q[:, :, rows], k[:, :, :end].swapaxes(-1, -2), scale=scale)  # S, and then in place
+        p = gemm(q[:, :, rows], k[:, :, :end].swapaxes(-1, -2), scale=scale)  # S, which becomes P
         gemm(softmax(p, rows.start, t, s, ahead, mask, dropout), v[:, :, :end], out=out[:, :, rows])
         weights.append(p)
 
@@ -90,7 +90,7 @@ def attention_by_blocks(
         dk, dv = xp.empty(k.shape, total), xp.empty(v.shape, total)
         # The last block sees all keys. It comes first and writes the sums, to which the others then add.
         for (rows, end), p in zip(reversed(blocks), reversed(weights), strict=True):
-            ds = gemm(dy[:, :, rows], v[:, :, :end].swapaxes(-1, -2))  # dP, and then in place
+            ds = gemm(dy[:, :, rows], v[:, :, :end].swapaxes(-1, -2))  # dP, which becomes dS
             softmax_backward(p, ds, rows.start, ahead, dropout)
             is_later = rows.stop < t
             gemm(p.swapaxes(-1, -2), dy[:, :, rows], out=dv[:, :, :end], add=is_later)

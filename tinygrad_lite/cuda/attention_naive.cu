@@ -1,10 +1,10 @@
-// Causal attention as simply as a GPU can compute it: a thread takes a query, and goes through the keys that it may
-// attend to with the running maximum and sum of flash_attention.py. flash_forward.cu is tested against this kernel.
+// Causal attention as simply as a GPU can compute it: each thread takes a query and goes through the keys that it may
+// attend to, with the running maximum and sum of flash_attention.py. flash_forward.cu is tested against this kernel.
 //
 // It is slow for three reasons. Each thread reads all keys and values itself (flash_forward.cu reads them once for 64
 // queries). The rows of neighbouring threads are far apart in memory, so their reads and writes are not coalesced, and
-// each sum is written and read again for each key. And it multiplies one pair of numbers at a time, where a tensor core
-// multiplies matrices.
+// each sum is written and read again for each key. And it multiplies one pair of numbers at a time, whereas a tensor
+// core multiplies matrices.
 
 // O (heads, queries, width), where query t sees the keys s <= t + ahead; all arrays are contiguous.
 extern "C" __global__ void attention_naive(const float* q, const float* k, const float* v, float* out,

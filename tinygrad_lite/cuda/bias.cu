@@ -1,6 +1,6 @@
 // y += bias for every row of y, which begins at y + row * stride. A thread loads one pack of the bias, and adds it to
-// that pack of several rows, in a grid-stride loop; `packs` is the number of packs in a row. (If a thread took only
-// one pack of y, half of its instructions would be spent on finding its place, a remainder i % packs among them.)
+// the same pack of several rows, in a grid-stride loop; `packs` is the number of packs in a row. (If a thread took only
+// one pack of y, it would spend half of its instructions on finding its place, including a remainder i % packs.)
 extern "C" __global__ void add_bias(long long rows, long long packs, long long stride, X* y, const A* bias) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs) return;

@@ -1,4 +1,4 @@
-"""What is the same for all rows of a matrix: sums of columns, and kernels that add a bias to every row."""
+"""What all rows of a matrix share: sums of columns, and kernels that add a bias to every row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW_BLOCKS = 512  # at most, along y: enough for a large GPU (which allows 65,53
 
 
 def chunks_of(rows: int) -> int:
-    """How many blocks share N rows, so that each of their 8 warps has at least 16."""
+    """How many blocks share N rows, so that each of their 8 warps has at least 16 rows."""
     return max(1, min(CHUNKS, rows // 128))
 
 
@@ -30,14 +30,14 @@ def column_gradients(x: Array, parameters: Sequence[Tensor]) -> list[Array | Non
 def gradients_of(
     parameters: Sequence[Tensor], compute: Callable[[slice, Array | None, bool], Array]
 ) -> list[Array | None]:
-    """The gradients of several parameters, whose rows are those of one array.
+    """The gradients of several parameters whose rows together form one array.
 
-    None where they are written into the memory of `.grad`, or where none is needed. What an optimizer has laid one
-    behind the other is computed together.
+    An entry is None if the gradient is written into the memory of `.grad`, or if none is needed. The gradients of
+    parameters that an optimizer has laid out one after the other are computed together.
 
     Args:
-        compute: compute(rows, out, add) gives these rows of the array, written into `out` if that is not None, or, with
-            `add`, added to it.
+        compute: compute(rows, out, add) returns these rows of the array, written into `out` if that is not None, or,
+            with `add`, added to it.
     """
     places = places_of(parameters)
     memories = [memory_to_write(p) if p.requires_grad else None for p in parameters]
@@ -55,7 +55,7 @@ def gradients_of(
 
 
 def places_of(weights: Sequence[Tensor]) -> list[slice]:
-    """Where the rows of each are, if all are laid one behind the other."""
+    """Where the rows of each are, if all are laid out one after the other."""
     ends = itertools.accumulate((weight.shape[0] for weight in weights), initial=0)
     return [slice(*pair) for pair in itertools.pairwise(ends)]
 
@@ -66,7 +66,7 @@ def column_sums(x: Array, out: Array | None = None, add: bool = False) -> Array:
     Args:
         x: rows that are contiguous, but may be padded.
         out: where to write the sums; a new array if it is not given.
-        add: whether to add them to what is there.
+        add: whether to add them to what is already there.
     """
     xp, (rows, width), total = xp_of(x), x.shape, accumulation_type(x.dtype)
     while True:
@@ -82,7 +82,7 @@ def column_sums(x: Array, out: Array | None = None, add: bool = False) -> Array:
 
 
 def as_rows(x: Array) -> Array:
-    """(..., V) -> (N, V), where the numbers of a row are neighbours and rows do not overlap: a view, or else a copy."""
+    """(..., V) -> (N, V) with contiguous rows that do not overlap: a view if possible, else a copy."""
     rows = x.reshape(-1, x.shape[-1] if x.ndim else 1)
     down, right = rows.strides
     if right == x.itemsize and down >= x.itemsize * x.shape[-1]:
@@ -103,8 +103,8 @@ def pack_of_rows(x: Array, *others: Array) -> int:
 def launch_matrix(function: Kernel, rows: int, packs: int, *arguments: Any) -> None:
     """Launch a kernel in which a thread takes one pack of several rows: x selects the pack, y the first row.
 
-    Neighbouring threads take neighbouring packs, so their loads are coalesced. The numbers of rows and of packs in a
-    row are the kernel's first arguments.
+    Neighbouring threads take neighbouring packs, so their loads are coalesced. The number of rows and the number of
+    packs in a row are the kernel's first arguments.
     """
     across, down = (32, 8) if rows >= 8 else (256, 1)
     blocks = -(-packs // across), min(-(-rows // down), ROW_BLOCKS)

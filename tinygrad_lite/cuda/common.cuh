@@ -25,7 +25,7 @@ struct bf16 {
     __device__ operator float() const { return __uint_as_float((unsigned)bits << 16); }
 };
 
-// PACK neighbours, which a thread fetches at once: 4 if the arrays allow it, else 1.
+// PACK neighbouring numbers, which a thread fetches at once: 4 if the arrays allow it, else 1.
 #ifdef PACK
 template <class T>
 struct alignas(sizeof(T) * PACK) Pack {
@@ -33,7 +33,7 @@ struct alignas(sizeof(T) * PACK) Pack {
 };
 #endif
 
-// The sum over the 32 threads of a warp, returned to all of them. Each adds the sums of threads 1, 2, 4, 8, 16 away.
+// The sum over the 32 threads of a warp, returned to all. Each adds the sums of the threads 1, 2, 4, 8, 16 places away.
 template <class T>
 __device__ __forceinline__ T sum_of_warp(T x) {
     for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(~0u, x, distance);

@@ -5,7 +5,7 @@
 //     log q = z - m - log s        q = e^(z - m) / s
 //
 // Row n begins at z + n * stride. GPT-2's 50,257 logits are stored in rows of 50,304 numbers, so that each row begins
-// at an address from which packs can be loaded. A pack must not reach into the 47 numbers behind the logits, which are
+// at an address from which packs can be loaded. A pack must not reach into the 47 numbers after the logits, which are
 // undefined: the last V % PACK logits are loaded one by one.
 
 // Packs that a thread loads before it uses the first, so that it waits for memory once, not once per pack.
@@ -81,8 +81,8 @@ extern "C" __global__ void cross_entropy_forward(long long rows, long long width
     scales[row] = 1 / s;
 }
 
-// The sum of all losses, for the mean divided by the number of positions not ignored; and that divisor, for the
-// backward pass. A single block computes it, always in the same order.
+// The sum of all losses (for the mean, divided by the number of positions not ignored), and that divisor, for the
+// backward pass. A single block adds them up, always in the same order.
 extern "C" __global__ void cross_entropy_total(long long rows, const A* __restrict__ losses,
                                                const long long* __restrict__ targets, long long ignore_index,
                                                long long mean, A* total, A* divisor) {
@@ -110,8 +110,8 @@ extern "C" __global__ void cross_entropy_total(long long rows, const A* __restri
     }
 }
 
-// dz = (q - w) dy with the target probabilities w. With a divisor dy is one number; without one, each row has its own.
-// dz has the stride of z, and may be z: then each thread overwrites only what it has read itself.
+// dz = (q - w) dy with the target probabilities w. With a divisor, dy is one number; without one, each row has its own.
+// dz has the stride of z, and may be z itself: each thread overwrites only what it has read.
 extern "C" __global__ void cross_entropy_backward(long long rows, long long width, long long stride, const X* z,
                                                   const long long* __restrict__ targets, long long ignore_index,
                                                   A smoothing, const A* __restrict__ largest,

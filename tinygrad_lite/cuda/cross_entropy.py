@@ -1,7 +1,7 @@
 """`cross_entropy` on a GPU: the logits are read once in the forward pass and once in the backward pass.
 
-Of each row only the largest logit and 1 / sum of e^(z - max) are kept. Backward computes the probabilities again,
-because on a GPU computing is cheaper than memory. The rows of the logits need not touch: where a vocabulary has an odd
+For each row, only the largest logit and 1 / sum of e^(z - max) are kept. Backward recomputes the probabilities, because
+on a GPU computation is cheaper than memory. The rows of the logits need not be adjacent: if a vocabulary has an odd
 size, padded rows begin at addresses from which the kernels and cuBLAS can load several numbers at once.
 """
 
@@ -15,7 +15,7 @@ from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_en
 from tinygrad_lite.precision import accumulation_type
 from tinygrad_lite.tensor import Tensor, node
 
-THREADS = 1024  # of the single block that sums the losses
+THREADS = 1024  # in the single block that sums the losses
 
 
 def cross_entropy_cuda(
@@ -27,7 +27,7 @@ def cross_entropy_cuda(
     reduction: str = "mean",
     overwrite: bool = False,
 ) -> Tensor:
-    """`cross_entropy_composed` in one node; keeps the logits, and two numbers for each row of them.
+    """`cross_entropy_composed` in one node; keeps the logits, and two numbers for each of their rows.
 
     With `overwrite`, the backward pass writes the gradient over the logits. The loss of bfloat16 logits is float32. The
     targets are not checked: one outside the vocabulary makes the loss NaN.
@@ -41,7 +41,7 @@ def cross_entropy_cuda(
     stride = stride_of(rows)
     overwrite = overwrite and not logits._is_leaf
     if overwrite:
-        logits.mark_written()  # so that a derivative that needs them refuses
+        logits.mark_written()  # so that a derivative that needs them raises an error
     wanted = xp.ascontiguousarray(targets.data.reshape(-1).astype(np.int64))
     count, total = len(rows), accumulation_type(logits.dtype)
     sizes = (count, width, stride)

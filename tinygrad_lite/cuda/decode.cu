@@ -1,19 +1,19 @@
 // One position of a Transformer for each of B texts, as generation computes it for every token: the embedding, the
-// linear maps with what stands before and after them, and the log-probabilities. gpt/fast/step_cuda.py combines them;
+// linear maps with what comes before and after them, and the log-probabilities. gpt/fast/step_cuda.py combines them;
 // attention is in decode_attention.cu.
 //
-// The time of a linear map here is that of fetching its matrix, because each weight is multiplied by only B numbers: the
-// matrix units would be idle. So there is a kernel for it, and whatever else has to be done with a vector is done in the
-// same kernel. A warp takes one row of the matrix, that is one result for each of BATCH texts. BATCH is small; the warps
-// of the other texts take the same row at the same time, so that it is fetched from memory once.
+// A linear map here takes as long as fetching its matrix, because each weight is multiplied by only B numbers: the
+// matrix units would be idle. So there is a kernel for it, and whatever else must be done with a vector is done in the
+// same kernel. A warp takes one row of the matrix, that is, one result for each of BATCH texts. BATCH is small; the
+// warps of the other texts take the same row at the same time, so that it is fetched from memory once.
 //
-// X is the type of the weights. All other numbers are of type A.
+// X is the type of the weights. All other numbers have type A.
 
 enum Activation { LINEAR, RELU, RELU2, GELU, GELU_TANH, SWIGLU };  // in the order of ACTIVATIONS in decode.py
 
 constexpr int LOADS = 4;  // packs of weights that a thread requests before it waits for the first
 
-// sums[b] += w . x[b], and squares[b] += x[b] . x[b], for `width` numbers each; this thread has every 32nd pack of them.
+// sums[b] += w . x[b], and squares[b] += x[b] . x[b], for `width` numbers each; this thread takes every 32nd pack.
 __device__ __forceinline__ void multiply(const X* w, const A* const* x, long long width, A* sums, A* squares) {
     int packs = width / PACK;
     for (int first = threadIdx.x; first < packs; first += 32 * LOADS) {
@@ -54,7 +54,7 @@ extern "C" __global__ void decode_linear(long long count, long long batch, long 
     if (unit >= count) return;
     long long n = unit / parts, first = unit % parts * BATCH;
     const A* rows[BATCH];
-    for (int b = 0; b < BATCH; b++) rows[b] = x + min(first + b, batch - 1) * width;  // beyond the last: again the last
+    for (int b = 0; b < BATCH; b++) rows[b] = x + min(first + b, batch - 1) * width;  // beyond the last: the last again
     A sums[BATCH] = {}, gates[BATCH] = {}, squares[BATCH] = {}, unused[BATCH] = {};
     if (activation == SWIGLU) multiply(weight + n * width, rows, width, gates, unused);
     long long row = activation == SWIGLU ? results + n : n;
@@ -70,8 +70,8 @@ extern "C" __global__ void decode_linear(long long count, long long batch, long 
     }
 }
 
-// x[b] = tokens[id] * factor + positions[position], less its mean if `centred`. `inputs` are the position and the id of
-// each text. A warp takes one text; for a token that is not in the table it writes NaN.
+// x[b] = tokens[id] * factor + positions[position], minus its mean if `centred`. `inputs` holds the position, and then
+// an id for each text. A warp takes one text; for a token that is not in the table it writes NaN.
 extern "C" __global__ void decode_embedding(long long batch, long long vocabulary, long long width, const A* tokens,
                                             A factor, const A* positions, long long centred, A* x,
                                             const long long* inputs) {

@@ -1,10 +1,10 @@
-"""One position of a Transformer on a GPU: the kernels for generating a text, in which each token is a pass of its own.
+"""One position of a Transformer on a GPU: the kernels for generating text, where each token is a separate pass.
 
-Nearly all the time of such a pass goes into launching kernels and fetching weights. So a linear map is one kernel,
-together with the norm before it and the bias, activation or residual connection behind it. And since for every token
-the same kernels get the same arrays, a function here only prepares a launch, with all arguments in the types of C. It
-returns a function that launches the kernel, without waiting for its end. What changes from token to token, the position
-and the tokens, is in the GPU's memory, so that all launches can be one graph (graph.py).
+Nearly all of such a pass is spent on launching kernels and fetching weights. So a linear map is one kernel, together
+with the norm before it and the bias, activation or residual connection after it. And since the same kernels get the
+same arrays for every token, a function here only prepares a launch, with all arguments converted to C types. It returns
+a function that launches the kernel without waiting for it to finish. What changes from token to token, the position and
+the tokens, is in the GPU's memory, so that all launches can be one graph (graph.py).
 
     B texts    C width of the model    N results    H heads    D width of a head    T positions    V tokens
 """
@@ -21,20 +21,20 @@ from tinygrad_lite.device import Array
 
 ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cu
 BATCH = 4  # texts whose results a warp computes together
-ATTENTION_THREADS = 512  # of a block, which attends with one head
-MAX_HEAD_WIDTH = 256  # for wider heads, the shared memory of a block does not suffice
+ATTENTION_THREADS = 512  # per block, which attends with one head
+MAX_HEAD_WIDTH = 256  # for wider heads, a block has too little shared memory
 
 
 def embedding(
     tokens: Array, factor: float, positions: Array | None, centred: bool, out: Array, inputs: Array
 ) -> Callable:
-    """out = tokens[ids] * factor + positions[position], less the mean of each row if `centred`.
+    """out = tokens[ids] * factor + positions[position], minus the mean of each row if `centred`.
 
     Args:
         tokens: (V, C).
         positions: (T, C), or None.
         out: (B, C).
-        inputs: (1 + B,) integers: position, and ids; one that is not in the table gives NaN.
+        inputs: (1 + B,) integers: the position, and the ids; an id that is not in the table yields NaN.
     Returns: the launch().
     """
     function = kernel("decode", "decode_embedding", X=tokens.dtype, PACK=1, BATCH=1)
@@ -51,13 +51,13 @@ def linear(
     activation: str = "linear",
     add: bool = False,
 ) -> Callable:
-    """out = activation(norm(x) @ weight.T + shift), with `add` added to `out`.
+    """out = activation(norm(x) @ weight.T + shift); with `add`, this is added to `out`.
 
     Args:
         x: (B, C).
         weight: (N, C); for swiglu (2 N, C), the gate's rows first. It must begin at a multiple of 16 bytes.
         shift: as long as `weight`, or None.
-        out: (B, N); not x.
+        out: (B, N); must not be x.
         eps: norm(x) = x / sqrt(mean(x^2) + eps); without it, x itself.
         activation: one of ACTIVATIONS.
     Returns: the launch().
@@ -81,19 +81,19 @@ def attention(
     cache_type: np.dtype,
     cache_shape: tuple[int, ...],
 ) -> Callable:
-    """Append keys and values to a cache, and attend to all in it with the queries.
+    """Append keys and values to a cache, and attend to everything in it with the queries.
 
     Args:
         joint: (B, H + 2 n_kv_head, D): queries, keys, and values.
         scale: the factor of the scores.
-        gains: (2, D), those of an RMS norm of queries and keys; None: no norm.
-        eps: of that norm.
+        gains: (2, D), the gains of an RMS norm of queries and keys; None: no norm.
+        eps: that of the norm.
         turns: (T, 2, D), the factors of the rotation of queries and keys (`functional/rotary.py`); None: no rotation.
         out: (B, H, D).
-        inputs: those of `embedding`; the first `position` positions of the cache are in use.
-        cache_type, cache_shape: of the cache (B, 2, n_kv_head, capacity, D).
-    Returns: the launch(both), with the cache.
-    Raises: ValueError if the cache has another number of rows.
+        inputs: as in `embedding`; the first `position` positions of the cache are in use.
+        cache_type, cache_shape: those of the cache (B, 2, n_kv_head, capacity, D).
+    Returns: the launch(both), where `both` is the cache.
+    Raises: ValueError if the cache has a different number of rows.
     """
     (batch, heads, width), (rows, _, kv_heads, capacity, _) = out.shape, cache_shape
     if rows != batch:
@@ -115,5 +115,5 @@ def log_softmax(logits: Array) -> Callable:
 
 
 def pack_of(width: int, dtype: np.dtype) -> int:
-    """How many neighbours a thread fetches at once from rows of this width: at most 16 bytes."""
+    """How many neighbouring numbers a thread fetches at once from rows of this width: at most 16 bytes."""
     return next(n for n in (8, 4, 2, 1) if n * dtype.itemsize <= 16 and width % n == 0)

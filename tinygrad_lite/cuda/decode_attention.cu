@@ -1,18 +1,18 @@
 // Attention of one new position for each of B texts: queries, keys and values of that position -> the cache, and the
 // weighted mean of all values in it. A block takes one head of queries of one text. WIDTH is D, X the cache's type.
 //
-// LANES threads together, a *team*, read the key and the value of one position: each has every LANES-th pack of them.
-// Team i of n takes the positions i, i + n, i + 2 n, ..., and computes softmax piece by piece, as flash_attention.py
-// describes: it keeps the largest score so far m, the sum z of e^(score - m), and the sum o of e^(score - m) * value. In
-// the end all teams are brought to the largest m of all, and their z and o are added up, always in the same order.
+// LANES threads together, a *team*, read the key and the value of one position: each takes every LANES-th pack. Team i
+// of n takes the positions i, i + n, i + 2 n, ..., and computes softmax piece by piece, as in flash_attention.py: it
+// keeps the largest score so far m, the sum z of e^(score - m), and the sum o of e^(score - m) * value. At the end, all
+// teams are rescaled to the largest m of all, and their z and o are added up, always in the same order.
 
-constexpr int WARPS = 16;                         // of a block, as decode.py launches it
-constexpr int TEAMS = WARPS * 32 / LANES;         // of a block
-constexpr int PACKS = WIDTH / PACK;               // of a key or value
-constexpr int OWN = (PACKS + LANES - 1) / LANES;  // those of them that one thread has
+constexpr int WARPS = 16;                         // per block, as decode.py launches it
+constexpr int TEAMS = WARPS * 32 / LANES;         // per block
+constexpr int PACKS = WIDTH / PACK;               // per key or value
+constexpr int OWN = (PACKS + LANES - 1) / LANES;  // how many of them one thread has
 constexpr int LOADS = 4;                          // positions that a team requests before it waits for the first
 
-// Number i of a query or key: x[i], normed to the mean square 1 if there are gains, and turned as functional/rotary.py
+// Number i of a query or key: x[i], normalised to mean square 1 if there are gains, and rotated as functional/rotary.py
 // describes if there are factors. r = 1 / sqrt(mean(x^2) + eps).
 __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, const A* factors) {
     A value = gains ? x[i] * r * gains[i] : x[i];
@@ -23,7 +23,7 @@ __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, co
 
 // joint: (B, heads + 2 kv_heads, D), the queries, keys and values. gains: (2, D) of queries and keys, or null. turns:
 // (T, 2, D), the factors of the rotation, or null. y: (B, heads, D). both: the cache (B, 2, kv_heads, capacity, D).
-// There are fewer blocks than multiprocessors as long as texts are few, so a thread may have all registers it can.
+// With few texts there are fewer blocks than multiprocessors, so a thread may use as many registers as it can.
 extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long heads, long long kv_heads,
                                                                    long long capacity, const A* joint, A scale,
                                                                    const A* gains, A eps, const A* turns, A* y,
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long 
         for (int i = lane; i < WIDTH; i += 32) newest[1][i] = (X)vectors[(heads + kv_heads + kv_head) * WIDTH + i];
     }
     __syncthreads();
-    // The other heads of the group have computed the same, but could not know when it is in the cache.
+    // The other heads of the group have computed the same, since they cannot know when it is in the cache.
     if (head % group == 0)
         for (int i = thread; i < 2 * WIDTH; i += WARPS * 32)
             (i < WIDTH ? keys : values)[position * WIDTH + i % WIDTH] = newest[i / WIDTH][i % WIDTH];
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long 
             int i = (place + n * LANES) * PACK + k;
             q[n].at[k] = i < WIDTH ? query[i] : (A)0;
         }
-    // A whole warp leaves the loop at once: when its first team has no position left.
+    // A whole warp leaves the loop at once, when its first team has no position left.
     for (long long first = 0; first + warp * (32 / LANES) <= position; first += LOADS * TEAMS) {
         Pack<X> k[LOADS][OWN], v[LOADS][OWN];
         for (int j = 0; j < LOADS; j++) {

@@ -1,5 +1,5 @@
 // Dropout; formulas in functional/dropout.py. Each thread takes one pack. An element is kept if its random word is not
-// below `threshold`, which is p times 2^16. Backward is this kernel applied to dy, with the same key.
+// below `threshold`, which is p times 2^16. The backward pass is this kernel applied to dy, with the same key.
 
 #include "philox.cuh"
 

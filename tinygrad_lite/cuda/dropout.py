@@ -2,8 +2,8 @@
 
 If the host generated them, as for the CPU, the GPU would wait for masks as large as the arrays. Here the host generates
 a 64-bit key for each call, from the position in the run. Each thread computes from the key and the index of an element
-whether to keep it (philox.cuh). So a step that is run again drops the same elements, on any GPU. They are not those
-that the CPU drops. As there, 16 bits decide about an element, so p is rounded to a multiple of 1/65536.
+whether to keep it (philox.cuh). So a step that is run again drops the same elements, on any GPU. They are not the ones
+that the CPU drops. As on the CPU, 16 bits decide each element, so p is rounded to a multiple of 1/65536.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def next_dropout(p: float) -> Dropout:
 
 
 def round_keys(key: int) -> np.ndarray:
-    """The two words that each of the seven rounds of Philox (philox.cuh) takes from a key of 64 bits.
+    """The two words that each of the seven rounds of Philox (philox.cuh) takes from a 64-bit key.
 
     They grow from round to round by the digits of the golden ratio and of the square root of 3.
     """

@@ -1,8 +1,8 @@
 // Rows of a table, and the sum of the gradients of each row; functional/embedding.py.
 //
-// In the backward pass, the positions of the text are sorted by token, so that the rows of dy of one token form a
-// *run*. The lengths of runs vary widely: a rare token occurs once, the space at every sixth position. So a warp does
-// not take a run but SEGMENT positions of the sorted list, and sums each run in them. A run within one segment is then
+// In the backward pass, the positions of the text are sorted by token, so that the rows of dy for one token form a
+// *run*. The lengths of runs vary widely: a rare token occurs once, the space at every sixth position. So a warp takes
+// not a run but SEGMENT positions of the sorted list, and sums each run in them. A run within one segment is then
 // complete. For a run across segments, each segment writes a part: parts[segment][0] belongs to the run continued from
 // the previous segment, parts[segment][1] to a run that begins here and continues in the next. A second kernel sums
 // these parts. The order of all additions depends on the tokens alone. With `add`, the sums are added to the table.
@@ -26,7 +26,7 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
                                               const long long* sorted, const long long* order, const X* dy, X* table,
                                               X* parts, long long add) {
     long long segment = blockIdx.x * (long long)blockDim.y + threadIdx.y;
-    long long first = segment * SEGMENT, last = min(first + SEGMENT, count);  // the end, not included
+    long long first = segment * SEGMENT, last = min(first + SEGMENT, count);  // the end, exclusive
     long long column = (blockIdx.y * 32ll + threadIdx.x) * PACK;
     if (first >= count || column >= width) return;
     bool came_in = first > 0 && sorted[first - 1] == sorted[first];
@@ -45,7 +45,7 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
             X* out = table + id * width;
             if (came_in) out = parts + segment * 2 * width;
             else if (run_continues) out = parts + (segment * 2 + 1) * width;
-            if (id >= 0 && id < rows) {  // else the token is not in the table
+            if (id >= 0 && id < rows) {  // otherwise the token is not in the table
                 if (add && !came_in && !run_continues)
                     for (int j = 0; j < PACK; j++) sum.at[j] += out[column + j];
                 *(Pack<X>*)(out + column) = sum;

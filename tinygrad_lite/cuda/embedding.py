@@ -1,6 +1,6 @@
-"""`embedding` on a GPU: rows are copied forward, and backward sorted by token and summed.
+"""`embedding` on a GPU: the forward pass copies rows; the backward pass sorts them by token and sums them.
 
-The tokens are not checked, because the host would have to wait for them: one that is not in the table gives a row of
+The tokens are not checked, because the host would have to wait for them: one that is not in the table yields a row of
 NaN, so the loss becomes NaN, and gets no gradient.
 """
 
@@ -30,7 +30,7 @@ def embedding_cuda(ids: Tensor, weight: Tensor) -> Tensor:
     launch_rows(look_up, count, rows, width, numbers, table, y)
 
     def backward(dy):
-        # The rows are added to the gradient that is there: with a tied head, its product has just been written.
+        # The rows are added to the existing gradient: with a tied head, its product has just been written.
         out, add = memory_to_write(weight) if width <= MOST_COLUMNS else (None, False)
         table = sums_by_token(numbers, xp.ascontiguousarray(dy), rows, width, out, add)
         return (table if out is None else None,)
@@ -39,7 +39,7 @@ def embedding_cuda(ids: Tensor, weight: Tensor) -> Tensor:
 
 
 def sums_by_token(ids: Array, dy: Array, rows: int, width: int, out: Array | None = None, add: bool = False) -> Array:
-    """For each row of the table the sum of dy over the positions of its token: ids (N,), dy (N, C) -> (rows, C).
+    """For each row of the table, the sum of dy over the positions of its token: ids (N,), dy (N, C) -> (rows, C).
 
     dy must be contiguous. The sums are written into `out` if that is given, or, with `add`, added to it.
     """

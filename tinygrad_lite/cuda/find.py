@@ -26,14 +26,14 @@ def find_cuda() -> Device:
 
     Raises: DeviceError that says what was found, what is wrong with it, and how to fix it.
     """
-    # CuPy warns of much that does no harm. Where warnings are errors, as in the tests, it could not be imported.
+    # CuPy issues many harmless warnings. Where warnings are errors, as in the tests, it could not be imported.
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         return working_cuda()
 
 
 def working_cuda() -> Device:
-    """`find_cuda`, with the filters of warnings as they are."""
+    """`find_cuda`, with the warning filters as they are."""
     cupy = import_cupy()
     runtime = cupy.cuda.runtime
     driver, made_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()  # 12040 is CUDA 12.4
@@ -88,7 +88,7 @@ def import_cupy() -> ModuleType:
         )
     try:
         import cupy
-    except Exception as error:  # of any type; CuPy's message is a page long, and its cause has the reason
+    except Exception as error:  # of any type; CuPy's message is a page long, and its cause contains the reason
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             raise DeviceError(f"device cuda needs CuPy, which is not installed: {INSTALL}") from None
         refuse_unwritable(error, "device cuda: CuPy is installed")
@@ -100,7 +100,7 @@ def import_cupy() -> ModuleType:
 
 
 def known_to_libraries(here: str, made_for: int) -> list[int]:
-    """The compute capabilities for which NVRTC compiles, 90 for 9.0. Raises: DeviceError without NVRTC or cuBLAS."""
+    """The compute capabilities that NVRTC supports, 90 for 9.0. Raises: DeviceError if NVRTC or cuBLAS is missing."""
     try:
         from cupy_backends.cuda.libs import cublas, nvrtc  # noqa: F401 (imported to see whether it is there)
 
@@ -124,31 +124,31 @@ def check_generation(here: str, gpu: dict[str, Any], known: list[int], made_for:
 
 
 def check_headers(cupy: ModuleType, here: str, made_for: int) -> None:
-    """Raise DeviceError if an addition fails: CuPy compiles a kernel for it, which includes headers of CUDA.
+    """Raise DeviceError if an addition fails: CuPy compiles a kernel for it, which includes CUDA headers.
 
     It takes about a second on a machine where CuPy has never been used; afterwards the kernel is in ~/.cupy.
     """
     try:
         float(cupy.zeros((), "float32") + 1)
-    except Exception as error:  # of the compiler, of the search for its headers, of the disk, or of the GPU
+    except Exception as error:  # from the compiler, the search for its headers, the disk or the GPU
         refuse_unwritable(error, here)
         raise DeviceError(
-            f"{here}, but a kernel of one line cannot be compiled and run ({first_line(error)}); if headers of CUDA "
+            f"{here}, but a one-line kernel cannot be compiled and run ({first_line(error)}); if headers of CUDA "
             f'are missing, install them: pip install -e ".[cuda{made_for // 1000}]"'
         ) from None
 
 
 def refuse_unwritable(error: Exception, here: str) -> None:
-    """Raise DeviceError if CuPy cannot keep its compiled kernels, because the home is read-only or full."""
+    """Raise DeviceError if CuPy cannot keep its compiled kernels, because the home directory is read-only or full."""
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         raise DeviceError(
             f"{here}, but it cannot keep compiled kernels in {error.filename or '~/.cupy'} ({error.strerror}): set the "
-            "environment variable CUPY_CACHE_DIR to a folder with room that you may write into"
+            "environment variable CUPY_CACHE_DIR to a writable folder with free space"
         ) from None
 
 
 def other_cupy(made_for: int, major: int) -> str:
-    """The commands that replace CuPy by the one for another version of CUDA."""
+    """The commands that replace CuPy with the one for another version of CUDA."""
     return f'pip uninstall -y cupy-cuda{made_for // 1000}x, and then pip install -e ".[cuda{major}]"'
 
 

@@ -5,7 +5,7 @@
 // memory in tiles of TILE rows. A thread's elements c[n][i] of a product are laid out as described in tensor_cores.cuh,
 // where n counts the matrices C side by side: their rows are the block's rows, their columns the rows of the tile.
 //
-// Powers of two instead of e: e^x = 2^(x log2(e)), and the GPU has an instruction for 2^x.
+// Powers of 2 replace those of e: e^x = 2^(x log2(e)), and the GPU has an instruction for 2^x.
 //
 // Compiled for WIDTH (the head's D), TILE (16, 32 or 64), WARPS (4 or 8), and DROPOUT (0 or 1).
 
@@ -23,7 +23,7 @@
 typedef bf16 Row[STRIDE];
 
 // While the tiles of one buffer are multiplied, cp.async fills the other one. One barrier per tile is enough: each
-// thread first waits for its own copies, so behind the barrier all of this tile has arrived, and since all threads are
+// thread first waits for its own copies, so after the barrier all of this tile has arrived, and since all threads are
 // done with the previous tile, its buffer may be filled again.
 __align__(16) __shared__ Row tiles[2][2][TILE];  // buffer, matrix, row
 
@@ -37,7 +37,7 @@ __device__ __forceinline__ int first_row_of_warp() { return threadIdx.x / 32 * 1
 __device__ __forceinline__ int row_of(int i) { return first_row_of_warp() + threadIdx.x % 32 / 4 + i / 2 * 8; }
 __device__ __forceinline__ int column_of(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-// Start to copy `count` rows of a matrix, from `first` on; from row `end` on they are zeros. Neighbouring threads read
+// Start copying `count` rows of a matrix, from `first` on; from row `end` on they are zeros. Neighbouring threads read
 // neighbouring addresses (coalesced).
 __device__ __forceinline__ void copy_rows(Row* to, int count, const bf16* matrix, long long stride, int first,
                                           int end) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void copy_rows(Row* to, int count, const bf16* matrix
     }
 }
 
-// Start to copy a tile of each of two matrices, if any rows are left.
+// Start copying a tile of each of two matrices, if any rows are left.
 __device__ __forceinline__ void copy_tiles(int buffer, const bf16* x, long long x_stride, const bf16* y,
                                            long long y_stride, int first, int end) {
     if (first >= end) return;
@@ -59,7 +59,7 @@ __device__ __forceinline__ void copy_tiles(int buffer, const bf16* x, long long 
     copy_rows(tiles[buffer][1], TILE, y, y_stride, first, end);
 }
 
-// Load the fragments of this warp's 16 rows of a matrix, of which the block's rows begin at `first`.
+// Load the fragments of this warp's 16 rows of a matrix in which the block's rows begin at `first`.
 __device__ __forceinline__ void load_fragments(unsigned (*a)[4], const bf16* matrix, long long stride, int first,
                                                int end) {
     Row* rows = tiles[0][0];
@@ -103,8 +103,8 @@ __device__ __forceinline__ void matmul_add(float (*sums)[4], const float (*c)[4]
     }
 }
 
-// Write the sums of this head to an array (B, rows, H, D) in which a row of all heads is `stride` elements after the
-// one before, multiplied by one factor for each of a thread's two rows.
+// Write the sums of this head, multiplied by one factor for each of a thread's two rows, to an array (B, rows, H, D) in
+// which a row of all heads begins `stride` elements after the previous one.
 __device__ __forceinline__ void store_rows(bf16* out, long long stride, const float (*sums)[4], float factor,
                                            float factor_8_below, long long head, long long heads, int first, int end) {
     out += head / heads * end * stride + head % heads * WIDTH;
@@ -131,8 +131,8 @@ struct Rules {
     // The last key that a query sees.
     __device__ __forceinline__ int last_key(int query) const { return min(keys - 1, query + ahead); }
 
-    // Whether the mask excludes a key; beyond the last key, what it says of the last one. (A load that all threads do
-    // takes fewer instructions than one that depends on a condition.)
+    // Whether the mask excludes a key; beyond the last key, whether it excludes the last one. (A load that all threads
+    // perform takes fewer instructions than one that depends on a condition.)
     __device__ __forceinline__ bool is_masked(int key) const { return mask && !mask[min(key, keys - 1) * mask_s]; }
 
     __device__ __forceinline__ unsigned long long element(int query, int key) const {
@@ -159,7 +159,7 @@ __device__ __forceinline__ void replace_masked(float (*c)[4], const Rules& rules
 //
 // Eight neighbouring keys share one call of Philox (philox.cuh), if S is a multiple of 8. Four threads hold two rows of
 // 16 keys, two neighbours in each of four places (n, row). Each thread makes the call for one of these places, and then
-// the four exchange words, so that each has one word of every call: that of its own two keys.
+// the four exchange words, so that each has one word of every call: the one for its own two keys.
 __device__ __forceinline__ unsigned keep_mask(const Rules& rules, int first, int s) {
     unsigned kept = 0;
     int own = threadIdx.x % 4;

@@ -6,12 +6,12 @@ e^(S - m) so far, and o the sum of e^(S - m) V so far. If m' is the largest scor
     z' = z e^(m - m') + sum e^(S - m')          o' = o e^(m - m') + sum e^(S - m') V
 
 where the sums are over the next piece; in the end O = o / z. So no score has to leave the chip. The backward pass
-computes the scores again, and from them P = e^(S - L), with L = m + log z, the only number kept for each row.
+recomputes the scores, and from them P = e^(S - L), with L = m + log z, the only number kept for each row.
 
 dQ is a sum over keys, dK and dV are sums over queries. A block that takes some of the keys can sum its own dK and dV,
 but all blocks would have to add to the same dQ, in no fixed order, and floats added in a different order give different
-bytes. So dQ has a kernel of its own, which computes the weights a third time: 7 products instead of 5, but the same
-bytes in every run.
+bytes. So dQ has a separate kernel, which computes the weights a third time: 7 products instead of 5, but the same bytes
+in every run.
 
 Reference: Dao et al. 2022 (arXiv:2205.14135), algorithms 1 and 4; Dao 2023 (arXiv:2307.08691) on the work of each warp.
 """
@@ -31,7 +31,7 @@ TILES = {32: (64, 32), 64: (64, 32), 128: (32, 16)}  # by width D: rows of a til
 
 
 def fits_flash_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels can do this: D is one of TILES, and a mask is the same for all heads and queries."""
+    """Whether the kernels can handle this: D is one of TILES, and a mask is the same for all heads and queries."""
     by_sequence = mask is None or all(length == 1 for length in mask.shape[-3:-1])
     return query.shape[3] in TILES and query.numel() > 0 and key.numel() > 0 and by_sequence
 
@@ -46,7 +46,7 @@ def flash_attention(
 
     Args:
         q, k, v: (B, H, T or S, D) of bfloat16, in any layout; they are copied if their rows are not contiguous.
-        scale: the factor of the scores, more than 0.
+        scale: the factor of the scores, greater than 0.
         mask: truth values that broadcast to (B, 1, 1, S).
     """
     xp = xp_of(q)
@@ -58,7 +58,8 @@ def flash_attention(
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
     numbers = (heads, t, s, ahead, scale, dropout.round_keys, dropout.drop_below, dropout.keep_scale)
     tiles, has_dropout = dict(zip(("forward", "backward"), TILES[width], strict=True)), int(dropout.drop_below > 0)
-    # Eight warps that share a tile read keys and values half as often as twice four, if there are registers for it.
+    # Eight warps that share a tile read keys and values half as often as two groups of four, if there are enough
+    # registers.
     warps = {"forward": 8 if t >= 128 and width <= 64 and not has_dropout else 4, "backward": 4}
 
     def run(way: str, name: str, length: int, *arguments: Any) -> None:

@@ -1,6 +1,6 @@
 // Attention without a (T, S) array, backward; the formulas are in functional/attention.py, the idea in
-// flash_attention.py, the building blocks in flash_attention.cuh. P is computed again as 2^(S log2(e) - L), with L from
-// the forward pass, which is infinite for rows that see no key, so that their P is 0.
+// flash_attention.py, the building blocks in flash_attention.cuh. P is recomputed as 2^(S log2(e) - L), with L from the
+// forward pass, which is infinite for rows that see no key, so that their P is 0.
 #include "philox.cuh"
 #include "tensor_cores.cuh"
 #include "flash_attention.cuh"
@@ -9,7 +9,7 @@ struct alignas(16) Eight {
     bf16 at[8];
 };
 
-// rowsum(dO * O) for each query, and 0 behind the last one; a block takes 64 queries. WIDTH / 8 threads take a row, and
+// rowsum(dO * O) for each query, and 0 after the last one; a block takes 64 queries. WIDTH / 8 threads take a row, and
 // each of them reads 16 bytes at once, the most that a thread can.
 extern "C" __global__ void __launch_bounds__(THREADS) flash_row_sums(const bf16* dy, long long dy_b, long long dy_h,
                                                                      long long dy_t, const bf16* out, float* sums,
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
     const float log[2] = {logs[row], logs[row + 8]}, row_sum[2] = {row_sums[row], row_sums[row + 8]};
 
     float sums[WIDTH / 8][4] = {};
-    // The last keys that all and that any of this warp's queries see.
+    // The last key that all of this warp's queries see, and the last key that any of them sees.
     const int all_see = rules.last_key(first + first_row_of_warp());
     const int any_sees = rules.last_key(first + first_row_of_warp() + 15);
     copy_tiles(0, k, k_s, v, v_s, 0, end);
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
 // L and rowsum(dO * O) of a tile's queries: buffer, which of the two, query.
 __align__(16) __shared__ float of_queries[2][2][TILE];
 
-// Start to copy both, 16 bytes in each thread. (The arrays are padded: see padded().)
+// Start copying both, 16 bytes in each thread. (The arrays are padded: see padded().)
 __device__ __forceinline__ void copy_of_queries(int buffer, const float* logs, const float* row_sums, int first,
                                                 int end) {
     int which = threadIdx.x / (TILE / 4), place = threadIdx.x % (TILE / 4) * 4;
@@ -93,8 +93,8 @@ __device__ __forceinline__ void copy_of_queries(int buffer, const float* logs, c
         cp_async(&of_queries[buffer][which][place], (which ? row_sums : logs) + first + place, true);
 }
 
-// dV = P^T dO and dK = dS^T Q / sqrt(D): a block takes 64 keys and values; queries and dO come in tiles. So all is
-// transposed: rows are keys, columns are queries.
+// dV = P^T dO and dK = dS^T Q / sqrt(D): a block takes 64 keys and values; queries and dO come in tiles. So everything
+// is transposed: rows are keys, columns are queries.
 extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_backward_key_value(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
     load_fragments(a_v, v + b * v_b + h * v_h, v_s, first, keys);
     logs += head * padded(queries);
     row_sums += head * padded(queries);
-    // The first queries that see this thread's two keys, and those that see any and all of the warp's 16 keys.
+    // The first queries that see this thread's two keys, and those that see any, or all, of the warp's 16 keys.
     const int first_key = first + first_row_of_warp(), never = 0x7fffffff;
     int seen_from[2];
     for (int half = 0; half < 2; half++) {

@@ -5,7 +5,7 @@
 #include "tensor_cores.cuh"
 #include "flash_attention.cuh"
 
-// O, and log2(sum_s e^S) of each row, from which backward computes P again; infinity for rows that see no key.
+// O, and log2(sum_s e^S) of each row, from which backward recomputes P; infinity for rows that see no key.
 extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARPS - DROPOUT) flash_forward(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
@@ -23,7 +23,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARP
     load_fragments(a, q + b * q_b + h * q_h, q_t, first, queries);
 
     float sums[WIDTH / 8][4] = {}, row_max[2] = {minus_infinity, minus_infinity}, row_sum[2] = {};
-    // The last keys that all and that any of this warp's queries see; a warp without queries leaves out all tiles.
+    // The last key that all of this warp's queries see, and the last that any sees; a warp without queries skips all
+    // tiles.
     const int all_see = rules.last_key(first + first_row_of_warp());
     const int any_sees = first + first_row_of_warp() < queries ? rules.last_key(first + first_row_of_warp() + 15) : -1;
     copy_tiles(0, k, k_s, v, v_s, 0, end);

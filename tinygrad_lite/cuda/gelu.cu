@@ -22,7 +22,7 @@ __device__ __forceinline__ A probability(A x) {
 // dy/dx = P(x) + x P'(x)
 __device__ __forceinline__ A slope(A x) {
 #if TANH
-    // The smaller one of P and 1 - P is computed, and the other from it: 1 - P of a P near 1 has few right digits.
+    // The smaller of P and 1 - P is computed, and the other from it: for a P near 1, 1 - P has few correct digits.
     A u = inner(x), small = sigmoid(-2 * fabs(u)), twice_du = 2 * ROOT_2_OVER_PI * (1 + 3 * (A)0.044715 * x * x);
     return (u < 0 ? small : 1 - small) + x * (small * (1 - small) * twice_du);
 #else

@@ -1,4 +1,4 @@
-"""`gelu` and `linear_gelu` on a GPU: one kernel forward and one backward, besides the products."""
+"""`gelu` and `linear_gelu` on a GPU: one kernel forward and one backward, in addition to the products."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Matrix products on a GPU, by NVIDIA's library cuBLAS.
 
-`cupy.matmul` copies every operand of more than two axes that is not contiguous, and supports neither TF32 nor bfloat16.
+`cupy.matmul` copies every non-contiguous operand with more than two axes, and supports neither TF32 nor bfloat16.
 cuBLAS itself only requires that one of the last two axes is contiguous. The other may have any larger stride (the
 *leading dimension*), and so may the matrices of a batch. So a transposed matrix, a few rows of one, or one head of many
 need no copy.
 
 cuBLAS stores matrices column by column: it takes a matrix stored row by row for its transpose. Since
-(A B)^T = B^T A^T, it is asked for the product of the second factor with the first.
+(A B)^T = B^T A^T, it is asked for the second factor times the first.
 
-Reference: the manual of cuBLAS, cublasGemmEx and cublasGemmStridedBatchedEx.
+Reference: the cuBLAS manual, cublasGemmEx and cublasGemmStridedBatchedEx.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.precision import bfloat16, get_precision
 
-# cuBLAS's numbers for the type of an array (by `dtype.char`, because `dtype.name` is computed at each use), for the
+# cuBLAS's codes for the type of an array (by `dtype.char`, because `dtype.name` is computed at each use), for the
 # accumulation type, and for "choose the algorithm".
 TYPES = {"f": 0, "d": 1, "E": 14}  # float32, float64, bfloat16
 IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77
@@ -37,8 +37,8 @@ def gemm(
     """scale * (a @ b), over the last two axes; with `add`, added to `out`.
 
     Args:
-        a, b: (M, K) and (K, N), or (..., M, K) and (..., K, N) with the same axes in front, of the same type. float32
-            is rounded to bfloat16 first if that is the precision in use.
+        a, b: (M, K) and (K, N), or (..., M, K) and (..., K, N) with the same leading axes, of the same type. float32 is
+            rounded to bfloat16 first if that is the precision in use.
         out: (..., M, N), with contiguous rows; a new array if it is not given.
         dtype: the type of a new array, float32 or that of a and b.
     Raises: ValueError if the rows of `out` are not contiguous.
@@ -95,9 +95,9 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
     return x, *layout
 
 
-@functools.lru_cache(maxsize=4096)  # every step has the same
+@functools.lru_cache(maxsize=4096)  # the same in every step
 def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tuple[int, int, int] | None:
-    """What `laid_out` says of an array with elements of this size; None for a layout that cuBLAS cannot take."""
+    """The layout that `laid_out` returns, for elements of this size; None if cuBLAS cannot take it."""
     (rows, columns), down, right = shape[-2:], strides[-2] // size, strides[-1] // size
     apart = 0 if len(shape) == 2 else distance(shape, strides, size)
     if apart is not None:
@@ -111,7 +111,7 @@ def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tu
 def distance(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> int | None:
     """The number of elements from the beginning of each matrix to the next one; None if it varies."""
     apart = None
-    inner = 0  # the bytes that the axes behind the current one span; a regular stride continues from there
+    inner = 0  # the bytes that the axes after the current one span; a regular stride continues from there
     for length, stride in zip(reversed(shape[:-2]), reversed(strides[:-2]), strict=True):
         if length == 1:
             continue
@@ -124,7 +124,7 @@ def distance(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> int
 
 
 def joined(arrays: Sequence[Array | None]) -> Array | None:
-    """One array with the rows of all of these, without a copy; None unless they lie one behind the other."""
+    """One array with the rows of all of these, without a copy; None unless they follow one another in memory."""
     first = arrays[0]
     if len(arrays) == 1:
         return first
@@ -149,7 +149,7 @@ def scalar(value: float, kind: type) -> tuple[np.ndarray, int]:
 def cublas() -> tuple[Any, int]:
     """CuPy's binding of the library, and the handle for the current GPU and CuPy's current stream.
 
-    Long sums of bfloat16 may be split into parts, which by default cuBLAS may add in bfloat16; here that is forbidden.
+    cuBLAS may split long sums of bfloat16 into parts, and by default may add these in bfloat16; here that is forbidden.
     """
     library, get_handle, known = binding()
     handle = get_handle()

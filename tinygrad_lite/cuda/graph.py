@@ -16,7 +16,7 @@ from collections.abc import Callable
 def captured(work: Callable[[], None]) -> Callable[[], None]:
     """A function that repeats the launches of work() in one call; `work` itself if they cannot be captured.
 
-    The kernels must have been launched before, because loading one is an allocation.
+    The kernels must have been launched before, because loading one allocates memory.
     """
     import cupy
 
@@ -28,6 +28,6 @@ def captured(work: Callable[[], None]) -> Callable[[], None]:
                 work()
             finally:
                 graph = stream.end_capture()
-    except RuntimeError:  # CUDARuntimeError and CUDADriverError are of this type
+    except RuntimeError:  # CUDARuntimeError and CUDADriverError are subclasses
         return work
     return graph.launch

@@ -1,7 +1,7 @@
 // Clips gradients and stops at a broken step, without the host; see guard.py.
 
 // The first of two steps to the sum of squares of all gradients: each block writes the sum of its 256 threads. A thread
-// adds few numbers, in float; the sums of threads are added in double.
+// adds few numbers, in float; the sums of the threads are added in double.
 extern "C" __global__ void sums_of_squares(long long packs, const X* g, double* sums) {
     __shared__ double found[8];
     A sum = 0;
@@ -15,7 +15,7 @@ extern "C" __global__ void sums_of_squares(long long packs, const X* g, double* 
 
 // The second step, by a single warp: add these sums, and write the numbers that follow from them.
 //   numbers: 0 the factor for gradients, 1 the first broken step or -1, 2 loss, 3 norm
-// After a broken step nothing more is written: loss and norm stay those of that step.
+// After a broken step nothing more is written: loss and norm remain those of that step.
 extern "C" __global__ void judge(const double* sums, long long count, const X* loss, double max_norm, long long step,
                                  double* numbers) {
     double squares = 0;

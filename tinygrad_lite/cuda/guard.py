@@ -1,11 +1,11 @@
 """A guard on the GPU: it clips gradients, and keeps a broken step from changing the weights.
 
-Clipping gradients takes their norm, and stopping at NaN takes the loss. If Python read them in every step, it would
-block until the GPU is done, and then the GPU would wait for Python: each would be idle half of the time. So both
+Clipping gradients requires their norm, and stopping at NaN requires the loss. If Python read them in every step, it
+would block until the GPU is done, and then the GPU would wait for Python: each would be idle half the time. So both
 decisions are made on the GPU. The guard's four numbers
 
-    0   the factor for the gradients that brings their norm down to the largest one allowed
-    1   the first step whose loss or norm was NaN or infinite; -1 as long as there is none
+    0   the factor for the gradients that brings their norm down to the largest allowed
+    1   the first step whose loss or norm was NaN or infinite; -1 if there has been none
     2   the loss of the last step, or of the broken one
     3   the norm of its gradients before clipping
 

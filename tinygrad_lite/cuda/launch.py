@@ -5,8 +5,8 @@ layer_norm.cu with X defined as float, double or bf16 when it is first called wi
 kernels in ~/.cupy, so the second or two that this takes is spent only once per machine.
 
 CuPy does not check what it passes to a kernel. The bits of the integer 1, read as a `double`, are 4.9e-324; and if an
-argument is missing, the kernel reads whatever lies behind the others. So the parameters of a kernel are read from its
-source file: there must be as many arguments, and each is converted to the type that is declared.
+argument is missing, the kernel reads whatever follows the others. So the parameters of a kernel are read from its
+source file: the number of arguments must match, and each is converted to the declared type.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kernel:
 
     Attributes:
         run: CuPy's function run(blocks, threads, arguments), which takes arguments as `in_c` returns them.
-        parameters: by name, the function that converts an argument to the type of the parameter.
+        parameters: for each name, the function that converts an argument to the type of the parameter.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Kernel:
         """The arguments in the types that the kernel declares; TypeError if their number, or one of them, is wrong."""
         if len(arguments) != len(self.parameters):
             raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
-        # A step passes a thousand of them. Nearly all are arrays or Python's integers, which CuPy takes as they are.
+        # A step passes a thousand arguments. Nearly all are arrays or Python integers, which CuPy takes as they are.
         converted = []
         try:
             for convert, argument in zip(self.parameters.values(), arguments, strict=True):
@@ -91,9 +91,9 @@ def definitions(**types: Any) -> tuple[str, ...]:
 
 
 def are_known(x: Tensor, *parameters: Tensor | None) -> bool:
-    """Whether kernels can take these: x is one of FLOATS, and its parameters have its accumulation type.
+    """Whether kernels can take these: the type of x is one of FLOATS, and its parameters have its accumulation type.
 
-    The numbers of a parameter that is a vector must be neighbours.
+    A parameter that is a vector must be contiguous.
     """
     total = accumulation_type(x.dtype)
     for p in parameters:
@@ -116,7 +116,7 @@ def pointer(x: Array | None) -> Any:
 
 
 def integer(x: Any) -> np.int64:
-    """A number without a fraction as `long long`."""
+    """A whole number as `long long`."""
     number = int(x)
     if number != x:
         raise ValueError(f"{x!r} is not an integer")
@@ -129,15 +129,15 @@ SCALARS = {  # no kernel has scalars of other types
     "long long": integer,
     "float": lambda x: np.float32(float(x)),
     "double": lambda x: np.float64(float(x)),
-    "RoundKeys": lambda x: x,  # an array of NumPy, whose bytes CuPy passes by value
+    "RoundKeys": lambda x: x,  # a NumPy array, whose bytes CuPy passes by value
 }
 
 
 def launch(function: Kernel, blocks: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> None:
-    """Launch a kernel, without waiting for its end.
+    """Launch a kernel without waiting for it to finish.
 
     Args:
-        blocks, threads: how many blocks, and threads in each of them, along up to three axes. Without blocks nothing
+        blocks, threads: the number of blocks, and of threads in each, along up to three axes. With no blocks, nothing
             is launched.
         arguments: those of the kernel; None is a null pointer.
     """
@@ -164,18 +164,18 @@ def launch_elements(function: Kernel, count: int, *arguments: Any) -> None:
 
 
 def launch_packs(file: str, name: str, arrays: Sequence[Array | None], *others: Any, **types: Any) -> None:
-    """Launch a kernel in which each thread takes a pack of neighbours of contiguous arrays, which have one size.
+    """Launch a kernel in which each thread takes a pack of neighbouring numbers of contiguous arrays of one size.
 
-    After the number of packs, its arguments are these arrays and all others.
+    Its arguments are the number of packs, these arrays and all others.
     """
     size, packed = arrays[0].size, pack(arrays[0].size, *arrays)
     launch_elements(kernel(file, name, **types, PACK=packed), size // packed, *arrays, *others)
 
 
 def pack(width: int, *arrays: Array | None) -> int:
-    """How many neighbours a thread can fetch at once from rows of this width, in all of these arrays: 4 or 1.
+    """How many neighbouring numbers a thread can fetch at once from rows of this width, in all of these arrays: 4 or 1.
 
-    The address of four elements fetched together must be a multiple of their size.
+    The address of four elements fetched together must be a multiple of their total size.
     """
     if width % 4:
         return 1

@@ -44,14 +44,14 @@ extern "C" __global__ void layer_norm_forward(long long rows, long long width, c
 }
 
 #ifndef OWN
-#define OWN 0  // the packs of a row that a thread has; 0 if they are too many to keep their sums in registers
+#define OWN 0  // the packs of a row that a thread has; 0 if there are too many to keep their sums in registers
 #endif
 
-// dx = r (dh - mean(dh) - h mean(dh h)) with dh = dy w and h = (x - m) r, plus `so_far` (or null), the gradient that has
+// dx = r (dh - mean(dh) - h mean(dh h)) with dh = dy w and h = (x - m) r, plus `so_far` (or null), the gradient that
 // bypassed the norm. `rounded` (or null) gets a copy in bfloat16.
 //
-// A warp takes several rows. Meanwhile each thread adds up dy h and dy for its own columns; in the end a block writes a
-// row of 2 C `sums`, first those for dw, then those for db, whose columns another kernel adds up.
+// A warp takes several rows. Meanwhile each thread adds up dy h and dy for its own columns; at the end a block writes a
+// row of 2 C `sums`, first those for dw, then those for db. Another kernel adds up the columns of these rows.
 extern "C" __global__ void layer_norm_backward(long long rows, long long width, const Y* dy, const X* x,
                                                const A* weight, const A* means, const A* scales, const X* so_far,
                                                X* dx, bf16* rounded, A* sums) {
@@ -114,7 +114,7 @@ extern "C" __global__ void layer_norm_backward(long long rows, long long width, 
     }
 }
 
-// The same sums of dy h and dy for wide rows, by a kernel of their own: the first of two steps, as in columns.cu.
+// The same sums of dy h and dy for wide rows, by a separate kernel: the first of two steps, as in columns.cu.
 extern "C" __global__ void layer_norm_backward_weight(long long rows, long long width, const Y* dy, const X* x,
                                                       const A* means, const A* scales, A* sums) {
     __shared__ A found_dw[8][32], found_db[8][32];

@@ -1,4 +1,4 @@
-"""`layer_norm` on a GPU: forward in one kernel, backward in one and the sums of columns; of wide rows in one more."""
+"""`layer_norm` on a GPU: one kernel forward; backward one, plus sums of columns, and one more for wide rows."""
 
 from __future__ import annotations
 

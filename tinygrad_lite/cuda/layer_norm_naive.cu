@@ -1,9 +1,9 @@
-// Layer normalisation as simply as a GPU can compute it: a thread takes a row. layer_norm.cu is tested against this
+// Layer normalisation as simply as a GPU can compute it: each thread takes a row. layer_norm.cu is tested against this
 // kernel.
 //
 // It is slow because the numbers that neighbouring threads load together are a row apart, so the loads are not
-// coalesced: memory is read in pieces of 32 bytes, of which each load uses 4. And there is only one thread for each
-// row, while a GPU can run more than 200,000. layer_norm.cu has a warp for each row, whose threads load neighbouring
+// coalesced: memory is read in chunks of 32 bytes, and each load uses only 4 of them. And there is only one thread per
+// row, while a GPU can run more than 200,000. layer_norm.cu uses a warp per row, whose threads load neighbouring
 // numbers.
 
 // x, y: (rows, width); weight, bias: (width).

@@ -3,7 +3,7 @@
 In bfloat16, weights stay float32 and are rounded for the products: once for each version of them, or, if an optimizer
 has just written them, by its kernel (adamw.cu).
 
-Where an optimizer has laid the weights of queries, keys and values one behind the other (flat.py), they are the rows of
+If an optimizer has laid out the weights of queries, keys and values one after the other (flat.py), they are the rows of
 one matrix, and so are their gradients. One large product then does the work of three; and the gradient of the input is
 one product too, instead of a sum of three in bfloat16.
 """
@@ -32,7 +32,7 @@ from tinygrad_lite.functional.linear import check_linear, linear_composed, linea
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
 
-ALIGNED, PADDED = 8, 64  # elements: what the rows of a result must be a multiple of for cuBLAS's fast kernels, and are
+ALIGNED, PADDED = 8, 64  # elements: fast cuBLAS kernels need rows of a multiple of 8; padding makes it one of 64
 
 
 def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -62,7 +62,7 @@ def joint_linear(
     """The results of several linear maps side by side: (..., C) -> (..., sum of all C_out), in one node.
 
     Args:
-        arrived: where the columns begin whose gradients have arrived, when backward comes here; None: all.
+        arrived: the first columns of the results whose gradients have arrived when backward gets here; None: all.
     """
     xp, shape, before = x.xp, x.shape, x.dtype
     x_needs, places = x.requires_grad, places_of(weights)
@@ -107,8 +107,8 @@ def joint_linear(
                 for i, (part, factor) in enumerate(zip(parts(dy), factors, strict=True)):
                     gemm(part, factor, out=dx, add=i > 0)
             dx = dx.reshape(shape)
-        # cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the
-        # sum and writing the sum takes longer. (An observer, who wants to see it, prevents this: `memory_to_write`.)
+        # cuBLAS can add the product to the existing gradient: writing a large product, reading it again with the sum
+        # and writing the sum takes longer. (An observer, which wants to see it, prevents this: `memory_to_write`.)
         kind = weights[0].dtype
         dw = gradients_of(weights, lambda place, out, add: gemm(dy[:, place].T, rows, out, kind, add=add))
         return dx, *dw, *(column_gradients(dy, biases) if biases else ())
@@ -118,7 +118,7 @@ def joint_linear(
 
 
 def columns_of(y: Tensor, place: slice, arrived: set[int]) -> Tensor:
-    """Some columns of a joint result. The gradients of all of them come together in one array, without any addition."""
+    """Some columns of a joint result. The gradients of all of them are collected in one array, without any addition."""
     xp, shape, dtype = y.xp, y.shape, y.dtype
 
     def backward(dy, so_far):
@@ -139,7 +139,7 @@ def columns_of(y: Tensor, place: slice, arrived: set[int]) -> Tensor:
 
 
 def array_around(part: Array, shape: tuple[int, ...], start: int) -> Array | None:
-    """The array of this shape whose columns from `start` on are `part`, if that is what it is.
+    """The array of this shape whose columns from `start` on are `part`; None if `part` is not such a view.
 
     Flash attention writes the gradients of queries, keys and values side by side.
     """
@@ -169,9 +169,9 @@ class Copy:
     """A bfloat16 copy of a weight.
 
     Attributes:
-        of: the array that it is a copy of.
+        of: the array that was copied.
         array: the copy.
-        version: a list of the weight's version when it was made; copies that an optimizer writes together share it.
+        version: a list of the weight's version at that time; copies that an optimizer writes together share it.
     """
 
     of: Array
@@ -182,7 +182,7 @@ class Copy:
 def copy_of(optimizer: Any, known: Copy | None) -> Copy | None:
     """A copy of all parameters of an optimizer (flat.py), where `in_precision` finds its parts; None if not in use.
 
-    It is the one that is known if since then nothing but the optimizer has written into the parameters.
+    It is `known` if nothing but the optimizer has written into the parameters since that was made.
     """
     values, kind = optimizer.values, activation_type(optimizer.values.dtype)
     if kind == values.dtype:
@@ -199,18 +199,18 @@ def copy_of(optimizer: Any, known: Copy | None) -> Copy | None:
 def empty_rows(x: Array, width: int) -> Array:
     """An array for a product (N, width), of the type of x.
 
-    cuBLAS has fast kernels only for rows that begin at multiples of 16 bytes, which those of a vocabulary of 50,257 do
-    not: there the array is wider.
+    cuBLAS has fast kernels only for rows that begin at multiples of 16 bytes. With a vocabulary of 50,257 they do not,
+    so the array is wider.
     """
     padded = width if width % ALIGNED == 0 else -(-width // PADDED) * PADDED
     return xp_of(x).empty((len(x), padded), x.dtype)
 
 
 def with_rows_after(matrix: Array, rows: int) -> Array | None:
-    """A matrix with more rows: whatever follows it in the array of which it is a part; None if that is too short.
+    """A matrix with more rows: whatever follows it in the array that it is part of; None if that is too short.
 
-    cuBLAS may take slower kernels for 50,257 rows than for 50,304. In an optimizer's memory, the rows after a table are
-    other parameters; their results are not used.
+    cuBLAS may choose slower kernels for 50,257 rows than for 50,304. In an optimizer's memory, the rows after a table
+    are other parameters; their results are not used.
     """
     base = matrix.base
     if base is None or base.ndim != 1:

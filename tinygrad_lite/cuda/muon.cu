@@ -1,10 +1,10 @@
-// Muon's update but for the products of matrices; formulas in muon.py, the guard's numbers in guard.py. X is the type of
-// weights, Y that of the products' factors. The matrices of a stack lie one after the other; blockIdx.y chooses one.
+// Muon's update except the matrix products; formulas in muon.py, the guard's numbers in guard.py. X is the type of the
+// weights, Y the type of the products' factors. The matrices of a stack follow one another; blockIdx.y chooses one.
 
-// u = momentum m + (1 - momentum) g, which becomes the new m, and once more the update (Nesterov)
+// u = momentum m + (1 - momentum) g, which becomes the new m; applied once more, it is the update (Nesterov)
 __device__ __forceinline__ X mixed(X m, X g, X momentum) { return momentum * m + (1 - momentum) * g; }
 
-// The new m; and of each matrix, the sum of squares of u by block.
+// The new m, and for each matrix the sum of squares of u per block.
 extern "C" __global__ void muon_momentum(long long packs, const X* g, X* m, const double* guard, A momentum,
                                          double* sums) {
     __shared__ double found[8];
@@ -26,8 +26,8 @@ extern "C" __global__ void muon_momentum(long long packs, const X* g, X* m, cons
     if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = of_block;
 }
 
-// x = u / |u|, with the sums of the kernel above, launched with as many blocks. u is computed again, which takes no
-// more memory traffic than reading it. After a broken step x is 0.
+// x = u / |u|, from the sums of the kernel above, launched with the same number of blocks. u is recomputed, which takes
+// no more memory traffic than reading it. After a broken step x is 0.
 extern "C" __global__ void muon_normalize(long long packs, const X* g, const X* m, const double* guard, A momentum,
                                           const double* sums, A eps, Y* x) {
     double squares = 0;

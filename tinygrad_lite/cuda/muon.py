@@ -1,4 +1,4 @@
-"""`muon` on a GPU: the products by cuBLAS in the precision in use, all else by four kernels."""
+"""`muon` on a GPU: the products by cuBLAS in the precision in use, everything else by four kernels."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def muon_cuda(
 ) -> None:
     """`muon_composed` in place; w, g and m (n, R, C) have one type and are contiguous, as an optimizer keeps them.
 
-    With the numbers of a guard (guard.py), g is first multiplied by the factor there, and after a broken step nothing
-    is changed.
+    Given the numbers of a guard (guard.py), g is first multiplied by the guard's factor, and nothing changes after a
+    broken step.
 
-    The powers of X X^T are computed as in `newton_schulz_fused`, but for a matrix with more rows than columns those of
-    X^T X, multiplied from the right: nothing is transposed.
+    The powers of X X^T are computed as in `newton_schulz_fused`, but a matrix with more rows than columns uses those of
+    X^T X, multiplied from the right, so that nothing is transposed.
     """
     xp, (n, rows, columns) = w.xp, w.shape
     small, kind = min(rows, columns), activation_type(w.dtype)

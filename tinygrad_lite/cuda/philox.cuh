@@ -1,11 +1,11 @@
 // Random numbers from a counter. The bits of element i are a function of i and a key, without any state: threads are
-// independent, and the backward pass computes the bits of the forward pass again instead of reading them.
+// independent, and the backward pass recomputes the bits of the forward pass instead of reading them.
 //
 // Philox4x32-7 turns four words, the counter, into four random words. Each round multiplies two of them by constants.
 // The upper half of a product depends on all bits of the factor: it is mixed, with part of the key, into one of the
 // other two words, and the lower half takes the place of that word. Seven rounds are the fewest after which a large
-// battery of statistical tests finds no pattern. Libraries use ten, for a margin; but attention with dropout spends more
-// instructions here than on its products.
+// battery of statistical tests finds no pattern. Libraries use ten, for a safety margin; but attention with dropout
+// spends more instructions here than on its products.
 //
 // Reference: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3" (SC11), on Philox.
 
@@ -28,8 +28,8 @@ __device__ __forceinline__ Words philox(Words count, const RoundKeys& round_keys
     return count;
 }
 
-// One call decides about eight neighbouring elements, each by 16 bits: word k has those of element 2 k in its lower half
-// and those of element 2 k + 1 in its upper half.
+// One call decides eight neighbouring elements, each by 16 bits: word k has those of element 2 k in its lower half and
+// those of element 2 k + 1 in its upper half.
 __device__ __forceinline__ Words random_words(const RoundKeys& round_keys, unsigned long long eight) {
     return philox({{(unsigned)eight, (unsigned)(eight >> 32), 0, 0}}, round_keys);
 }

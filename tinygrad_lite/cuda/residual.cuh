@@ -13,7 +13,7 @@ __device__ __forceinline__ const X* add_row(const X* x, const P* part, X* sum, l
     return sum;
 }
 
-// Write a pack of the gradient, with what is there so far, and a copy in bfloat16.
+// Write a pack of the gradient, plus `so_far` (or null), and a copy in bfloat16 to `rounded` (or null).
 __device__ __forceinline__ void store_gradient(Pack<X> p, long long i, const X* so_far, X* dx, bf16* rounded) {
     if (so_far) {
         Pack<X> other = ((const Pack<X>*)so_far)[i];

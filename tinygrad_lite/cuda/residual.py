@@ -1,12 +1,12 @@
 """`residual` on a GPU: the sum is left to the norm that follows, if one does.
 
 A sum reads two arrays and writes one, which the norm then reads. A norm that reads the two itself, and writes the sum
-beside its result, saves the time of reading it. So `residual` allocates the sum but does not compute it. Its result is
-a `Sum`: the kernel of a norm fills it, or else the first use of its array does.
+along with its result, saves reading it. So `residual` allocates the sum but does not compute it. Its result is a `Sum`:
+the kernel of a norm fills it, or else the first use of its array does.
 
-Backward, the norm's kernel adds the gradient that has come past it, through the residual connection (see `adds` in
-autograd.py). If the part is bfloat16, the kernel also writes the total rounded to bfloat16, which is the part's
-gradient; else a kernel would read the total again to convert it.
+In the backward pass, the norm's kernel adds the gradient that has bypassed it through the residual connection (see
+`adds` in autograd.py). If the part is bfloat16, the kernel also writes the total rounded to bfloat16, which is the
+part's gradient; otherwise another kernel would read the total again to convert it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sum(Tensor):
     Attributes:
         memory: the array.
         addends: the arrays x and part.
-        seen: their counters of in-place writes, with the counts when the sum was asked for.
+        seen: their counters of in-place writes, with the counts when the sum was requested.
     """
 
     memory: Array
@@ -73,7 +73,7 @@ def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
         return residual_composed(x, part)
     arrays = xp.ascontiguousarray(x.data), xp.ascontiguousarray(part.data)
     y = xp.empty(x.shape, given)
-    if observers:  # they look at the result at once
+    if observers:  # they look at the result immediately
         add(*arrays, y)
     rounded: list[Array] = []  # the gradient and its bfloat16 copy, once a norm has written them
 
@@ -103,7 +103,7 @@ def empty_gradient(
     """Arrays for the gradient of a norm's input and for its bfloat16 copy; the latter only for a bfloat16 part.
 
     Args:
-        rounded: the attribute of that name of a result of `residual`, which will find both arrays there.
+        rounded: the attribute of that name on a result of `residual`, which will find both arrays there.
     """
     dx, copy = xp.empty(shape, dtype), None
     if rounded is not None:
@@ -113,7 +113,7 @@ def empty_gradient(
 
 
 def take_addends(x: Tensor) -> tuple[Array, Array | None, Array | None]:
-    """What a norm reads: of a `Sum` the two addends and the array of the sum, which it must write; else x alone."""
+    """What a norm reads: for a `Sum`, the two addends and the array of the sum, which it must write; else x alone."""
     if type(x) is not Sum:
         return x.data, None, None
     first, part = x.addends

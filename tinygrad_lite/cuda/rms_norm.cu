@@ -1,6 +1,6 @@
 // RMS normalisation; formulas and derivation in functional/rms_norm.py. LANES threads of a warp take one row of C
-// numbers; each has every LANES-th pack of it. A row of 64 numbers, such as a head, has 16 packs of 4: a whole warp for
-// it would be half idle.
+// numbers; each has every LANES-th pack of it. A row of 64 numbers, such as a head, has 16 packs of 4: half of a whole
+// warp would be idle.
 //
 // Rows of x need not be contiguous: in (N, H, C) they begin at n * outer + h * inner. All other arrays are contiguous.
 #include "residual.cuh"
@@ -19,7 +19,7 @@ __device__ __forceinline__ Pack<A> gain(const A* weight, int i) {
     return ones;
 }
 
-// With a `part`, x + part is normalised, and written to `sum` as well; then all rows are contiguous.
+// With a `part`, x + part is normalised, and written to `sum` as well; in that case all rows are contiguous.
 extern "C" __global__ void rms_norm_forward(long long rows, long long heads, long long width, long long outer,
                                             long long inner, const X* x, const P* part, X* sum, const A* weight,
                                             A eps, Y* y, A* scales) {
@@ -49,7 +49,7 @@ extern "C" __global__ void rms_norm_forward(long long rows, long long heads, lon
     if (threadIdx.x == 0) scales[row] = r;
 }
 
-// dx = r (dh - h mean(dh h)) with dh = dy w and h = x r, plus `so_far` (or null), the gradient that has come past the
+// dx = r (dh - h mean(dh h)) with dh = dy w and h = x r, plus `so_far` (or null), the gradient that bypassed the
 // norm. `rounded` (or null) gets a copy in bfloat16.
 extern "C" __global__ void rms_norm_backward(long long rows, long long heads, long long width, long long outer,
                                              long long inner, const Y* dy, const X* x, const A* weight,

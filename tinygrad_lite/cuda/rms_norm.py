@@ -1,4 +1,4 @@
-"""`rms_norm` on a GPU: forward in one kernel, backward in one, and two more for the gradient of the weight."""
+"""`rms_norm` on a GPU: one kernel forward, one backward, and two more for the gradient of the weight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tinygrad_lite.functional.rms_norm import check_rms_norm, rms_norm_composed
 from tinygrad_lite.precision import accumulation_type, activation_type
 from tinygrad_lite.tensor import Tensor, node
 
-THREADS = 128  # of a block
+THREADS = 128  # per block
 
 
 def rms_norm_cuda(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -32,7 +32,7 @@ def rms_norm_cuda(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5)
     types = {"X": rows.dtype, "Y": y.dtype, "P": rows.dtype if part is None else part.dtype}
 
     def launch_rows(name: str, arrays: tuple[Array | None, ...], *arguments: Array | float | None) -> None:
-        """Launch a kernel in which LANES threads take one row, with these arrays to be packed and other arguments."""
+        """Launch a kernel in which LANES threads take one row; `arrays` are the arguments that are read in packs."""
         packed = pack(math.gcd(width, outer, inner), *arrays)
         lanes = next(n for n in (8, 16, 32) if n >= min(width // packed, 32))
         function = kernel("rms_norm", name, **types, PACK=packed, LANES=lanes)

@@ -1,9 +1,9 @@
 // Rotary positions; formulas in functional/rotary.py. Each thread takes one pack of points (x_i, x_(i + D/2)) of one
-// token, and rotates them in all heads: so it computes their angles once.
+// token, and rotates them in all heads, so it computes their angles once.
 //
 // A large angle in float has few digits after the point: 100,000 radians are off by 0.004. Double has enough, but most
-// GPUs compute it 64 times slower. Integers are exact: a frequency comes as the part of a turn by which each position
-// rotates, in units of 2^-64, and the product with the position overflows by whole turns, which change nothing.
+// GPUs compute it 64 times slower. Integers are exact: a frequency is given as the fraction of a turn by which each
+// position rotates, in units of 2^-64, and the product with the position overflows by whole turns; they change nothing.
 extern "C" __global__ void rotary(long long count, long long length, long long heads, long long half,
                                   long long batch_stride, long long token_stride, long long head_stride, const X* x,
                                   const long long* positions, long long positions_stride, const long long* frequencies,

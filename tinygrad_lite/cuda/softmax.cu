@@ -2,8 +2,8 @@
 // softmax_naive.cu does the same in a dozen lines.
 //
 // The scores S of a block of queries are a contiguous array (B, H, length, width): the queries t = first, first + 1,
-// ... of the block, and the keys s < width, all that they can see. A warp takes one row, that is one query; its lanes
-// take neighbouring packs, so their loads are coalesced. With causal attention a query sees the keys s <= t + ahead,
+// ... of the block, and the keys s < width, all that they can see. A warp takes one row, that is, one query; its lanes
+// take neighbouring packs, so their loads are coalesced. With causal attention, a query sees the keys s <= t + ahead,
 // and the warp does not read the others.
 //
 // Dropout numbers the weights as if all T x S of them existed, so that a mask does not depend on the blocks. The stored

@@ -1,7 +1,7 @@
-// The softmax inside attention as simply as a GPU can compute it: a thread takes a row, that is one query. softmax.cu
-// is tested against this kernel; layer_norm_naive.cu says why such a kernel is slow.
+// The softmax inside attention as simply as a GPU can compute it: each thread takes a row, that is, one query.
+// softmax.cu is tested against this kernel; layer_norm_naive.cu explains why such a kernel is slow.
 
-// P = softmax(S) for scores S (B, H, queries, keys), of which a query t sees the keys s <= t + ahead. The others get 0.
+// P = softmax(S) for scores S (B, H, queries, keys), where query t sees the keys s <= t + ahead. The others get 0.
 extern "C" __global__ void softmax_naive(long long rows, long long queries, long long keys, long long ahead,
                                          const float* scores, float* weights) {
     long long row = blockIdx.x * (long long)blockDim.x + threadIdx.x;

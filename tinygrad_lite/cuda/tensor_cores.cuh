@@ -1,5 +1,5 @@
 // Instructions of the tensor cores (the matrix units), asynchronous copies into shared memory, and 2^x. GPUs of compute
-// capability 8.0 or more have them. They are written in PTX, NVIDIA's assembly language, because C++ has no names for
+// capability 8.0 or higher have them. They are written in PTX, NVIDIA's assembly language, because C++ has no names for
 // them; each function has the name of its instruction.
 //
 // mma.m16n8k16 multiplies a 16 x 16 matrix A by a 16 x 8 matrix B of bfloat16, and adds the product to a 16 x 8 matrix
@@ -16,7 +16,7 @@
 // Reference: the PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type", ldmatrix, cp.async,
 // ex2.
 
-#ifdef __CUDACC__  // elsewhere (tests/emulator) these seven functions are written in C++
+#ifdef __CUDACC__  // elsewhere (tests/emulator), seven of these functions are written in C++
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return (unsigned)__cvta_generic_to_shared(pointer);
@@ -29,7 +29,7 @@ __device__ __forceinline__ void mma(float* c, const unsigned* a, const unsigned*
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Load four 8 x 8 matrices, of which each lane gets the pair at (row, column). Lanes 8 i to 8 i + 7 give the addresses
+// Load four 8 x 8 matrices; each lane gets the pair at (row, column) of each. Lanes 8 i to 8 i + 7 supply the addresses
 // of the rows of matrix i (multiples of 16 bytes in shared memory).
 __device__ __forceinline__ void ldmatrix(unsigned* four, const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -49,8 +49,8 @@ __device__ __forceinline__ unsigned to_bf16x2(float first, float second) {
     return pair;
 }
 
-// Start to copy 16 bytes from global into shared memory; if not is_there, 16 zero bytes, and `from`
-// may be any multiple of 16, since nothing is read.
+// Start copying 16 bytes from global into shared memory; if not is_there, 16 zero bytes are written, and `from` may be
+// any multiple of 16, since nothing is read.
 __device__ __forceinline__ void cp_async(void* to, const void* from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
@@ -59,7 +59,7 @@ __device__ __forceinline__ void cp_async(void* to, const void* from, bool is_the
 // Wait until the copies started by this thread are done (for those of other threads, also wait at a barrier).
 __device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// 2^x, or 0 below 2^-126. (exp2f also returns those tiny numbers, and needs three more instructions for it.)
+// 2^x, or 0 below 2^-126. (exp2f also returns those tiny numbers, and needs three more instructions for them.)
 __device__ __forceinline__ float ex2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -205,7 +205,7 @@ def test_missing_headers_are_reported_before_the_first_kernel(pretend):
     error = 'kern.cu(4): catastrophic error: cannot open source file "cuda_fp16.h"'
     pretend(zeros=lambda *_: fail(RuntimeError(f"{error}\n\n1 catastrophic error detected")))
     assert sentence() == (
-        f"{HERE}a kernel of one line cannot be compiled and run ({error}); if headers of CUDA are missing, install "
+        f"{HERE}a one-line kernel cannot be compiled and run ({error}); if headers of CUDA are missing, install "
         'them: pip install -e ".[cuda13]"'
     )
 
@@ -216,7 +216,7 @@ def test_a_home_that_cannot_be_written_is_reported(pretend, monkeypatch, number)
     error = OSError(number, os.strerror(number), "/home/me/.cupy/kernel_cache")
     end = (
         f"it cannot keep compiled kernels in /home/me/.cupy/kernel_cache ({os.strerror(number)}): set the environment "
-        "variable CUPY_CACHE_DIR to a folder with room that you may write into"
+        "variable CUPY_CACHE_DIR to a writable folder with free space"
     )
     pretend(zeros=lambda *_: fail(error))
     assert sentence() == HERE + end

@@ -15,6 +15,7 @@ from tests.tinygrad_lite.cuda.naive import attention_naive, layer_norm_naive, so
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.precision import precision
@@ -47,6 +48,8 @@ def call_all_cases(device: str, dtypes: Sequence[type]) -> None:
                 y.backward(Tensor.ones(y.shape, dtype=y.dtype, device=device))
         get_device(device).synchronize()
         print(f"{name}: {len(cases)} cases", flush=True)
+    wide = Tensor.ones(1, 257, device=device, requires_grad=True)  # whose gain has a kernel for itself
+    F.layer_norm(wide, weight=Tensor.ones(257, device=device)).sum().backward()
     x = get_device(device).from_host(keyed_rng(1, "naive").standard_normal((2, 3, 5, 4), "float32"))
     attention_naive(x, x, x, 0.5)
     layer_norm_naive(x[0, 0], x[0, 0, 0], x[0, 0, 1], 1e-5)

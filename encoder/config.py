@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
 from workshop.cli.options import option, under
@@ -17,10 +17,7 @@ of_model, of_training = under("model", "training")
 
 @dataclass(frozen=True)
 class BertConfig(ModelConfig):
-    """The settings of an encoder for text. A new setting needs only a field here: see `workshop/run/model_config.py`.
-
-    `BERT_BASE` and `BERT_LARGE` are the models of Devlin et al. 2018, section 3.
-    """
+    """The settings of an encoder for text. A new setting is a field here: see `workshop/run/model_config.py`."""
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
     pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)
@@ -91,8 +88,3 @@ class BertConfig(ModelConfig):
         per_token = self.of_all_blocks(self.n_layer, 8 * c + self.n_head * t + self.kept_hidden) + 2 * c
         words = MASK_SHARE * (self.vocab_size + 4 * c) if self.objective == "words" else 0
         return int(batch_size * t * (per_token + words))
-
-
-# 109.5 and 335.1 million parameters, the pooler included.
-BERT_BASE = BertConfig(30522, 0, 101, 102, 103, 12, 12, 768, 0, 512, 2, False, norm_eps=1e-12, objective="features")
-BERT_LARGE = replace(BERT_BASE, n_layer=24, n_head=16, n_embd=1024)

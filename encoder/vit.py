@@ -92,12 +92,6 @@ class ViTConfig(PictureConfig):
         return batch_size * t * (blocks + 2 * c)
 
 
-# The sizes of the paper's table 1, with a head for the 1,000 classes of ImageNet.
-VIT_BASE = ViTConfig(1000, 224, 3, patch_size=16, n_layer=12, n_head=12, n_embd=768)
-VIT_LARGE = ViTConfig(1000, 224, 3, patch_size=16, n_layer=24, n_head=16, n_embd=1024)
-VIT_HUGE = ViTConfig(1000, 224, 3, patch_size=14, n_layer=32, n_head=16, n_embd=1280)
-
-
 class Classifier(Module):
     """A model of pictures that ends with `head`, a linear map to the logits of the classes."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass
 from dataclasses import fields as fields_of
 from typing import ClassVar
 
@@ -18,10 +18,7 @@ RECURRENTS = ["attend", "score", "attention_reach", "input_feeding"]
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(ModelConfig):
-    """The settings of an encoder-decoder. A new setting needs only a field here: see `workshop/run/model_config.py`.
-
-    `transformer_base` and `transformer_big` have the settings of Vaswani et al. 2017, table 3.
-    """
+    """The settings of an encoder-decoder. A new setting needs only a field here: see `workshop/run/model_config.py`."""
 
     vocab_size: int = option(MISSING, "V, size of the vocabulary of both languages", low=1, high=MAX_VOCAB_SIZE)
     pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)
@@ -97,13 +94,3 @@ class Seq2SeqConfig(ModelConfig):
         encoder = self.of_all_blocks(self.n_layer, 2 * c + attention + hidden)
         decoder = self.of_all_blocks(self.n_layer, 3 * c + 2 * attention + hidden)
         return batch_tokens // 2 * (encoder + decoder + 2 * c + self.vocab_size)
-
-
-def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
-    """The base model of the paper: 63 million parameters with its shared vocabulary of 37,000."""
-    return Seq2SeqConfig(vocab_size, pad, bos, eos, n_layer=6, n_head=8, n_embd=512, norm_first=False)
-
-
-def transformer_big(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
-    """The big model of the paper: 214 million parameters."""
-    return replace(transformer_base(vocab_size, pad, bos, eos), n_head=16, n_embd=1024, dropout=0.3)

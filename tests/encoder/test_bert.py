@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encoder.bert import Bert, LabelledBatch, MaskedBatch, mean_of_text, without_head
-from encoder.config import BERT_BASE, BERT_LARGE, BertConfig
+from encoder.config import BertConfig
 from tests.lively import gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
@@ -37,8 +37,11 @@ def batch_for(model: Bert) -> MaskedBatch | LabelledBatch:
 
 
 def test_base_and_large_have_the_papers_sizes():
-    assert Bert.blueprint(BERT_BASE).num_parameters() == 109_482_240
-    assert Bert.blueprint(BERT_LARGE).num_parameters() == 335_141_888
+    # Devlin et al. 2018, section 3; the pooler is included
+    base = BertConfig(30522, 0, 101, 102, 103, 12, 12, 768, 0, 512, 2, False, norm_eps=1e-12, objective="features")
+    large = replace(base, n_layer=24, n_head=16, n_embd=1024)
+    assert Bert.blueprint(base).num_parameters() == 109_482_240
+    assert Bert.blueprint(large).num_parameters() == 335_141_888
 
 
 @pytest.mark.parametrize("objective", ["words", "labels"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from studies.pictures.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from studies.pictures.command import CHECKPOINT, Kind
-from studies.pictures.expression import GraphOptions, draw_graph
+from studies.pictures.graphviz import GraphOptions, draw_graph
 from studies.pictures.loss import LossOptions, draw_loss
 from studies.pictures.measures import MeasuresOptions, draw_measures
 from studies.pictures.neighbours import NeighbourOptions, draw_neighbours

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.pictures import expression
+from studies.pictures import graphviz
 from studies.pictures.command import Kind, draw
 from studies.pictures.kinds import shared_kinds
 from studies.pictures.neighbours import NeighbourOptions, draw_neighbours
@@ -195,15 +195,15 @@ def test_an_expression_with_values_and_gradients(place, capsys):
 
 
 def test_graphviz_gets_the_graph_and_is_optional(place, monkeypatch):
-    monkeypatch.setattr(expression.shutil, "which", lambda name: None)
+    monkeypatch.setattr(graphviz.shutil, "which", lambda name: None)
     with pytest.raises(UserError, match=r"g\.svg: graphviz's program dot, which draws graphs, is not installed"):
         run("graph", "a * a", "--values", "a=3", "--out", "g.svg")
     sources = []
-    monkeypatch.setattr(expression, "run_dot", lambda source, path: sources.append(source))
+    monkeypatch.setattr(graphviz, "run_dot", lambda source, path: sources.append(source))
     assert run("graph", "a * 2 + a", "--values", "a=3", "--out", "g.svg") == 0
     assert 'n0 [label="a\\nvalue 3\\ngradient 3", fillcolor="#d3e8f5"];' in sources[0]
     assert 'n1_1 [label="2", fillcolor="white"]; n1_1 -> n1;' in sources[0]
-    assert expression.quote('a"\\\nb') == '"a\\"\\\\\\nb"'
+    assert graphviz.quote('a"\\\nb') == '"a\\"\\\\\\nb"'
 
 
 @pytest.mark.skipif(not shutil.which("dot"), reason="graphviz is not installed")

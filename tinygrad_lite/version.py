@@ -21,6 +21,7 @@ MOVED = {
     **{f"tinygrad_lite.training.{n}": f"workshop.processes.{n}" for n in ("mpi", "mpirun", "processes", "workers")},
     "tinygrad_lite.training.model_spec": "workshop.run.family",
     "tinygrad_lite.viz": "studies.pictures",
+    "tinygrad_lite.viz.expression": "studies.pictures.graphviz",
     "tinygrad_lite.viz.figure": "workshop.figure",
     **{f"gpt.{n}": f"studies.{n}" for n in "baselines damage draw quantized update".split()},
     "gpt.answers": "studies.scores",

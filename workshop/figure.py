@@ -59,19 +59,17 @@ class Picture:
         arrays: the numbers for a .npz, by name. A picture has a table or arrays.
         text: the same for a terminal; empty if there is no such form.
         default: the file to write if none is named.
-        image: writes an image that matplotlib does not draw, instead of `draw`.
         has_photographs: whether it shows pictures, which stay as they are on a dark page.
     """
 
     title: str
     caption: str
-    size: tuple[float, float] = (0.0, 0.0)
-    draw: Callable[[Any], None] | None = None
+    size: tuple[float, float]
+    draw: Callable[[Any], None]
     table: Sequence[Sequence[Any]] = ()
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     text: str = ""
     default: Path | None = None
-    image: Callable[[Path], None] | None = None
     has_photographs: bool = False
 
 
@@ -211,9 +209,7 @@ def write(picture: Picture, path: Path) -> None:
     """
     suffix, suffix_of_numbers = path.suffix.lower(), ".npz" if picture.arrays else ".csv"
     try:
-        if suffix in METADATA and picture.image:
-            picture.image(path)
-        elif suffix in METADATA:
+        if suffix in METADATA:
             draw_and_save(picture, path)
         elif suffix != suffix_of_numbers:
             raise OptionError(f"{path}: the numbers of this picture are written as {suffix_of_numbers}")

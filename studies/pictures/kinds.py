@@ -7,7 +7,6 @@ from pathlib import Path
 
 from studies.pictures.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from studies.pictures.command import CHECKPOINT, Kind
-from studies.pictures.graphviz import GraphOptions, draw_graph
 from studies.pictures.loss import LossOptions, draw_loss
 from studies.pictures.measures import MeasuresOptions, draw_measures
 from studies.pictures.neighbours import NeighbourOptions, draw_neighbours
@@ -83,13 +82,5 @@ def shared_kinds(load: Callable[[Path], Tokenizer]) -> dict[str, Kind]:
             "out/rewards",
             "RUN ...",
             "a run's folder or its metrics.csv",
-        ),
-        "graph": Kind(
-            "an expression with the value and the gradient of every operation",
-            draw_graph,
-            GraphOptions,
-            '"(a * b + c).tanh()" --values a=2 b=-3 c=5',
-            "EXPRESSION",
-            "names, numbers, + - * / ** @, and methods such as tanh() or sum()",
         ),
     }

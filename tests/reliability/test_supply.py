@@ -143,7 +143,7 @@ def test_one_file_opens_connections_and_few_start_programs():
                 found.setdefault(name, set()).add(path.as_posix())
     fetching = {"workshop/corpora/fetch.py"}
     sources = {"workshop/corpora/wheel.py", "workshop/corpora/pair_sources.py"}
-    others = {"gpt/chat.py", "docs/site/build.py", "docs/site/demo.py", "studies/pictures/graphviz.py"}
+    others = {"gpt/chat.py", "docs/site/build.py", "docs/site/demo.py"}
     assert found.pop("subprocess") == fetching | sources | others
     assert found.pop("urllib") == fetching | {"docs/site/build.py"}  # which only takes addresses apart
     assert all(files == fetching for files in found.values())

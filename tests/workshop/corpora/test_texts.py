@@ -16,7 +16,7 @@ HTTPS_TEXT = fetch.https_text
 FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
 GUTENBERG = (
     "The Project Gutenberg EBook of Faust, by Niemand\n\nCharacter set encoding: ISO-8859-1\n\n"
-    "*** START OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n\nProduced by A Person\n\n\n"
+    "*** START OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n\n\n\n"
     "Grün, ach!\n\nSo schön.\n\n\n\nEnd of Project Gutenberg's Faust, by Niemand\n\n"
     "*** END OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n*** START: FULL LICENSE ***\n"
 )
@@ -238,7 +238,7 @@ def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
     corpus = load_files([paths[1]])
     assert corpus.text == "Grün, ach!\n\nSo schön.\n"
     cut = len(GUTENBERG) - len(corpus.text)
-    left_out = f"{cut} characters of Project Gutenberg's header, licence and notes left out"
+    left_out = f"{cut} characters of Project Gutenberg's header and licence left out"
     assert corpus.source == f"local file b.txt (read as ISO-8859-1; {left_out})"
     corpus = load_files(paths)
     assert corpus.text == "eins\n\n" + "\n".join(["Grün, ach!\n\nSo schön.\n"] * 2)

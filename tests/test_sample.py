@@ -29,7 +29,7 @@ from workshop.cli.command_line import FIRST_PAGE, split_command_line
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
+from workshop.tokenizers.huggingface import HFTokenizer
 
 pytestmark = pytest.mark.every_device
 
@@ -367,7 +367,7 @@ def foreign(tmp_path):
     pytest.importorskip("tokenizers")
     settings = test_llama_layout.LLAMA | {"vocab_size": 262}
     weights = test_llama_layout.random_weights(settings)
-    definition = gpt2_definition(*test_huggingface.gpt2_files())
+    definition = test_huggingface.gpt2_definition()
 
     def write(**ends):
         folder = test_llama_layout.write_folder(tmp_path / "foreign", settings, weights)

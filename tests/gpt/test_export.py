@@ -12,6 +12,7 @@ from gpt.model import GPT
 from tests.gpt.gpt2_folders import IDS, as_trained, assert_same_as_transformers, forward, greedy
 from tests.gpt.saved_models import saved_gpt
 from tests.places import here
+from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
@@ -132,9 +133,9 @@ def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
 
 def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
     pytest.importorskip("tokenizers")
-    from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
+    from workshop.tokenizers.huggingface import HFTokenizer
 
-    tokenizer = HFTokenizer(gpt2_definition('{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}', "a b\n"), 12)
+    tokenizer = HFTokenizer(gpt2_definition({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}, [("a", "b")]), 12)
     export(make_trained(tokenizer=tokenizer), tmp_path / "folder")
     assert (tmp_path / "folder" / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.definition
     assert json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["eos_token_id"] == 3

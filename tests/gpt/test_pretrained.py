@@ -18,6 +18,7 @@ from tests.gpt.gpt2_folders import (
     random_weights,
     write_folder,
 )
+from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import CheckpointError, TokenizerError
 from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained, read_config
 from workshop.tokenizers.char import CharTokenizer
@@ -239,8 +240,8 @@ def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, activation
 def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_path):
     pytest.importorskip("tokenizers")
     folder = write_folder(tmp_path, random_weights(SETTINGS))
-    (folder / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}', encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\na b\n", encoding="utf-8")
+    definition = gpt2_definition({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}, [("a", "b")])
+    (folder / "tokenizer.json").write_text(definition, encoding="utf-8")
     tokenizer = load_gpt2(folder)[2]
     assert (tokenizer.kind, tokenizer.vocab_size) == ("hf", 23)
     assert tokenizer.encode("aab") == [0, 2]

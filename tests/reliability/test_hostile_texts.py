@@ -21,7 +21,7 @@ from studies import scores as evaluate
 from studies.pictures import loss
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text, try_all
 from tests.tiny_runs import ROOT, arguments, made_up_text
-from tests.workshop.tokenizers.test_huggingface import gpt2_files
+from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
 from workshop.cli.options import MAX_PRESET, build, read_preset
 from workshop.corpora.cleaning import one_line
@@ -36,6 +36,7 @@ from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.huggingface import HFTokenizer
 from workshop.tokenizers.word import WordTokenizer
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
@@ -106,10 +107,10 @@ PACKAGED = """
 import collections, json, random, sys
 from tests.reliability.mutations import Outcomes, odd_json
 from tinygrad_lite.errors import TokenizerError
-from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
+from workshop.tokenizers.huggingface import HFTokenizer
 
-count, seed, vocab, merges = json.load(sys.stdin)
-good = json.loads(gpt2_definition(vocab, merges))
+count, seed, definition = json.load(sys.stdin)
+good = json.loads(definition)
 rng, outcomes = random.Random(seed), Outcomes()
 
 def use(definition):
@@ -137,7 +138,7 @@ def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
     pytest.importorskip("tokenizers")
     done = subprocess.run(
         [sys.executable, "-c", PACKAGED],
-        input=json.dumps([count, SEED, *gpt2_files()]).encode(),
+        input=json.dumps([count, SEED, HFTokenizer(gpt2_definition()).definition]).encode(),
         capture_output=True,
         check=False,
         timeout=600,

@@ -23,7 +23,7 @@ from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
-from tests.workshop.tokenizers.test_huggingface import gpt2_files
+from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from workshop.cli.console import run_command
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.tokenizers.base import UNKNOWN, Tokenizer
@@ -31,7 +31,7 @@ from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
-from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
+from workshop.tokenizers.huggingface import HFTokenizer
 from workshop.tokenizers.word import WordTokenizer
 
 END_OF_TEXT = "<|endoftext|>"
@@ -40,7 +40,7 @@ TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so tha
 
 def hf_tokenizer() -> HFTokenizer:
     """All bytes, five merges and a special, in GPT-2's form; needs the package tokenizers."""
-    return HFTokenizer(gpt2_definition(*gpt2_files()))
+    return HFTokenizer(gpt2_definition())
 
 
 # By name: the family, and a function that makes the tokenizer.

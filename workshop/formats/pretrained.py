@@ -2,8 +2,8 @@
 
     config.json          whose model_type says which layout it is, such as GPT-2's, Llama's, BERT's or ViT's
     model.safetensors    the weights, or model.safetensors.index.json and several files that it names
-    tokenizer.json       or vocab.json and merges.txt, or vocab.txt; or the file that an export of ours writes; or none
-                         for a model of pictures, whose class names are in config.json
+    tokenizer.json       or vocab.txt; or the file that an export of ours writes; or none for a model of pictures, whose
+                         class names are in config.json
 
 A layout is a module that translates the names of settings and weights, such as `gpt/formats/gpt2.py`: a family of
 models has one or several. This file reads.

@@ -367,8 +367,7 @@ def read_folder(folder: Path, family: str, model_class: type) -> Trained:
     title, config, weights, tokenizer = load_pretrained(folder, family)
     if tokenizer is None:
         raise CheckpointError(
-            f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt, or its vocab.json and "
-            "merges.txt) next to its config.json"
+            f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt) next to its config.json"
         )
     names = {name: config.special_token(name) for name in config.special_fields()}
     if missing := [token for token in names.values() if token not in tokenizer.specials]:

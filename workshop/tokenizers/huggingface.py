@@ -112,23 +112,20 @@ class HFTokenizer(Tokenizer):
 
     @classmethod
     def from_folder(cls, folder: Path, vocab_size: int | None = None) -> HFTokenizer | None:
-        """The tokenizer in a folder: `tokenizer.json`, or GPT-2's older pair `vocab.json` and `merges.txt`.
+        """The tokenizer in a folder's `tokenizer.json`.
 
-        Returns: None if the folder has neither.
+        Returns: None if the folder has no such file.
         Raises: TokenizerError if a file cannot be read.
         """
-        names = ["tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"]
+        names = ["tokenizer.json", "tokenizer_config.json"]
         try:
             texts = {name: text_of(folder / name, MAX_SETTINGS) for name in names if (folder / name).is_file()}
             about = {} | json.loads(texts.pop("tokenizer_config.json", "{}"))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
-        if "tokenizer.json" in texts:
-            found = cls(texts["tokenizer.json"], vocab_size)
-        elif len(texts) < 2:
+        if "tokenizer.json" not in texts:
             return None
-        else:
-            found = cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
+        found = cls(texts["tokenizer.json"], vocab_size)
         adds = found.decode(found.encode_text("a")) == " a"
         if about.get("add_prefix_space") in (not adds,) and about.get("tokenizer_class") != GENERIC:
             wanted = reprlib.repr(about["add_prefix_space"])
@@ -268,26 +265,6 @@ def _unsupported() -> TokenizerError:
         "words as in GPT-2, SmolLM, Llama 3 or Qwen) nor one of SentencePiece as in Llama 2 or Mistral: use a model "
         "with such a tokenizer"
     )
-
-
-def gpt2_definition(vocab: str, merges: str) -> str:
-    """The `tokenizer.json` of GPT-2's two files: a JSON object token -> id, and lines of two tokens to join.
-
-    Raises: TokenizerError if they are anything else.
-    """
-    try:
-        ids = json.loads(vocab)
-        lines = [line for line in merges.split("\n") if line.strip() and not line.startswith("#version")]
-        special = [{"id": ids[GPT2_SPECIAL], "content": GPT2_SPECIAL, "special": True}] if GPT2_SPECIAL in ids else []
-        definition = {
-            "added_tokens": special,
-            "pre_tokenizer": {"type": "ByteLevel"},
-            "decoder": {"type": "ByteLevel"},
-            "model": {"vocab": ids, "merges": [line.split() for line in lines]},
-        }
-        return checked_definition(json.dumps(definition))
-    except (ValueError, TypeError, RecursionError, TokenizerError) as error:
-        raise TokenizerError(f"vocab.json and merges.txt are not a BPE that tokenizers can read ({error})") from None
 
 
 def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:

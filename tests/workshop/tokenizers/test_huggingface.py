@@ -19,7 +19,6 @@ from workshop.tokenizers.huggingface import (
     SPLITS,
     HFTokenizer,
     byte_characters,
-    gpt2_definition,
     starting_with,
 )
 
@@ -27,17 +26,24 @@ END = "<|endoftext|>"
 MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
 
 
-def gpt2_files(specials=(END,)):
-    """A vocabulary as GPT-2's: all bytes, then merges, then the special; and the lines of the merges."""
-    tokens = [*byte_characters(), *("".join(pair) for pair in MERGES), *specials]
-    lines = ["#version: 0.2", *(" ".join(pair) for pair in MERGES), ""]
-    return json.dumps({token: number for number, token in enumerate(tokens)}), "\n".join(lines)
+def gpt2_definition(ids=None, merges=MERGES):
+    """A tokenizer.json as GPT-2's; by default all bytes, then merges, then the special."""
+    tokens = [*byte_characters(), *("".join(pair) for pair in merges), END]
+    ids = ids or {token: number for number, token in enumerate(tokens)}
+    special = [{"id": ids[END], "content": END, "special": True}] if END in ids else []
+    definition = {
+        "added_tokens": special,
+        "pre_tokenizer": {"type": "ByteLevel"},
+        "decoder": {"type": "ByteLevel"},
+        "model": {"vocab": ids, "merges": merges},
+    }
+    return json.dumps(definition)
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     pytest.importorskip("tokenizers")
-    return HFTokenizer(gpt2_definition(*gpt2_files()))
+    return HFTokenizer(gpt2_definition())
 
 
 def test_every_byte_has_one_visible_character():
@@ -99,7 +105,7 @@ def test_special_tokens_may_have_any_id_and_truncation_and_padding_are_off(token
 
 def test_a_vocabulary_without_all_bytes_has_unknown_characters():
     pytest.importorskip("tokenizers")
-    small = HFTokenizer(gpt2_definition('{"a": 0, "b": 1}', ""))
+    small = HFTokenizer(gpt2_definition({"a": 0, "b": 1}, []))
     assert small.unknown("abäca") == {"ä": 1, "c": 1}
 
 
@@ -178,11 +184,9 @@ def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor
         ([], "cannot be read"),
     ],
 )
-@pytest.mark.parametrize("pair", [False, True])
-def test_settings_beside_the_tokenizer_are_checked(tokenizer, about, reason, pair, tmp_path):
-    files = dict(zip(("vocab.json", "merges.txt"), gpt2_files(), strict=True))
-    files = files if pair else {"tokenizer.json": tokenizer.definition}
-    for name, text in (files | {"tokenizer_config.json": json.dumps(about)}).items():
+def test_settings_beside_the_tokenizer_are_checked(tokenizer, about, reason, tmp_path):
+    files = {"tokenizer.json": tokenizer.definition, "tokenizer_config.json": json.dumps(about)}
+    for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     if not reason:
         assert HFTokenizer.from_folder(tmp_path).encode("der") == tokenizer.encode("der")
@@ -292,18 +296,12 @@ def test_other_definitions_are_refused(tokenizer, parts, reason):
         HFTokenizer(json.dumps(json.loads(tokenizer.definition) | parts))
 
 
-def test_a_folder_with_the_package_or_gpt2_files_is_read(tokenizer, tmp_path):
+def test_a_folder_with_the_definition_is_read(tokenizer, tmp_path):
+    for name in ("vocab.json", "merges.txt"):  # the older form, which is not read
+        (tmp_path / name).write_text("{}", encoding="utf-8")
     assert HFTokenizer.from_folder(tmp_path) is None
-    vocab, merges = gpt2_files()
-    (tmp_path / "vocab.json").write_text(vocab, encoding="utf-8")
-    assert HFTokenizer.from_folder(tmp_path) is None
-    (tmp_path / "merges.txt").write_text(merges, encoding="utf-8", newline="\n")
-    assert HFTokenizer.from_folder(tmp_path).to_json() == tokenizer.to_json()
-    for damaged in ("Ġ\n", "Ġ nowhere\n"):
-        (tmp_path / "merges.txt").write_text(damaged, encoding="utf-8", newline="\n")
-        with pytest.raises(TokenizerError, match=r"vocab\.json and merges\.txt are not a BPE"):
-            HFTokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
+    assert HFTokenizer.from_folder(tmp_path).to_json() == tokenizer.to_json()
     assert HFTokenizer.from_folder(tmp_path, 300).vocab_size == 300
     (tmp_path / "tokenizer.json").write_bytes(b"\xff")
     with pytest.raises(TokenizerError, match="cannot be read"):

@@ -20,7 +20,7 @@ from encoder.labels import sequence, texts_of
 from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
-from studies.explorer.page import Panel, assemble, write_page
+from studies.explorer.page import Panel, assemble, panels_of, write_page
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
@@ -36,69 +36,7 @@ MOST = 10  # words or classes listed
 BATCH = 32  # texts read at once
 TITLES = {"bert": "BERT", "vit": "Vision Transformer"}
 
-TOKENS = Panel(
-    "tokens",
-    "The text",
-    "The model reads tokens, all at once. Choose one, with the mouse or with Tab and the arrow keys: the other panels "
-    "show what was computed there.",
-    "[CLS] text [SEP] -> ids;   x = token[id] + position[t] + segment[s]",
-    (("encoder/words.py", "whole_sequence"), ("encoder/labels.py", "sequence"), ("encoder/bert.py", "Bert.embed")),
-)
-WORDS = Panel(
-    "words",
-    "The hidden words",
-    "What does each [MASK] hide? The most probable tokens of the vocabulary, judged from the text on both sides.",
-    "p = softmax(norm(f(x W)) E^T + b),   f the activation,   x at the [MASK],   E the table of token embeddings",
-    (("encoder/words.py", "predictions"), ("encoder/bert.py", "Bert.words")),
-)
-LABELS = Panel(
-    "labels",
-    "The label",
-    "The probability of each label, and how every token contributes to it. Choose a label, then point at a token or "
-    "move there with the arrow keys: blue tokens speak for the label, orange ones against it.",
-    "change at t = p(label | text) - p(label | text with [MASK] instead of token t)",
-    (("encoder/bert.py", "Bert.label_logits"), ("studies/explorer/encoders.py", "occlusion")),
-)
-ATTENTION = Panel(
-    "attention",
-    "Where it looks",
-    "In every layer, each head lets every token attend to all others, before and after it. Choose a head, then point "
-    "at a token or move there with the arrow keys: blue arcs above lead to what it attends to, orange arcs below come "
-    "from the tokens that attend to it.",
-    "P = softmax(Q K^T / sqrt(D));   head = P V;   y = (head_1, .., head_H) W;   every row of P sums to 1",
-    (("tinygrad_lite/transformer.py", "MultiHeadAttention.weights"), ("workshop/inside.py", "look_inside")),
-)
-STREAM = Panel(
-    "stream",
-    "The stream",
-    "One vector for each position runs through all layers, and each part adds to it: long bars in colour change it "
-    "much, short ones little.",
-    "",
-    (("tinygrad_lite/transformer.py", "Block.forward"), ("workshop/inside.py", "look_inside")),
-)
-PICTURE = Panel(
-    "picture",
-    "The picture",
-    "The picture is cut into patches, which the model reads as a text's tokens. Choose one, with the mouse or with Tab "
-    "and the arrow keys: the other panels show what was computed there.",
-    "x = patch W + b + position;   p = softmax(norm(x) W),   x of the class token, or the mean of all patches",
-    (("encoder/vit.py", "patches"), ("encoder/vit.py", "ViT.embed"), ("encoder/vit.py", "ViT.forward")),
-)
-LOOKS = replace(
-    ATTENTION,
-    name="looks",
-    lead="In every layer, each head lets every position attend to all patches. Choose a head; the stronger the orange "
-    "over a patch, the more weight it has for the position that is chosen.",
-)
-ROLLOUT = Panel(
-    "rollout",
-    "Through all layers",
-    "What a layer reads at a patch has come there from other patches, through the layers below. Followed through all "
-    "layers, with half of every vector staying as it is: how much of each patch is in the chosen position's vector "
-    "at the end.",
-    "R = (A_L + I) / 2 ... (A_2 + I) / 2 (A_1 + I) / 2,   A_l the mean of the heads of layer l",
-    (("encoder/looking.py", "rollout"),),
-)
+PANELS = panels_of("encoder")
 
 
 def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None:
@@ -120,12 +58,12 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     found = look_inside(model, *inputs(model, ids[None], segments))
     numbers = {"ids": ids.tolist(), "segments": segments.tolist()}
     data = recording(found) | {"tokens": pieces(tokenizer, ids.tolist())} | numbers | {"start": 0}
-    panels = [TOKENS, ATTENTION, stream_panel(model.config.norm_first)]
+    panels = [PANELS["tokens"], PANELS["attention"], stream_panel(model.config.norm_first)]
     if asks_label:
         shown = data["labels"] = labels_of(model, ids, segments)
         changes = [abs(shown["probabilities"][0] - row[0]) if row else 0 for row in shown["hidden"]]
         data["start"] = int(np.argmax(changes))
-        panels.insert(1, LABELS)
+        panels.insert(1, PANELS["labels"])
     elif (places := np.flatnonzero(ids == model.config.mask)).size and model.config.objective == "words":
         words = predictions(model, tokenizer, lines[0], MOST)
         data["masks"] = [
@@ -133,7 +71,7 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
             for place, best in zip(places, words, strict=True)
         ]
         data["start"] = int(places[0])
-        panels.insert(1, WORDS)
+        panels.insert(1, PANELS["words"])
     else:
         say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model outputs only features")
     intro = f"This is your model: {about(trained)}. It read one text while this page was written."
@@ -212,7 +150,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
         "recorded-rollout": rollout(found.attention).astype("<f2").tobytes(),
     }
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."
-    panels = [PICTURE, LOOKS, ROLLOUT, stream_panel()]
+    panels = [PANELS["picture"], PANELS["looks"], PANELS["rollout"], stream_panel()]
     write(options, "Inside your Vision Transformer", intro, panels, data, found, blobs)
 
 
@@ -229,7 +167,7 @@ def stream_panel(norm_first: bool = True) -> Panel:
     """The panel of the stream, with the formula of this model's blocks."""
     line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
     parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
-    return replace(STREAM, formula=f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)")
+    return replace(PANELS["stream"], formula=f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)")
 
 
 def about(trained: Trained) -> str:

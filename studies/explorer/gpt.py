@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from gpt.answering import END, prompt_ids, separator_of
+from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.speaking import encode
-from studies.explorer import panels
-from studies.explorer.page import assemble, write_page
+from studies.explorer.page import assemble, panels_of, write_page
 from studies.explorer.recorded import MAX_RECORDED, record
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
@@ -113,13 +113,14 @@ def page(
         "sampling": sampling(options),
         "compare": compare,
     }
-    shown = [panels.WHOLE, panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config)]
-    shown += [panels.SURPRISE] if recorded else [panels.WANTED, panels.PATCHING, panels.SURPRISE]
+    panels = panels_of("gpt", "recorded" if recorded else "conversation" if answers else "")
+    panels["stream"] = replace(panels["stream"], formula=stream_formula(config))
     about = f"This is your model: {trained.about.partition(': ')[2].replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
         data["recording"], blobs = record(model, tokenizer, ids)
-        shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
+        for name in ("wanted", "patching", "growing"):  # which compute with the weights
+            del panels[name]
         intro = [about, f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
     else:
         run, names = checkpoints_of(trained), list(trained.weights)
@@ -138,18 +139,27 @@ def page(
         ]
         if config.block_size > MAX_CONTEXT:
             intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")
-        if len(run) > 1:
-            shown.append(panels.GROWING)
+        if len(run) < 2:
+            del panels["growing"]
         if answers:
             data["talk"] = talk(trained, ids, data["context"])
             data["textless"].remove(tokenizer.specials[END])
-            shown[shown.index(panels.TEXT)] = panels.TALK
             if trained.dataset != CHAT:
                 intro.append("The model has learned no conversations, so it answers each message by itself.")
             if trained.dataset == CALCULATIONS:
                 intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
-    data["panels"] = [panel.name for panel in shown]
-    return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / name for name in SCRIPTS])
+    data["panels"] = [*panels]
+    return assemble("Inside your GPT", intro, [*panels.values()], data, blobs, [FOLDER / name for name in SCRIPTS])
+
+
+def stream_formula(config: GPTConfig) -> str:
+    """The formula of the stream, that of this model's blocks."""
+    before, after = ("norm(x)", "{}") if config.norm_first else ("x", "norm({})")
+    parts = (
+        f"x + {part}({before})" if config.residual else f"{part}({before})" for part in ("attention", "feedForward")
+    )
+    lines = ";   ".join(f"x = {after.format(part)}" for part in parts)
+    return f"{lines};   read early: softmax({'norm(x)' if config.norm_first else 'x'} W)"
 
 
 def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:

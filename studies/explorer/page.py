@@ -2,8 +2,8 @@
 
     html = assemble(title, intro, panels, data={"prompt": "</script>"}, blobs={"weights-0": b"..."}, scripts=[...])
 
-`page.html` is its frame, and `section.html` that of a panel. The file contains everything: styles, scripts, data as
-JSON, and binary data in base64. Three rules keep it closed:
+`page.html` is its frame, `section.html` that of a panel, and `panels.toml` has the panels' texts. The file contains
+everything: styles, scripts, data as JSON, and binary data in base64. Three rules keep it closed:
 
 1. A Content-Security-Policy forbids every connection and every script or style whose SHA-256 is not named in it. So
    even if a text did become a script, no browser would run it.
@@ -22,6 +22,7 @@ import base64
 import hashlib
 import html
 import json
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,14 +44,21 @@ class Panel:
         title: its heading.
         lead: what is seen, and what to try.
         formula: what is computed.
-        sources: where: file and function, as in ("gpt/model.py", "GPT.forward").
+        sources: where: file and function, as in "gpt/model.py GPT.forward".
     """
 
     name: str
     title: str
     lead: str
     formula: str
-    sources: tuple[tuple[str, str], ...]
+    sources: Sequence[str]
+
+
+def panels_of(page: str, variant: str = "") -> dict[str, Panel]:
+    """The panels of a page by name, as in panels.toml; a variant of the page has other texts for some of them."""
+    texts = tomllib.loads(read(FOLDER / "panels.toml"))
+    others = texts.get(variant, {})
+    return {name: Panel(name, **(values | others.get(name, {}))) for name, values in texts[page].items()}
 
 
 def assemble(
@@ -108,7 +116,8 @@ def write_page(path: str, html: str, option: str = "--explain ") -> None:
 
 def section(panel: Panel) -> str:
     """The frame of a panel, with its heading, and its formula and source below."""
-    sources = ", ".join(f"<code>{html.escape(file)}</code> {html.escape(name)}" for file, name in panel.sources)
+    pairs = (html.escape(source).split(" ") for source in panel.sources)
+    sources = ", ".join(f"<code>{file}</code> {name}" for file, name in pairs)
     texts = {name: html.escape(getattr(panel, name)) for name in ("name", "title", "lead", "formula")}
     return read(FOLDER / "section.html").rstrip().format(**texts, sources=f"Computed in {sources}")
 

@@ -20,7 +20,7 @@ from seq2seq.data import EOS
 from seq2seq.model import Seq2Seq
 from seq2seq.speaking import only_sentence
 from seq2seq.translate import Translation, longest_translation, penalty_of, translate
-from studies.explorer.page import Panel, assemble, write_page
+from studies.explorer.page import assemble, panels_of, write_page
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say
 from workshop.decoding.beam import length_factor
@@ -32,31 +32,6 @@ from workshop.tokenizers.base import Tokenizer
 
 SCRIPT = Path(__file__).with_suffix(".js")
 BEAM, MAX_BEAM = 4, 16  # hypotheses, unless --beam says otherwise; a wider tree would be unreadable
-
-SENTENCES = Panel(
-    "sentences",
-    "Two sentences",
-    "The encoder reads the upper sentence at once; the decoder writes the lower one token by token. Move the slider to "
-    "walk through the translation: the other panels follow.",
-    "p(target | source) = product over t of p(token t | tokens before it, source)",
-    (("seq2seq/model.py", "Seq2Seq.encode"), ("seq2seq/model.py", "Seq2Seq.decode")),
-)
-CROSS = Panel(
-    "cross",
-    "Where it looks in the source",
-    "For every token that it writes, each head of the decoder looks at the source. Choose a head, then point at a "
-    "token of either sentence, or move there with the arrow keys: the thicker a line, the more attention.",
-    "P = softmax(scale Q K^T),  Q of the target, K of the source;   every row of P sums to 1",
-    (("seq2seq/attention.py", "attention_weights"), ("tinygrad_lite/transformer.py", "MultiHeadAttention.weights")),
-)
-BEAM_TREE = Panel(
-    "beam",
-    "The beam",
-    "The search keeps a few hypotheses at a time. Every column is a step; choose a hypothesis to see why it was "
-    "continued, ended or dropped. The translation that won is blue.",
-    "score = log p / lp(n),   lp(n) = ((5 + n) / 6)^length_penalty,   n tokens",
-    (("workshop/decoding/beam.py", "beam_search"), ("workshop/decoding/beam.py", "length_factor")),
-)
 
 
 class WatchedModel:
@@ -216,7 +191,7 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
         "recorded then. The page has no connection, and works from a file, without a network."
     ]
-    panels = [SENTENCES, CROSS, BEAM_TREE]
+    panels = [*panels_of("translation").values()]
     blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
     write_page(options.explain, assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT]))
     say(f"wrote {options.explain}; open it in a browser")

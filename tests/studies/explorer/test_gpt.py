@@ -19,8 +19,8 @@ from gpt.config import GPTConfig
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from studies.explorer import gpt as build
-from studies.explorer import learning, page, panels
-from studies.explorer.page import Panel, assemble
+from studies.explorer import page
+from studies.explorer.page import Panel, assemble, panels_of
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import ROOT
 from tinygrad_lite.errors import OptionError
@@ -129,7 +129,7 @@ def test_the_file_is_closed(explained, path):
 def test_no_script_ends_its_own_element_and_no_words_of_a_panel_are_html():
     for path in (*build.FOLDER.glob("*.js"), *build.FOLDER.glob("*.css")):
         assert not re.search("</(script|style)|<!--", path.read_text(encoding="utf-8"), re.IGNORECASE), path
-    assert "&lt;b&gt;" in assemble("<b>", ["<b>"], [Panel("a", "<b>", "<b>", "<b>", (("<b>", "<b>"),))], {}, {}, [])
+    assert "&lt;b&gt;" in assemble("<b>", ["<b>"], [Panel("a", "<b>", "<b>", "<b>", ("<b> <b>",))], {}, {}, [])
 
 
 def test_the_scripts_are_short_enough_to_be_read():
@@ -265,16 +265,21 @@ def test_options_that_contradict_each_other_are_refused(path, arguments, sentenc
 
 def test_the_formula_of_the_stream_is_that_of_the_model():
     config = GPTConfig(vocab_size=2)
-    assert panels.stream(config) == panels.STREAM
-    after = panels.stream(replace(config, norm_first=False, residual=False)).formula
+    before = "x = x + attention(norm(x));   x = x + feedForward(norm(x));   read early: softmax(norm(x) W)"
+    assert build.stream_formula(config) == before
+    after = build.stream_formula(replace(config, norm_first=False, residual=False))
     assert after == "x = norm(attention(x));   x = norm(feedForward(x));   read early: softmax(x W)"
 
 
-def test_every_panel_names_functions_that_exist_and_says_what_to_see():
-    for panel in (value for value in (*vars(panels).values(), *learning.PANELS) if isinstance(value, Panel)):
+PAGES = ["gpt", ("gpt", "recorded"), ("gpt", "conversation"), "encoder", "translation", "learning"]
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_every_panel_names_functions_that_exist_and_says_what_to_see(kind):
+    for panel in (panels_of(kind) if isinstance(kind, str) else panels_of(*kind)).values():
         assert panel.lead.count(".") >= 1
-        assert panel.formula
-        for file, name in panel.sources:
+        assert panel.formula or panel.name == "stream"
+        for file, name in map(str.split, panel.sources):
             if file.endswith(".js"):
                 assert re.search(
                     rf"^(function |  ){name}\(.*\{{$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE

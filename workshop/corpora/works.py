@@ -1,7 +1,7 @@
 """Goethe's works: six books of prose and 23 plays to learn from and to predict, split by whole works.
 
-The files are in two public collections, at addresses that each name one commit, and the SHA-256 of every file is listed
-here: what is used is what was intended, whoever delivers it. `pinned_file` takes a file from the cache's folder
+The files are in two public collections, at addresses that each name one commit, and the SHA-256 of every file is in
+works.toml: what is used is what was intended, whoever delivers it. `pinned_file` takes a file from the cache's folder
 `sources`, where it can also be put by hand, and downloads it only if it is missing.
 
 **The split.** Pieces of one work in both parts would make prediction look easier than it is: names, phrases and plots
@@ -19,7 +19,9 @@ line with which they begin.
 """
 
 import re
+import tomllib
 from collections.abc import Iterable
+from pathlib import Path
 
 from workshop.cli.console import say
 from workshop.corpora import fetch
@@ -32,48 +34,9 @@ RUN = 8  # words in a row that do not recur by chance
 
 GITHUB = "https://raw.githubusercontent.com/"
 PROSE_FOLDER = GITHUB + "computationalstylistics/68_german_novels/4cc71e1d44647244b3df29474180a8a5e4fe8290/corpus/"
-PROSE = {  # the work's title, and the words with which the work itself begins
-    "werther": ("Die Leiden des jungen Werther", "Erstes Buch"),
-    "lehr": ("Wilhelm Meisters Lehrjahre", "Erstes Buch"),
-    "wander": ("Wilhelm Meisters Wanderjahre oder die Entsagenden", "Erstes Buch"),
-    "italiensche": ("Italienische Reise", "Auch ich in Arkadien!"),
-    "farbenlehre": ("Zur Farbenlehre. Didaktischer Teil", "Vorwort \n\nOb man nicht"),
-    "wahlverwandtschaften": ("Die Wahlverwandtschaften", "Eduard--so nennen wir"),
-}
-PROSE_SHA256 = {
-    "werther": "9fbd011f18c6ac16edd24394ec7bc31994cc05ce6d3b00e666153bc7fa470aa3",
-    "lehr": "edd9d5f46a08d1126c0b419ed8787e61cfd2866fb491c95e167225352a63b570",
-    "wander": "6083be50a520d5233a1b14f58705ebc14d6938385ba2b1c42fe94797ae58f77d",
-    "italiensche": "d8f139f431d144b4cbd4a6b32f5cf6a021ffef554773fd73aa850142d2e4dc70",
-    "farbenlehre": "fb8e7486d2f9ecc715111f3b954cdfa3015f543723feed024c4ecc7619f9ab5a",
-    "wahlverwandtschaften": "7f9dac80d804fe533c3bc14294f08dbfb029bdaa3629b1ccc3bfbb6ef04e3f74",
-}
 PLAYS_FOLDER = GITHUB + "dracor-org/gerdracor/1a985284303b4338acb7a6deb51d4c81cc621d2e/tei/"
-PLAYS = {
-    "clavigo": "dc228383f8478f51f15aab3d35aea126bb1d3a46cbab1d063640215a1c1ea36e",
-    "das-jahrmarktsfest-zu-plundersweilern": "36b6f9d69f365283b637046de6a6fe32cd6106cef8b82e26ab32fed527f6c395",
-    "der-buergergeneral": "f940db1208201553ac180bf7a11f4841f4428a57279d4983ddce05cd5c4271f3",
-    "der-grosskophta": "8346fde542518ec3c045bb14ffd7a31e788534722883ef8c11a593c27ab973bc",
-    "der-triumph-der-empfindsamkeit": "aa7574b6275ddd03c53260d9b55b495924442f724b80caa803e95f96cef54be0",
-    "des-epimenides-erwachen": "63b300fcb3724df3daa1d0b5f7208e3cb69907fe3beb5e695ab67e47aa5d37e0",
-    "die-laune-des-verliebten": "b8c9925fbcab75e772e2e89139a52f6be58ff46772bca9b46df3cc3c8c29f854",
-    "die-mitschuldigen": "90ed265532db11e4f3637f52d774f7aebcf252fc22b807ae9d14752bf25eec2d",
-    "die-natuerliche-tochter": "6ed846a44e89d203f1fce3eee59d4113a52c546c9b725a45fffa1541d44956d1",
-    "die-wette": "25d1340bd1cf2dbc03bec25ae03e9cc928030d24091f969f5f7a9eea746714f3",
-    "egmont": "8af1bc6506480a6fe763a378e2d9af26f3d329e667355bebce3503a592e3124f",
-    "erwin-und-elmire": "9087a5a95d063a81453617fdd08e8d8ed9c9d29a0d5ba474e87988afc62bccac",
-    "faust-der-tragoedie-zweiter-teil": "784c617d2d9e6f5374fb8595af2b624caacc97b3214dc023326c32cbc8bb6a7a",
-    "faust-eine-tragoedie": "0ed7b258f4a4494c06f629be4d75595e1642f9ebf52a387e75b074313bf37f73",
-    "faust-in-urspruenglicher-gestalt": "71c9a7f55e011576c3727dec83402ea79ffa38d9dea79968d55d8e725814cbd7",
-    "goetter-helden-und-wieland": "10efb4e4158de302f4a3928682169dbe3b67eeffe8c9d5daec35a8b0f2f0783d",
-    "goetz-von-berlichingen-mit-der-eisernen-hand": "f266d58ff2321c1981d9932555f456fc5cd818cf2b98122d745e598241dcc173",
-    "iphigenie-auf-tauris": "8d157fb7f0a3e38cef795034258650876c596f2e766b022ef5b0ac2ed2084d98",
-    "pandora": "1dafee9ac1952058040bb164438ba585b40293397b00b654523d87ab5892d92e",
-    "proserpina": "6ab215b636ad9e44dc3d621c83e41c7c03bdf011db17fb347f487e9015c97958",
-    "satyros": "d59914922d68a6092623d3669ec3e7d715840eb2bcbd20a27915ab96c26d5d8e",
-    "stella": "5eae199adf239f28244ba7d533ff20b3ea669d98d168fc74d8dea0f6d5f69b43",
-    "torquato-tasso": "7744c08dcc11b93cec88d6c99e4519d8757749913d0680e4bf4c61c09f2e38ef",
-}
+FILES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+PROSE, PLAYS = FILES["prose"], FILES["plays"]
 HELD_OUT_FILES = ("wahlverwandtschaften", "iphigenie-auf-tauris")  # these come last
 WERTHER_AND_FAUST = ("werther", "faust-eine-tragoedie")
 
@@ -106,8 +69,9 @@ def work(name: str) -> str:
     if name in PLAYS:
         text = play_text(pinned_file(PLAYS_FOLDER, f"goethe-{name}.xml", PLAYS[name]))
     else:
-        file = pinned_file(PROSE_FOLDER, f"goethe_{name}.txt", PROSE_SHA256[name])
-        text = prose_text(file.decode("utf-8"), *PROSE[name])
+        book = PROSE[name]
+        file = pinned_file(PROSE_FOLDER, f"goethe_{name}.txt", book["sha256"])
+        text = prose_text(file.decode("utf-8"), book["title"], book["begins"])
     return normalise(text).translate(SIGNS)
 
 

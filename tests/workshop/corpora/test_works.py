@@ -1,13 +1,14 @@
 """Goethe's works: how a play becomes text, where a file comes from, and that nothing held out is learned."""
 
 import hashlib
+import re
 
 import pytest
 
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import texts, works
 from workshop.corpora.tei import play_text
-from workshop.corpora.works import PLAYS, PLAYS_FOLDER, PROSE, PROSE_FOLDER, PROSE_SHA256, goethe_works, runs
+from workshop.corpora.works import PLAYS, PLAYS_FOLDER, PROSE, PROSE_FOLDER, goethe_works, runs
 
 PLAY = """<?xml version="1.0" encoding="utf-8"?>
 <?xml-stylesheet type="text/css" href="../css/tei.css"?>
@@ -60,13 +61,15 @@ def made_up(web, monkeypatch, tmp_path):
         if name in PROSE:
             text = "\r\n\r\n".join(["Von Goethe", "Anfang", words, "Johann Wolfgang von Goethe", "Ende"])
             addresses[name] = f"{PROSE_FOLDER}goethe_{name}.txt"
-            monkeypatch.setitem(PROSE, name, (PROSE[name][0], "Anfang"))
         else:
             text = PLAY.replace("TITLE", name).replace("WORDS", words)
             addresses[name] = f"{PLAYS_FOLDER}goethe-{name}.xml"
         web.files[addresses[name]] = text.encode("utf-8")
         sha256 = hashlib.sha256(text.encode("utf-8")).hexdigest()
-        monkeypatch.setitem(PROSE_SHA256 if name in PROSE else PLAYS, name, sha256)
+        if name in PROSE:
+            monkeypatch.setitem(PROSE, name, PROSE[name] | {"begins": "Anfang", "sha256": sha256})
+        else:
+            monkeypatch.setitem(PLAYS, name, sha256)
     return addresses
 
 
@@ -140,6 +143,7 @@ def test_prose_loses_what_its_editors_put_in():
 def test_the_held_out_works_are_among_the_works():
     assert {*works.HELD_OUT_FILES} < {*PROSE, *PLAYS}
     assert {*works.WERTHER_AND_FAUST} < {*PROSE, *PLAYS}
-    assert texts.RECIPES["goethe-works"].held_out == PROSE[works.HELD_OUT_FILES[0]][0]
-    assert list(PROSE_SHA256) == list(PROSE)
-    assert len({*PLAYS.values(), *PROSE_SHA256.values()}) == 29
+    assert texts.RECIPES["goethe-works"].held_out == PROSE[works.HELD_OUT_FILES[0]]["title"]
+    hashes = {*PLAYS.values(), *(book["sha256"] for book in PROSE.values())}
+    assert len(hashes) == 29
+    assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in hashes)

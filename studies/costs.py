@@ -21,7 +21,7 @@ from workshop.run.estimate import Size, cache_bytes, size_of
 from workshop.run.family import Task
 from workshop.run.run_folder import matmul_rate
 from workshop.run.setup import RunSetup
-from workshop.run.sizes import Published
+from workshop.run.sizes import Published, read_size
 
 TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
 JOULES = 3.6e6  # in a kilowatt-hour
@@ -68,8 +68,8 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
     say(f"time             {words}")
     if options.watts:
         say(f"energy           {energy(seconds, options.watts)} at {options.watts:g} W")
-    if setup.named and setup.named.published:
-        say(f"published        {compared(setup.named.published, total)}")
+    if setup.named and (published := read_size(setup.named)[1]):
+        say(f"published        {compared(published, total)}")
     return 0
 
 

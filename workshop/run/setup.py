@@ -36,7 +36,7 @@ from workshop.run.family import Family, Task, Trained, check_family, family_of_w
 from workshop.run.options import TrainOptions
 from workshop.run.origin import adapted_options, load_origin, name_of, names_text, resumed_options
 from workshop.run.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
-from workshop.run.sizes import SIZES, NamedSize
+from workshop.run.sizes import SIZES, read_size
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
 
@@ -54,7 +54,7 @@ class RunSetup:
         checkpoint: the last state of the run that is resumed; None for a new run.
         trained: the weights with which a new run starts, or the base of an adapter; None for random weights.
         vocab_size: size of the vocabulary, once the text has been read.
-        named: the model of `sizes.py` whose cost is requested; None for a preset.
+        named: the name in `sizes.py` of the model whose cost is requested; None for a preset.
         base: what a checkpoint says about `trained`, if only part of the model learns; else empty.
         names_text: whether the command line names the text of a run that is resumed, which may then be a different one.
         freezable: the names of the weights that may be frozen, those of `trained`; None: any.
@@ -66,7 +66,7 @@ class RunSetup:
     checkpoint: Checkpoint | None = None
     trained: Trained | None = None
     vocab_size: int | None = None
-    named: NamedSize | None = None
+    named: str | None = None
     names_text: bool = False
     base: dict[str, Any] = field(init=False, default_factory=dict)
     freezable: frozenset[str] | None = field(init=False, default=None)
@@ -164,7 +164,7 @@ def read_setup(argv: list[str]) -> RunSetup:
 
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
-    presets, sizes = list_presets(PRESETS), {name: size.about for name, size in SIZES.items()}
+    presets = list_presets(PRESETS)
     name, named = choose_family(argv, presets)
     family = load_family(name)
     hints, explained = options_elsewhere(family, argv)
@@ -179,7 +179,7 @@ def read_setup(argv: list[str]) -> RunSetup:
         positional="preset",
         about_positional=f"settings by name (default {family.preset}): {', '.join(presets)}",
         common=COMMON,
-        epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", sizes), *explained]),
+        epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", SIZES), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | family.options.HINTS,
         defaults=vars(defaults),
@@ -218,7 +218,7 @@ def read_setup(argv: list[str]) -> RunSetup:
         setup = RunSetup(family, resumed_options(family, checkpoint, given, folder, held), folder, checkpoint, held)
         setup.names_text = names_text(family, given)
     elif origin == "scratch":
-        setup = RunSetup(family, options, folder, named=SIZES.get(named))
+        setup = RunSetup(family, options, folder, named=named if named in SIZES else None)
     else:
         asked = base | given if named else given  # the default preset does not count as a request
         trained = load_origin(family, origin)
@@ -261,7 +261,7 @@ def datasets_of(family: Family) -> set[str]:
 
 def settings_of(name: str, family: bool = False) -> dict[str, Any]:
     """The settings of a preset, or of a size; without its family, unless that is requested."""
-    found = dict(SIZES[name].options) if name in SIZES else read_preset(find_preset(PRESETS, name))
+    found = read_size(name)[0] if name in SIZES else read_preset(find_preset(PRESETS, name))
     return found if family else {key: value for key, value in found.items() if key != "family"}
 
 

@@ -93,9 +93,10 @@ def newcomer(tmp_path, monkeypatch):
         fetch.store(name, text, {"source": "this test", "licence": "none"})
     labelled = [(f"{word} film {number}", number % 2) for number, word in enumerate(["bad", "good"] * 20)]
     monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
-    (tmp_path / "my.csv").write_text("".join(f"{text},{label}\n" for text, label in labelled), encoding="utf-8")
+    rows = "".join(f"{text},{label}\n" for text, label in labelled)
+    (tmp_path / "my.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     pairs = "".join(f"it rains {number},{text},{label}\n" for number, (text, label) in enumerate(labelled))
-    (tmp_path / "pairs.csv").write_text(pairs, encoding="utf-8")
+    (tmp_path / "pairs.csv").write_text(f"text1,text2,label\n{pairs}", encoding="utf-8")
     labels = np.arange(20, dtype=np.uint8) % 10
     parts = [Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, labels)] * 3
     for name in ("imdb", "shakespeare"):

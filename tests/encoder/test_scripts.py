@@ -246,7 +246,8 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
         sample.main(["pairs", "--start", "a ||| b ||| c"])
     assert evaluate.main(["pairs"]) == 0
     assert re.search(r"of 8 labels right: pairs.best", capsys.readouterr().out)
-    (workplace / "bars.csv").write_text("".join(f"text {n},{'a|b' if n % 2 else 'c'}\n" for n in range(20)))
+    bars = ["text,label", *(f"text {n},{'a|b' if n % 2 else 'c'}" for n in range(20))]
+    (workplace / "bars.csv").write_text("\n".join(bars))
     with pytest.raises(CorpusError, match=r"the label 'a\|b' in bars has the mark \|: rename it"):
         run(*settings, "--table=bars.csv", "bars")
     with pytest.raises(CorpusError, match="pairs has pairs of texts, which need a model with two segments"):

@@ -3,8 +3,7 @@
 A table has one text and its label per row, or two texts that are judged together, such as two questions. Its first line
 names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category, sentiment,
 topic) are taken, or for a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1, question2)
-and `label`. Without such a line, two columns are a text and its label, three a pair and its label. They are separated
-by commas, semicolons or tabs.
+and `label`. They are separated by commas, semicolons or tabs.
 """
 
 import csv
@@ -35,7 +34,7 @@ PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis
 LABELS = ("label", "class", "category", "sentiment", "topic")
 MAX_TABLE = 256 * 2**20  # bytes
 MAX_ROWS = 1_000_000
-MAX_START = 100_000  # characters at the beginning, by which the separator is found
+MAX_HEADER = 10_000  # characters of the line that names the columns
 MAX_LABELS = 100
 MIN_ROWS = 10  # one each for validation and test
 HELD_OUT = 0.1  # the shares of the rows for validation and for the test
@@ -116,7 +115,7 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
         than MIN_ROWS rows.
     """
     seen: dict[str, tuple[str, str]] = {}
-    cells = _cells(path, say)
+    cells = _cells(path)
     for line, row in cells:
         *texts, label = (" ".join(cell.split()) for cell in row)
         if not all(texts) or not label:
@@ -153,14 +152,25 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")
 
 
-def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]:
+def _cells(path: str) -> list[tuple[int, list[str]]]:
     """The number of each line, and its text or two texts, and its label."""
     data = read_named(path, MAX_TABLE)
     try:
         text = normalise(fetch.decode_utf8(data, path))
     except CorpusError as error:
         raise CorpusError(f"{error}: save it as UTF-8") from None
-    separator = _separator(text)
+    first = text.lstrip(" \n").partition("\n")[0]
+    if not first:
+        raise CorpusError(f"{path} is empty")
+    for separator in "\t,;":
+        names = next(csv.reader([first[:MAX_HEADER]], delimiter=separator))
+        if columns := _named(names):
+            break
+    else:
+        raise CorpusError(
+            f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
+            f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
+        )
     try:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         bar = tqdm(lines, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
@@ -168,52 +178,17 @@ def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]
         rows = list(islice(filled, MAX_ROWS + 1))
     except csv.Error as error:
         raise CorpusError(f"{path}, line {lines.line_num}: not a CSV file ({error})") from None
-    if not rows:
-        raise CorpusError(f"{path} is empty")
     if len(rows) > MAX_ROWS:
         raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
-    names = rows[0][1]
-    columns = _columns(names)
-    if columns is None or (len(columns) == 3 and not _named(names) and _has_numbers(rows[1:])):
-        raise CorpusError(
-            f"{path} has the columns {', '.join(names)[:100]}: name those with the texts and their labels `text` and "
-            "`label` in the first line, or `text1`, `text2` and `label` for pairs of texts, or leave only these"
-        )
     for line, cells in rows:
         if len(cells) != len(names):
             found = counted(len(cells), "column")
             raise CorpusError(f"{path}, line {line}: {found} instead of {len(names)}: are quotes missing?")
-    if _named(names):
-        rows = rows[1:]
-    elif len(columns) == 3:
-        say(f"{path}: no column is named, so each row is a pair of texts and its label")
-    return [(line, [cells[column] for column in columns]) for line, cells in rows]
-
-
-def _separator(text: str) -> str:
-    """The mark with which the first row has the right columns, and most of the next rows have as many."""
-    equal = {}
-    for mark in "\t,;":
-        rows: list[list[str]] = []
-        try:
-            for cells in csv.reader(io.StringIO(text[:MAX_START], newline=""), delimiter=mark):
-                rows += [cells] if any(cell.strip() for cell in cells) else []
-        except csv.Error:  # the wrong mark, or the end of the part
-            pass
-        if rows and _columns(rows[0]):
-            equal[mark] = sum(len(cells) == len(rows[0]) for cells in rows)
-    return max(equal, key=equal.__getitem__, default=",")
-
-
-def _columns(names: list[str]) -> list[int] | None:
-    """The places of the text, or of both texts of a pair, and of the label: by name, or all columns in this order."""
-    if named := _named(names):
-        return named
-    known = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)} & {name.strip().lower() for name in names}
-    return list(range(len(names))) if len(names) == 2 or (len(names) == 3 and not known) else None
+    return [(line, [cells[column] for column in columns]) for line, cells in rows[1:]]
 
 
 def _named(names: list[str]) -> list[int] | None:
+    """The places of the text, or of both texts of a pair, and of the label; None if they are not named."""
     names = [name.strip().lower() for name in names]
     label = next((names.index(name) for name in LABELS if name in names), None)
     for pair in PAIRS:
@@ -224,9 +199,3 @@ def _named(names: list[str]) -> list[int] | None:
     if len(names) == 2 and places.count(None) == 1:  # of two columns, one name is enough
         places = [1 - places[1 - number] if place is None else place for number, place in enumerate(places)]
     return None if None in places else places
-
-
-def _has_numbers(rows: list[tuple[int, list[str]]]) -> bool:
-    """Whether one of the first two columns has numbers only, such as row numbers: then they are not pairs of texts."""
-    columns = ([cells[number] for _, cells in rows if len(cells) > number] for number in (0, 1))
-    return any(cells and all(cell.strip().isdecimal() for cell in cells) for cells in columns)

@@ -8,7 +8,6 @@
     python -m studies.draw merges "Fischers Fritz fischt frische Fische"
     python -m studies.draw schedule goethe reverse
     python -m studies.draw loss out/goethe
-    python -m studies.draw graph "(a * b + c).tanh()" --values a=2 b=-3 c=5
 
 docs/pictures.md shows each of them, and how to read it.
 """

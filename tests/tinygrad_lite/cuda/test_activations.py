@@ -44,14 +44,6 @@ def test_an_infinite_gradient_does_not_pass_where_the_result_is_0(cuda):
     assert found[0] == found[1] == [0.0, 0.0, math.inf]
 
 
-def test_a_gate_far_below_or_above_zero_does_not_overflow(cuda):
-    gate = leaf([-1000.0, -89.0, 0.0, 1000.0], cuda)
-    y = F.swiglu(gate, leaf([3.0] * 4, cuda))
-    y.sum().backward()
-    np.testing.assert_allclose(y.numpy(), [0, 0, 0, 3000], atol=1e-30)
-    np.testing.assert_allclose(gate.grad.numpy(), [0, 0, 1.5, 3], atol=1e-30)
-
-
 def test_the_gradients_of_gate_and_up_lie_side_by_side(cuda):
     gate, up, dy = (Tensor(rng.standard_normal((2, 3, 8)).astype("float32"), device=cuda) for _ in range(3))
     d_gate, d_up = F.swiglu(gate.requires_grad_(), up.requires_grad_())._node.backward(dy.data)
@@ -79,18 +71,6 @@ def test_linear_gelu_is_a_product_and_one_operation(cuda):
     assert F.gelu(x).op == "gelu"
     with composed():
         assert F.linear_gelu(x, weight, bias).op == F.gelu(x).op == "add"
-
-
-@forms
-def test_float32_errors_are_within_their_bounds(cuda, approximate):
-    """Within a few units in the last place of the definition in float64, for |x| <= 12 (half a unit of 12 is 5e-7)."""
-    numbers = np.linspace(-12, 12, 4801).astype(np.float32)
-    x, exact = leaf(numbers, cuda), Tensor(numbers.astype(np.float64), requires_grad=True)
-    y, z = F.gelu(x, approximate=approximate), F.gelu(exact, approximate=approximate)
-    y.sum().backward()
-    z.sum().backward()
-    np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=0, atol=2e-6)
-    np.testing.assert_allclose(x.grad.numpy(), exact.grad.numpy(), rtol=0, atol=1e-6)
 
 
 @forms
@@ -138,22 +118,7 @@ def test_gelu_passes_nan_and_infinity_on(cuda, approximate):
     assert np.isfinite(x.grad.numpy()[2:]).all()
 
 
-@forms
-def test_far_from_zero_gelu_is_relu(cuda, approximate):
-    x = leaf([-1e4, -40.0, 40.0, 1e4], cuda)
-    y = F.gelu(x, approximate=approximate)
-    y.sum().backward()
-    np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-7)
-    np.testing.assert_allclose(x.grad.numpy(), [0, 0, 1, 1], atol=1e-7)
-
-
 def test_the_checking_mode_names_the_callers_line(cuda):
     x, weight = leaf([[1e38, 1e38]], cuda), leaf([[1e38, 1e38]], cuda)
     with detect_anomaly(), pytest.raises(NonFiniteError, match=r"test_activations\.py:\d+ \(`F.linear_gelu"):
         F.linear_gelu(x, weight, leaf([0.0], cuda))
-
-
-def test_integers_count_as_float32(cuda):
-    y = F.gelu(Tensor([0, 1], device=cuda))
-    assert y.dtype == np.float32
-    np.testing.assert_allclose(y.numpy(), [0, 0.841345], rtol=1e-6)

@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.cuda.attention_in_numpy import (
-    attention,
-    inputs,
-    leaf,
-    outcome,
-    relative_error,
-)
+from tests.tinygrad_lite.cuda.attention_in_numpy import attention, inputs, leaf, outcome, relative_error
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter

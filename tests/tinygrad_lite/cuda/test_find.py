@@ -222,9 +222,7 @@ def test_a_home_that_cannot_be_written_is_reported(pretend, monkeypatch, number)
     assert sentence() == HERE + end
     monkeypatch.delitem(sys.modules, "cupy")
     real = builtins.__import__
-    monkeypatch.setattr(
-        builtins, "__import__", lambda name, *rest: fail(error) if name == "cupy" else real(name, *rest)
-    )
+    monkeypatch.setattr(builtins, "__import__", lambda name, *a: fail(error) if name == "cupy" else real(name, *a))
     assert sentence() == f"device cuda: CuPy is installed, but {end}"
 
 

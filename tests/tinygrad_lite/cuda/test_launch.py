@@ -15,7 +15,7 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import functional as F
 from tinygrad_lite import optim
-from tinygrad_lite.cuda import launch
+from tinygrad_lite.cuda import attention, launch
 from tinygrad_lite.cuda.attention import attention_by_blocks
 from tinygrad_lite.device import get_device
 
@@ -125,9 +125,7 @@ SCALES = [1, np.float32(0.5), np.int64(2), np.array(0.5)]
 def test_attention_scales_by_a_number_of_any_type(cuda, monkeypatch, scale, kind, width, tolerance):
     """In blocks, and in bfloat16 by flash attention."""
     blocks = []
-    monkeypatch.setattr(
-        "tinygrad_lite.cuda.attention.attention_by_blocks", lambda *a: blocks.append(1) or attention_by_blocks(*a)
-    )
+    monkeypatch.setattr(attention, "attention_by_blocks", lambda *a: blocks.append(1) or attention_by_blocks(*a))
     arrays = formula.inputs(1, 2, 5, 5, width, kind)
     arrays.query /= 8  # else one weight is almost 1, and the gradients are small differences
     found = formula.outcome(F.scaled_dot_product_attention, arrays, cuda, scale=scale)

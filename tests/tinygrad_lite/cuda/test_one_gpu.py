@@ -51,12 +51,7 @@ def test_no_weight_changes_after_a_broken_step(optimizer, cuda, monkeypatch):
     weights = {}
     for kind, steps in ((GPT, 3), (SickGPT, 6)):
         options, task, model, updater = parts(
-            workers=1,
-            device=cuda,
-            max_iters=steps,
-            decay_lr=False,
-            learning_rate=1e-2,
-            optimizer=optimizer,
+            workers=1, device=cuda, max_iters=steps, decay_lr=False, learning_rate=1e-2, optimizer=optimizer
         )
         model.__class__ = kind
         with start_processes(train.only_updates, options, task, model, updater) as comm:
@@ -84,9 +79,8 @@ def test_no_weight_changes_after_a_broken_step(optimizer, cuda, monkeypatch):
 def test_the_numbers_equal_those_of_a_cpu(cuda, settings):
     found = []
     for name in ("cpu", cuda):
-        model, _, numbers = train_on(
-            {"workers": 1, "device": name, "dtype": "float64", "learning_rate": 1e-2, **settings}, 4
-        )
+        how = {"workers": 1, "device": name, "dtype": "float64", "learning_rate": 1e-2, **settings}
+        model, _, numbers = train_on(how, 4)
         found.append((np.array(numbers), model.state_dict()))
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-10)
     for name, weight in found[0][1].items():

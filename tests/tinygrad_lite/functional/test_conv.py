@@ -55,22 +55,6 @@ def test_the_formula_number_by_number(version, x, weight, settings):
         assert y[b, o, u, v] == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-@both
-def test_a_matrix_times_each_patch_is_a_convolution_whose_stride_is_its_kernel(version):
-    x, weight, bias = leaf(2, 3, 8, 6), leaf(5, 3, 4, 2), leaf(5)
-    patches = x.reshape(2, 3, 2, 4, 3, 2).permute(0, 2, 4, 1, 3, 5).reshape(2, 2 * 3, 3 * 4 * 2)
-    by_matrix = F.linear(patches, weight.reshape(5, -1), bias)  # (B, patches, C_out)
-    by_windows = version(x, weight, bias, stride=(4, 2)).flatten(2).transpose(1, 2)
-    np.testing.assert_allclose(by_windows.numpy(), by_matrix.numpy(), rtol=1e-12, atol=1e-14)
-
-
-@both
-def test_a_shifted_picture_gives_a_shifted_result(version):
-    x, weight = rng.standard_normal((1, 2, 9, 9)), leaf(3, 2, 3, 3)
-    y, shifted = (version(Tensor(x[..., i : i + 7, j : j + 6]), weight).numpy() for i, j in ((0, 0), (2, 3)))
-    np.testing.assert_allclose(shifted[..., :3, :1], y[..., 2:, 3:], rtol=1e-12)
-
-
 @pytest.mark.cpu_only("the CPU's version")
 def test_only_inputs_are_kept_for_the_backward_pass():
     x, weight = leaf(2, 3, 8, 8), leaf(4, 3, 3, 3)

@@ -9,7 +9,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.dropout import dropout_composed, keep_mask
 
-pytestmark = pytest.mark.every_device
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 
 both = both_versions(F.dropout)
 ONES = np.ones((200, 500), np.float32)
@@ -24,23 +24,6 @@ def test_the_kept_share_is_1_minus_p_and_the_mean_stays(version, p):
     deviation = math.sqrt(p * (1 - p) / y.size)
     assert abs((y != 0).mean() - (1 - p)) < 5 * deviation
     assert abs(y.mean() - 1) < 5 * deviation / (1 - p)
-
-
-@both
-def test_kept_elements_are_scaled_and_dropped_ones_are_zero(version):
-    x = Tensor([[1.0, 2.0, 3.0, 4.0]] * 50)
-    with random_key(1):
-        y = version(x, 0.2).numpy()
-    assert set(np.unique((y / x.numpy()).round(6))) == {0.0, 1.25}
-
-
-@both
-def test_gradients_are_dropped_and_scaled_like_the_values(version):
-    x = Tensor(np.full((30, 30), 2.0), requires_grad=True)
-    with random_key(1):
-        y = version(x, 0.4)
-    y.sum().backward()
-    np.testing.assert_allclose(x.grad.numpy(), y.numpy() / 2)
 
 
 @both

@@ -7,7 +7,7 @@ from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
-pytestmark = pytest.mark.every_device
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 
 rng = np.random.default_rng(6)
 

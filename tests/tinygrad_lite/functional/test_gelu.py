@@ -9,7 +9,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.gelu import BLOCK, _probability, gelu_composed
 
-pytestmark = pytest.mark.every_device
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 
 both = both_versions(F.gelu)
 forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
@@ -27,13 +27,6 @@ def test_the_tanh_form_is_that_of_gpt_2(version):
     x = np.linspace(-5, 5, 41)
     expected = [0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) for v in x]
     np.testing.assert_allclose(version(Tensor(x), approximate="tanh").numpy(), expected, atol=1e-14)
-
-
-@both
-def test_the_two_forms_differ_by_less_than_a_thousandth(version):
-    x = Tensor(np.linspace(-6, 6, 1001))
-    difference = np.abs(version(x).numpy() - version(x, approximate="tanh").numpy()).max()
-    assert 1e-4 < difference < 1e-3
 
 
 @both

@@ -10,7 +10,7 @@ import tinygrad_lite.recurrent  # noqa: F401 (these two register the operations 
 from tinygrad_lite import Tensor
 from tinygrad_lite.functional.registry import REGISTRY
 
-pytestmark = pytest.mark.every_device
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]  # kernels check their inputs themselves
 
 
 def ones(*shape):
@@ -49,17 +49,14 @@ REFUSED = {
     "avg_pool2d": POOLING,
     "max_pool2d": POOLING,
     "conv2d": [
-        (
-            lambda f: conv(f, (3, 4, 4)),
-            r"x \(B, C, H, W\) and weight .* have 4 axes, not \(3, 4, 4\) and \(2, 3, 3,",
-        ),
+        (lambda f: conv(f, (3, 4, 4)), r"x .* and weight .* have 4 axes, not \(3, 4, 4\) and \(2, 3, 3,"),
         (
             lambda f: conv(f, weight=(2, 4, 3, 3)),
-            r"x \(1, 3, 4, 4\) in groups=1 needs a weight \(C_out, 3, k, l\), not \(2, 4,",
+            r"x \(1, 3, 4, 4\) in groups=1 needs a weight \(C_out, 3, .*, not \(2, 4,",
         ),
         (
             lambda f: conv(f, (1, 4, 4, 4), (2, 4, 3, 3), groups=2),
-            r".*in groups=2 needs a weight \(C_out, 2, k, l\), not \(2, 4, 3, 3",
+            r".*in groups=2 needs a weight \(C_out, 2, .*, not \(2, 4,",
         ),
         *(
             (
@@ -68,10 +65,7 @@ REFUSED = {
             )
             for groups in (3, 4, 0)
         ),
-        (
-            lambda f: conv(f, (1, 3, 4, 9), (2, 3, 7, 7), padding=1),
-            r"a kernel of \(7, 7\), dilation \(1, 1\), does not fit into pict",
-        ),
+        (lambda f: conv(f, (1, 3, 4, 9), (2, 3, 7, 7), padding=1), r"a kernel of \(7, 7\), .*, does not fit into "),
         (lambda f: conv(f, dilation=2), r".*does not fit into pictures of \(4, 4\) with padding \(0, 0\)"),
         (lambda f: conv(f, bias=(3,)), r"weight .* needs a bias of shape \(2,\), not \(3,\)"),
         (lambda f: conv(f, stride=0), "stride must be a whole number of at least 1, or a pair .*, not 0"),
@@ -93,10 +87,7 @@ REFUSED = {
     "embedding": [(lambda f: f(Tensor([1.0]), ones(5, 2)), "ids must be integers, not float32")],
     "gelu": [(lambda f: f(ones(1), approximate="sigmoid"), "approximate must be 'none' or 'tanh', not 'sigmoid'")],
     "layer_norm": [
-        (
-            lambda f: f(ones(2, 4), weight=ones(3), bias=ones(4)),
-            r"weight has shape \(3,\), x \(2, 4\) needs \(4,\)",
-        ),
+        (lambda f: f(ones(2, 4), weight=ones(3), bias=ones(4)), r"weight has shape \(3,\), x \(2, 4\) needs \(4,\)"),
         (lambda f: f(ones(2, 4), weight=ones(4), bias=ones(1)), r"bias has shape \(1,\), x \(2, 4\) needs \(4,\)"),
     ],
     "linear": [
@@ -107,6 +98,11 @@ REFUSED = {
         (lambda f: f(ones(2, 4), ones(3, 4), ones(4)), r"weight \(3, 4\) needs a bias of shape \(3,\), not \(4,\)"),
         (lambda f: f(ones(2, 4), ones(3, 4), ones(1)), r"weight \(3, 4\) needs a bias of shape \(3,\), not \(1,\)"),
     ],
+    "linear_gelu": [
+        (lambda f: f(ones(2, 4), ones(8, 5)), "^linear: x .* do not fit"),
+        (lambda f: f(ones(2, 4), ones(8, 4), ones(4)), r"^linear: .* a bias of shape \(8,\), not \(4,\)"),
+        (lambda f: f(ones(2, 4), ones(8, 4), approximate="sigmoid"), "^gelu: .* must be 'none' or 'tanh'"),
+    ],
     "rms_norm": [(lambda f: f(ones(2, 4), weight=ones(5)), r"weight has shape \(5,\), x \(2, 4\) needs \(4,\)")],
     "rotary": [
         (lambda f: rotary(f, (2, 3, 4), [0, 1, 2]), r".*do not fit: \(2, 3, 4\) and \(3,\)"),
@@ -114,7 +110,7 @@ REFUSED = {
         (lambda f: rotary(f, (2, 3, 1, 6), [0.0, 1.0, 2.0]), "positions must be integers, not float32"),
         (
             lambda f: rotary(f, (2, 3, 1, 8), [0, 1, 2]),
-            r"x \(2, 3, 1, 8\) needs a frequency for every 2 of its 8 numbers, not 3",
+            r"x \(2, 3, 1, 8\) needs a frequency .* of its 8 numbers, not 3",
         ),
         (lambda f: rotary(f, (2, 3, 1, 7), [0, 1, 2]), ".*of its 7 numbers, not 3"),
     ],
@@ -151,25 +147,14 @@ REFUSED = {
         (lambda f: f(ones(2, 0, 3), ones(3, 3)), r"^rnn: x must be \(B, T, H\) with T and H of at least 1"),
         (lambda f: f(ones(2, 4, 3), ones(3, 4)), r"^rnn: x \(2, 4, 3\) needs a weight of shape \(3, 3\), not \(3, 4\)"),
         (lambda f: f(ones(2, 4, 3), ones(3, 3), ones(3, 3)), r"^rnn: .* needs a state of shape \(2, 3\)"),
-        (
-            lambda f: f(ones(2, 4, 3), ones(3, 3), None, Tensor(np.ones((2, 3), bool))),
-            r"^rnn: .* needs a mask of shape \(2, 4\)",
-        ),
+        (lambda f: f(ones(2, 4, 3), ones(3, 3), None, ones(2, 3) > 0), r"^rnn: .* needs a mask of shape \(2, 4\)"),
         (lambda f: f(ones(2, 4, 3), ones(3, 3), None, ones(2, 4)), "^rnn: mask must hold truth values, not float"),
     ],
     "lstm": [
-        (
-            lambda f: f(ones(2, 4, 6), ones(6, 2)),
-            r"^lstm: x must be \(B, T, 4 H\) with T and H of at least 1, not \(2, 4, 6\)",
-        ),
-        (
-            lambda f: f(ones(2, 4, 8), ones(8, 2), ones(2, 2)),
-            r"^lstm: .* needs a state of shape \(2, 4\), not \(2, 2\)",
-        ),
+        (lambda f: f(ones(2, 4, 6), ones(6, 2)), r"^lstm: x must be \(B, T, 4 H\) .* at least 1, not \(2, 4, 6\)"),
+        (lambda f: f(ones(2, 4, 8), ones(8, 2), ones(2, 2)), r"^lstm: .* a state of shape \(2, 4\), not \(2, 2\)"),
     ],
-    "long_conv": [
-        (lambda f: f(ones(2, 5, 3), ones(4, 3)), r"^long_conv: x \(B, T, C\) and h \(T, C\) do not fit: \(2, 5, 3\)")
-    ],
+    "long_conv": [(lambda f: f(ones(2, 5, 3), ones(4, 3)), r"x \(B, T, C\) and h \(T, C\) do not fit: \(2, 5, 3\)")],
     "swiglu": [(lambda f: f(ones(2), ones(1)), r"gate and up must have the same shape, not \(2,\) and \(1,\)")],
 }
 # On a GPU, the host would have to wait for these numbers.

@@ -124,6 +124,7 @@ def test_mixed_types_give_float64_and_each_input_its_own_type(name, case, types)
     np.testing.assert_array_equal(*(y.numpy() for y in results))
 
 
+@pytest.mark.emulated_by_default
 @pytest.mark.parametrize(
     ("name", "call", "expected"),
     [

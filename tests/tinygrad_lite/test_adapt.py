@@ -154,7 +154,7 @@ def test_patterns_name_parts_and_all_below_them():
         (lambda model: attach(model, {"token_embedding": CHANGE}), "token_embedding is not a linear map"),
         (
             lambda model: attach(model, {"blocks.0.mlp.up": CHANGE}),
-            r"up does not fit: mis-shaped: .* the model has .32, 2",
+            r"does not fit: mis-shaped: .* the model has .32, 2",
         ),
         (lambda model: load_learned(model, {"x": np.zeros(1)}), "missing: token_embedding.weight, .* unexpected: x"),
     ],

@@ -238,9 +238,7 @@ def test_a_second_backward_is_refused_and_changes_nothing():
     x = leaf([1.0])
     loss = (x * x).sum()
     loss.backward()
-    with pytest.raises(
-        RuntimeError, match=r"the graph behind 'sum' was freed by an earlier backward\(\).*add the losses"
-    ):
+    with pytest.raises(RuntimeError, match=r"the graph behind 'sum' was freed by an earlier backward.*add the losses"):
         loss.backward()
     assert x.grad.item() == 2.0
 
@@ -404,13 +402,6 @@ def test_writing_into_a_copy_is_allowed():
     assert w.grad.tolist() == [4.0, 6.0]
 
 
-def test_writing_a_result_that_is_still_needed_is_detected():
-    y = leaf([1.0]).exp()
-    y.detach()[0] = 9  # exp keeps its result
-    with pytest.raises(RuntimeError, match="'exp' still needs was overwritten"):
-        y.sum().backward()
-
-
 def test_writing_a_value_that_is_no_longer_needed_is_allowed():
     x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     y = (x + w) - w[::-1]  # sums do not need their summands again
@@ -422,16 +413,6 @@ def test_writing_a_value_that_is_no_longer_needed_is_allowed():
     assert x.grad.tolist() == [1.0, 1.0]
     assert w.grad.tolist() == [0.0, 0.0]
     assert z.item() == 7.0
-
-
-def test_writing_between_two_steps_is_allowed():
-    w = leaf([1.0, 2.0])
-    for expected in ([2.0, 4.0], [1.0, 2.0]):
-        (w * w).sum().backward()
-        assert w.grad.tolist() == expected
-        with no_grad():
-            w[:] = w * 0.5
-        w.grad = None
 
 
 # --- +=, -=, *=, /= -------------------------------------------------------------------------------------------

@@ -33,13 +33,8 @@ class Edge:
     why: str = ""
 
 
-ln2 = math.log(2)
 EDGES = [
     Edge("clip with bounds crossed", lambda x: x.clip(1, -1), [[-2, 0, 2]], [-1, -1, -1], [[0, 0, 0]]),
-    Edge("max of equals", lambda x: x.max(), [[1, 3, 3, 2]], 3, [[0, 0.5, 0.5, 0]], torch=lambda x: x.amax()),
-    Edge("min of equals", lambda x: x.min(), [[1, 1, 2]], 1, [[0.5, 0.5, 0]], torch=lambda x: x.amin()),
-    Edge("sum of inf and -inf", lambda x: x.sum(), [[inf, -inf, 1]], nan, [[1, 1, 1]]),
-    Edge("0 ** y", lambda y: 0.0**y, [[0, 1, 2.5, -1]], [1, 0, 0, inf], [[0, 0, 0, -inf]]),
     Edge("sigmoid far from 0", lambda x: x.sigmoid(), [[1e4, -1e4, inf, -inf]], [1, 0, 1, 0], [[0, 0, 0, 0]]),
     Edge(
         "silu far from 0",
@@ -60,20 +55,6 @@ EDGES = [
     Edge("var of one number", lambda x: x.var(), [[2]], nan, [[nan]], torch=None, why="torch gives NaN with a warning"),
     Edge("mean of an empty array", lambda x: x.mean(), [[]], nan, [[]]),
     Edge("sum of an empty array", lambda x: x.sum(), [[]], 0, [[]]),
-    Edge(
-        "log_softmax far from 0",
-        lambda x: x.log_softmax(-1),
-        [[[1e4, -1e4], [0, -inf]]],
-        [[0, -2e4], [0, -inf]],
-        [[[-1, 1], [-1, 1]]],
-    ),
-    Edge(
-        "logsumexp far from 0",
-        lambda x: x.logsumexp(-1),
-        [[[1e4, 1e4], [-1e4, -inf], [0, -1e4]]],
-        [1e4 + ln2, -1e4, 0],
-        [[[0.5, 0.5], [1, 0], [1, 0]]],
-    ),
     Edge("mask with -inf", lambda x: x.masked_fill(x > 1, -inf), [[1, 2]], [1, -inf], [[1, 0]]),
     Edge(
         "where ignores the side not chosen",
@@ -115,16 +96,9 @@ def test_torch_agrees(edge):
         np.testing.assert_allclose(x.grad.numpy(), np.array(dx, float), rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("fn", "expected"),
-    [
-        (lambda x: (x < 9).sum(), 2),
-        (lambda x: (x == x).sum(), 2),
-        (lambda x: (x != x).sum(), 1),
-    ],
-)
-def test_comparisons_with_nan_are_false_except_unequal(fn, expected):
-    np.testing.assert_equal(fn(Tensor([1.0, nan, 2.0])).item(), expected)
+def test_comparisons_with_nan_are_false_except_unequal():
+    x = Tensor([1.0, nan, 2.0])
+    assert [one.tolist()[1] for one in (x < 9, x == x, x != x)] == [False, False, True]
 
 
 def test_overflow_is_infinity_without_a_warning():
@@ -181,34 +155,25 @@ def test_types_combine_as_in_torch(a):
 
 @pytest.mark.cpu_only("NumPy's arrays do not mix with a GPU's")
 @pytest.mark.parametrize(
-    ("dtype", "number", "expected"),
+    ("dtype", "expected", "numbers"),
     [
-        ("float32", 2, "float32"),
-        ("float32", 2.5, "float32"),
-        ("float32", math.pi, "float32"),
-        ("float32", np.float64(2.5), "float32"),
-        ("float32", np.int64(2), "float32"),
-        ("float32", np.array(2.5), "float32"),
-        ("float32", np.array([2.5, 1.0]), "float64"),
-        ("float64", 2, "float64"),
-        ("float64", np.float32(2), "float64"),
-        ("int64", 2, "int64"),
-        ("int32", 2, "int32"),
-        ("int64", 2.5, "float32"),
-        ("int64", 2**70, "float32"),
-        ("int64", True, "int64"),
-        ("int64", np.array(True), "int64"),
-        ("bool", 2, "int64"),
-        ("bool", 2.5, "float32"),
-        ("bool", True, "bool"),
-        ("uint8", np.array(2), "uint8"),
+        ("float32", "float32", [2, 2.5, math.pi, np.float64(2.5), np.int64(2), np.array(2.5)]),
+        ("float32", "float64", [np.array([2.5, 1.0])]),
+        ("float64", "float64", [2, np.float32(2)]),
+        ("int32", "int32", [2]),
+        ("int64", "int64", [2, True, np.array(True)]),
+        ("int64", "float32", [2.5, 2**70]),
+        ("bool", "int64", [2]),
+        ("bool", "float32", [2.5]),
+        ("bool", "bool", [True]),
+        ("uint8", "uint8", [np.array(2)]),
     ],
 )
-def test_numbers_take_the_tensors_type_if_they_can(dtype, number, expected):
+def test_numbers_take_the_tensors_type_if_they_can(dtype, expected, numbers):
     x = Tensor.ones(2, dtype=dtype)
-    assert (x + number).dtype == expected
-    assert (number + x).dtype == expected
-    np.testing.assert_allclose((x * number).numpy(), np.ones(2) * number, rtol=1e-7)
+    for number in numbers:
+        assert (x + number).dtype == (number + x).dtype == expected
+        np.testing.assert_allclose((x * number).numpy(), np.ones(2) * number, rtol=1e-7)
 
 
 @pytest.mark.parametrize("op", [ops.add, ops.sub, ops.mul, ops.div])
@@ -251,20 +216,8 @@ def test_integers_become_float32_where_results_are_fractions():
     for y in (x.exp(), x.log(), x.sqrt(), x.tanh(), x.sin(), x.cos(), x.erf(), x / 2, x.mean(), x.std(), x.softmax()):
         assert y.dtype == np.float32
     assert (x / 0).tolist() == [inf, inf]
-    for y in (
-        x + 1,
-        x * x,
-        -x,
-        x**2,
-        x.abs(),
-        x.relu(),
-        x.sum(),
-        x.max(),
-        x.min(),
-        x.clip(1, 2),
-        x @ x,
-        x.reshape(2, 1).tril(),
-    ):
+    whole = [x + 1, x * x, -x, x**2, x.abs(), x.relu(), x.sum(), x.max(), x.min(), x.clip(1, 2), x @ x]
+    for y in (*whole, x.reshape(2, 1).tril()):
         assert y.dtype == np.int64
     assert x.clip(0.5, 1.5).dtype == np.float32
     assert x.clip(0.5, 1.5).tolist() == [1.0, 1.5]
@@ -291,14 +244,7 @@ def test_float16_is_for_storage_only():
     (half.cast("float32") * 2).sum().backward()
     assert x.grad.dtype == np.float32
     assert x.grad.tolist() == [2.0, 2.0]
-    for fn in (
-        lambda h: h + h,
-        lambda h: h * 2,
-        lambda h: h.exp(),
-        lambda h: h.erf(),
-        lambda h: h.sum(),
-        lambda h: h.T,
-    ):
+    for fn in (lambda h: h + h, lambda h: h * 2, Tensor.exp, Tensor.erf, Tensor.sum, lambda h: h.T):
         with pytest.raises(TypeError, match=r"^\w+: float16 is for storage only; use .cast\('float32'\) first$"):
             fn(Tensor.ones(2, 2, dtype="float16"))
     with pytest.raises(TypeError, match="only float32 and float64 have gradients, not float16"):
@@ -340,10 +286,7 @@ REFUSED = {
         (lambda: tensor(5).split(0), "split: pieces of size 0 never fill an axis of 5: use a size of 1 or more"),
         (lambda: tensor(5).split((6, -1)), "split: no piece may have a negative size, as in [6, -1]"),
         (lambda: tensor(5).chunk(0), "chunk: there cannot be 0 pieces: use a count of 1 or more"),
-        (
-            lambda: tensor(2, 3).repeat(2),
-            "repeat: needs a number of at least 0 for each of 2 axes, not (2,)",
-        ),
+        (lambda: tensor(2, 3).repeat(2), "repeat: needs a number of at least 0 for each of 2 axes, not (2,)"),
         (lambda: tensor(3).tril(), "tril: a tensor of shape (3,) has no triangle: two axes are needed"),
         (lambda: tensor(2).one_hot(3), "one_hot: needs integers, not float32"),
         (lambda: Tensor([[1], [2, 3]]), "Tensor: the nested lists differ in length, so they have no shape"),
@@ -364,18 +307,9 @@ REFUSED = {
         (lambda: tensor(2).argmax(5), "argmax: there is no axis 5 in a tensor of 1 axis"),
         (lambda: tensor(2, 3).expand(4, 3), "expand: a tensor of shape (2, 3) cannot be stretched to (4, 3)"),
         (lambda: tensor(2).expand(-1, 2), "expand: a tensor of shape (2,) cannot be stretched to (-1, 2)"),
-        (
-            lambda: tensor(2).pad([(1, -1)]),
-            "pad: needs a pair of numbers >= 0 for each of 1 axis, not [(1, -1)]",
-        ),
-        (
-            lambda: tensor(2, 2).pad([(1, 1)]),
-            "pad: needs a pair of numbers >= 0 for each of 2 axes, not [(1, 1)]",
-        ),
-        (
-            lambda: tensor(2).pad((1, 1)),
-            "pad: needs a pair of numbers >= 0 for each of 1 axis, not [1, 1]",
-        ),
+        (lambda: tensor(2).pad([(1, -1)]), "pad: needs a pair of numbers >= 0 for each of 1 axis, not [(1, -1)]"),
+        (lambda: tensor(2, 2).pad([(1, 1)]), "pad: needs a pair of numbers >= 0 for each of 2 axes, not [(1, 1)]"),
+        (lambda: tensor(2).pad((1, 1)), "pad: needs a pair of numbers >= 0 for each of 1 axis, not [1, 1]"),
         (lambda: tensor(2).pad(1), "pad: needs a pair of numbers >= 0 for each of 1 axis, not [1]"),
         (lambda: tensor(2, 3).cat(tensor(3, 2), axis=1), "cat: shapes (2, 3), (3, 2) differ in more than axis 1"),
         (lambda: tensor(2).cat(tensor(2, 1)), "cat: shapes (2,), (2, 1) differ in more than axis 0"),
@@ -407,7 +341,7 @@ REFUSED = {
         (lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
     ],
     IndexError: [
-        (lambda: tensor(2)[5], "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))"),
+        (lambda: tensor(2)[5], "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))")
     ],
 }
 
@@ -427,19 +361,10 @@ def test_too_many_or_wrong_indices_name_the_shape():
             tensor(2)[index]
 
 
-def test_an_index_may_be_reused_after_the_forward_pass():
+def test_an_index_and_a_condition_may_be_reused_after_the_forward_pass():
     x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
-    index = np.array([0, 0])
-    y = x[index]
-    index[:] = 2
-    y.sum().backward()
-    assert x.grad.tolist() == [2.0, 0.0, 0.0]
-
-
-def test_a_condition_may_be_reused():
-    x = Tensor([1.0, 2.0], requires_grad=True)
-    condition = Tensor([True, False])
-    y = condition.where(x, 0.0)
-    condition[:] = False
-    y.sum().backward()
-    assert x.grad.tolist() == [1.0, 0.0]
+    index, condition = np.array([0, 0]), Tensor([True, False, True])
+    y = x[index].sum() + condition.where(x, 0.0).sum()
+    index[:], condition[:] = 2, False
+    y.backward()
+    assert x.grad.tolist() == [3.0, 0.0, 1.0]

@@ -8,22 +8,12 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tests.places import here
-from tinygrad_lite import Tensor, no_grad, optim
+from tinygrad_lite import Tensor, optim
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
 from tinygrad_lite.muon import ROUNDS, elements_of_work, muon_composed, newton_schulz_composed, newton_schulz_fused
 from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
-from tinygrad_lite.optim import (
-    SGD,
-    Adam,
-    AdamW,
-    Muon,
-    constant,
-    cosine,
-    decay_groups,
-    inverse_square_root,
-    muon_groups,
-)
+from tinygrad_lite.optim import SGD, Adam, AdamW, Muon, constant, cosine, decay_groups, inverse_square_root, muon_groups
 
 pytestmark = pytest.mark.every_device
 
@@ -421,15 +411,6 @@ def test_updates_follow_their_formulas(kind, options):
         np.testing.assert_allclose(after[name], expected, **tolerance)
 
 
-def test_weight_decay_without_groups_is_for_all_parameters():
-    net = Net()
-    start, gradients = copies(net), random_gradients(net, 2)
-    after = follow(net, AdamW(net.named_parameters(), lr=0.05, weight_decay=0.3), gradients)
-    for name, w in start.items():
-        expected = plain_adam(w, [g[name] for g in gradients], 0.3, lr=0.05)
-        np.testing.assert_allclose(after[name], expected, rtol=1e-11, atol=1e-13)
-
-
 def test_with_zero_gradients_adamw_shrinks_weights_and_adam_moves_them_by_lr():
     """The difference between the two: with no gradient AdamW shrinks w by lr * decay, Adam moves it by lr."""
     for kind, expected in ((AdamW, 2 - 0.1 * 0.5 * 2), (Adam, 2 - 0.1)):
@@ -437,21 +418,6 @@ def test_with_zero_gradients_adamw_shrinks_weights_and_adam_moves_them_by_lr():
         w.grad = w.zeros_like()
         kind([("w", w)], lr=0.1, weight_decay=0.5).step()
         assert w.item() == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_falls(kind):
-    net = Net()
-    optimizer = kind(net.named_parameters(), lr=0.05)
-    x, wanted = Tensor(rng.standard_normal((20, 3))), Tensor(rng.standard_normal((20, 2)))
-    losses = []
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = ((net(x) - wanted) ** 2).mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.9 * losses[0]
 
 
 # --- Muon -----------------------------------------------------------------------------------------------------
@@ -531,28 +497,8 @@ def test_each_round_of_newton_schulz_is_a_minimax_polynomial():
     assert (low, high) == pytest.approx((0.721, 1.279), abs=5e-4)
 
 
-def test_muon_finds_the_minimum_of_a_quadratic_in_all_directions():
-    """|A (W - W*)|^2 is 10,000 times as steep in one direction as in another; the step is the same in both."""
-    target = Tensor(np.random.default_rng(0).standard_normal((6, 4)), device=here())
-    w = Parameter(np.zeros((6, 4)))
-    w.data = w.to(here()).data
-    steepness = Tensor(np.geomspace(1, 100, 6)[:, None], device=here())
-    optimizer, losses = Muon([("w", w)], weight_decay=0.0, momentum=0.8), []
-    for step in range(400):
-        optimizer.lr = 0.1 * (1 - step / 400)
-        optimizer.zero_grad()
-        loss = ((w - target) * steepness).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 1e-4 * losses[0]
-    np.testing.assert_allclose(w.numpy(), target.numpy(), atol=0.05)
-
-
 def test_muon_refuses_vectors():
-    with pytest.raises(
-        ValueError, match=r"Muon: layers\.0\.bias is not a matrix, its shape is \(4,\): put it into a group"
-    ):
+    with pytest.raises(ValueError, match=r"Muon: layers\.0\.bias is not a matrix, its shape is \(4,\): put it into a"):
         Muon(Net().named_parameters())
     with pytest.raises(ValueError, match="Muon: adjust_lr_fn is one of original, match_rms_adamw, not none"):
         Muon([Net().layers[0].weight], adjust_lr_fn="none")
@@ -620,18 +566,6 @@ def test_parameters_and_gradients_are_views_of_the_flat_arrays():
             assert np.shares_memory(parameter.data, optimizer.values.data)
             assert np.shares_memory(parameter.grad.data, flat)
     assert optimizer.values.numel() == net.num_parameters()
-
-
-def test_gradients_of_several_backward_passes_add_up():
-    net, x = Net(), Tensor(rng.standard_normal((5, 3)))
-    optimizer = SGD(net.named_parameters(), lr=0.1)
-    net(x).sum().backward()
-    once = {name: p.grad.numpy().copy() for name, p in net.named_parameters()}
-    net(x).sum().backward()
-    for name, p in net.named_parameters():
-        np.testing.assert_allclose(p.grad.numpy(), 2 * once[name])
-    optimizer.zero_grad()
-    assert not Tensor.wrap(optimizer.gather_gradients()).numpy().any()
 
 
 def test_a_step_between_forward_and_backward_is_detected():
@@ -830,26 +764,6 @@ def test_torch_agrees_over_20_steps(kind, options, monkeypatch):
     after = follow(net, kind(groups, lr=0.02, **options), gradients)
     for n, parameter in theirs.items():
         np.testing.assert_allclose(after[n], parameter.detach().numpy(), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.torch
-def test_torch_clips_by_the_same_norm():
-    torch = pytest.importorskip("torch")
-    numbers = rng.standard_normal(50)
-    w, theirs = Parameter(np.zeros(50)), torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
-    optimizer = SGD([("w", w)], lr=0.1)
-    w.grad = Tensor(numbers, dtype=w.dtype, device=here())
-    theirs.grad = torch.tensor(numbers)
-    assert optimizer.clip_grad_norm(0.7) == pytest.approx(torch.nn.utils.clip_grad_norm_([theirs], 0.7).item())
-    np.testing.assert_allclose(w.grad.numpy(), theirs.grad.numpy(), rtol=1e-5)  # torch adds 1e-6 to the norm
-
-
-def test_the_optimizer_sees_what_is_written_under_no_grad():
-    w = Parameter([1.0, 2.0])
-    optimizer = SGD([("w", w)], lr=0.1)
-    with no_grad():
-        w[0] = 5.0
-    assert optimizer.values.tolist() == [5.0, 2.0]
 
 
 # --- threads ------------------------------------------------------------------------------------------------------

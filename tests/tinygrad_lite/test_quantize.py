@@ -121,32 +121,6 @@ def test_a_weight_takes_the_bits_that_were_promised(kind, bits):
     assert 8 * (Quantized(w, KINDS[kind]).nbytes - mean) / w.size == pytest.approx(bits, abs=1e-12)
 
 
-def test_an_outlier_ruins_what_shares_its_scale():
-    w = np.random.default_rng(0).normal(0, 0.02, (2, 256)).astype(np.float32)
-    w[0, 70] = 100
-    by_row, by_block = (Quantized(w, KINDS[kind]).numpy() for kind in ("int8", "int8-block"))
-    outlier, block = np.arange(256) == 70, np.arange(256) // 64 == 1
-    assert (by_row[0, ~outlier] == 0).all()
-    assert by_row[0, 70] == by_block[0, 70] == 100
-    assert (by_block[0, block & ~outlier] == 0).all()
-    assert abs(by_block[0, ~block] - w[0, ~block]).max() < abs(w[0, ~block]).max() / 200
-    assert abs(by_row[1] - w[1]).max() < abs(w[1]).max() / 200
-
-
-def test_an_outlier_ruins_256_blocks_if_their_scales_are_quantized_together():
-    w = np.random.default_rng(0).normal(0, 0.02, (1, 300 * 64)).astype(np.float32)
-    w[0, 70] = 100
-    blocks, kinds = w.reshape(-1, 64), ("nf4-single", "nf4")
-    single, double = (
-        abs(Quantized(w, KINDS[kind]).numpy().reshape(-1, 64) - blocks).mean(axis=1) / abs(blocks).mean(axis=1)
-        for kind in kinds
-    )
-    others = np.arange(300) != 1
-    assert single[others].max() < 0.15
-    assert double[:256][others[:256]].min() > 0.3
-    assert double[256:].max() < 0.15
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_zeros_stay_zeros(kind):
     w = np.ones((3, 64), np.float32)
@@ -302,7 +276,7 @@ def test_gradients_pass_through_a_quantized_model():
 
 
 @pytest.mark.parametrize(
-    ("make", "texts", "count"), [(tiny_seq2seq, 2, 6 + 10), (tiny_modern_seq2seq, 2, 7 + 11), (tiny_bert, 1, 6)]
+    ("make", "texts", "count"), [(tiny_seq2seq, 2, 16), (tiny_modern_seq2seq, 2, 18), (tiny_bert, 1, 6)]
 )
 def test_the_blocks_of_other_models_are_quantized_too(make, texts, count):
     with random_key(1):

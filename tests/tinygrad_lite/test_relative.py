@@ -23,9 +23,7 @@ def test_what_is_added_is_that_of_the_papers(queries, keys):
     for t in range(queries):
         for s in range(keys - queries + t + 1):
             distance = keys - queries + t - s
-            np.testing.assert_allclose(
-                lines[:, t, s], [-distance * slope for slope in (1 / 4, 1 / 16, 1 / 64, 1 / 256)]
-            )
+            np.testing.assert_allclose(lines[:, t, s], [-distance / 4**head for head in (1, 2, 3, 4)])
             np.testing.assert_allclose(found[:, :, t, s], 0.3 * q[:, :, t] @ vectors[min(distance, REACH)], rtol=1e-12)
 
 

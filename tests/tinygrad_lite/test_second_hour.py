@@ -47,10 +47,7 @@ REFUSED = [
     (lambda x: x.var(-1, False), "var: by position it takes x, axis, and by name keepdim=..., correction=..."),
     (lambda x: x.std(False), "sum: an axis is a whole number, not False"),
     (lambda x: attention(x, None, 0.1), "scaled_dot_product_attention: by"),
-    (
-        lambda x: F.cross_entropy(x, Tensor([0, 1]), x[0]),
-        "cross_entropy: by position it takes logits, targets, and by name",
-    ),
+    (lambda x: F.cross_entropy(x, Tensor([0, 1]), x[0]), "cross_entropy: by position it takes logits, targets, and"),
     (lambda x: F.layer_norm(x, (3,), x[0], x[0], eps=1e-5), "layer_norm: leave out torch's"),
     (lambda x: F.layer_norm(x, (3,)), "layer_norm: leave out torch's normalized_shape"),
     (lambda x: F.rms_norm(x, (3,)), "rms_norm: leave out torch's normalized_shape"),
@@ -60,22 +57,13 @@ REFUSED = [
     (lambda x: nn.LayerNorm(4, 1e-12), "LayerNorm: by position it takes width, and by name bias=..., eps=..."),
     (lambda x: nn.RMSNorm(4, 1e-6), "RMSNorm: by position it takes width, and by name weight=..., eps=..."),
     (lambda x: nn.LayerNorm((4,)), "a width or another size is one whole number, not (4,)"),
-    (
-        lambda x: nn.Linear(2, 3, True, False),
-        "Linear: by position it takes in_features, out_features, bias, and no more",
-    ),
+    (lambda x: nn.Linear(2, 3, True, False), "Linear: by position it takes in_features, out_features, bias, and no"),
     (lambda x: optim.SGD([x], 0.1, 0.9, 0.5), "SGD: by position it takes params, lr, and by name momentum=..., "),
     (lambda x: optim.Muon([x], 0.02, 0.1), "Muon: by position it takes params, lr, and by name muon_lr_factor=..., "),
-    (
-        lambda x: optim.Adam([x], 0.1, (0.9, 0.98)),
-        "AdamW: by position it takes params, lr, and by name betas=..., eps=...",
-    ),
+    (lambda x: optim.Adam([x], 0.1, (0.9, 0.98)), "AdamW: by position it takes params, lr, and by name betas=..., "),
     (lambda x: Tensor([1.0], "float64"), "Tensor: by position it takes data, and by name dtype=..., device=..."),
     (lambda x: x.cat(x, 1), "cat: 1 is not a tensor; an axis is given by name, as in axis=1"),
-    (
-        lambda x: x.reshape(1, 2, 3).transpose(),
-        "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T reverses all",
-    ),
+    (lambda x: x.reshape(1, 2, 3).transpose(), "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T "),
     # meanings
     (lambda x: x.where(x > 0, 0.0), "where: the condition holds float32, not truth values: write (x > 0).where(x, y)"),
     (
@@ -86,10 +74,7 @@ REFUSED = [
     (lambda x: Tensor([5, 7]) % Tensor([1, 0]), "mod: an integer cannot be divided by 0"),
     (lambda x: x.gather(1, Tensor([[-1], [0]])), "gather: position -1 does not exist: they count from 0 to 2"),
     (lambda x: ~x, "~ is for truth values and integers, not for float32"),
-    (
-        lambda x: Tensor([1, 2]).masked_fill(Tensor([True, False]), 2.5),
-        "masked_fill: a tensor of int64 cannot hold 2.5",
-    ),
+    (lambda x: Tensor([1, 2]).masked_fill(Tensor([True, False]), 2.5), "masked_fill: a tensor of int64 cannot hold 2"),
     (lambda x: Tensor([2]) ** -1, "pow: an integer to a negative power is a fraction"),
     (lambda x: -Tensor([True]), "neg: truth values have no sign: write ~x"),
     (lambda x: x.sum((0, 0)), "sum: an axis occurs twice in (0, 0)"),
@@ -98,30 +83,18 @@ REFUSED = [
     (lambda x: Tensor(np.uint8([1])) + 300, "300 does not fit into a tensor of uint8: write x.cast('int64') first"),
     (lambda x: attention(x, scale=x[0, 0]), "attention: scale is a number"),
     # modules, optimizers
-    (
-        lambda x: assign(nn.Linear(2, 3), "weight", x * 0.5),
-        "Linear.weight is a parameter, and a Tensor would not be learned",
-    ),
+    (lambda x: assign(nn.Linear(2, 3), "weight", x * 0.5), "Linear.weight is a parameter, and a Tensor would not"),
     (lambda x: assign(nn.Linear(2, 3).weight, "data", x), "parameter.data is an array: write p -= y under no_grad()"),
-    (
-        lambda x: nn.Module().register_buffer("mean", x),
-        "register_buffer: mean must be a tensor that requires no gradient",
-    ),
+    (lambda x: nn.Module().register_buffer("mean", x), "register_buffer: mean must be a tensor that requires no"),
     (lambda x: optim.SGD([x], lr=-0.1), "optimizer: lr is -0.1: use at least 0"),
     (lambda x: optim.AdamW([x], lr=math.nan), "optimizer: lr is nan: use at least 0"),
     (lambda x: optim.AdamW([x], weight_decay=-1), "optimizer: weight_decay is -1: use at least 0"),
-    (
-        lambda x: optim.AdamW([x], betas=(0.9, 1.0)),
-        "optimizer: betas are (0.9, 1.0): use numbers of at least 0 and below 1",
-    ),
+    (lambda x: optim.AdamW([x], betas=(0.9, 1.0)), "optimizer: betas are (0.9, 1.0): use numbers of at least 0 "),
     (lambda x: no_grad()(lambda: (yield)), "no_grad: <lambda> is a generator: write `with no_grad():` in it"),
     # NumPy
     (lambda x: np.exp(x), "np.exp: NumPy knows no gradients: write x.exp() or np.exp(x.numpy())"),
     (lambda x: np.arctan2(x, x), "np.arctan2: NumPy knows no gradients: write np.arctan2(x.numpy())"),
-    (
-        lambda x: np.ones(3, np.float32).__isub__(x[0]),
-        "np.subtract: NumPy knows no gradients: write x -= y, or x.data -= y.data",
-    ),
+    (lambda x: np.ones(3, np.float32).__isub__(x[0]), "np.subtract: NumPy knows no gradients: write x -= y, or x.data"),
     # names
     (lambda x: x.cumprod, "a Tensor has no 'cumprod': np.cumprod(x.numpy()) has no gradient; docs/api.md lists all"),
     (lambda x: x.arctan_(), "a Tensor has no 'arctan_': results are new tensors"),
@@ -133,19 +106,15 @@ REFUSED = [
     (lambda x: x.fmod(2), "a Tensor has no 'fmod': write x % y for positive numbers; for others np.fmod("),
     (lambda x: x.hstack(x), "a Tensor has no 'hstack': write x.cat(y, axis=1)"),
     (lambda x: x.inner(x), "a Tensor has no 'inner': write (x * y).sum(-1) of vectors, or x @ y.transpose(-2, -1)"),
-    (
-        lambda x: x.grad_fn,
-        "a Tensor has no 'grad_fn': write x.op, which is empty for a leaf; `with tinygrad_lite.debug.graph",
-    ),
+    (lambda x: x.grad_fn, "a Tensor has no 'grad_fn': write x.op, which is empty for a leaf; `with tinygrad_lite."),
     (lambda x: x.roll(1), "a Tensor has no 'roll': write x[count:].cat(x[:count])"),
 ]
 
 
 @pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
 def test_what_could_mean_two_things_is_refused(call, message):
-    with pytest.raises(
-        (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError), match=f"^{re.escape(message)}"
-    ) as caught:
+    errors = TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError
+    with pytest.raises(errors, match=f"^{re.escape(message)}") as caught:
         call(leaf(2, 3))
     assert "\n" not in str(caught.value)
 
@@ -288,9 +257,7 @@ def test_buffers_are_saved_and_move():
     assert (str(net.mean.dtype), str(net.mask.dtype), str(net.constant.dtype)) == ("float64", "bool", "float32")
 
 
-@pytest.mark.parametrize(
-    "copied", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))], ids=["copy", "pickle"]
-)
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda all: pickle.loads(pickle.dumps(all))], ids=["copy", "pickle"])
 @pytest.mark.parametrize(
     "make",
     [

@@ -130,9 +130,8 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
 @pytest.mark.usefixtures("with_apt")
 def test_folders_come_out_of_downloaded_packages():
     poems = make_tar({"p/a": "ü".encode(), "p/b": b"", "q": b"?"})
-    found = fetch.debian_folders(
-        {"poems": "p/*", "more": "*"}, FakeApt([("poems", poems), ("more", make_tar({"c": b"d"}))])
-    )
+    run = FakeApt([("poems", poems), ("more", make_tar({"c": b"d"}))])
+    found = fetch.debian_folders({"poems": "p/*", "more": "*"}, run)
     assert found == {"poems": {"p/a": "ü".encode(), "p/b": b""}, "more": {"c": b"d"}}
 
 
@@ -149,12 +148,9 @@ def failing(error: Exception):
 @pytest.mark.parametrize(
     ("run", "reason"),
     [
+        (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
         (
-            FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")),
-            "failed: Unable to locate package poems",
-        ),
-        (
-            FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: ignored\n"), download=(100, b"E: no\n")),
+            FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")),
             "fetch x  no route",
         ),
         (FakeApt(download=(100, b"")), "it gave no reason"),

@@ -161,28 +161,14 @@ def test_every_form_of_the_end(closing):
 
 ENOUGH = "\n\n".join(f"{i}. Auftritt\n\nDer Wind weht, und der Tag Nr. {i} vergeht." for i in range(60))
 INSIDE = [  # what a book may begin or end with, or have anywhere
-    "Produced by A Person",
-    "[Transcriber's Note: Spelling was kept.]",
-    "Anmerkungen zur Transkription\n\nGesperrt: +so+",
-    "Project Gutenberg is a fine thing, he said.",
-    "The Project Gutenberg was begun in 1971.",
-    "This book was printed by Johannes Gutenberg.",
-    "Dieses Buch wurde von Gutenberg in Mainz gedruckt.",
-    "The book was kept in the archive.",
-    "Prepared for battle, the knight was held by fear.",
-    "Produced, as it was, in haste, the play failed.",
-    "Note: the image of the king.",
-    "Thanks to the weather, we came home early.",
-    "Translated by A Person\n\nEdited by B Person",
-    "Herausgegeben von Niemand",
-    "Ende gut, alles gut.",
-    "THE END",
-    "End of the first act",
-    "* * * * *",
-    "[Illustration: Ein Baum]",
-    "[Anmerkung: Der Baum ist grün.]",
-    "*** Ende ***",
-    "Mail: you@example.org",
+    *("Produced by A Person", "Anmerkungen zur Transkription\n\nGesperrt: +so+", "Mail: you@example.org"),
+    *("[Transcriber's Note: Spelling was kept.]", "[Illustration: Ein Baum]", "[Anmerkung: Der Baum ist grün.]"),
+    *("Project Gutenberg is a fine thing, he said.", "The Project Gutenberg was begun in 1971."),
+    *("This book was printed by Johannes Gutenberg.", "Dieses Buch wurde von Gutenberg in Mainz gedruckt."),
+    *("The book was kept in the archive.", "Prepared for battle, the knight was held by fear."),
+    *("Produced, as it was, in haste, the play failed.", "Thanks to the weather, we came home early."),
+    *("Note: the image of the king.", "Translated by A Person\n\nEdited by B Person", "Herausgegeben von Niemand"),
+    *("Ende gut, alles gut.", "THE END", "End of the first act", "* * * * *", "*** Ende ***"),
 ]
 
 

@@ -153,17 +153,17 @@ def test_sides_with_other_numbers_of_entries_are_refused(line):
         ding_pairs(f"# comment\nHund :: dog\n{line}\nKatze :: cat\n")
 
 
-@pytest.mark.parametrize(
-    "german",
-    [
-        "Das Boot sinkt.",
-        "Sinkt das Boot?",
-        "Sieh das Boot!",
-        '"Das Boot sinkt."',
-        "'Das Boot sinkt!'",
-        "Über uns regnet's.",
-    ],
-)
+KEPT = [
+    "Das Boot sinkt.",
+    "Sinkt das Boot?",
+    "Sieh das Boot!",
+    '"Das Boot sinkt."',
+    "'Das Boot sinkt!'",
+    "Über uns regnet's.",
+]
+
+
+@pytest.mark.parametrize("german", KEPT)
 def test_a_sentence_is_kept(german):
     pair = (german, "The boat is sinking.")
     assert whole_sentences([pair]) == [pair]
@@ -173,17 +173,14 @@ def test_a_sentence_is_kept(german):
 @pytest.mark.parametrize(
     "text",
     [
-        "das Boot sinkt.",
-        "Das Boot sinkt",
-        "Es sinkt.",
-        "Das Boot sinkt. [naut.]",
-        "Ich mag jdn. sehr.",
-        "Ich habe etw. gesehen.",
-        "Hunde, Katzen usw.",
-        "Look at sb. again.",
-        "Give me sth. nice!",
-        "Cats, dogs, ETC.",
-        "",
+        *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
+        *(
+            "Ich habe etw. gesehen.",
+            "Hunde, Katzen usw.",
+            "Look at sb. again.",
+            "Give me sth. nice!",
+            "Cats, dogs, ETC.",
+        ),
     ],
 )
 def test_what_is_no_sentence_is_left_out_on_either_side(text):
@@ -249,24 +246,12 @@ def test_pairs_are_found_anywhere_in_a_lesson():
 @pytest.mark.parametrize(
     "lesson",
     [
-        {"de": "Ja."},
-        {"en": "Yes."},
-        {"de": "Ja.", "question_en": "Yes."},
-        {"question_de": "Ja.", "en": "Yes."},
+        *({"de": "Ja."}, {"en": "Yes."}, [], "Ja.", None, 7),
+        *({"de": "Ja.", "question_en": "Yes."}, {"question_de": "Ja.", "en": "Yes."}),
         {"made": "Ja.", "maen": "Yes."},  # ends in "de", but is no "_de"
-        {"de": "Ja.", "en": 3},
-        {"de": 3, "en": "Yes."},
-        {"de": ["Ja."], "en": ["Yes."]},
-        {"de": "", "en": "Yes."},
-        {"de": "(leise)", "en": "Yes."},
-        {"de": "Ja/nein.", "en": "Yes."},
-        {"de": "Ja (ganz (sehr) leise).", "en": "Yes."},
-        {"de": "Ich heiße ...", "en": "Yes."},
+        *({"de": "Ja.", "en": 3}, {"de": 3, "en": "Yes."}, {"de": ["Ja."], "en": ["Yes."]}),
+        *({"de": de, "en": "Yes."} for de in ("", "(leise)", "Ja/nein.", "Ja (ganz (sehr) leise).", "Ich heiße ...")),
         {"de": "Ja.", "en": "I take it / them."},
-        [],
-        "Ja.",
-        None,
-        7,
     ],
 )
 def test_what_is_no_pair_in_a_lesson(lesson):

@@ -50,10 +50,7 @@ def fakes(monkeypatch, files):
 
 @pytest.mark.parametrize(
     ("name", "file", "side", "sizes", "highest"),
-    [
-        ("digits", "digits.csv.gz", 8, (1437, 180, 180), 16),
-        ("mnist-5k", "mnist_5k.csv.gz", 28, (4000, 500, 500), 255),
-    ],
+    [("digits", "digits.csv.gz", 8, (1437, 180, 180), 16), ("mnist-5k", "mnist_5k.csv.gz", 28, (4000, 500, 500), 255)],
 )
 def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name, file, side, sizes, highest):
     if side == 28:  # a part is enough

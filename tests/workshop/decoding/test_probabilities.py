@@ -73,9 +73,8 @@ def test_unrecorded_text_is_not_coloured_nor_any_without_colour():
 def test_probabilities_are_the_models_own_at_any_temperature():
     table = np.log(np.random.default_rng(0).dirichlet(np.ones(5), 5))
     watched = Probabilities(TOKENIZER, table[[0]], colour=False)
-    tokens = generate(
-        watched.watch(lambda t, state: (table[t], state)), table[[0]], None, max_new_tokens=9, temperature=3.0, top_k=4
-    )
+    step = watched.watch(lambda t, state: (table[t], state))
+    tokens = generate(step, table[[0]], None, max_new_tokens=9, temperature=3.0, top_k=4)
     for row in tokens:
         watched.note(int(row[0]), "a")
     tokens, probabilities, entropies = map(list, zip(*watched.rows, strict=True))

@@ -34,9 +34,8 @@ class Successor(Generator):
 def test_a_step_reads_only_the_new_token_or_without_a_cache_the_window(use_cache):
     model = Successor()
     log_probs, state = model.start([[1, 2]], use_cache)
-    assert [int(row[0]) for row in generate(model.step, log_probs, state, max_new_tokens=5, temperature=0.0)] == [
-        *(3, 4, 5, 6, 7)
-    ]
+    written = generate(model.step, log_probs, state, max_new_tokens=5, temperature=0.0)
+    assert [int(row[0]) for row in written] == [3, 4, 5, 6, 7]
     new = [[[1, 2]], [[3]], [[4]], [[4, 5]], [[6]]]  # the context of 4 is full before 5: its last half is read again
     whole = [[[1, 2]], [[1, 2, 3]], [[1, 2, 3, 4]], [[4, 5]], [[4, 5, 6]]]
     assert model.given == (new if use_cache else whole)

@@ -129,10 +129,9 @@ class Picky(GPT_MODEL):
 
 def test_processes_agree_on_which_parameters_were_reached():
     """Parameters that one process reached move; unreached and frozen ones do not even decay."""
+    settings = {"workers": 2, "dtype": "float64", "learning_rate": 1e-2}
     with pytest.warns(UserWarning, match="has reached unused: not updated"):
-        model, optimizer, _ = train_on(
-            {"workers": 2, "dtype": "float64", "learning_rate": 1e-2}, 2, lambda model: Picky(model.config)
-        )
+        model, optimizer, _ = train_on(settings, 2, lambda model: Picky(model.config))
     assert (model.unused.numpy() == 1).all()
     assert (model.frozen.numpy() == 1).all()
     assert (model.of_two.numpy() < 1).all()

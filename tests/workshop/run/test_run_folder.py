@@ -16,14 +16,7 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.run import run_folder
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
-from workshop.run.run_folder import (
-    METRICS,
-    STOPPING,
-    RunFolder,
-    StopRequest,
-    matmul_rate,
-    newest_checkpoint,
-)
+from workshop.run.run_folder import METRICS, STOPPING, RunFolder, StopRequest, matmul_rate, newest_checkpoint
 
 pytestmark = pytest.mark.every_device
 

@@ -42,6 +42,16 @@ def test_sinusoidal_positions_follow_their_formula(width):
             assert codes[position, i] == pytest.approx((math.sin, math.cos)[i % 2](angle), abs=1e-6)
 
 
+def test_a_shift_of_position_rotates_every_pair_by_a_fixed_angle():
+    """PE[pos + k] = R_k PE[pos], with one rotation per pair that depends on k only."""
+    width, k = 8, 5
+    pairs = sinusoidal_positions(40, width).astype(np.float64).reshape(40, width // 2, 2)
+    angle = k * 10000.0 ** (-np.arange(0, width, 2) / width)
+    sin, cos = np.sin(angle), np.cos(angle)
+    turned = np.stack([pairs[..., 0] * cos + pairs[..., 1] * sin, pairs[..., 1] * cos - pairs[..., 0] * sin], axis=-1)
+    np.testing.assert_allclose(turned[:-k], pairs[k:], atol=1e-6)
+
+
 # --- attention ------------------------------------------------------------------------------------------------
 
 
@@ -253,3 +263,24 @@ def test_a_subclass_that_defines_attend_has_a_cache_and_shows_its_weights(n_kv_h
     query, key, _ = attention._split([attention.query(x), attention.key(x), attention.value(x)])
     expected = np.tril((query @ attention._grouped(key).transpose(-2, -1)).sigmoid().numpy())
     np.testing.assert_allclose(attention.weights(x, is_causal=True).numpy(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_only_pre_norm_passes_gradients_to_the_first_layer_unchanged(norm_first):
+    """With parts that add nothing, gradients pass unchanged through pre-norm blocks but not through post-norm ones."""
+    blocks = [Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64") for _ in range(4)]
+    for block in blocks:
+        block.mixer = block.mlp = Zero()
+    x, dy = normal(2, 3, 6, requires_grad=True), normal(2, 3, 6)
+    y = x * 2.0
+    for block in blocks:
+        y = block(y)
+    (y * dy).sum().backward()
+    assert np.allclose(x.grad.numpy(), 2 * dy.numpy()) == norm_first
+
+
+class Zero(Module):
+    """A part of a block that adds nothing."""
+
+    def forward(self, x, **ignored):
+        return x * 0.0

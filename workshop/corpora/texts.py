@@ -184,7 +184,7 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
             raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
         data = read_named(path)
         try:
-            original, encoding = fetch.decode_text(data, path)
+            original = fetch.decode_utf8(data, path)
         except CorpusError as error:
             raise CorpusError(f"{error}: save it as UTF-8") from None
         text = normalise(original)
@@ -193,7 +193,7 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
         if books:
             book = "\n\n".join(books) + "\n"
             cut = len(text) - len(book)
-            source += f" (read as {encoding}; {cut:,} characters of Project Gutenberg's header and licence left out)"
+            source += f" ({cut:,} characters of Project Gutenberg's header and licence left out)"
             text = book
         elif as_is:
             text = original

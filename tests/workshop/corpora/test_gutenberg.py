@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
+from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text
 
 BOOK = (
     "Das Stück\n\nvon Niemand\n\nERSTER AKT\n\n  Grün ist der Baum, die Straße weiß,\n  und spät wird's auch.\n\nENDE"
@@ -254,53 +254,3 @@ def test_half_a_file_is_cleaned_at_the_end_that_it_has(kind):
 def test_a_download_that_is_not_whole_is_refused(page):
     with pytest.raises(CorpusError, match="page 7 is not a whole book"):
         gutenberg_text(page, "page 7")
-
-
-# ------------------------------------------------------------------------------------------------- encodings
-
-GERMAN = f"{BOOK}\n\nÜber die Maßen schön, für wahr! So weiß ich's; ja, äußerst müde."
-QUOTED = f"{BOOK}\n\n„Nun“, sagte er – “no”, it’s over…"
-
-
-@pytest.mark.parametrize(
-    ("encoding", "said", "book"),
-    [
-        ("ISO-8859-1", "ISO-8859-1", GERMAN),
-        ("ISO-8859-1", "ISO Latin-1", GERMAN),
-        ("ISO-8859-1", "US-ASCII", GERMAN),
-        ("ISO-8859-2", "ISO-8859-2", "Zażółć gęślą jaźń."),
-        ("cp1252", "Windows Code Page 1252", QUOTED),
-        ("cp1252", "ISO-8859-1", QUOTED),
-        ("cp1252", "ISO-8859-1", "“It’s the old King’s—“no”—‘yes’…”, he said – and “so on”."),
-        ("cp437", "CP437", GERMAN),
-        ("cp437", "ISO-8859-1", GERMAN),
-    ],
-)
-def test_the_encoding_that_the_header_says_is_taken(encoding, said, book):
-    page = put_into("newer", book, said).replace("STÜCK", "STUECK").replace("Das Stück", "Das Stueck")
-    data = page.encode(encoding)
-    assert data.decode(old_encoding(data)) == page
-
-
-@pytest.mark.parametrize("encoding", ["ISO-8859-1", "cp1252", "cp437", "cp850", "mac-roman"])
-def test_where_the_header_says_nothing_the_letters_do(encoding):
-    french = "Où est l'été, français? Là-bas." if encoding == "cp437" else "Où est l'été, français? À là-bas."
-    for book in (GERMAN, french):
-        page = put_into("older", book)
-        data = page.encode(encoding)
-        assert data.decode(old_encoding(data)) == page
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        "schön".encode("latin-1"),
-        put_into("newer", encoding="UTF-8").encode("latin-1"),  # it says UTF-8 and is not
-        put_into("newer", encoding="Big5").encode("latin-1"),
-        put_into("newer", encoding="cp99999").encode("latin-1"),
-        put_into("newer", "Z\x81", encoding="cp1252").encode("latin-1"),  # a byte that cp1252 does not have
-        "schön".encode("utf-16"),
-    ],
-)
-def test_no_encoding_is_guessed_for_other_files(data):
-    assert old_encoding(data) is None

@@ -23,7 +23,7 @@ from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, sampled, script
 from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.device import why_no_cuda
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.functional import registry
 from workshop.cli.command_line import FIRST_PAGE, split_command_line
 from workshop.decoding.sample_options import SampleOptions
@@ -118,8 +118,8 @@ def test_an_empty_prompt_and_a_long_one_are_continued(prompt, trained, capsys):
 
 def test_prompts_that_cannot_be_read_are_refused(trained, monkeypatch):
     (trained / "latin.txt").write_bytes("schön".encode("latin-1"))
-    for name, reason in (("missing.txt", "cannot be read"), ("latin.txt", r"not UTF-8 text \(byte 3\)")):
-        with pytest.raises(OptionError, match=reason):
+    for name, reason in (("missing.txt", "there is no file missing"), ("latin.txt", "latin.txt is not UTF-8")):
+        with pytest.raises(CorpusError, match=reason):
             sample.main(["--start", f"FILE:{name}"])
 
 

@@ -379,7 +379,7 @@ def test_mistakes_in_scoring_are_reported(trained):
         (["run", "--compare", "1", "--beam", "1"], "cannot be combined with --beam 1"),
         (["run", "--compare", "1", "--rouge", "true"], "cannot be combined with --rouge"),
         (["run", "--src", "a"], "--src and --tgt must be given together"),
-        (["run", "--pairs", "gone"], "gone cannot be read"),
+        (["run", "--pairs", "gone"], "there is no file gone"),
         (["run", "--pairs", "empty.tsv"], "there are no pairs"),
         (["nowhere"], "there is no checkpoint"),
     ):

@@ -10,6 +10,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -131,28 +132,6 @@ METHODS_INSTEAD = {
     "linspace": "Tensor(np.linspace(start, stop, count), dtype='float32')",
 }
 
-# Names of torch.Tensor that need no advice of their own, besides those of NumPy's functions.
-OTHER_METHODS = """
-    addbmm addcdiv addcmul addmv addr adjoint aminmax apply as_strided as_strided_scatter as_subclass baddbmm
-    bernoulli cauchy ccol_indices cfloat chalf char cholesky cholesky_inverse cholesky_solve clamp_max clamp_min
-    coalesce col_indices conj_physical const_data_ptr crow_indices cummax cummin data_ptr dense_dim dequantize det
-    diag_embed diagonal_scatter digamma dim_order dist eig element_size erfc erfinv exponential fill frac geometric
-    geqrf ger get_device grad_dtype hardshrink hash_tensor histc igamma igammac index index_add index_copy
-    index_fill index_put index_reduce int_repr inverse ipu is_coalesced is_complex is_conj is_contiguous is_cpu
-    is_distributed is_floating_point is_inference is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested
-    is_nonzero is_pinned is_quantized is_same_size is_set_to is_shared is_signed is_sparse is_sparse_csr is_vulkan
-    is_xla is_xpu istft kthvalue layout lerp lgamma log_normal logcumsumexp logdet logit lstsq lu lu_solve map map2
-    masked_scatter matrix_exp matrix_power mode module_load msort mtia multinomial mvlgamma name narrow_copy new
-    new_empty new_empty_strided new_tensor nonzero_static normal orgqr ormqr output_nr pin_memory pinverse polygamma
-    prelu q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qr qscheme random
-    record_stream register_post_accumulate_grad_hook reinforce renorm repeat_interleave resize_as resize_as_sparse
-    resolve_conj resolve_neg retains_grad row_indices scatter_add scatter_reduce select_scatter set sgn share_memory
-    slice_inverse slice_scatter slogdet smm solve sparse_dim sparse_mask sparse_resize sparse_resize_and_clear
-    split_with_sizes sspaddmm stft storage storage_offset storage_type sum_to_size svd symeig take_along_dim
-    tensor_split to_dense to_device to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo
-    to_sparse_csc to_sparse_csr topk triangular_solve unflatten unfold uniform unique_consecutive unsafe_chunk
-    unsafe_split unsafe_split_with_sizes untyped_storage values volatile xlogy xpu zero
-"""
 
 # --- names of modules -------------------------------------------------------------------------------------------
 
@@ -264,10 +243,12 @@ def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> No
 
 
 def refuse_others(tensor: type) -> None:
-    """Answer the names of NumPy's functions and those in OTHER_METHODS; and torch's in-place ones, which end in "_"."""
+    """Answer the names of NumPy's functions those in torch_names.txt, and torch's in-place ones, which end in "_"."""
     known = {name for kind in tensor.__mro__ for name in vars(kind)}
     functions = [name for name, value in vars(np).items() if callable(value) and name[0] != "_"]
-    others = dict.fromkeys(OTHER_METHODS.split(), ALL_NAMES)
+    # Names of torch.Tensor that need no advice of their own.
+    listed = Path(__file__).with_name("torch_names.txt").read_text(encoding="utf-8")
+    others = dict.fromkeys(listed.split(), ALL_NAMES)
     others |= {name: f"np.{name}(x.numpy()) has no gradient; {ALL_NAMES}" for name in functions}
     in_place = "results are new tensors: write x = ..., or x[...] = values to write into x"
     others |= {f"{name}_": in_place for name in known | others.keys() if not name.endswith("_")}

@@ -29,7 +29,7 @@ def test_two_files_line_by_line(tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin").write_bytes("Grün\tgreen".encode("latin-1"))
     write(tmp_path / "one.tsv", "Ja.\tYes.\nHallo Hello\n")
-    reasons = {"gone": "cannot be read", "latin": "is not UTF-8 text", ".": "cannot be read"}
+    reasons = {"gone": "there is no file", "latin": "is not UTF-8", ".": "cannot be read"}
     for name, reason in (reasons | {"one.tsv": r"one\.tsv, line 2: expected source TAB target"}).items():
         with pytest.raises(CorpusError, match=reason):
             read_table(tmp_path / name)

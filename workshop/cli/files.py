@@ -44,6 +44,16 @@ def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def text_named(path: str | Path, most: int = MAX_BYTES) -> str:
+    """The text of a file that a user names, without a byte order mark; CorpusError if it cannot be read as UTF-8."""
+    data = read_named(path, most)
+    try:
+        return data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
+        raise CorpusError(f"{path} is not UTF-8 ({wrong}): save it as UTF-8") from None
+
+
 def text_of(path: Path, most: int = MAX_BYTES, encoding: str = "utf-8", errors: str = "strict") -> str:
     r"""The text of a regular file, each end of a line as \n; raises as `read_file` and decoding do."""
     return read_file(path, most).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")

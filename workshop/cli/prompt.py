@@ -8,22 +8,19 @@ from typing import Any
 
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
-from workshop.cli.files import read_file
+from workshop.cli.files import text_named
 
 
 def read_prompt(start: str) -> str:
     """The text of the prompt, from the argument, a file, or stdin."""
+    if start.startswith("FILE:"):
+        return text_named(start.removeprefix("FILE:"))
+    if start != "-":
+        return start
     try:
-        if start == "-":
-            return sys.stdin.buffer.read().decode("utf-8")
-        if start.startswith("FILE:"):
-            return read_file(start.removeprefix("FILE:")).decode("utf-8")
-    except OSError as error:
-        raise OptionError(f"--start {start!r} cannot be read: {error.strerror}") from None
+        return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
-        where = "stdin" if start == "-" else repr(start)
-        raise OptionError(f"--start: {where} is not UTF-8 text (byte {error.start})") from None
-    return start
+        raise OptionError(f"--start: stdin is not UTF-8 text (byte {error.start})") from None
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
-from workshop.cli.files import read_file
+from workshop.cli.files import text_named
 from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
 
 
@@ -104,25 +104,12 @@ def without_sentences_of(held_out: Sequence[Pair], pairs: Sequence[Pair]) -> tup
 
 def read_table(path: Path) -> list[Pair]:
     """The pairs of a file with source TAB target in each line; CorpusError if it cannot be read."""
-    return tabbed_pairs(contents(path), str(path))
+    return tabbed_pairs(text_named(path), str(path))
 
 
 def read_two(source: Path, target: Path) -> list[Pair]:
     """The pairs of two files, line by line; CorpusError if they cannot be read, or if one has more lines."""
-    return aligned_pairs(contents(source), contents(target), str(source), str(target))
-
-
-def contents(path: Path) -> str:
-    """The text of a UTF-8 file.
-
-    Raises: CorpusError if it is missing or not UTF-8.
-    """
-    try:
-        return read_file(path).decode("utf-8-sig")
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+    return aligned_pairs(text_named(source), text_named(target), str(source), str(target))
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

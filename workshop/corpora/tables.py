@@ -20,9 +20,9 @@ from tqdm import tqdm
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
-from workshop.cli.files import read_named
+from workshop.cli.files import text_named
 from workshop.cli.options import not_among
-from workshop.corpora import fetch, reviews
+from workshop.corpora import reviews
 from workshop.corpora.cleaning import normalise
 from workshop.corpora.parts import stratified
 from workshop.corpora.reviews import Labelled
@@ -154,11 +154,7 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
 
 def _cells(path: str) -> list[tuple[int, list[str]]]:
     """The number of each line, and its text or two texts, and its label."""
-    data = read_named(path, MAX_TABLE)
-    try:
-        text = normalise(fetch.decode_utf8(data, path))
-    except CorpusError as error:
-        raise CorpusError(f"{error}: save it as UTF-8") from None
+    text = normalise(text_named(path, MAX_TABLE))
     first = text.lstrip(" \n").partition("\n")[0]
     if not first:
         raise CorpusError(f"{path} is empty")

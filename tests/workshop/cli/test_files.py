@@ -32,7 +32,7 @@ def run_file(path):
 READERS = {  # each with the name of the file
     "text": (lambda path: texts.load_files([str(path)]), "a.txt"),
     "table": (lambda path: tables.read_table(str(path)), "a.csv"),
-    "pairs": (divided_pairs.contents, "a.tsv"),
+    "pairs": (divided_pairs.read_table, "a.tsv"),
     "picture": (picture, "a.png"),
     "prompt": (lambda path: prompt.read_prompt(f"FILE:{path}"), "a"),
     "losses": (read_rows, "metrics.csv"),

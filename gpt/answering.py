@@ -10,21 +10,24 @@ from tinygrad_lite.errors import OptionError
 from workshop.corpora.cleaning import one_line
 from workshop.decoding.batches import search_in_batches
 from workshop.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
-from workshop.tokenizers.base import UNKNOWN, Tokenizer
+from workshop.formats.pretrained import is_pretrained_folder
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
 
 END = "<end>"
 MIN_ANSWER = 32  # tokens of the context kept free for the answer, however long the source is
 
 
 def separator_of(tokenizer: Tokenizer) -> str:
-    """The separator of a model that answers; empty if its tokenizer shows that it learned from a text."""
-    names = [name for name in tokenizer.specials if name not in (END, UNKNOWN)]
-    return names[0] if END in tokenizer.specials and len(names) == 1 else ""
+    """The separator of a model that answers, the token before <end>; empty if it learned from a text."""
+    before = tokenizer.specials.get(END, 0) - 1
+    return next((name for name, token in tokenizer.specials.items() if token == before), "")
 
 
-def end_of(tokenizer: Tokenizer) -> int | None:
-    """The id of the token that ends an answer; None for a model that learned from a text."""
-    return tokenizer.specials[END] if separator_of(tokenizer) else None
+def is_answering(trained: Trained) -> bool:
+    """Whether a model learned to answer here. Those of other programs do not, even if they have a token <end>."""
+    by_others = trained.adapter is None and is_pretrained_folder(trained.path)
+    return bool(separator_of(trained.tokenizer)) and not by_others
 
 
 def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:
@@ -73,7 +76,7 @@ def answer(
 
     The lines of a source are the turns of a conversation.
     """
-    block_size, end = model.config.block_size, end_of(tokenizer)
+    block_size, end = model.config.block_size, tokenizer.specials[END]
     turns = [source.split("\n") for source in sources]
     prompts = [prompt_ids(tokenizer, source, block_size, earlier) for *earlier, source in turns]
     found = search_in_batches(

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from gpt import chat_template
-from gpt.answering import END, separator_of, turns_ids
+from gpt.answering import END, is_answering, separator_of, turns_ids
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.speaking import write_continuation
@@ -37,7 +37,7 @@ from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.corpora.names import CHAT
 from workshop.decoding.sample_options import SAMPLING, SampleOptions
 from workshop.decoding.state import GenerationState
-from workshop.formats.pretrained import end_tokens, is_pretrained_folder, read_json
+from workshop.formats.pretrained import end_tokens, read_json
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -212,7 +212,7 @@ def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained
     if trained.dataset == CHAT:
         form = AnswerFormat(trained.tokenizer)
         options = replace(options, greedy=not {*SAMPLING} - {"chat"} & {*given})
-    elif separator_of(trained.tokenizer) and not is_pretrained_folder(trained.path):
+    elif is_answering(trained):
         raise OptionError('--chat is for models that learned from conversations; this one answers: --start "a text"')
     else:
         form = ChatFormat.from_folder(trained.path, trained.tokenizer)

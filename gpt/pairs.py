@@ -90,8 +90,7 @@ class AnswerTask(PairTask):
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         specials = (options.separator, END)
         if tokenizer and (missing := [name for name in specials if name not in tokenizer.specials]):
-            others = [name for name in tokenizer.specials if name != UNKNOWN]
-            if tokenizer.is_foreign or others:
+            if not tokenizer.is_foreign and {*tokenizer.specials} - {UNKNOWN}:
                 raise OptionError(
                     f"--separator {options.separator}: the tokenizer of these weights has no special token "
                     f"{missing[0]}, and has others; start from scratch, or from a run with the same separator"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt.answering import end_of, prepare_prompt, separator_of
+from gpt.answering import END, is_answering, prepare_prompt, separator_of
 from gpt.model import GPT
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say, shown, wants_colour, write
@@ -52,7 +52,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
     elif options.show_probs and wants_colour():
         print(legend(colour=sys.stderr.isatty()), file=sys.stderr)
     prompt = tokenizer.prepare(read_prompt(options.start))
-    answers = bool(ends) and not is_pretrained_folder(trained.path)
+    answers = is_answering(trained)
     if options.chat:
         resolve_name("gpt.chat:show_chat")(options, given, trained, model, prompt)
         return
@@ -85,9 +85,10 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
 def ends_of(trained: Trained) -> set[int]:
     """The tokens that end a text: those of another program's model, or <end> of a model that answers."""
     tokenizer = trained.tokenizer
-    if is_pretrained_folder(trained.path):  # where <end> means something else
-        return end_tokens(trained.path, tokenizer.vocab_size) if tokenizer.is_foreign else set()
-    return {end_of(tokenizer)} - {None}
+    if is_answering(trained):
+        return {tokenizer.specials[END]}
+    by_others = tokenizer.is_foreign and is_pretrained_folder(trained.path)
+    return end_tokens(trained.path, tokenizer.vocab_size) if by_others else set()
 
 
 def show_samples(

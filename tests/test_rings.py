@@ -32,8 +32,8 @@ RINGS = {
     "nano": 6,  # the whole idea in one file, which imports nothing of the project, and which nothing imports
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 6397, 2: 7019, 3: 4849, 4: 2793, 5: 235, 6: 200}  # of code, in each ring
-PRODUCT = 21493  # all of them
+LINES = {1: 6397, 2: 7019, 3: 4852, 4: 2792, 5: 235, 6: 200}  # of code, in each ring
+PRODUCT = 21495  # all of them
 ARROWS = 35  # pairs of rooms of which one imports the other: the folders here, and those in tinygrad_lite/
 OUTWARDS = 0  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gpt.answering import END, prompt_ids, separator_of
+from gpt.answering import END, is_answering, prompt_ids, separator_of
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.speaking import encode
@@ -21,7 +21,6 @@ from workshop.cli.console import say
 from workshop.corpora.names import CALCULATIONS, CHAT
 from workshop.corpora.texts import CORPORA, load_corpus
 from workshop.decoding.sample_options import SampleOptions
-from workshop.formats.pretrained import is_pretrained_folder
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
@@ -103,7 +102,7 @@ def page(
         recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
     """
     config, tokenizer = trained.config, trained.tokenizer
-    answers = separator_of(tokenizer) and not is_pretrained_folder(trained.path)
+    answers = is_answering(trained)
     ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
     data: dict[str, Any] = {
         "config": settings(config),

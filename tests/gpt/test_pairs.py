@@ -9,7 +9,7 @@ import pytest
 
 import sample
 import train
-from gpt.answering import END, answer, end_of, prompt_ids
+from gpt.answering import END, answer, prompt_ids, separator_of
 from gpt.options import GPTOptions
 from gpt.pairs import IGNORED, AnswerData, AnswerTask
 from gpt.score import token_log_probs
@@ -79,8 +79,8 @@ def test_a_prompt_has_the_separator_as_one_token_whether_it_is_given_or_not():
         assert prompt_ids(TOKENIZER, text, 64) == [A, B, SEPARATOR]
     assert prompt_ids(TOKENIZER, f"ab {TO} c", 64) == [A, B, SEPARATOR, C]
     assert prompt_ids(TOKENIZER, "a" * 99, 64) == [A] * 31 + [SEPARATOR]  # room for an answer
-    assert end_of(tokenizer_from_json(TOKENIZER.to_json())) == STOP
-    assert end_of(ByteTokenizer()) is None
+    assert separator_of(tokenizer_from_json(TOKENIZER.to_json())) == TO
+    assert separator_of(ByteTokenizer()) == ""
 
 
 def test_an_answer_does_not_depend_on_the_others_and_ends():

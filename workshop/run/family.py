@@ -210,9 +210,11 @@ class Family:
             ours, theirs = getattr(config, name), getattr(trained.config, name)
             if ours != theirs and not (name == "block_size" and ours < theirs):
                 raise CheckpointError(f"{path} adapts a model with {name} {ours}, but {trained.path} has {theirs}")
-        check_tokenizer(path, config, trained.tokenizer)
+        tokenizer = tokenizer_from_json(checkpoint.tokenizer) if checkpoint.tokenizer else trained.tokenizer
+        check_tokenizer(path, config, tokenizer)
         return replace(
             trained,
+            tokenizer=tokenizer,
             about=f"{trained.about}; with {path}: {describe(checkpoint)}",
             config=config,
             weights=adapter.folded_into(self.fit(trained.weights, config), beside),

@@ -181,13 +181,13 @@ class RunLog(AbstractContextManager):
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
         """Everything needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
-        base = self.setup.base
+        base, in_base = self.setup.base, self.task.tokenizer is self.setup.tokenizer
         weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
         return Checkpoint(
             family=self.setup.family.name,
             model=self.model.config.to_json(),
             training=self.options.saved(),
-            tokenizer={} if base else self.task.tokenizer.to_json(),
+            tokenizer={} if base and in_base else self.task.tokenizer.to_json(),
             step=self.optimizer.steps,
             best_loss=best_loss,
             best_step=best_step,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import reprlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
@@ -31,6 +31,7 @@ from workshop.tokenizers.base import Tokenizer
 
 MAX_VOCAB = 10_000_000
 GPT2_SPECIAL = "<|endoftext|>"
+TURNS = ("<|im_start|>", "<|im_end|>")  # begin and end a turn in ChatML, which many models know
 GENERIC = "PreTrainedTokenizerFast"  # the tokenizer_class that goes by tokenizer.json, not by tokenizer_config.json
 # The patterns by which Llama 3 and Qwen cut text into words, in place of GPT-2's. No other pattern is given to the
 # package, because there are patterns with which a short text takes forever. They differ in how many digits make a word.
@@ -144,6 +145,18 @@ class HFTokenizer(Tokenizer):
         """The characters with a byte that has no token; none with GPT-2's vocabulary, which has all 256 bytes."""
         counts = Counter(text) if self._missing else {}
         return {one: n for one, n in counts.items() if self._missing & {*one.encode("utf-8", "replace")}}
+
+    def with_specials(self, names: Iterable[str]) -> HFTokenizer:
+        """The same tokens, of which the marks of turns get other names: their embeddings have learned what they mean.
+
+        Raises: TokenizerError if there are no such marks.
+        """
+        definition = self.definition
+        for mark, name in zip(TURNS, names, strict=True):
+            if mark not in self.specials:
+                raise TokenizerError(f"the tokenizer of these weights has no {mark}, which could be used as {name}")
+            definition = definition.replace(json.dumps(mark), json.dumps(name))
+        return HFTokenizer(definition, self.vocab_size)
 
     @property
     def definition(self) -> str:

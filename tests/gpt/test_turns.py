@@ -1,0 +1,75 @@
+"""Conversations taught to a model that others trained: its own marks of turns separate questions from answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sample
+import train
+from gpt.answering import END, separator_of, turns_ids
+from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.workshop.tokenizers.test_huggingface import gpt2_definition
+from tinygrad_lite.errors import TokenizerError
+from workshop.run.checkpoint import load_checkpoint
+from workshop.tokenizers.huggingface import TURNS, HFTokenizer
+
+pytest.importorskip("tokenizers")
+
+
+def definition(*marks: str) -> str:
+    """A tokenizer like GPT-2's with special tokens for the marks of turns."""
+    given = json.loads(gpt2_definition())
+    first = len(given["model"]["vocab"])
+    given["model"]["vocab"] |= {mark: first + number for number, mark in enumerate(marks)}
+    given["added_tokens"] += [{"id": first + n, "content": mark, "special": True} for n, mark in enumerate(marks)]
+    return json.dumps(given)
+
+
+def test_the_marks_of_turns_get_other_names_and_keep_their_ids():
+    tokenizer = HFTokenizer(definition(*TURNS), vocab_size=300)
+    renamed = tokenizer.with_specials(("<answer>", END))
+    assert [tokenizer.specials[mark] for mark in TURNS] == [renamed.specials[name] for name in ("<answer>", END)]
+    assert (renamed.vocab_size, renamed.encode("Ja! <end>")) == (300, tokenizer.encode("Ja! <end>"))
+    assert (separator_of(tokenizer), separator_of(renamed)) == ("", "<answer>")
+    marks = [tokenizer.specials[mark] for mark in TURNS]
+    assert turns_ids(renamed, ["a", "b", "c"]) == [
+        *tokenizer.encode("a"),
+        marks[0],
+        *tokenizer.encode("b"),
+        marks[1],
+        *tokenizer.encode("c"),
+    ]
+    with pytest.raises(TokenizerError, match=r"the tokenizer of these weights has no <\|im_start\|>, which could be"):
+        HFTokenizer(definition()).with_specials(("<answer>", END))
+
+
+def test_an_adapter_of_such_a_model_answers_chats_and_resumes(workplace, capsys):
+    tokenizer = HFTokenizer(definition(*TURNS))
+    settings = SETTINGS | {"vocab_size": tokenizer.vocab_size, "n_positions": 256}
+    folder = write_folder(Path("base"), random_weights(settings), **settings)
+    (folder / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
+    short = ["--optimizer", "adamw", "--max_iters", "2", "--eval_interval", "2", "--eval_pairs", "1", "--workers", "1"]
+    chat = [
+        "chat",
+        "--init_from",
+        "base",
+        "--lora_rank",
+        "2",
+        "--held_out",
+        "4",
+        "--train_pairs",
+        "9",
+        "--batch_size",
+        "1",
+        *short,
+    ]
+    assert train.main(chat) == 0
+    assert train.main(["--resume", "--max_iters", "3", "--out_dir", "out/chat"]) == 0
+    assert load_checkpoint(Path("out/chat/last.safetensors")).step == 3
+    capsys.readouterr()
+    assert sample.main(["out/chat", "--chat", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
+    assert sample.main(["out/chat", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
+    assert "Hallo! <answer>" in capsys.readouterr().out
+    assert sample.main(["base", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
+    assert "<answer>" not in capsys.readouterr().out

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import children
 from benchmarks.children import ask, limits, start, take_turns
 
-SIDE = """
+LOGGING = """
 import json, sys
 name, log = sys.argv[1:]
 for line in sys.stdin:
@@ -26,7 +26,7 @@ def program(text: str, *arguments: str) -> subprocess.Popen:
 def test_sides_take_turns_and_each_turn_gives_its_median(tmp_path, monkeypatch):
     monkeypatch.setattr(children, "PAUSE", 0)
     log = str(tmp_path / "log")
-    with program(SIDE, "a", log) as a, program(SIDE, "b", log) as b:
+    with program(LOGGING, "a", log) as a, program(LOGGING, "b", log) as b:
         medians = take_turns({"a": a, "b": b}, turns=3, repeats=3, begin=1)
     # Each goes first by turns, and the numbers go on from turn to turn.
     assert (tmp_path / "log").read_text(encoding="utf-8").split() == ["a1+3", "b1+3", "b4+3", "a4+3", "a7+3", "b7+3"]

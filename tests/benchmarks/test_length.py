@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import length
-from benchmarks.length import WORKS, Measured, exponents, peak_of, prepare, table
+from benchmarks.length import WORKS, Measured, exponents, peak_of, prepare
 from benchmarks.shapes import GOETHE
 from gpt.model import GPT
 
@@ -16,7 +16,7 @@ def test_the_exponent_is_that_of_the_longer_texts():
     times = {t: max(t / 512, (t / 512) ** 2) for t in (64, 128, 256, 512, 1024, 2048, 4096)}
     found = {t: Measured([9 * seconds, 2 * seconds, seconds], 10 * t) for t, seconds in times.items()}
     assert exponents(found) == pytest.approx((2, 1))
-    assert "| 512 | 2,000.00 ms | 5.12 kB |" in table(dict.fromkeys(WORKS, found), "a machine")
+    assert "| 512 | 2,000.00 ms | 5.12 kB |" in length.table(dict.fromkeys(WORKS, found), "a machine")
 
 
 def test_a_step_with_a_cache_allocates_little_and_training_most():
@@ -32,9 +32,8 @@ def test_the_command_writes_the_table_and_the_numbers(tmp_path, monkeypatch, cap
     assert "\n| 32 |" in capsys.readouterr().out
     with open("docs/experiments/length.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["mixer"], row["tokens"], row["work"]) for row in rows] == [
-        (mixer, t, work) for mixer in ("attention", "lstm") for work in WORKS for t in ("16", "32")
-    ]
+    expected = [(mixer, t, work) for mixer in ("attention", "lstm") for work in WORKS for t in ("16", "32")]
+    assert [(row["mixer"], row["tokens"], row["work"]) for row in rows] == expected
     assert all(float(row["milliseconds"]) > 0 < int(row["bytes"]) for row in rows)
 
 

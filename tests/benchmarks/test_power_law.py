@@ -3,10 +3,36 @@
 import numpy as np
 import pytest
 
-from benchmarks import power_law
-from benchmarks.power_law import best_law, fit, main, size_of
+from benchmarks import experiments, power_law
+from benchmarks.power_law import best_law, fit, size_of
 from benchmarks.results import COLUMNS, write_rows
+from tests.tiny_runs import arguments
 from tinygrad_lite.errors import UserError
+
+TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))
+FILE = f"""# tiny runs
+seeds = "1,2"
+
+[[setting]]
+name = "one"
+options = "{TINY}"
+
+[[setting]]
+name = "fast"
+options = "{TINY} --learning_rate 0.1"
+seeds = "7"
+"""
+
+
+@pytest.fixture
+def place(workplace, monkeypatch):
+    """Folders for an experiment `tiny` and its results; the code is at the commit "abc"."""
+    monkeypatch.setattr(experiments, "EXPERIMENTS", workplace)
+    monkeypatch.setattr(experiments, "RESULTS", workplace / "results")
+    monkeypatch.setattr(experiments, "code_commit", lambda: "abc")
+    (workplace / "tiny.toml").write_text(FILE, encoding="utf-8")
+    return workplace
+
 
 N = np.array([25e3, 98e3, 332e3, 786e3, 2.2e6, 4.7e6])
 
@@ -48,7 +74,7 @@ def test_the_command_reports_the_fit_and_the_prediction(tmp_path, monkeypatch, c
     monkeypatch.setattr(power_law, "DRAWS", 50)
     file, losses = tmp_path / "scale.csv", 2 * np.array([8, 16, 32, 64, 128, 256.0]) ** -0.2
     write_rows(file, rows_of([*losses]) + rows_of([losses[0] + 0.01], seed="2"))
-    assert main([str(file)]) == 0
+    assert power_law.main([str(file)]) == 0
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in capsys.readouterr().out.splitlines()]
     assert [row[:3] for row in cells if row[0] == "768"] == [["768", "2", f"{losses[0] + 0.005:.3f}"]]
     straight = next(row for row in cells if row[0] == "L = a N^-b" and len(row) == 6)
@@ -57,4 +83,4 @@ def test_the_command_reports_the_fit_and_the_prediction(tmp_path, monkeypatch, c
     assert low <= losses[-1] <= high
     write_rows(file, rows_of([5, 4, 3, 2, 1])[:4] + rows_of([5, 4, 3, 2, 1], steps="20")[4:])
     with pytest.raises(UserError, match="read 10,240, 20,480 tokens"):
-        main([str(file)])
+        power_law.main([str(file)])

@@ -5,10 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.recall import KINDS, SYMBOLS, main, texts
-from tinygrad_lite.errors import OptionError
-
-pytestmark = pytest.mark.usefixtures("workplace")
+from benchmarks import recall
+from benchmarks.recall import KINDS, SYMBOLS, texts
 
 
 @pytest.mark.parametrize("distance", [6, 7, 40])
@@ -23,26 +21,13 @@ def test_the_answer_stands_behind_the_same_key_at_this_distance(distance):
     assert ((ids == ids[:, -1:]).sum(1) == 2).all()
 
 
-def test_every_mixer_is_tried_and_attention_finds_the_value(capsys):
+def test_every_mixer_is_tried_and_attention_finds_the_value(workplace, capsys):
     small = ["--pairs", "1", "--n_embd", "32", "--csv", "a.csv"]
-    assert main([*small, "--distances", "4", "--mixers", "attention", "--steps", "200"]) == 0
+    assert recall.main([*small, "--distances", "4", "--mixers", "attention", "--steps", "200"]) == 0
     assert float(Path("a.csv").read_text("utf-8").rpartition(",")[2]) > 0.9
-    assert main([*small, "--distances", "4,6", "--steps", "5"]) == 0
+    assert recall.main([*small, "--distances", "4,6", "--steps", "5"]) == 0
     rows = [line.split(",") for line in Path("a.csv").read_text("utf-8").splitlines()]
     assert rows[0] == ["mixer", "parameters", "seconds", "4", "6"]
     assert [row[0] for row in rows[1:]] == [*KINDS]
     assert all(0 <= float(share) <= 1 for row in rows[1:] for share in row[3:])
     assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + len(KINDS)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--distances", "4"], "--distances 4: write whole numbers of at least 8, twice the pairs"),
-        (["--distances", "x"], "--distances x: write whole numbers"),
-        (["--mixers", "gru"], "--mixers: there is no 'gru'"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(words, reason):
-    with pytest.raises(OptionError, match=reason):
-        main(words)

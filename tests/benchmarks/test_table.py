@@ -23,17 +23,17 @@ def test_ratios_are_taken_turn_by_turn():
         ratios(finding(TIME, [1, 2], [1]), "torch")
 
 
-@pytest.mark.parametrize(
-    ("measured", "expected"),
-    [
-        (finding(TIME, [10, 10, 10], [11, 15, 16]), "aim"),  # the median counts
-        (finding(TIME, [10], [11.5]), "floor"),
-        (finding(SPEED, [39], [10]), "**no**"),
-        (finding(MEMORY, [60], [100]), "aim"),
-        (finding(MEMORY, [101], [100]), "**no**"),
-        (finding(START, [0.1]), "floor"),
-    ],
-)
+VERDICTS = [
+    (finding(TIME, [10, 10, 10], [11, 15, 16]), "aim"),  # the median counts
+    (finding(TIME, [10], [11.5]), "floor"),
+    (finding(SPEED, [39], [10]), "**no**"),
+    (finding(MEMORY, [60], [100]), "aim"),
+    (finding(MEMORY, [101], [100]), "**no**"),
+    (finding(START, [0.1]), "floor"),
+]
+
+
+@pytest.mark.parametrize(("measured", "expected"), VERDICTS)
 def test_verdict(measured, expected):
     assert verdict(measured) == expected
 

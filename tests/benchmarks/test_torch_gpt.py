@@ -69,16 +69,16 @@ def version(request):
     set_composed(False)
 
 
+GPT_KINDS = [
+    {"positions": "learned"},
+    {"positions": "sinusoidal"},
+    {"activation": "gelu_tanh", "n_inner": 80, "norm_eps": 1e-3},
+]
+
+
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-5), ("float64", 1e-9)])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        {"positions": "learned"},
-        {"positions": "sinusoidal"},
-        {"activation": "gelu_tanh", "n_inner": 80, "norm_eps": 1e-3},
-    ],
-)
+@pytest.mark.parametrize("kind", GPT_KINDS)
 def test_gradients_equal_those_of_torch(dtype, allowed, bias, kind, version):
     # The context is longer than one row block of attention.
     model = make_model(dtype, n_layer=2, n_head=3, n_embd=48, block_size=80, bias=bias, **kind)

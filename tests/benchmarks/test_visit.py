@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import gpu, visit
-from benchmarks.visit import RUNS, Part, main
+from benchmarks.visit import RUNS, Part
 from tests.emulator.cupy_on_cpu import KERNEL
 from tests.tiny_runs import ROOT
 from tests.tinygrad_lite.cuda.every_kernel import call_every_kernel
@@ -24,13 +24,13 @@ def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypat
     parts = [Part(name, ("-c", text), 1.0 if name == "hangs" else 60.0) for name, text in programs.items()]
     parts += [Part("tool", (), 60, tool="no-such-tool"), Part("file", (), 60, needs="no/such/file")]
     monkeypatch.setitem(RUNS, "1", lambda out, text: parts)
-    assert main(["1", "--out", str(tmp_path)]) == 1
+    assert visit.main(["1", "--out", str(tmp_path)]) == 1
     page = (tmp_path / "run-1.md").read_text(encoding="utf-8")
     outcomes = dict(line[2:].split(" | ")[:2] for line in page.split("\n## ")[0].splitlines()[4:])
     skipped = {"tool": "skipped: there is no no-such-tool", "file": "skipped: there is no no/such/file"}
     assert outcomes == {"fails": "failed (status 1)", "hangs": "stopped after 1 s", "works": "ok", **skipped}
     assert "## works\n\n```\nTrue\n```" in page  # what came before had been written
-    assert main(["1", "--out", str(tmp_path), "--only", "works", "--minutes", "0.01"]) == 0
+    assert visit.main(["1", "--out", str(tmp_path), "--only", "works", "--minutes", "0.01"]) == 0
     assert "skipped: no time was left" in (tmp_path / "run-1.md").read_text(encoding="utf-8")
 
 
@@ -64,7 +64,7 @@ def test_every_kernel_is_called():
 
 def test_the_checks_that_need_a_gpu(cuda, capsys, monkeypatch):
     monkeypatch.setattr(sys.modules["cupy"], "show_config", lambda: print("CUDA Root"), raising=False)
-    main(["versions"])
+    visit.main(["versions"])
     assert capsys.readouterr().out.rstrip().endswith("bfloat16 is supported")
-    main(["attention", "1", "2", "40", "32"])
+    visit.main(["attention", "1", "2", "40", "32"])
     assert "attention of (1, 2, 40, 32)" in capsys.readouterr().out

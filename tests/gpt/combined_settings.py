@@ -13,13 +13,7 @@ SPEED_RUN: Settings = {"norm": "rmsnorm", "norm_weight": False, "positions": "ro
 SPEED_RUN |= {"attention_scale": 1.5, "activation": "relu2", "tie_weights": False}
 LLAMA: Settings = {"norm": "rmsnorm", "norm_eps": 1e-3, "positions": "rotary", "rope_theta": 500.0}
 LLAMA |= {"activation": "swiglu", "n_inner": 20, "n_head": 4, "n_kv_head": 2, "head_dim": 4}
-QWEN: Settings = LLAMA | {
-    "qk_norm": True,
-    "n_head": 3,
-    "n_kv_head": 1,
-    "head_dim": 6,
-    "bias": True,
-}
+QWEN: Settings = LLAMA | {"qk_norm": True, "n_head": 3, "n_kv_head": 1, "head_dim": 6, "bias": True}
 MIXED: Settings = {"positions": "rotary", "head_dim": 2, "bias": True, "attention_scale": 0.2}
 SINUSOIDAL: Settings = {"positions": "sinusoidal", "qk_norm": True, "head_dim": 5, "n_kv_head": 1}
 BARE: Settings = {"positions": "none", "activation": "linear"}
@@ -30,12 +24,5 @@ WINDOW: Settings = {"window": 3, "positions": "alibi", "n_kv_head": 1}
 HYENA: Settings = {"mixer": "hyena", "positions": "none", "bias": True}
 MAMBA2: Settings = {"mixer": "mamba2", "positions": "none"}
 COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}
-COMBINED |= {
-    "bare": BARE,
-    "post-norm": POST_NORM,
-    "rnn": RNN,
-    "lstm": LSTM,
-    "window": WINDOW,
-    "hyena": HYENA,
-    "mamba2": MAMBA2,
-}
+COMBINED |= {"bare": BARE, "post-norm": POST_NORM, "window": WINDOW}
+COMBINED |= {"rnn": RNN, "lstm": LSTM, "hyena": HYENA, "mamba2": MAMBA2}

@@ -13,26 +13,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.places import here
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import load_pretrained
-from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
-from workshop.tokenizers.byte import ByteTokenizer
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
-SETTINGS = {
-    "model_type": "gpt2",
-    "vocab_size": 23,
-    "n_positions": 16,
-    "n_embd": 12,
-    "n_layer": 2,
-    "n_head": 3,
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-}
+SETTINGS = {"model_type": "gpt2", "vocab_size": 23, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3}
+SETTINGS |= {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
 
 
 def random_weights(settings: dict, dtype: str = "float64") -> dict[str, np.ndarray]:
@@ -53,16 +42,31 @@ def random_weights(settings: dict, dtype: str = "float64") -> dict[str, np.ndarr
 
 def write_folder(folder: Path, weights: dict[str, np.ndarray], **changes: object) -> Path:
     """Write config.json, with these changes (None omits a setting), and model.safetensors."""
-    folder.mkdir(exist_ok=True)
     settings = {name: value for name, value in (SETTINGS | changes).items() if value is not None}
+    return write_model(folder, settings, weights)
+
+
+def write_model(folder: Path, settings: dict, weights: dict[str, np.ndarray]) -> Path:
+    """Write config.json and model.safetensors."""
+    folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder
 
 
+def attended(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """What causal attention reads, position by position: queries (T, H, D), keys and values (T, G, D) -> (T, H D)."""
+    y = np.zeros_like(query)
+    for t, h in np.ndindex(*query.shape[:2]):
+        shared = h // (query.shape[1] // key.shape[1])
+        scores = key[: t + 1, shared] @ query[t, h] / math.sqrt(query.shape[2])
+        shares = np.exp(scores - scores.max())
+        y[t, h] = shares / shares.sum() @ value[: t + 1, shared]
+    return y.reshape(len(y), -1)
+
+
 def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> np.ndarray:
     """The logits (T, V) of GPT-2 for one text of T ids, position by position in attention."""
-    heads, width = settings["n_head"], settings["n_embd"] // settings["n_head"]
 
     def linear(name: str, x: np.ndarray) -> np.ndarray:
         return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
@@ -80,14 +84,8 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
     def attention(name: str, x: np.ndarray) -> np.ndarray:
-        query, key, value = np.split(linear(f"{name}.c_attn", x), 3, axis=-1)
-        y = np.zeros_like(x)
-        for h in range(heads):
-            part = slice(h * width, (h + 1) * width)
-            for t in range(len(x)):
-                scores = key[: t + 1, part] @ query[t, part] / math.sqrt(width)
-                shares = np.exp(scores - scores.max())
-                y[t, part] = shares / shares.sum() @ value[: t + 1, part]
+        parts = np.split(linear(f"{name}.c_attn", x), 3, axis=-1)
+        y = attended(*(part.reshape(len(x), settings["n_head"], -1) for part in parts))
         return linear(f"{name}.c_proj", y)
 
     x = weights["wte.weight"][ids] + weights["wpe.weight"][: len(ids)]
@@ -112,7 +110,7 @@ def assert_computes(model: GPT, logits_of: Callable[[list[int]], np.ndarray], le
     assert greedy(model, IDS[:4], length) == text[4:]
 
 
-def assert_same_as_transformers(folder: Path, ours: GPT, length: int = 8) -> None:
+def assert_as_transformers(folder: Path, ours: GPT, length: int = 8) -> None:
     """transformers reads all of the folder, and its model has the same logits and writes the same text."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     load = transformers.AutoModelForCausalLM.from_pretrained
@@ -132,11 +130,6 @@ def padded(tokenizer: Tokenizer, rows: int = 7) -> Tokenizer:
     tokenizer._pieces += [b""] * rows
     tokenizer.vocab_size += rows
     return tokenizer
-
-
-def as_trained(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: Tokenizer | None = None) -> Trained:
-    """These weights, as if they had been read from a file."""
-    return Trained(Path("file"), "a GPT", GPT, config, tokenizer or ByteTokenizer(), weights)
 
 
 def greedy(model: GPT, ids: list[int], length: int) -> list[int]:

@@ -26,8 +26,13 @@ def saved_gpt(
         name: (array + 0.3 * rng.normal(size=array.shape)).astype(np.float32)
         for name, array in model.state_dict().items()
     }
+    return save(path, "gpt", model, weights, tokenizer, step, corpus_sha256, dataset)
+
+
+def save(path, family, model, weights, tokenizer, step=5, corpus_sha256="", dataset=""):
+    """Save a model of any family with these weights."""
     path.parent.mkdir(parents=True, exist_ok=True)
     training = {"dataset": dataset} if dataset else {}
-    description = (config.to_json(), training, tokenizer.to_json(), step, None, None, corpus_sha256)
-    save_checkpoint(path, Checkpoint("gpt", *description, weights=weights, optimizer={}))
+    description = (model.config.to_json(), training, tokenizer.to_json(), step, None, None, corpus_sha256)
+    save_checkpoint(path, Checkpoint(family, *description, weights=weights, optimizer={}))
     return path

@@ -36,10 +36,10 @@ def ids(*shape, vocab_size=11):
     return Tensor(rng.integers(0, vocab_size, shape))
 
 
-def gradients(model, *batches, share=1.0):
-    """The sum of the gradients of these batches, always with the same random numbers for dropout."""
+def gradients(model, *parts):
+    """The sum of the gradients of batches with their shares, always with the same random numbers for dropout."""
     model.zero_grad()
     with random_key(5):
-        for batch in batches:
+        for batch, share in parts:
             (model.loss(batch) * share).backward()
     return {name: parameter.grad.numpy().copy() for name, parameter in model.named_parameters()}

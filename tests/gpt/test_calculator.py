@@ -12,7 +12,6 @@ from gpt.calculator import CallingModel, calculate, computed, with_calculator, w
 from gpt.conversations import is_held_out
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import small_gpt
-from tests.tiny_runs import undone
 from tinygrad_lite.device import keyed_rng
 from workshop.decoding.beam import beam_search
 from workshop.decoding.sampling import generate
@@ -20,23 +19,26 @@ from workshop.tokenizers.byte import ByteTokenizer
 
 ASK = "<answer>"
 TOKENIZER = ByteTokenizer((ASK, END))
+rng = np.random.default_rng(2)
+
+
 CALL = "<calc>12*7</calc>"
 
 
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        *[("12*7", "84"), ("2+3*4", "14"), ("(2+3)*4", "20"), ("8-3-2", "3"), ("8/4/2", "1"), ("--5", "5")],
-        *[("-(1+2)/4", "-0.75"), (" 1 + 1 ", "2"), ("2/3", "0.6667"), ("1/3*3", "1"), ("0/5", "0"), ("007", "7")],
-        *[("9" * 31 + "*" + "9" * 31, str((10**31 - 1) ** 2)), ("((((((((1))))))))", "1"), ("1/99999", "0")],
-        # What is no expression, is too long, too deep, or has no value.
-        *[("", ""), (" ", ""), ("1/0", ""), ("1/(2-2)", ""), ("2**9", ""), ("9**9**9", ""), ("1 2", ""), ("1+", "")],
-        *[("*1", ""), ("(1", ""), ("1)", ""), (")1(", ""), ("1e9", ""), ("0x10", ""), ("1.5", ""), ("1,5", "")],
-        *[("1\n+1", ""), ("١+١", ""), ("１+１", ""), ("²", ""), ("1;2", ""), ("1_000", ""), ("True+1", "")],
-        *[("__import__('os').system('id')", ""), ("open('/etc/passwd')", ""), ("1 if 1 else 2", "")],
-        *[("1+" * 40 + "1", ""), ("(" * 31 + "1" + ")" * 31, ""), ("-" * 60 + "1", ""), ("9" * 65, ""), ("1%2", "")],
-    ],
-)
+EXPRESSIONS = [
+    *[("12*7", "84"), ("2+3*4", "14"), ("(2+3)*4", "20"), ("8-3-2", "3"), ("8/4/2", "1"), ("--5", "5")],
+    *[("-(1+2)/4", "-0.75"), (" 1 + 1 ", "2"), ("2/3", "0.6667"), ("1/3*3", "1"), ("0/5", "0"), ("007", "7")],
+    *[("9" * 31 + "*" + "9" * 31, str((10**31 - 1) ** 2)), ("((((((((1))))))))", "1"), ("1/99999", "0")],
+    # What is no expression, is too long, too deep, or has no value.
+    *[("", ""), (" ", ""), ("1/0", ""), ("1/(2-2)", ""), ("2**9", ""), ("9**9**9", ""), ("1 2", ""), ("1+", "")],
+    *[("*1", ""), ("(1", ""), ("1)", ""), (")1(", ""), ("1e9", ""), ("0x10", ""), ("1.5", ""), ("1,5", "")],
+    *[("1\n+1", ""), ("١+١", ""), ("１+１", ""), ("²", ""), ("1;2", ""), ("1_000", ""), ("True+1", "")],
+    *[("__import__('os').system('id')", ""), ("open('/etc/passwd')", ""), ("1 if 1 else 2", "")],
+    *[("1+" * 40 + "1", ""), ("(" * 31 + "1" + ")" * 31, ""), ("-" * 60 + "1", ""), ("9" * 65, ""), ("1%2", "")],
+]
+
+
+@pytest.mark.parametrize(("expression", "value"), EXPRESSIONS)
 def test_the_calculator_does_arithmetic_and_nothing_else(expression, value):
     assert calculate(expression) == value
 
@@ -70,29 +72,28 @@ class Places:
         return Places(self.places[rows])
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (f"{CALL}?? ok", f"{CALL}84 ok"),  # the result takes the place of what the model would have written
-        (f"{CALL}??{CALL}??", f"{CALL}84{CALL}84"),
-        ("<calc>1/0</calc>5", "<calc>1/0</calc>5"),
-        ("<calc>import os</calc>5", "<calc>import os</calc>5"),
-        ("<calc>1<calc>2*3</calc>?", "<calc>1<calc>2*3</calc>6"),  # the last mark opens
-        ("1+1</calc>5", "1+1</calc>5"),  # nothing was opened
-        ("<calc>1+1", "<calc>1+1"),
-    ],
-)
+CALLS = [
+    (f"{CALL}?? ok", f"{CALL}84 ok"),  # the result takes the place of what the model would have written
+    (f"{CALL}??{CALL}??", f"{CALL}84{CALL}84"),
+    ("<calc>1/0</calc>5", "<calc>1/0</calc>5"),
+    ("<calc>import os</calc>5", "<calc>import os</calc>5"),
+    ("<calc>1<calc>2*3</calc>?", "<calc>1<calc>2*3</calc>6"),  # the last mark opens
+    ("1+1</calc>5", "1+1</calc>5"),  # nothing was opened
+    ("<calc>1+1", "<calc>1+1"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), CALLS)
 def test_a_call_is_answered_however_the_model_decodes(text, said):
     model = CallingModel(Parrot(text), TOKENIZER)
     end = TOKENIZER.specials[END]
+    most = {"max_new_tokens": 60, "stop_token": end}
     for prompts in ([[1, 2]], [[1], [2], [3]]):
         for temperature in (0.0, 0.01):
-            steps = generate(
-                model.step, *model.start(prompts), max_new_tokens=60, stop_token=end, temperature=temperature
-            )
+            steps = generate(model.step, *model.start(prompts), temperature=temperature, **most)
             for row in np.stack([*steps], axis=1).tolist():
                 assert TOKENIZER.decode(row[: row.index(end)]) == said
-    (best, *_), *_ = beam_search(model.step, *model.start([[1]]), beam=3, max_new_tokens=60, stop_token=end)
+    (best, *_), *_ = beam_search(model.step, *model.start([[1]]), beam=3, **most)
     assert TOKENIZER.decode(best.tokens) == said
 
 
@@ -122,8 +123,7 @@ def test_questions_have_their_answers_and_none_is_in_both_parts(dataset):
     assert not any(is_held_out(*map(int, text.split("+"))) for text in drawn)
 
 
-def test_sample_answers_the_calls_of_a_model_that_learned_to_call(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_sample_answers_the_calls_of_a_model_that_learned_to_call(workplace, monkeypatch, capsys):
     path = Path("m.safetensors")
     for dataset in ("calculations", "sums"):
         assert isinstance(with_calculator(small_gpt(), TOKENIZER, dataset), CallingModel) == (dataset == "calculations")
@@ -133,6 +133,5 @@ def test_sample_answers_the_calls_of_a_model_that_learned_to_call(tmp_path, monk
     for dataset, said in (("", "??"), ("calculations", "84")):
         saved_gpt(path, TOKENIZER, 3, dataset=dataset, block_size=64)
         for words in ([], ["--beam", "2"]):
-            with undone():
-                assert sample.main([str(path), "--start", "12*7", *words]) == 0
+            assert sample.main([str(path), "--start", "12*7", *words]) == 0
             assert f"{CALL}{said} ok" in capsys.readouterr().out

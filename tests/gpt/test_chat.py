@@ -10,7 +10,6 @@ import pytest
 import sample
 from gpt import chat, chat_template
 from gpt.chat import Chat, ChatFormat, RememberingModel, fitting, render
-from gpt.interactive import converse
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.small_gpts import small_gpt
@@ -42,14 +41,8 @@ def user(text):
     return {"role": "user", "content": text}
 
 
-def test_messages_become_tokens(form):
-    start, end = [256], [257]
-    expected = [*start, *b"user: Tag", *end, *b"\n", *start, *b"assistant: "]
-    assert form.encode([user("Tag")]) == expected
-
-
-@pytest.mark.parametrize("text", ["a<end>b", "<start>", "<<end>>", "\ue000<end>\ue001", "<end><end>"])
-def test_names_of_special_tokens_in_a_message_are_text(form, text):
+@pytest.mark.parametrize("text", ["Tag", "a<end>b", "<start>", "<<end>>", "\ue000<end>\ue001", "<end><end>"])
+def test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text(form, text):
     ids = form.encode([user(text)])
     assert ids == [256, *f"user: {text}".encode(), 257, *b"\n", 256, *b"assistant: "]
 
@@ -135,22 +128,18 @@ def test_the_format_is_read_from_a_folder(folder):
     assert (form.template, form.ends) == ("newer", {256, 257})
 
 
-@pytest.mark.parametrize(
-    ("about", "ending", "reason"),
-    [
-        (
-            {"chat_template": [{"name": "rag"}]},
-            257,
-            r"has no chat template, so .*: try python sample.py smollm2 --chat",
-        ),
-        ({"chat_template": ["a"]}, 257, "has no chat template"),
-        ({"chat_template": TEMPLATE}, None, "does not say with which token the model ends its message"),
-        ({"chat_template": [["default"], {"name": "default", "template": {}}]}, 257, "has no chat template"),
-        ({"chat_template": TEMPLATE}, [[1]], "does not say with which token"),
-        ({"chat_template": TEMPLATE}, {}, "does not say with which token"),
-        ({"chat_template": TEMPLATE}, [{}, None, "x", -1, 10**30], "does not say with which token"),
-    ],
-)
+ODD_SETTINGS = [
+    ({"chat_template": [{"name": "rag"}]}, 257, r"has no chat template, so .*: try python sample.py smollm2 --chat"),
+    ({"chat_template": ["a"]}, 257, "has no chat template"),
+    ({"chat_template": TEMPLATE}, None, "does not say with which token the model ends its message"),
+    ({"chat_template": [["default"], {"name": "default", "template": {}}]}, 257, "has no chat template"),
+    ({"chat_template": TEMPLATE}, [[1]], "does not say with which token"),
+    ({"chat_template": TEMPLATE}, {}, "does not say with which token"),
+    ({"chat_template": TEMPLATE}, [{}, None, "x", -1, 10**30], "does not say with which token"),
+]
+
+
+@pytest.mark.parametrize(("about", "ending", "reason"), ODD_SETTINGS)
 def test_odd_settings_of_a_chat_are_refused(folder, about, ending, reason):
     (folder / "config.json").write_text(json.dumps({"eos_token_id": ending}), encoding="utf-8")
     (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
@@ -221,34 +210,21 @@ def test_a_template_is_rendered():
     assert render(template + "{{ messages | tojson }}{% endfor %}", {"messages": ["<ß>"]}) == '["<ß>"]'
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ("{{ raise_exception('roles must alternate') }}", "refuses these messages: roles must alternate"),
-        ("{% for %}", "refuses these messages"),
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses these messages: .*unsafe"),
-        ("{{ messages.append(1) }}", "refuses these messages: .*unsafe"),
-        ("{% for i in range(100000) %}{{ 'a' * 1000 }}{% endfor %}", "writes more than 4,000,000 characters"),
-        ("{{ 'a' * 10 ** 10 }}", "too much memory"),
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "takes more than 1 s"),
-    ],
-)
+HOSTILE = [
+    ("{{ raise_exception('roles must alternate') }}", "refuses these messages: roles must alternate"),
+    ("{% for %}", "refuses these messages"),
+    ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses these messages: .*unsafe"),
+    ("{{ messages.append(1) }}", "refuses these messages: .*unsafe"),
+    ("{% for i in range(100000) %}{{ 'a' * 1000 }}{% endfor %}", "writes more than 4,000,000 characters"),
+    ("{{ 'a' * 10 ** 10 }}", "too much memory"),
+    ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "takes more than 1 s"),
+]
+
+
+@pytest.mark.parametrize(("template", "reason"), HOSTILE)
 def test_a_hostile_template_is_refused_with_the_reason(monkeypatch, template, reason):
     pytest.importorskip("jinja2")
     if "takes more" in reason:
         monkeypatch.setattr(chat_template, "MAX_SECONDS", 1)
     with pytest.raises(CheckpointError, match=reason):
         render(template, {"messages": []})
-
-
-def test_a_mistake_in_a_conversation_does_not_end_it(monkeypatch, capsys):
-    def reply(options, messages, turn):
-        if turn == 0:
-            raise CheckpointError("the template refuses")
-        yield f"{len(messages)}"
-
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
-    talk = Chat(SampleOptions(), [], reply)
-    converse(talk, str)
-    assert [message["content"] for message in talk.text] == ["b", "1"]
-    assert "the template refuses" in capsys.readouterr().err

@@ -4,15 +4,12 @@ import dataclasses
 import tracemalloc
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.nn import RMSNorm
-from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import build, list_presets, read_preset
 from workshop.run.families import load_family
 from workshop.run.setup import family_of
@@ -26,44 +23,36 @@ def test_settings_survive_a_round_trip_through_json():
     assert GPTConfig.from_json({**SMALL.to_json(), "dropout": 0}).dropout == 0  # JSON has one kind of number
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"vocab_size": 0}, "vocab_size cannot be 0"),
-        ({"n_layer": -1}, "n_layer cannot be -1"),
-        ({"n_layer": 2.0}, r"n_layer cannot be 2\.0"),
-        ({"n_layer": True}, "n_layer cannot be True"),
-        ({"n_embd": "6"}, "n_embd cannot be '6'"),
-        ({"n_embd": 10**12}, "n_embd cannot be 1000000000000"),
-        ({"n_embd": None}, "n_embd cannot be None"),
-        ({"bias": 1}, "bias cannot be 1"),
-        ({"dropout": "none"}, "dropout cannot be 'none'"),
-        ({"positions": ["learned"]}, "positions cannot be"),
-        ({"positions": "nope"}, "positions cannot be 'nope': must be one of learned, sinusoidal, rotary, none"),
-        ({"n_head": 4}, "do not fit together: n_embd 6 is not a multiple of n_head 4"),
-        ({"activation": "swish"}, "activation cannot be 'swish': must be one of gelu, gelu_tanh, relu"),
-        ({"activation": None}, "activation cannot be None"),
-        ({"norm_eps": 0.0}, r"norm_eps cannot be 0\.0: must be above 0 and below 1"),
-        ({"norm_eps": float("nan")}, "norm_eps cannot be nan"),
-        ({"norm_eps": "small"}, "norm_eps cannot be 'small'"),
-        ({"n_inner": -1}, "n_inner cannot be -1"),
-        ({"n_inner": 4.0}, r"n_inner cannot be 4\.0"),
-        ({"n_inner": 10**12}, "n_inner cannot be 1000000000000"),
-        ({"extra": 1}, "expected"),
-        ({"norm_weight": False}, "a norm without a gain is norm rmsnorm, not layernorm"),
-        ({"n_kv_head": 0}, "n_kv_head cannot be 0: must be at least 1, or none"),
-        ({"n_kv_head": 2.0}, r"n_kv_head cannot be 2\.0: must be a whole number, at least 1, or none"),
-        ({"n_kv_head": 3}, "n_head 2 is not a multiple of n_kv_head 3: every head of keys and values serves the same"),
-        ({"positions": "rotary"}, "positions rotary turns pairs of numbers, but a head has 3, an odd number"),
-        ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
-        ({"n_state": 8}, "n_state is the width of a recurrent state: it needs mixer rnn or lstm"),
-        ({"mixer": "lstm", "qk_norm": True}, "mixer lstm has no use for settings of attention: choose qk_norm false"),
-        (
-            {"mixer": "rnn", "positions": "rotary"},
-            "mixer rnn has no use for settings of attention: choose positions none",
-        ),
-    ],
-)
+INVALID = [
+    ({"vocab_size": 0}, "vocab_size cannot be 0"),
+    ({"n_layer": -1}, "n_layer cannot be -1"),
+    ({"n_layer": 2.0}, r"n_layer cannot be 2\.0"),
+    ({"n_layer": True}, "n_layer cannot be True"),
+    ({"n_embd": "6"}, "n_embd cannot be '6'"),
+    ({"n_embd": 10**12}, "n_embd cannot be 1000000000000"),
+    ({"n_embd": None}, "n_embd cannot be None"),
+    ({"bias": 1}, "bias cannot be 1"),
+    ({"dropout": "none"}, "dropout cannot be 'none'"),
+    ({"positions": ["learned"]}, "positions cannot be"),
+    ({"positions": "nope"}, "positions cannot be 'nope': must be one of learned, sinusoidal, rotary, none"),
+    ({"n_head": 4}, "do not fit together: n_embd 6 is not a multiple of n_head 4"),
+    ({"norm_eps": 0.0}, r"norm_eps cannot be 0\.0: must be above 0 and below 1"),
+    ({"norm_eps": float("nan")}, "norm_eps cannot be nan"),
+    ({"n_inner": -1}, "n_inner cannot be -1"),
+    ({"n_inner": 10**12}, "n_inner cannot be 1000000000000"),
+    ({"extra": 1}, "expected"),
+    ({"norm_weight": False}, "a norm without a gain is norm rmsnorm, not layernorm"),
+    ({"n_kv_head": 0}, "n_kv_head cannot be 0: must be at least 1, or none"),
+    ({"n_kv_head": 3}, "n_head 2 is not a multiple of n_kv_head 3: every head of keys and values serves the same"),
+    ({"positions": "rotary"}, "positions rotary turns pairs of numbers, but a head has 3, an odd number"),
+    ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
+    ({"n_state": 8}, "n_state is the width of a recurrent state: it needs mixer rnn or lstm"),
+    ({"mixer": "lstm", "qk_norm": True}, "mixer lstm has no use for settings of attention: choose qk_norm false"),
+    ({"mixer": "rnn", "positions": "rotary"}, "mixer rnn has no use for settings of attention: choose positions none"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), INVALID)
 def test_invalid_settings_are_refused(change, reason):
     with pytest.raises(CheckpointError, match=reason):
         GPTConfig.from_json({**SMALL.to_json(), **change})
@@ -86,17 +75,10 @@ def test_a_checkpoint_without_later_settings_has_their_defaults():
     assert GPTConfig.from_json(recurrent.to_json()) == recurrent
 
 
-def test_the_model_uses_the_later_settings():
-    model = GPT(dataclasses.replace(SMALL, **LATER))
-    assert {module.eps for _, module in model.named_modules() if isinstance(module, RMSNorm)} == {1e-6}
-    mlp, x = model.blocks[0].mlp, Tensor([np.linspace(-3, 3, 6)])
-    assert mlp.up.weight.shape == (5, 6)
-    np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu(approximate="tanh").numpy())
+NEEDED = [field.name for field in dataclasses.fields(GPTConfig) if field.name not in {*LATER, *RECURRENT}]
 
 
-@pytest.mark.parametrize(
-    "missing", [f.name for f in dataclasses.fields(GPTConfig) if f.name not in {*LATER, *RECURRENT}]
-)
+@pytest.mark.parametrize("missing", NEEDED)
 def test_no_other_setting_may_be_missing(missing):
     settings = SMALL.to_json()
     del settings[missing]
@@ -104,28 +86,18 @@ def test_no_other_setting_may_be_missing(missing):
         GPTConfig.from_json(settings)
 
 
-@pytest.mark.parametrize(
-    ("n_layer", "n_head", "n_embd", "expected"),
-    [
-        (12, 12, 768, 124_439_808),
-        (24, 16, 1024, 354_823_168),
-        (36, 20, 1280, 774_030_080),
-        (48, 25, 1600, 1_557_611_200),
-        (96, 96, 12288, 174_591_676_416),
-    ],
-)
-def test_the_sizes_of_gpt2_and_gpt3_take_no_memory(n_layer, n_head, n_embd, expected):
-    """GPT-2 small, medium, large and XL, and GPT-3 with 175 billion parameters; a context of 1,024."""
-    config = GPTConfig(50257, 1024, n_layer, n_head, n_embd, bias=True)
+def test_the_size_of_gpt3_takes_no_memory():
+    """That with 175 billion parameters and half its context; studies/test_costs.py counts other published models."""
+    config = GPTConfig(50257, 1024, n_layer=96, n_head=96, n_embd=12288, bias=True)
     tracemalloc.start()
     try:
         blueprint = GPT.blueprint(config)
         assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
     finally:
         tracemalloc.stop()
-    assert blueprint.num_parameters() == expected
-    linear = n_layer * 12 * n_embd**2 + 50257 * n_embd
-    assert blueprint.flops_per_token() == 3 * 2 * (linear + n_layer * 2 * n_embd * 1024)
+    assert blueprint.num_parameters() == 174_591_676_416
+    linear = 96 * 12 * 12288**2 + 50257 * 12288
+    assert blueprint.flops_per_token() == 3 * 2 * (linear + 96 * 2 * 12288 * 1024)
 
 
 def test_the_estimate_of_activations_grows_with_the_sizes():

@@ -2,6 +2,8 @@
 
 import io
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,19 +12,20 @@ import sample
 import train
 from gpt.answering import END, prompt_ids
 from gpt.chat import AnswerFormat
-from gpt.conversations import FACTS, KINDS, LANGUAGES, chat_corpus, conversations, facts, sentences, table, words
+from gpt.conversations import FACTS, KINDS, LANGUAGES, PARTS, chat_corpus, conversations, facts, sentences, table, words
+from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.pairs import IGNORED, AnswerTask
 from studies import questions
-from tests.tiny_runs import undone
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tests.gpt.saved_models import saved_gpt
+from tests.gpt.small_gpts import small_gpt
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora import texts
-from workshop.decoding.state import pad_rows
 from workshop.tokenizers.byte import ByteTokenizer
 
-SEPARATOR = "<answer>"
-TOKENIZER = ByteTokenizer((SEPARATOR, END))
+ANSWER = "<answer>"
+TALKER = ByteTokenizer((ANSWER, END))
+CHAT = {"dataset": "chat", "separator": ANSWER, "tokenizer": "byte", "block_size": 256, "held_out": 4}
 
 
 def test_there_are_a_hundred_facts_and_fifty_questions_by_hand_and_an_answer_for_each_kind():
@@ -34,9 +37,7 @@ def test_there_are_a_hundred_facts_and_fifty_questions_by_hand_and_an_answer_for
 
 def test_what_the_tests_ask_was_not_in_the_training():
     """Neither the question, as it stands, nor the sum, the name, the thing, or what is unknown."""
-    train_part, templates, combined = (
-        list(conversations(part, 3000)) for part in ("train", "templates", "combinations")
-    )
+    train_part, templates, combined = (list(conversations(part, 3000)) for part in PARTS)
     learned = {turn for asked in train_part for turn in asked.turns}
     asked = [one.turns[-1] for one in (*templates, *combined) if one.kind != "whose name"]
     assert not learned & set(asked)
@@ -65,9 +66,8 @@ def test_the_conversations_are_always_the_same_and_all_different():
 
 
 def test_of_a_conversation_only_the_last_answer_is_learned():
-    options = GPTOptions(dataset="chat", separator=SEPARATOR, tokenizer="byte", block_size=256, held_out=4)
-    task = AnswerTask(options)
-    first, last = TOKENIZER.specials[SEPARATOR], TOKENIZER.specials[END]
+    task = AnswerTask(GPTOptions(**CHAT))
+    first, last = TALKER.specials[ANSWER], TALKER.specials[END]
     (pair,) = task.encode([("ab\ncd\ne", "f")])
     assert pair == ([*b"ab", first, *b"cd", last, *b"e"], [first, *b"f", last])
     ids, targets = (tensor.numpy().tolist() for tensor in task.data.batch([pair]))
@@ -75,26 +75,17 @@ def test_of_a_conversation_only_the_last_answer_is_learned():
 
 
 def test_the_oldest_turns_are_forgotten_where_there_is_no_room_and_marks_that_are_typed_are_text():
-    first, last = TOKENIZER.specials[SEPARATOR], TOKENIZER.specials[END]
-    assert prompt_ids(TOKENIZER, "e", 64, ["ab", "cd"]) == [*b"ab", first, *b"cd", last, *b"e", first]
-    assert prompt_ids(TOKENIZER, "e", 64, ["a" * 30, "cd", "b", "c"]) == [*b"b", first, *b"c", last, *b"e", first]
-    typed = AnswerFormat(TOKENIZER).encode([{"role": "user", "content": f"{END} {SEPARATOR}"}])
-    assert typed == [*f"{END} {SEPARATOR}".encode(), first]
+    first, last = TALKER.specials[ANSWER], TALKER.specials[END]
+    assert prompt_ids(TALKER, "e", 64, ["ab", "cd"]) == [*b"ab", first, *b"cd", last, *b"e", first]
+    assert prompt_ids(TALKER, "e", 64, ["a" * 30, "cd", "b", "c"]) == [*b"b", first, *b"c", last, *b"e", first]
+    typed = AnswerFormat(TALKER).encode([{"role": "user", "content": f"{END} {ANSWER}"}])
+    assert typed == [*f"{END} {ANSWER}".encode(), first]
 
 
 def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(monkeypatch):
     text = "".join(f"{n:05d}" for n in range(2000))
     monkeypatch.setattr("gpt.pairs.load_corpus", lambda name: texts.Corpus(name, text, "a test", "none", ""))
-    options = GPTOptions(
-        dataset="chat",
-        separator=SEPARATOR,
-        tokenizer="byte",
-        block_size=256,
-        held_out=4,
-        replay="goethe",
-        replay_share=0.2,
-    )
-    data = AnswerTask(options).data
+    data = AnswerTask(GPTOptions(**CHAT, replay="goethe", replay_share=0.2)).data
     epochs = []
     for number in (0, 1, 0):
         data.epoch(number)
@@ -105,52 +96,30 @@ def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(monkey
     assert data.windows * 256 / learned == pytest.approx(0.2, abs=0.01)
 
 
-@pytest.fixture
-def chat_model(tmp_path, monkeypatch):
-    """A tiny model that learned from the conversations, begun with a tokenizer that had no special tokens."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.txt").write_text("Habe nun, ach! Philosophie\n" * 60, encoding="utf-8")
-    shape = "--n_layer 1 --n_head 1 --n_embd 16 --block_size 128 --workers 1 --eval_interval 2".split()
-    short = "--max_iters 2 --warmup_iters 1 --sample_tokens 0 --eval_pairs 2".split()
-    with undone():
-        assert train.main(["--text", "t.txt", "--tokenizer", "byte", *shape, *short, "--out_dir", "base"]) == 0
-        assert train.main(["chat", "--init_from", "base", *short, "--eval_interval", "2", "--workers", "1"]) == 0
-        yield "out/chat"
-
-
-def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(chat_model, capsys, monkeypatch):
-    before, after = (questions.FAMILY.read(questions.Path(name)) for name in ("base", chat_model))
-    assert [*after.tokenizer.specials] == [SEPARATOR, END]
-    assert after.config.vocab_size == before.config.vocab_size + 2
-    assert train.main([chat_model[4:], "--resume", "--max_iters", "3", "--out_dir", chat_model]) == 0
+def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(workplace, capsys, monkeypatch):
+    saved_gpt(Path("base.safetensors"), ByteTokenizer(), block_size=128)
+    short = "--warmup_iters 1 --sample_tokens 0 --eval_pairs 2 --eval_interval 2 --workers 1 --out_dir run".split()
+    assert train.main(["chat", "--init_from", "base.safetensors", "--max_iters", "2", *short]) == 0
+    after = questions.FAMILY.read(Path("run"))
+    assert [*after.tokenizer.specials] == [ANSWER, END]
+    assert after.config.vocab_size == 256 + 2
+    assert train.main(["--resume", "--max_iters", "3", "--out_dir", "run"]) == 0
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hallo!\nWer bist du?\n\n")))
     capsys.readouterr()
-    assert sample.main([chat_model, "--chat", "--max_new_tokens", "3"]) == 0
+    assert sample.main(["run", "--chat", "--max_new_tokens", "3"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
-    assert sample.main([chat_model, "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
-    assert questions.main([chat_model, "--count", "3", "--wrong", "1", "--csv", "q.csv"]) == 0
+    assert sample.main(["run", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
+    assert questions.main(["run", "--count", "3", "--wrong", "1", "--csv", "q.csv"]) == 0
     out = capsys.readouterr().out
     assert all(test in out for test in ("templates", "combinations", "by hand", "    == "))
-    with open("q.csv", encoding="utf-8") as file:
-        assert file.readline() == "test,kind,questions,right\n"
-    with pytest.raises(OptionError, match=r"there is no such run yet: python train.py goethe makes it"):
-        train.main(["chat", "--out_dir", "other"])
-    with pytest.raises(CheckpointError, match="did not learn from conversations"):
-        questions.main(["base"])
-    with pytest.raises(OptionError, match=r"<other>: the tokenizer of these weights has no special token <other>"):
-        train.main(["chat", "--init_from", chat_model, "--separator", "<other>", "--out_dir", "other"])
+    assert Path("q.csv").read_text(encoding="utf-8").startswith("test,kind,questions,right\n")
 
 
-def test_rows_of_new_tokens_are_the_mean_of_the_others_so_no_other_logit_changes(chat_model):
-    before, after = (questions.FAMILY.read(questions.Path(name)) for name in ("base", chat_model))
-    grown = questions.FAMILY.fit(before.weights, after.config)
-    table_before, table_after = before.weights["token_embedding.weight"], grown["token_embedding.weight"]
-    assert np.array_equal(table_after[:-2], table_before)
-    np.testing.assert_allclose(table_after[-2:], table_before.mean(0)[None].repeat(2, 0), rtol=1e-6)
-    ids = pad_rows([[1, 2, 3]], 0)
-    old, new = (
-        model.model_class.from_weights(config, weights).eval()
-        for model, config, weights in ((before, before.config, before.weights), (after, after.config, grown))
-    )
-    found = [model(Tensor(ids)).numpy() for model in (old, new)]
+def test_rows_of_new_tokens_are_the_mean_of_the_others_so_no_other_logit_changes():
+    before = small_gpt("float32").eval()
+    config, name = replace(before.config, vocab_size=13), "token_embedding.weight"
+    grown = questions.FAMILY.fit(before.state_dict(), config)
+    assert np.array_equal(grown[name][:-2], before.state_dict()[name])
+    np.testing.assert_allclose(grown[name][-2:], grown[name][:-2].mean(0)[None].repeat(2, 0), rtol=1e-6)
+    found = [model(Tensor([[1, 2, 3]])).numpy() for model in (before, GPT.from_weights(config, grown).eval())]
     np.testing.assert_allclose(found[1][..., :-2], found[0], atol=1e-5)

@@ -38,9 +38,8 @@ def test_a_model_without_attention_has_none_to_show():
 
 
 def test_the_recorded_attention_is_the_one_that_is_used():
-    model = gpt_with_large_weights(
-        "float32", n_embd=16, n_layer=1, positions="rotary", qk_norm=True, attention_scale=0.7
-    )
+    settings = {"n_embd": 16, "n_layer": 1, "positions": "rotary", "qk_norm": True, "attention_scale": 0.7}
+    model = gpt_with_large_weights("float32", **settings)
     found, mixer = look_inside(model, IDS), model.blocks[0].mixer
     with no_grad():
         x = model.blocks[0].mixer_norm(Tensor(found.stream[:1]))

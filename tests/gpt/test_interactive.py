@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpt.interactive import SETTINGS, Conversation, converse
+from gpt.interactive import SETTINGS as COMMANDS
+from gpt.interactive import Conversation, converse
 from tinygrad_lite.errors import DecodingError, OptionError
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import SampleOptions
@@ -35,44 +36,37 @@ def conversation(start: str = "") -> tuple[Conversation, Parrot]:
     return Conversation(SampleOptions(), start, parrot, parrot.lines.append), parrot
 
 
-def test_the_earlier_text_remains_the_context():
-    talk, parrot = conversation()
-    for line in ("Guten Tag", "Und?"):
-        assert talk.take(line)
-    assert parrot.asked == [("Guten Tag\n", 0), ("Guten Tag\nAra0\nUnd?\n", 1)]
-    assert talk.text == "Guten Tag\nAra0\nUnd?\nAra1"
-    assert parrot.lines == ["Guten Tag", "Und?"]
+# What it starts with, the lines that are typed, and the text before each turn.
+TALKS = [
+    ("", ["Guten Tag", "Und?"], ["Guten Tag\n", "Guten Tag\nAra0\nUnd?\n"]),
+    ("", ["Tag", "", "  "], ["Tag\n", "Tag\nAra0", "Tag\nAra0Ara1"]),  # after an empty line it continues its text
+    ("Faust:", ["Tag", "/reset", "Tag"], ["Faust:\nTag\n", "Faust:\nTag\n"]),
+    ("", [" /quit"], [" /quit\n"]),
+]
 
 
-def test_after_an_empty_line_the_model_continues_its_text():
-    talk, parrot = conversation()
-    for line in ("Tag", "", "  "):
-        talk.take(line)
-    assert parrot.asked[1:] == [("Tag\nAra0", 1), ("Tag\nAra0Ara1", 2)]
+@pytest.mark.parametrize(("start", "lines", "asked"), TALKS)
+def test_the_earlier_text_remains_the_context(start, lines, asked):
+    talk, parrot = conversation(start)
+    assert all(talk.take(line) for line in lines)
+    turns = [0, 0] if "/reset" in lines else [*range(len(asked))]
+    assert parrot.asked == [*zip(asked, turns, strict=True)]
+    assert talk.text == f"{asked[-1]}Ara{turns[-1]}"
+    assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
 
 
-def test_a_start_comes_before_everything_and_survives_a_reset(capsys):
-    talk, parrot = conversation("Faust:")
-    talk.take("Tag")
-    talk.take("/reset")
-    talk.take("Tag")
-    assert parrot.asked == [("Faust:\nTag\n", 0)] * 2
+SETTING_COMMANDS = [
+    ("/temperature 0.5", "temperature", 0.5),
+    ("/top-k  20 ", "top_k", 20),
+    ("/greedy", "greedy", True),
+    ("/greedy off", "greedy", False),
+    ("/stop 'a b' c", "stop", ["a b", "c"]),
+    ("/stop", "stop", []),
+    ("/stop --help -h", "stop", ["--help", "-h"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("command", "name", "value"),
-    [
-        ("/temperature 0.5", "temperature", 0.5),
-        ("/top_k 20", "top_k", 20),
-        ("/top-k  20 ", "top_k", 20),
-        ("/greedy", "greedy", True),
-        ("/greedy off", "greedy", False),
-        ("/stop 'a b' c", "stop", ["a b", "c"]),
-        ("/stop", "stop", []),
-        ("/stop --help -h", "stop", ["--help", "-h"]),
-        ("/min_p 0.1", "min_p", 0.1),
-    ],
-)
+@pytest.mark.parametrize(("command", "name", "value"), SETTING_COMMANDS)
 def test_settings_change_for_the_next_turns(command, name, value, capsys):
     talk, parrot = conversation()
     talk.take("Tag")
@@ -85,31 +79,22 @@ def test_settings_change_for_the_next_turns(command, name, value, capsys):
     assert (out, err) == ("", f"{name} is {value}\n")
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("/temperature -1", "--temperature -1: must be at least 0"),
-        ("/temperature", "--temperature needs a value"),
-        ("/temperature 1 2", "--temperature 1 2: must be a finite number"),
-        ("/temperature 1 --help", "--temperature 1 --help: must be a finite number"),
-        ("/seed 1 --start=x", "--seed 1 --start=x: must be a whole number"),
-        ("/top_k viel", "--top_k viel: must be a whole number"),
-        ("/stop 'a", "quotation mark"),
-        ("/beam 4", "there is no command /beam: /help"),
-        ("/", "there is no command /: /help"),
-    ],
-)
+WRONG_COMMANDS = [
+    ("/temperature -1", "--temperature -1: must be at least 0"),
+    ("/temperature", "--temperature needs a value"),
+    ("/temperature 1 --help", "--temperature 1 --help: must be a finite number"),
+    ("/seed 1 --start=x", "--seed 1 --start=x: must be a whole number"),
+    ("/stop 'a", "quotation mark"),
+    ("/beam 4", "there is no command /beam: /help"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), WRONG_COMMANDS)
 def test_a_wrong_command_changes_nothing(command, message):
     talk, parrot = conversation()
     with pytest.raises(OptionError, match=message):
         talk.take(command)
     assert (talk.options, talk.text, parrot.asked) == (SampleOptions(), "", [])
-
-
-def test_a_line_with_a_space_before_the_slash_is_text():
-    talk, parrot = conversation()
-    talk.take(" /quit")
-    assert parrot.asked == [(" /quit\n", 0)]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), DecodingError("no token can follow")])
@@ -129,7 +114,7 @@ def test_help_and_settings_name_every_setting(capsys):
     for command in ("/help", "/settings"):
         assert talk.take(command)
         err = capsys.readouterr().err
-        assert all(name in err for name in SETTINGS)
+        assert all(name in err for name in COMMANDS)
 
 
 @pytest.mark.parametrize("end", ["", "/quit\nnever read\n"])

@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,12 +19,13 @@ from studies.baselines import KneserNey
 from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CheckpointError, OptionError
-from workshop.cli.console import run_command
 from workshop.corpora.texts import load_files
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12
 OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12
+
+NAMES = ["one.safetensors", "two.safetensors"]
 
 
 def by_definition(text, order, vocab_size, character, context, highest=True):
@@ -108,10 +110,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def make_checkpoint(path, text, tokenizer="char", age=0):
+def make_checkpoint(path, text, tokenizer="char", age=0, step=5):
     """A tiny GPT with random weights, as if trained on this text `age` seconds ago; also its data."""
     data = prepare(GPTOptions(text=[text], tokenizer=tokenizer, vocab_size=270, block_size=8))
-    saved_gpt(path, data.tokenizer, corpus_sha256=data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
+    saved_gpt(path, data.tokenizer, step, data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
     os.utime(path, (1e9 - age, 1e9 - age))
     return load_trained(path).make_model(), data
 
@@ -120,15 +122,7 @@ def rows(printed):
     """The table as a dictionary from model to bits per character."""
     header, *lines = printed.splitlines()
     assert header.split() == ["model", "context", "numbers", "bits", "per", "character"]
-    return {line.split()[0]: float(line.split()[-1]) for line in lines}
-
-
-def test_the_text_is_split_as_in_training(folder):
-    corpus = load_files(["faust.txt"])
-    train, held_out = baselines.cut(corpus)
-    data = prepare(GPTOptions(text=["faust.txt"]))
-    assert data.tokenizer.decode(data.train) == train
-    assert data.tokenizer.decode(data.held_out) == held_out
+    return {re.split(r"\s{2,}", line)[0]: float(line.split()[-1]) for line in lines}
 
 
 def test_the_command_prints_all_orders(folder, capsys):
@@ -147,6 +141,8 @@ def test_the_command_prints_all_orders(folder, capsys):
 @pytest.mark.parametrize("tokenizer", ["char", "bpe"])
 def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
     model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
+    parts = tuple(data.tokenizer.decode(part) for part in (data.train, data.held_out))
+    assert baselines.cut(load_files(["faust.txt"])) == parts
     model.eval()
     with no_grad():
         losses = [(model.loss(batch).item(), batch[1].numel()) for batch in data.validation_batches(4, eval_iters=0)]
@@ -170,13 +166,6 @@ def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):
     assert f"GPT: {os.path.join('out', 'mine', 'best.safetensors')}: gpt with" in err
 
 
-def test_a_named_checkpoint_of_another_text_is_refused(folder):
-    make_checkpoint(folder / "run/best.safetensors", "tor.txt")
-    for name in ("run", "run/best.safetensors"):
-        with pytest.raises(CheckpointError, match=r"best.safetensors did not learn from faust.txt"):
-            baselines.main(["--text", "faust.txt", "--checkpoint", name])
-
-
 def test_a_tokenizer_of_another_model_is_refused(folder):
     path = folder / "odd.safetensors"
     _, data = make_checkpoint(path, "faust.txt")
@@ -194,26 +183,13 @@ def test_invalid_orders_are_refused(orders):
     assert [list(baselines.read_orders(valid)) for valid in ("6", "2-4")] == [[6], [2, 3, 4]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "sentence"),
-    [
-        (["--text", "short.txt"], 1, "too short: of its 4 characters 0 are held out"),
-        (["--text", "missing.txt"], 1, "there is no file missing.txt"),
-        (["--text", "faust.txt", "--checkpoint", "gone.safetensors"], 1, "there is no checkpoint gone.safetensors"),
-        (["--text", "faust.txt", "--orders", "x"], 2, "--orders x"),
-        (["--order", "3"], 2, "did you mean --orders?"),
-        (["--mix", "out/goethe"], 2, "--mix is a program of its own: python -m studies.together MODEL"),
-    ],
-)
-def test_errors_give_one_sentence(folder, capsys, monkeypatch, arguments, status, sentence):
-    (folder / "short.txt").write_text("Nun!", encoding="utf-8")
-    monkeypatch.setattr("sys.argv", ["baselines", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        run_command("studies.baselines", baselines.main)
-    out, err = capsys.readouterr()
-    assert stopped.value.code == status
-    assert out == ""
-    last = err.splitlines()[-1]
-    assert last.startswith("studies.baselines: ")
-    assert sentence in last
-    assert "Traceback" not in err
+@pytest.fixture
+def data(request, folder):
+    """The data of a text, and two GPTs with random weights, as if trained on it."""
+    kind = getattr(request, "param", "char")
+    _, data = (make_checkpoint(Path(name), "faust.txt", kind, step=step)[1] for step, name in enumerate(NAMES))
+    return data
+
+
+def model(name=NAMES[0]):
+    return load_trained(Path(name)).make_model()

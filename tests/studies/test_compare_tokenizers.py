@@ -1,6 +1,5 @@
 import math
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from studies import compare_tokenizers as compare
-from workshop.cli.console import run_command, wants_colour
+from workshop.cli.console import wants_colour
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
@@ -109,17 +108,16 @@ def test_control_characters_are_escaped():
     assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
 
 
-@pytest.mark.parametrize(
-    ("is_terminal", "settings", "expected"),
-    [
-        (True, {}, True),
-        (True, {"NO_COLOR": ""}, True),  # by convention, an empty value does not count
-        (True, {"NO_COLOR": "1"}, False),
-        (True, {"NO_COLOR": "0"}, False),
-        (True, {"TERM": "dumb"}, False),
-        (False, {}, False),
-    ],
-)
+TERMINALS = [
+    (True, {}, True),
+    (True, {"NO_COLOR": ""}, True),  # by convention, an empty value does not count
+    (True, {"NO_COLOR": "1"}, False),
+    (True, {"TERM": "dumb"}, False),
+    (False, {}, False),
+]
+
+
+@pytest.mark.parametrize(("is_terminal", "settings", "expected"), TERMINALS)
 def test_colour_is_used_only_on_a_terminal_that_allows_it(monkeypatch, is_terminal, settings, expected):
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in ({"TERM": "xterm"} | settings).items():
@@ -136,18 +134,16 @@ def test_colour_reaches_the_output(file, capsys, monkeypatch):
     assert "|" not in out
 
 
-@pytest.mark.parametrize(
-    ("text", "length", "expected"),
-    [
-        ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
-        ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
-        ("lf\nDer Tag, die Nacht", 6, "Der"),
-        ("lf\nDer Tag\n", 10**30, "Der Tag"),
-        ("Der Tag", 5, "Der"),
-        ("lf\n", 5, "lf"),
-        ("Donaudampf", 5, "Donau"),
-    ],
-)
+PASSAGES = [
+    ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
+    ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
+    ("lf\nDer Tag\n", 10**30, "Der Tag"),
+    ("lf\n", 5, "lf"),
+    ("Donaudampf", 5, "Donau"),
+]
+
+
+@pytest.mark.parametrize(("text", "length", "expected"), PASSAGES)
 def test_the_passage_ends_with_a_whole_word(text, length, expected):
     assert compare.first_words(text, length) == expected
 
@@ -158,38 +154,3 @@ def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
     assert compare.main([str(path)]) == 0
     rows = table(capsys.readouterr().out)
     assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3", "10"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "sentence"),
-    [
-        ([], 2, "the file is missing: python -m studies.compare_tokenizers goethe"),
-        (["--vocab_size", "12"], 2, "--vocab_size 12: must be at least 257"),
-        (["FILE", "--vocabsize", "300"], 2, "did you mean --vocab_size?"),
-        (["no/such/file.txt"], 1, "there is no file no/such/file.txt"),
-        (["gothe.txt"], 1, "there is no file gothe.txt"),
-        (["SHORT"], 1, "the text is too short: its first 3 characters"),
-        (["MANY"], 1, "this text has 400 different characters, which with </w> and 1 special token make 402"),
-    ],
-)
-def test_mistakes_give_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, arguments, status, sentence):
-    texts = {"SHORT": "abc", "MANY": "".join(map(chr, range(0x4E00, 0x4E00 + 400))) + "中" * 50}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    places = [str(tmp_path / word) if word in texts else word for word in arguments]
-    if arguments == ["MANY"]:
-        places += ["--vocab_size", "300"]
-    monkeypatch.setattr(sys, "argv", ["compare", *places])
-    with pytest.raises(SystemExit) as caught:
-        run_command("studies.compare_tokenizers", compare.main)
-    assert caught.value.code == status
-    *_, last = capsys.readouterr().err.splitlines()
-    assert last.startswith("studies.compare_tokenizers: ")
-    assert sentence in last
-
-
-def test_the_module_runs_as_a_command():
-    command = [sys.executable, "-m", "studies.compare_tokenizers", "--help"]
-    page = subprocess.run(command, capture_output=True, check=True).stdout.decode()
-    assert "--vocab_size" in page
-    assert "goethe" in page

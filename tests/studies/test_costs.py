@@ -9,9 +9,8 @@ import train
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
-from studies.costs import energy, parameters_by_part, quantity
+from studies.costs import parameters_by_part, quantity
 from tests.tiny_runs import arguments
-from tinygrad_lite.errors import OptionError
 from workshop.run.estimate import cache_bytes, size_of
 from workshop.run.setup import read_setup
 from workshop.run.sizes import SIZES, read_size
@@ -98,7 +97,6 @@ def test_the_energy_of_llama_3_follows_from_hours_and_power(capsys):
         used = published.hours * published.watts / 1000
         assert f" {used:,.0f} kWh at 700 W each" in cost_of(name, capsys)
         assert 0.42 < tons * 1000 / used < 0.43
-    assert energy(1.3e6 * 3600, 700) == "910,000 kWh"
 
 
 def test_a_step_of_translation_counts_each_pair_of_tokens_once():
@@ -129,14 +127,3 @@ def test_the_sizes_are_listed_apart_from_the_presets(capsys):
     for name, about in SIZES.items():
         assert f"  {name:<16} {about}\n" in sizes
         assert f"  {name} " not in presets
-
-
-@pytest.mark.parametrize("words", [["gpt3"], ["--watts", "10"], ["goethe-char", "--flops_per_second", "1e12"]])
-def test_what_only_estimates_use_needs_a_dry_run(words):
-    with pytest.raises(OptionError, match=r"only for estimates of the cost: add --dry_run$"):
-        train.main(words)
-
-
-def test_a_named_size_reads_no_text():
-    with pytest.raises(OptionError, match="--text changes nothing in the cost of gpt3, which reads no text"):
-        train.main(["gpt3", "--dry_run", "--text", "my.txt"])

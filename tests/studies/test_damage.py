@@ -3,6 +3,7 @@
 import csv
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,12 +11,21 @@ import pytest
 from gpt.family import FAMILY
 from gpt.inside import look_inside
 from gpt.score import score
-from studies.damage import WAYS, damaged, head_importance, linear_maps, main, smallest
+from studies import damage
+from studies.damage import WAYS, damaged, head_importance, linear_maps, smallest
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tests.gpt.test_inside import IDS
 from tinygrad_lite import Tensor
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError
 from workshop.corpora.texts import load_files
+
+
+def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
+    """The rows that a command prints, by their first cells."""
+    capsys.readouterr()
+    assert command.main([str(word) for word in words]) == 0
+    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
+
 
 GROUPED = {"n_head": 4, "n_kv_head": 2, "head_dim": 8}  # two queries share a head of keys and values
 
@@ -103,7 +113,7 @@ def test_the_importance_is_the_slope_of_the_loss(settings):
 
 def test_the_command_writes_every_number(trained, tmp_path, capsys):
     arguments = "out/goethe --text text.txt --characters 300 --shares 1,0.5 --seeds 1,2 --csv all.csv".split()
-    assert main(arguments) == 0
+    assert damage.main(arguments) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[0] for row in table] == ["0.00%", "50.00%", "100.00%"]
     trained, corpus = FAMILY.read(Path("out/goethe")), load_files(["text.txt"])
@@ -121,20 +131,3 @@ def test_the_command_writes_every_number(trained, tmp_path, capsys):
     without = [{losses[way, "1", seed] for way in ways for seed in seeds[way]} for ways in (WAYS[:2], WAYS[2:])]
     assert [len(found) for found in without] == [1, 1]  # whatever the order was
     assert len({undamaged}.union(*without)) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ([], "the checkpoint is missing: python -m studies.damage out/goethe"),
-        (["out/goethe", "--shares", "0.5,1.5"], "--shares 0.5,1.5: write numbers above 0 and at most 1"),
-        (["out/goethe", "--shares", "half"], "--shares half: write numbers"),
-        (["out/goethe", "--seeds", "a"], "--seeds"),
-        (["out/goethe", "--csv", "all.txt"], "must end with .csv"),
-        (["out/goethe", "--csv", "no/all.csv"], "there is no folder no; make it first"),
-        (["out/goethe", "--plot", "a.txt"], "--plot a.txt: must end with one of"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(arguments, sentence):
-    with pytest.raises(OptionError, match=sentence):
-        main(arguments)

@@ -2,7 +2,7 @@
 
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,23 +10,22 @@ import pytest
 import sample
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from studies.quantized import main
-from tests.gpt.saved_models import saved_gpt
+from studies import quantized
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from workshop.run.family import Trained
 from workshop.tokenizers.byte import ByteTokenizer
 
 
-def table(capsys, *arguments: object) -> dict[str, list[str]]:
-    """The rows that the command prints, by their first cells."""
+def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
+    """The rows that a command prints, by their first cells."""
     capsys.readouterr()
-    assert main([str(argument) for argument in arguments]) == 0
+    assert command.main([str(word) for word in words]) == 0
     return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
 
 
 def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
-    rows = table(capsys, "out/goethe", "--text", "text.txt", "--characters", 200)
+    rows = table(capsys, quantized, "out/goethe", "--text", "text.txt", "--characters", 200)
     assert list(rows) == ["none", *KINDS]
     Path("short.txt").write_text(Path("text.txt").read_text("utf-8")[:200], encoding="utf-8")
     for kind, (_, size, _, bits, _, seconds, unit) in rows.items():
@@ -41,14 +40,6 @@ def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
     assert 0 < abs(loss["nf4"] / loss["none"] - 1) < 0.1
 
 
-def test_a_text_must_be_named_where_none_is_known(tmp_path):
-    path = saved_gpt(tmp_path / "gpt.safetensors", ByteTokenizer())
-    with pytest.raises(OptionError, match="add --text FILE"):
-        main([str(path)])
-    with pytest.raises(OptionError, match=r"the checkpoint is missing: python -m studies\.quantized out/goethe"):
-        main([])
-
-
 def test_sample_writes_with_quantized_weights(trained, capsys):
     assert sample.main(["--quantize", "int8", "--greedy", "--max_new_tokens", "20", "--start", "Grau"]) == 0
     out, err = capsys.readouterr()
@@ -57,11 +48,7 @@ def test_sample_writes_with_quantized_weights(trained, capsys):
     assert "weights take" in err
 
 
-def test_what_excludes_quantized_weights_is_refused(trained, monkeypatch):
-    with pytest.raises(OptionError, match="omit --quantize"):
-        sample.main(["--quantize", "nf4", "--explain", "page.html"])
-    with pytest.raises(OptionError, match="one of int8, int8-block, nf4, nf4-single, or none"):
-        sample.main(["--quantize", "int4"])
+def test_a_gpu_is_refused(trained, monkeypatch):
     monkeypatch.setattr(sample, "get_device", lambda name: SimpleNamespace(name="cuda"))
     monkeypatch.setattr(sample, "check_precision", lambda *names: None)
     with pytest.raises(OptionError, match="--quantize nf4 is for the CPU"):

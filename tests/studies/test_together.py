@@ -1,5 +1,6 @@
 """Means, mixtures with counts, and learning while reading: each against its definition, and the command as a whole."""
 
+import os
 import re
 from pathlib import Path
 
@@ -13,26 +14,29 @@ from gpt.trained import load_trained
 from studies import together
 from studies.baselines import KneserNey
 from tests.gpt.saved_models import saved_gpt
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12
+OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12
+
 NAMES = ["one.safetensors", "two.safetensors"]
 COUNTED = ["--text", "faust.txt", "--orders", "1-2"]
 
 
-@pytest.fixture(params=["char", "bpe"])
-def data(request, tmp_path, monkeypatch):
-    """The data of a text, and two GPTs with random weights, as if trained on it."""
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder with two texts to work in."""
     monkeypatch.chdir(tmp_path)
-    Path("faust.txt").write_text(TEXT, encoding="utf-8")
-    data = prepare(GPTOptions(text=["faust.txt"], tokenizer=request.param, vocab_size=270, block_size=8))
-    for step, name in enumerate(NAMES):
-        saved_gpt(Path(name), data.tokenizer, step, data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
-    return data
+    (tmp_path / "faust.txt").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "tor.txt").write_text(OTHER, encoding="utf-8")
+    return tmp_path
 
 
-def model(name=NAMES[0]):
-    return load_trained(Path(name)).make_model()
+def make_checkpoint(path, text, tokenizer="char", age=0, step=5):
+    """A tiny GPT with random weights, as if trained on this text `age` seconds ago; also its data."""
+    data = prepare(GPTOptions(text=[text], tokenizer=tokenizer, vocab_size=270, block_size=8))
+    saved_gpt(path, data.tokenizer, step, data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
+    os.utime(path, (1e9 - age, 1e9 - age))
+    return load_trained(path).make_model(), data
 
 
 def rows(printed):
@@ -40,6 +44,18 @@ def rows(printed):
     header, *lines = printed.splitlines()
     assert header.split() == ["model", "context", "numbers", "bits", "per", "character"]
     return {re.split(r"\s{2,}", line)[0]: float(line.split()[-1]) for line in lines}
+
+
+@pytest.fixture
+def data(request, folder):
+    """The data of a text, and two GPTs with random weights, as if trained on it."""
+    kind = getattr(request, "param", "char")
+    _, data = (make_checkpoint(Path(name), "faust.txt", kind, step=step)[1] for step, name in enumerate(NAMES))
+    return data
+
+
+def model(name=NAMES[0]):
+    return load_trained(Path(name)).make_model()
 
 
 def p_of(data, name):
@@ -51,6 +67,10 @@ def counts_of(data, order):
     return ngrams.probabilities(together.token_text(data.held_out))
 
 
+every_tokenizer = pytest.mark.parametrize("data", ["char", "bpe"], indirect=True)
+
+
+@every_tokenizer
 def test_every_distribution_of_a_mixture_sums_to_one(data):
     ngrams = KneserNey(together.token_text(data.train), 3, data.tokenizer.vocab_size)
     gpts, sums = [model(name) for name in NAMES], []
@@ -92,6 +112,7 @@ def test_no_half_has_a_say_in_its_own_choice():
     assert together.best_for_other_half([1, 2], p.get)[1] == [1, 1]
 
 
+@every_tokenizer
 def test_the_command_prints_what_the_functions_compute(data, capsys):
     arguments = [*NAMES, *COUNTED, "--rates", "0,0.5", "--stride", "3"]
     assert together.main(arguments) == 0
@@ -125,31 +146,3 @@ def test_the_command_prints_what_the_functions_compute(data, capsys):
 def test_one_gpt_has_no_mean(data, capsys):
     assert together.main([NAMES[0], *COUNTED]) == 0
     assert list(rows(capsys.readouterr().out)) == ["1-gram", "2-gram", "GPT 1", "with counts"]
-
-
-@pytest.mark.parametrize(
-    ("words", "error", "sentence"),
-    [
-        ([], OptionError, "the model is missing: python -m studies.together out/goethe"),
-        ([NAMES[0], "--rates", "fast"], OptionError, "--rates fast: write learning rates such as 0.02,0.05"),
-        ([NAMES[0], "--rates=-1"], OptionError, "--rates -1: write learning rates"),
-        (["odd.safetensors", NAMES[0]], CheckpointError, f"{NAMES[0]} has different tokens from odd.safetensors"),
-        (["alien.safetensors"], CheckpointError, "alien.safetensors did not learn from faust.txt"),
-        ([NAMES[0], "--stride", "9"], OptionError, "--stride 9: the windows of this model have 8 tokens"),
-    ],
-)
-def test_what_cannot_be_put_together_is_refused(data, words, error, sentence):
-    other = prepare(GPTOptions(text=["faust.txt"], tokenizer="byte"))
-    saved_gpt(Path("odd.safetensors"), other.tokenizer, 1, data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
-    saved_gpt(Path("alien.safetensors"), data.tokenizer, 1, "0" * 64, n_layer=1, n_embd=8, block_size=8)
-    with pytest.raises(error, match=re.escape(sentence)):
-        together.main([*words, *COUNTED])
-
-
-def test_too_short_a_text_is_refused(data):
-    short = prepare(GPTOptions(text=["faust.txt"], tokenizer="char"))
-    Path("short.txt").write_text("Habe nun, ach! Da", encoding="utf-8")
-    corpus = together.load_text(["short.txt"], "")
-    saved_gpt(Path("short.safetensors"), short.tokenizer, 1, corpus.sha256, n_layer=1, n_embd=8, block_size=8)
-    with pytest.raises(CorpusError, match="the text is too short: 2 tokens held out, and it takes three"):
-        together.main(["short.safetensors", "--text", "short.txt"])

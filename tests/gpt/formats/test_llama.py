@@ -9,27 +9,19 @@ from safetensors.numpy import save_file
 
 from gpt.export import export
 from gpt.formats.llama import own_config
-from tests.gpt.gpt2_folders import IDS, as_trained, assert_computes, assert_same_as_transformers, load_model
-from tests.gpt.test_export import make_trained
+from gpt.model import GPT
+from tests.gpt.gpt2_folders import SETTINGS, assert_as_transformers, assert_computes, attended, load_model, write_model
+from tests.gpt.test_export import KINDS as GPT2S
+from tests.gpt.test_export import LLAMA_PARTS, make_trained
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import load_pretrained
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
-LLAMA = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 23,
-    "max_position_embeddings": 32,
-    "hidden_size": 12,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 3,
-    "num_key_value_heads": 1,
-    "hidden_act": "silu",
-    "rms_norm_eps": 1e-5,
-    "tie_word_embeddings": False,
-}
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 23, "max_position_embeddings": 32}
+LLAMA |= {"hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3}
+LLAMA |= {"num_key_value_heads": 1, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
+write_folder = write_model
 QWEN3 = LLAMA | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6, "num_key_value_heads": 3}
 QWEN2 = LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": False}
 MISTRAL = LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
@@ -68,13 +60,6 @@ def random_weights(settings: dict) -> dict[str, np.ndarray]:
     return {name: 0.4 * rng.standard_normal(shape) for name, shape in shapes.items()}
 
 
-def write_folder(folder, settings, weights):
-    folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    return folder
-
-
 def angle(settings: dict, position: int, i: int, d: int) -> float:
     """The angle by which pair i of a head of width d is rotated at a position."""
     rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
@@ -93,9 +78,7 @@ def angle(settings: dict, position: int, i: int, d: int) -> float:
 
 def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> np.ndarray:
     """The logits (T, V) of Llama or Qwen3 for one text of T ids, position by position in attention."""
-    heads = settings["num_attention_heads"]
-    kv_heads = settings.get("num_key_value_heads") or heads
-    d = settings.get("head_dim") or settings["hidden_size"] // heads
+    d = settings.get("head_dim") or settings["hidden_size"] // settings["num_attention_heads"]
 
     def norm(name: str, x: np.ndarray) -> np.ndarray:
         return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + settings["rms_norm_eps"]) * weights[f"{name}.weight"]
@@ -114,15 +97,8 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
         query, key, value = (linear(f"{name}.{part}_proj", x).reshape(len(x), -1, d) for part in "qkv")
         if settings["model_type"] == "qwen3":
             query, key = norm(f"{name}.q_norm", query), norm(f"{name}.k_norm", key)
-        y = np.zeros_like(query)
-        for h in range(heads):
-            shared = h // (heads // kv_heads)
-            keys = np.array([turned(key[s, shared], s) for s in range(len(x))])
-            for t in range(len(x)):
-                scores = keys[: t + 1] @ turned(query[t, h], t) / math.sqrt(d)
-                shares = np.exp(scores - scores.max())
-                y[t, h] = shares / shares.sum() @ value[: t + 1, shared]
-        return linear(f"{name}.o_proj", y.reshape(len(x), -1))
+        query, key = (np.array([[turned(z, t) for z in row] for t, row in enumerate(part)]) for part in (query, key))
+        return linear(f"{name}.o_proj", attended(query, key, value))
 
     x = weights["model.embed_tokens.weight"][ids]
     for i in range(settings["num_hidden_layers"]):
@@ -141,10 +117,10 @@ def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
     assert_computes(model, lambda ids: forward(weights, settings, ids), 6)
 
 
-def test_several_files_with_an_index_are_read(tmp_path):
+def test_several_files_of_float16_with_an_index_are_read(tmp_path):
     weights = {name: array.astype("float16") for name, array in random_weights(LLAMA).items()}
-    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights), "gpt")
-    assert {array.dtype.name for array in expected.values()} == {"float32"}
+    float32 = {name: array.astype("float32") for name, array in weights.items()}
+    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, float32), "gpt")
     folder = write_folder(tmp_path / "three", LLAMA, {})
     (folder / "model.safetensors").unlink()
     places = {}
@@ -157,37 +133,36 @@ def test_several_files_with_an_index_are_read(tmp_path):
     assert title == "Llama"
     assert found.keys() == expected.keys()
     for name, array in expected.items():
+        assert found[name].dtype == np.float32
         np.testing.assert_array_equal(found[name], array)
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"architectures": ["LlamaForSequenceClassification"]}, "but this program supports only LlamaForCausalLM"),
-        ({"hidden_act": "gelu"}, "hidden_act is 'gelu', but this program supports only 'silu'"),
-        ({"attention_bias": True}, "attention_bias is True, but this program supports only False"),
-        ({"residual_multiplier": 0.2}, "residual_multiplier is 0.2, a setting that this program does not know"),
-        ({"quantization_config": {"bits": 4}}, "quantization_config is"),
-        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has values other than"),
-        ({"hidden_size": None}, "hidden_size is missing, which a llama needs"),
-        ({"model_type": "qwen3", "architectures": None}, "head_dim is missing, which a qwen3 needs"),
-        ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type in rope_scaling is 'yarn', but this program"),
-        (
-            {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
-            "rope_type in rope_scaling is 'yarn', but this program",
-        ),
-        ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
-        ({"is_causal": False}, "is_causal is False, but this program supports only True"),
-        ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}}, "factor in rope_scaling is '8', but"),
-        ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": 0.5}}, "rope_scaling 0.5,1,4,16 is not FACTOR"),
-        ({"rope_parameters": {"rope_type": "default", "beta": 1}}, "rope_parameters has beta, a setting that this"),
-        ({"rope_parameters": [1]}, "rope_parameters is .* not a JSON object"),
-        ({"tie_word_embeddings": 1}, "tie_weights cannot be 1"),
-        ({"num_key_value_heads": 2}, "do not fit together: n_head 3 is not a multiple of n_kv_head 2"),
-        ({"num_hidden_layers": 3}, r"lacks model\.layers\.2\..*and 4 more: it is not the model of config\.json"),
-        ({"tie_word_embeddings": True}, r"lm_head\.weight differs from model\.embed_tokens\.weight"),
-    ],
-)
+DIFFERENT = [
+    ({"architectures": ["LlamaForSequenceClassification"]}, "but this program supports only LlamaForCausalLM"),
+    ({"hidden_act": "gelu"}, "hidden_act is 'gelu', but this program supports only 'silu'"),
+    ({"attention_bias": True}, "attention_bias is True, but this program supports only False"),
+    ({"residual_multiplier": 0.2}, "residual_multiplier is 0.2, a setting that this program does not know"),
+    ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has values other than"),
+    ({"hidden_size": None}, "hidden_size is missing, which a llama needs"),
+    ({"model_type": "qwen3", "architectures": None}, "head_dim is missing, which a qwen3 needs"),
+    ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type in rope_scaling is 'yarn', but this program"),
+    (
+        {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+        "rope_type in rope_scaling is 'yarn', but this program",
+    ),
+    ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
+    ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}}, "factor in rope_scaling is '8', but"),
+    ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": 0.5}}, "rope_scaling 0.5,1,4,16 is not FACTOR"),
+    ({"rope_parameters": {"rope_type": "default", "beta": 1}}, "rope_parameters has beta, a setting that this"),
+    ({"rope_parameters": [1]}, "rope_parameters is .* not a JSON object"),
+    ({"tie_word_embeddings": 1}, "tie_weights cannot be 1"),
+    ({"num_key_value_heads": 2}, "do not fit together: n_head 3 is not a multiple of n_kv_head 2"),
+    ({"num_hidden_layers": 3}, r"lacks model\.layers\.2\..*and 4 more: it is not the model of config\.json"),
+    ({"tie_word_embeddings": True}, r"lm_head\.weight differs from model\.embed_tokens\.weight"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), DIFFERENT)
 def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
     folder = write_folder(tmp_path, LLAMA | changes, random_weights(LLAMA))
     with pytest.raises(CheckpointError, match=reason):
@@ -208,60 +183,57 @@ def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
     header = {"model.norm.weight": {"dtype": "F8_E4M3", "shape": [12], "data_offsets": [0, 12]}}
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
-    with pytest.raises(
-        CheckpointError, match=r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat"
-    ):
+    reason = r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat16 first"
+    with pytest.raises(CheckpointError, match=reason):
         load_pretrained(folder, "gpt")
 
 
-def modern(**settings):
-    """A GPT of ours with the parts of Llama, and of Qwen3 with qk_norm."""
-    return make_trained(**{"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu"} | settings)
-
-
+SCALED = {"n_kv_head": 1, "n_inner": 12, "tie_weights": False, "rope_scaling": "8,1,4,8", "rope_theta": 50.0}
+# GPTs of ours with the parts of Llama, and of Qwen3 with qk_norm.
 MODERN = [
-    {},
-    {"n_kv_head": 1, "n_inner": 12, "tie_weights": False, "rope_scaling": "8,1,4,8", "rope_theta": 50.0},
-    {"qk_norm": True, "head_dim": 6, "norm_eps": 1e-3},
-    {"qk_norm": True, "norm_weight": False, "attention_scale": 0.3},
-    {"norm_weight": False, "attention_scale": 2.0, "n_kv_head": 1},
+    LLAMA_PARTS,
+    LLAMA_PARTS | SCALED,
+    LLAMA_PARTS | {"qk_norm": True, "head_dim": 6, "norm_eps": 1e-3},
+    LLAMA_PARTS | {"qk_norm": True, "norm_weight": False, "attention_scale": 0.3},
+    LLAMA_PARTS | {"norm_weight": False, "attention_scale": 2.0, "n_kv_head": 1},
 ]
 
 
 @pytest.mark.parametrize("settings", MODERN)
 def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
-    trained = modern(**settings)
+    trained = make_trained(**settings)
     name = export(trained, tmp_path / "folder")
     assert name == ("Qwen3ForCausalLM" if "qk_norm" in settings else "LlamaForCausalLM")
     _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", "gpt")
     assert tokenizer.to_json() == trained.tokenizer.to_json()
-    ids = Tensor(np.array([IDS]))
-    again = as_trained(config, weights).make_model()
+    ids = Tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+    again = GPT.from_weights(config, weights).eval()
     tolerance = 1e-5 if "attention_scale" in settings else 0  # which is multiplied into weights
     np.testing.assert_allclose(again(ids).numpy(), trained.make_model()(ids).numpy(), rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("setting", [{"activation": "relu2"}, {"bias": True}])
-def test_a_setting_that_the_layout_lacks_is_named(tmp_path, setting):
-    (name, value), *_ = setting.items()
-    with pytest.raises(CheckpointError, match=f"the model has {name} {value}, but the layout of LlamaForCausalLM"):
-        export(modern(**setting), tmp_path / "folder")
+GPT2 = SETTINGS | {"bos_token_id": None, "eos_token_id": None}
+GPT2_KINDS = [
+    GPT2,
+    GPT2 | {"n_layer": 1, "n_head": 1, "n_embd": 8, "n_inner": 20, "vocab_size": 50, "activation_function": "gelu"},
+    GPT2 | {"n_layer": 3, "n_head": 4, "n_embd": 32, "n_positions": 32, "layer_norm_epsilon": 1e-6},
+]
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.parametrize("settings", [*KINDS, *GPT2_KINDS])
 def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     torch.manual_seed(5)
     config = transformers.AutoConfig.for_model(**settings | {"initializer_range": 0.4})
     theirs = transformers.AutoModelForCausalLM.from_config(config)
     theirs.to(torch.bfloat16).save_pretrained(tmp_path, max_shard_size="2KB")
-    assert_same_as_transformers(tmp_path, load_model(tmp_path))
+    assert_as_transformers(tmp_path, load_model(tmp_path))
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("settings", MODERN)
+@pytest.mark.parametrize("settings", [*GPT2S, *MODERN])
 def test_transformers_gives_the_same_for_an_exported_model(tmp_path, settings):
-    trained = modern(**settings)
+    trained = make_trained(**settings)
     export(trained, tmp_path / "folder")
-    assert_same_as_transformers(tmp_path / "folder", trained.make_model())
+    assert_as_transformers(tmp_path / "folder", trained.make_model())

@@ -18,11 +18,11 @@ from encoder.picture_task import VIT_FAMILY
 from encoder.task import FAMILY
 from encoder.vit import ViT, ViTConfig
 from studies.explorer import encoders as explorer
+from tests.gpt.saved_models import save
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
-from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.labels import LabelTokenizer
 
@@ -37,9 +37,7 @@ def saved(path: str, family: str, model, tokenizer) -> str:
         name: array + 0.4 * keyed_rng(1, name).standard_normal(array.shape, np.float32)
         for name, array in model.state_dict().items()
     }
-    description = (model.config.to_json(), {"dataset": "digits"}, tokenizer.to_json(), 5, None, None, "")
-    save_checkpoint(Path(path), Checkpoint(family, *description, weights=weights, optimizer={}))
-    return path
+    return str(save(Path(path), family, model, weights, tokenizer, dataset="digits"))
 
 
 def saved_bert(path: str = "bert.safetensors", **settings) -> str:
@@ -210,23 +208,6 @@ def test_features_alone_have_a_page_too(workplace, capsys):
     data, _ = explained(saved_bert(objective="features"), "--start", "Es irrt [MASK]")
     assert data["panels"] == ["tokens", "attention", "stream"]
     assert "the page shows no hidden words" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--start", "a\nb"], "--explain needs exactly one line of text; lines given: 2"),
-        (["--start", " "], "--explain needs exactly one line of text"),
-        (["--start", "a " * 50], "the page shows at most 40 tokens of this model, and the text has"),
-        (["--start", "a", "--beam", "2"], "--beam is for models that write"),
-        (["--image", "test:1"], "--image is for models that write"),
-        (["--start", "a", "--compare", "goethe"], "--compare is for models that write"),
-        (["--start", "a [MASK]", "--explain", "none/p.html"], "cannot be written"),
-    ],
-)
-def test_what_a_page_of_a_text_cannot_show_is_refused(workplace, arguments, sentence):
-    with pytest.raises(OptionError, match=sentence):
-        sample.main([saved_bert(), "--explain", "p.html", *arguments])
 
 
 def test_models_without_attention_or_with_too_much_are_refused(workplace, monkeypatch):

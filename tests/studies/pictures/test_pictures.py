@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
 from studies.pictures.graphviz import quote, to_dot
 from studies.pictures.kinds import shared_kinds
@@ -17,9 +18,10 @@ from studies.pictures.positions import draw_learned, draw_rotary, draw_sinusoida
 from tests.test_imports import ROOT
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.graph import Graph
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
-from workshop.figure import COLOURS, with_dark_theme, write
+from workshop.figure import COLOURS, compose, own_style, with_dark_theme, write
+from workshop.inside import Attention
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.char import CharTokenizer
 
@@ -34,14 +36,8 @@ def place(tmp_path, monkeypatch):
 
 
 def run(*words):
-    """Run the command; the checkpoint of this test has a tokenizer of characters."""
-
-    def load(path):
-        if path != Path("model"):
-            raise UserError(f"there is no checkpoint {path}")
-        return CharTokenizer.train(TEXT)
-
-    return draw("python -m studies.draw", shared_kinds(load), list(words))
+    """Run the command; any checkpoint has a tokenizer of characters."""
+    return draw("python -m studies.draw", shared_kinds(lambda path: CharTokenizer.train(TEXT)), list(words))
 
 
 def rows(name):
@@ -52,8 +48,13 @@ def rows(name):
 # --- light and dark pages -------------------------------------------------------------------------------------
 
 
+def shares(colour):
+    """Red, green and blue of a colour such as #ff0000, from 0 to 1."""
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
 def contrast(one, other):
-    """WCAG 2's contrast of two colours: 1 to 21."""
+    """WCAG 2's contrast of two colours, each of three numbers from 0 to 1: 1 to 21."""
 
     def brightness(colour):
         linear = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
@@ -71,7 +72,7 @@ CONTRASTS = [("line", colour, 3) for colour in COLOURS] + [("caption", "#444444"
 def test_what_is_drawn_is_seen_on_light_and_dark_pages(what, colour, least):
     values = re.search('<feColorMatrix values="([^"]+)"', with_dark_theme("<svg a='b'><g/></svg>"))[1]
     matrix = np.array(values.split(), float).reshape(4, 5)
-    rgb, page = (np.array([int(name[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for name in (colour, "#ffffff"))
+    rgb, page = shares(colour), shares("#ffffff")
     assert contrast(rgb, page) >= least
     dark = [np.clip(matrix @ [*light, 1, 1], 0, 1)[:3] for light in (rgb, page)]
     assert contrast(*dark) >= least
@@ -113,10 +114,6 @@ def test_neighbours_are_those_with_the_largest_cosines():
     assert header == ("token", "rank", "neighbour", "cosine", "x", "y")
     assert [(row[0], row[1], row[2]) for row in table[:2]] == [("a", 0, "a"), ("a", 1, "b")]
     assert [row[3] for row in table[1:4]] == sorted((row[3] for row in table[1:4]), reverse=True)
-    with pytest.raises(OptionError, match=r"--tokens xyz: this is not one token of the vocabulary"):
-        draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(tokens=["xyz"]))
-    with pytest.raises(OptionError, match="are too many"):
-        draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(tokens=["a"] * 4, top=100))
 
 
 def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_path):
@@ -213,28 +210,6 @@ def test_graphviz_draws():
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["atention"], r"there is no picture atention: .*There are tokens, merges"),
-        (["tokens"], r"the source is missing: python -m studies\.draw tokens goethe"),
-        (["tokens", "model"], "give a text to cut: --text"),
-        (["tokens", "nowhere", "--text", "a"], "there is no checkpoint nowhere"),
-        (["tokens", "model", "--text", "a" * 1001], "1,001 characters: at most 1000"),
-        (["tokens", "model", "--text", "a", "--out", "a.gif"], r"--out a\.gif: must end with one of \.svg"),
-        (["tokens", "model", "--start", "a"], "it is called --text here"),
-        (["merges", "abc"], "no pair of neighbours occurs twice"),
-        (["merges", "a" * 1001], "1,001 characters: at most 1000"),
-        (["merges", "   ", "--kind", "bpe-w"], "the text is empty"),
-        (["schedule", "goeth"], "no preset goeth: did you mean goethe"),
-        (["schedule", "--learning_rate", "-1"], "--learning_rate -1: must be above 0, or none"),
-    ],
-)
-def test_mistakes_give_one_sentence(place, words, reason):
-    with pytest.raises(UserError, match=reason):
-        run(*words)
-
-
 def test_help_lists_the_pictures_and_the_options_of_each(capsys):
     assert run() == run("--help") == 0
     assert capsys.readouterr().out.count("  merges       byte-pair encoding step by step") == 2
@@ -243,3 +218,62 @@ def test_help_lists_the_pictures_and_the_options_of_each(capsys):
         with pytest.raises(SystemExit):
             run(name, "--help")
         assert f"usage: python -m studies.draw {name}" in capsys.readouterr().out
+
+
+# --- plotting --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def picture(tmp_path):
+    """A file for an image, which takes matplotlib."""
+    pytest.importorskip("matplotlib")
+    return tmp_path / "x.svg"
+
+
+def texts(file: Path) -> str:
+    return " ".join(part.split("<")[0] for part in file.read_text(encoding="utf-8").split(">"))
+
+
+TOKENS = ["Ha", "be", "·nun", "$", "·nun"]
+
+
+def made_up(layers=2, heads=3, tokens=TOKENS, is_causal=True):
+    weights = np.random.default_rng(0).uniform(0.1, 1, (layers, heads, len(tokens), len(tokens)))
+    weights = np.tril(weights) if is_causal else weights
+    return Attention(tokens, tokens, weights / weights.sum(-1, keepdims=True), is_causal)
+
+
+def charts(picture):
+    """The axes of the figure that have an image, without bars of colours."""
+    pytest.importorskip("matplotlib")
+    with own_style():
+        return [axes for axes in compose(picture).axes if axes.get_images() and axes.get_label() != "<colorbar>"]
+
+
+# Layers, heads, tokens, options; charts in a row; words of the caption; whether tokens and numbers are shown.
+WIDE_CASES = (
+    (2, 4, 5, {}, 4, "Each row", True, False),
+    (2, 5, 15, {}, 3, "Each row", True, False),  # three and two heads in a row
+    (4, 4, 55, {}, 4, "55 tokens by 55: draw one chart with --layer and --head", False, False),
+    (1, 12, 200, {}, 6, "200 tokens by 200: draw one chart", False, False),
+    (2, 3, 30, {"layer": 1, "head": 2}, 1, "the numbers are percent", True, True),
+    (2, 3, 55, {"layer": 1, "head": 2}, 1, "too many squares for numbers", True, False),
+    (2, 3, 300, {"layer": 1, "head": 2}, 1, "One token in 4 is named", True, False),
+    (2, 3, 40, {"of": "a"}, 1, "the numbers are percent", True, True),
+    (2, 3, 300, {"of": "a"}, 1, "too many squares for numbers. One token in 4 is named", True, False),
+)
+
+
+@pytest.mark.parametrize(("layers", "heads", "tokens", "chosen", "row", "words", "named", "numbers"), WIDE_CASES)
+def test_a_picture_is_readable_and_says_what_it_shows(layers, heads, tokens, chosen, row, words, named, numbers):
+    found = made_up(layers, heads, ["a"] * tokens)
+    picture = draw_attention(found, "attention", AttentionOptions(**chosen))
+    assert picture.size[0] * 160 <= 1600
+    assert words in picture.caption
+    shown = charts(picture)
+    assert shown[0].get_gridspec().ncols == row
+    assert len(shown) == (1 if chosen else layers * heads)
+    assert bool(shown[0].get_yticklabels()) == named
+    assert bool(shown[0].texts) == numbers
+    lowest = [axes for axes in shown if axes.get_xticklabels()]
+    assert len(lowest) == row * named  # a chart with no other below has the names, even in a row that is not full

@@ -1,0 +1,220 @@
+"""What the scripts and the commands of studies/ cannot do: each mistake gives one sentence, and nothing is written."""
+
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from gpt.answering import END
+from gpt.data import prepare
+from gpt.options import GPTOptions
+from tests.gpt.saved_models import saved_gpt
+from tests.studies.explorer.test_encoders import saved_bert
+from tests.studies.explorer.test_translation import saved_translator
+from tests.tiny_runs import made_up_text, undone
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, TokenizerError
+from workshop.corpora.texts import load_text
+from workshop.run.run_folder import RunFolder
+from workshop.tokenizers.base import UNKNOWN
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
+
+PROGRAM = "--rewards needs questions of a program: --dataset sums or calculations, not"
+MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
+SUFFIXES = "must end with one of .svg, .png, .pdf"
+GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
+LONG, LETTERS = "a" * 1001, "a " * 50
+REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
+MODULES = {"train": "train", "sample": "sample"}
+MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
+CASES = {
+    OptionError: [
+        ("train --pairs a.tsv", "--pairs a.tsv belongs to the translation model: use python train.py translate-de-en"),
+        ("train --dataset libreoffice-help", "--dataset libreoffice-help belongs to the translation model"),
+        ("train --separator <to>", "--separator <to> separates the sides of pairs: add --pairs FILE.tsv"),
+        ("train --separator <to> --pairs a --text b", "--pairs and --text cannot be combined"),
+        ("train --separator to --pairs a", "--separator to: write a name between < and >"),
+        ("train --separator <end> --pairs a", "--separator <end> already has a meaning"),
+        ("train chat", "there is no such run yet: python train.py goethe makes it"),
+        ("train chat --init_from talks --separator <o>", "tokenizer of these weights has no special token <o>"),
+        ("train sums --rewards right", "sometimes right"),
+        ("train sums --method dpo", "--method dpo is for a model that learns from points: add --rewards right"),
+        ("train sums --group 4", "--group 4 is for a model that learns from points: add --rewards right"),
+        ("train sums --beta 2", "--beta 2.0 is for a model that learns from points: add --rewards right"),
+        ("train sums --reference x", "--reference x is for a model that learns from points: add --rewards right"),
+        (f"{REWARDS} --rewards wit", "there are points for right, form, length, brevity"),
+        (f"{REWARDS} --group 5", "--batch_size 16, the number of answers here, is not a multiple of --group 5"),
+        (f"{REWARDS} --dataset chat", f"{PROGRAM} --dataset chat"),
+        (f"{REWARDS} --pairs a.tsv", f"{PROGRAM} --pairs a.tsv"),
+        (f"{REWARDS} --replay goethe", "omit it"),
+        (f"{REWARDS} --method dpo", "add --reference"),
+        ("train --text text.txt --tokenizer char --teachers own", "own: it reads 8 tokens at once: use --block_size 8"),
+        ("train --dataset digits --tokenizer pixels --teachers own", "GPTs of the same text, but this run learns"),
+        ("train --text text.txt --teachers own --teachers_share 0", "--teachers_share 0"),
+        ("train --teachers_share 0.5", "--teachers_share 0.5 is a share of what --teachers names: add it"),
+        ("train --replay_share 0.5", "--replay_share 0.5 is a share of what --replay names: add it"),
+        ("train gpt3", "only for estimates of the cost: add --dry_run"),
+        ("train --watts 10", "only for estimates of the cost: add --dry_run"),
+        ("train goethe-char --flops_per_second 1e12", "only for estimates of the cost: add --dry_run"),
+        ("train gpt3 --dry_run --text my.txt", "--text changes nothing in the cost of gpt3, which reads no text"),
+        ("baselines --text text.txt --orders x", "--orders x"),
+        ("baselines --order 3", "did you mean --orders?"),
+        ("baselines --mix out/goethe", "--mix is a program of its own: python -m studies.together MODEL"),
+        ("compare_tokenizers", "the file is missing: python -m studies.compare_tokenizers goethe"),
+        ("compare_tokenizers --vocab_size 12", "--vocab_size 12: must be at least 257"),
+        ("compare_tokenizers text.txt --vocabsize 300", "did you mean --vocab_size?"),
+        ("damage", "the checkpoint is missing: python -m studies.damage out/goethe"),
+        ("damage out/goethe --shares 0.5,1.5", "--shares 0.5,1.5: write numbers above 0 and at most 1"),
+        ("damage out/goethe --shares half", "--shares half: write numbers"),
+        ("damage out/goethe --seeds a", "--seeds"),
+        ("damage out/goethe --csv all.txt", "must end with .csv"),
+        ("damage out/goethe --csv no/all.csv", "there is no folder no; make it first"),
+        ("damage out/goethe --plot a.txt", f"--plot a.txt: {SUFFIXES}"),
+        ("draw atention", "there is no picture atention: did you mean attention? There are attention,"),
+        ("draw attention run", "give the model something to read: --text"),
+        (f"draw attention run --text {LONG[:17]}", "--text has 17 tokens, but the model reads at most 16"),
+        ("draw attention run --text ab --layer 3", "--layer 3: the model has 2, counted from 1"),
+        ("draw attention run --text ab --head 3", "--head 3: the model has 2"),
+        ("draw attention run --text ab --of ach", "--of ach: the tokens are a b"),
+        ("draw attention run --text ab --beam 2", "--part and --beam are for translation models"),
+        ("draw positions run --part encoder", "--part is for translation models"),
+        ("draw positions none", "none has no position codes (--positions none)"),
+        ("draw attention", "the checkpoint is missing: python -m studies.draw attention out/goethe"),
+        ("draw neighbours run --tokens ab", "--tokens ab: this is not one token of the vocabulary"),
+        ("draw neighbours run --tokens a a a a --top 100", "are too many"),
+        ("draw tokens", "the source is missing: python -m studies.draw tokens goethe"),
+        ("draw tokens run", "give a text to cut: --text"),
+        (f"draw tokens run --text {LONG}", "1,001 characters: at most 1000"),
+        ("draw tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
+        ("draw tokens run --start a", "it is called --text here"),
+        ("draw merges abc", "no pair of neighbours occurs twice"),
+        (f"draw merges {LONG}", "1,001 characters: at most 1000"),
+        ("draw schedule goeth", "no preset goeth: did you mean goethe"),
+        ("draw schedule --learning_rate -1", "--learning_rate -1: must be above 0, or none"),
+        ("draw loss", "the run is missing: python -m studies.draw loss out/goethe"),
+        ("draw loss one --out x.bmp", f"--out x.bmp: {SUFFIXES}, .csv, .npz"),
+        ("draw loss one --out x.svg two", "--out two: must end with"),
+        ("draw loss gone", "there is no gone"),
+        ("draw loss one --out x.npz", "x.npz: the numbers of this picture are written as .csv"),
+        ("draw loss one two", "metrics.csv: bits per character need an evaluation; use --unit nats"),
+        ("draw loss one --smooth 0", "--smooth 0"),
+        ("draw merges '   ' --kind bpe-w", "the text is empty"),
+        ("longer none --times 0", "--times 0: write whole numbers from 1 on"),
+        ("longer none --times 1.5", "--times 1.5: write whole numbers from 1 on"),
+        ("longer none --times x", "--times x: write whole numbers from 1 on"),
+        ("quantized run", "add --text FILE"),
+        ("quantized", "the checkpoint is missing: python -m studies.quantized out/goethe"),
+        ("together", "the model is missing: python -m studies.together out/goethe"),
+        ("together own --text text.txt --rates fast", "--rates fast: write learning rates such as 0.02,0.05"),
+        ("together own --text text.txt --rates=-1", "--rates -1: write learning rates"),
+        ("together own --text text.txt --orders 1-2 --stride 9", "--stride 9: the windows of this model have 8"),
+        ("update own", "the tuned model is missing: python -m studies.update smollm2"),
+        ("sample run --compare goethe", "--compare is an option of the page: add --explain page.html"),
+        (f"{GPT} --compare gone.txt", "--compare gone.txt: name an existing file, or one of goethe"),
+        (f"{GPT} --max_new_tokens 3", "--explain cannot be combined with --max_new_tokens"),
+        (f"{GPT} --score text.txt", "--score cannot be combined with --explain"),
+        (f"{GPT} --beam 3", "--beam is for the page of a translation"),
+        ("sample run --explain no/folder/p.html", "--explain no/folder/p.html cannot be written"),
+        (f"{GPT} --quantize nf4", "omit --quantize"),
+        ("sample run --quantize int4", "one of int8, int8-block, nf4, nf4-single, or none"),
+        ("sample talks --start zwei --interactive", "--interactive is for models that continue a text"),
+        ("sample talks", "give the text before <answer>"),
+        ("sample run --attention a.gif", "a.gif: must end with"),
+        ("sample run --attention a.svg --interactive", "so omit --interactive"),
+        (f"{BERT} --start 'a\nb'", "--explain needs exactly one line of text; lines given: 2"),
+        (f"{BERT} --start ' '", "--explain needs exactly one line of text"),
+        (f"{BERT} --start '{LETTERS}'", "the page shows at most 40 tokens of this model, and"),
+        (f"{BERT} --start a --beam 2", "--beam is for models that write"),
+        (f"{BERT} --image test:1", "--image is for models that write"),
+        (f"{BERT} --start a --compare goethe", "--compare is for models that write"),
+        ("sample bert --explain none/p.html --start 'a [MASK]'", "cannot be written"),
+        (f"{SEQ} --start 'a\nb'", "needs exactly one line, with a sentence; lines given: 2"),
+        (f"{SEQ} --start a --temperature 1", "so omit --temperature"),
+        (f"{SEQ} --start a --compare goethe", "--compare is for models that continue a text"),
+        (f"{SEQ} --start a --beam 17", "a tree of at most 16 hypotheses"),
+        (SEQ, "give a sentence"),
+        ("learn no/folder/page.html", "no/folder/page.html cannot be written"),
+        ("recall --distances 4", "--distances 4: write whole numbers of at least 8, twice the pairs"),
+        ("recall --distances x", "--distances x: write whole numbers"),
+        ("recall --mixers gru", "--mixers: there is no 'gru'"),
+        ("pixel_counts goethe", "python -m benchmarks.pixel_counts digits"),
+    ],
+    CorpusError: [
+        ("train --separator <to> --pairs short.txt", "short.txt, line 1: expected source TAB target"),
+        (f"{REWARDS} --method dpo --reference no", "--reference no: there is no"),
+        ("train --text text.txt --teachers gone", "--teachers gone: there is no such file"),
+        ("baselines --text short.txt", "too short: of its 4 characters 0 are held out"),
+        ("baselines --text missing.txt", "there is no file missing.txt"),
+        ("compare_tokenizers no/such/file.txt", "there is no file no/such/file.txt"),
+        ("compare_tokenizers gothe.txt", "there is no file gothe.txt"),
+        ("compare_tokenizers short.txt", "the text is too short: its first 4 characters"),
+        ("longer none --text text.txt --characters 60 --times 9", "to predict, but a window of 9 T has 72"),
+        ("together short --text two.txt", "the text is too short: 2 tokens held out, and it takes three"),
+        ("learn --text short.txt", "short.txt is too short: 4, and the limit of this page is 660"),
+        ("learn --text long.txt", "long.txt is too long: 1,000,002, and the limit of this page is 1,000,000"),
+        ("learn --text chinese.txt", "too many different characters: 700, and"),
+        ("learn --text binary.txt", "binary.txt"),
+        ("learn --text own.txt", "own.txt"),
+    ],
+    CheckpointError: [
+        (f"{REWARDS} --method dpo --reference odd", "has different tokens"),
+        ("train --text chinese.txt --teachers own", "--teachers own: it learned from a different text from"),
+        ("train --text text.txt --tokenizer byte --teachers own", "own: it has different tokens: give both runs"),
+        ("scores own", "continues texts; this measures models that learned from pairs"),
+        ("questions own", "did not learn from conversations"),
+        ("baselines --text text.txt --checkpoint gone", "there is no checkpoint gone"),
+        ("baselines --text text.txt --checkpoint run", "last.safetensors did not learn from text.txt"),
+        ("baselines --text text.txt --checkpoint alien", "alien did not learn from text.txt"),
+        ("draw attention nowhere --text a", "there is no checkpoint"),
+        ("draw tokens nowhere --text a", "there is no checkpoint nowhere"),
+        ("together odd own --text text.txt", "own has different tokens from odd"),
+        ("together alien --text text.txt", "alien did not learn from text.txt"),
+        ("update own own --text text.txt", "is the same in both models"),
+        ("update own wider --text text.txt", "is not the same matrix in both"),
+    ],
+    TokenizerError: [("compare_tokenizers many.txt --vocab_size 300", MANY)],
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory):
+    """Texts, checkpoints of GPTs with random weights, and two runs without an evaluation."""
+    texts = {"text.txt": made_up_text(), "short.txt": "Nun!", "two.txt": "Habe nun, ach! Da"}
+    chinese = "".join(map(chr, range(0x4E00, 0x4E00 + 700)))
+    texts |= {"many.txt": chinese[:400] + "中" * 50, "chinese.txt": chinese, "long.txt": "ab" * 500_001}
+    with pytest.MonkeyPatch.context() as patch, undone():
+        patch.chdir(tmp_path_factory.mktemp("place"))
+        for name, text in texts.items():
+            Path(name).write_text(text, encoding="utf-8")
+        Path("binary.txt").write_bytes(b"\xff\xfe\x00 no text" * 99)
+        data = prepare(GPTOptions(text=["text.txt"]))
+        known, small = {"corpus_sha256": data.corpus.sha256}, {"n_layer": 1, "n_embd": 8, "block_size": 8}
+        saved_gpt(Path("own"), data.tokenizer, **known, **small)
+        saved_gpt(Path("odd"), ByteTokenizer(), **known, **small)
+        saved_gpt(Path("alien"), data.tokenizer, **small)
+        saved_gpt(Path("none"), data.tokenizer, positions="none", **small)
+        saved_gpt(Path("wider"), data.tokenizer, n_layer=1)
+        saved_gpt(Path("run/last.safetensors"), data.tokenizer)
+        saved_gpt(Path("short"), data.tokenizer, corpus_sha256=load_text(["two.txt"], "").sha256, **small)
+        saved_gpt(Path("talks"), ByteTokenizer(("<answer>", END)), **small)
+        saved_gpt(Path("digits"), CharTokenizer.train("0123456789+*<>/calc", specials=(UNKNOWN, "<answer>", END)))
+        saved_bert("bert")
+        saved_translator(Path("seq"))
+        for run in map(RunFolder, ("one", "two")):
+            with run.locked():
+                run.begin({})
+            run.log(step=1, loss=5.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=10.0)
+        yield sorted(Path().rglob("*"))
+
+
+ROWS = [(error, *row) for error, rows in CASES.items() for row in rows]
+
+
+@pytest.mark.parametrize(("error", "line", "sentence"), ROWS)
+def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
+    command, *words = shlex.split(line)
+    with pytest.raises(error, match=re.escape(sentence)):
+        import_module(MODULES.get(command, f"studies.{command}")).main(words)
+    assert sorted(Path().rglob("*")) == place

@@ -57,7 +57,7 @@ def test_gradients_are_right_and_reach_every_parameter(settings):
     model = small(**settings)
     model.loss(batch_for(model)).backward()
     gradients(model)  # every parameter has one
-    gradcheck(lambda *_: model.loss(batch_for(model)), model.parameters(), directions=2)
+    gradcheck(lambda *_: model.loss(batch_for(model)), model.parameters(), directions=1)
 
 
 @pytest.mark.parametrize("settings", KINDS)

@@ -1,6 +1,5 @@
 """train.py, sample.py and the commands of encoder/ from the user's view."""
 
-import csv
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from encoder.task import FAMILY as BERT
 from encoder.words import whole_sequence
 from studies import accuracy as evaluate
 from studies.pictures.loss import LossOptions, draw_loss
-from tests.tiny_runs import rows, same, sampled
+from tests.tiny_runs import rows, sampled
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora import pictures
 from workshop.corpora.pictures import Pictures
@@ -54,13 +53,11 @@ def words_run(folder: str = "words", *more: str, max_iters: int = 10) -> RunFold
 @pytest.fixture
 def table(workplace):
     """A table of texts whose label is told by one word."""
-    rng = np.random.default_rng(1)
-    with open("table.csv", "w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", "label"])
-        for number in range(80):
-            words = [*rng.choice("der Mensch strebt grün Baum süß".split(), 3), "gut" if number % 2 else "schlecht"]
-            writer.writerow([f"{' '.join(words)} {number}", "positive" if number % 2 else "negative"])
+    rng, lines = np.random.default_rng(1), ["text,label"]
+    for number in range(80):
+        words = [*rng.choice("der Mensch strebt grün Baum süß".split(), 3), "gut" if number % 2 else "schlecht"]
+        lines.append(f"{' '.join(words)} {number},{'positive' if number % 2 else 'negative'}")
+    Path("table.csv").write_text("\n".join(lines), encoding="utf-8")
     return "--table=table.csv"
 
 
@@ -145,10 +142,6 @@ def test_a_run_learns_hidden_words_and_reports_its_accuracy(more, capsys):
     assert re.search(r"% of [\d,]+ hidden tokens guessed", said.err)
     assert ("second segments" in said.err) == bool(more)
     assert "[MASK]" in said.out  # guesses in a sentence
-
-
-def test_sample_names_the_most_probable_words(capsys):
-    words_run()
     first, *guesses = sampled(capsys, "words", "--start", "Es [MASK] der [MASK]", "--answers", "2").out.splitlines()
     assert first == "Es [MASK] der [MASK]"
     assert [len(re.findall(r"\d%", line)) for line in guesses] == [2, 2]
@@ -161,10 +154,6 @@ def test_a_mask_stands_for_a_word_with_the_blank_before_it():
         hidden = whole_sequence(tokenizer, "Es [MASK] der Mensch")
         assert len(whole) == len(hidden)
         assert (whole != hidden).sum() == 1
-
-
-def test_the_same_command_gives_the_same_run():
-    same(words_run("first"), words_run("second"))
 
 
 def test_a_text_that_is_too_short_is_refused(workplace):
@@ -190,13 +179,14 @@ def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, monkeypatch, ca
 # --- labels ---------------------------------------------------------------------------------------------------
 
 
+HEAD = {f"{name}.{kind}" for name in ("pooler", "label_head") for kind in ("weight", "bias")}
+
+
 def test_a_pretrained_encoder_learns_labels(table, capsys):
     words_run(max_iters=0)
     run("classify", "--init_from=words", table, "--learning_rate=1e-2", *TINY[3:], "labels", max_iters=40)
     before, after = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels"))
-    assert set(after.weights) - set(before.weights) == {
-        f"{n}.{p}" for n in ("pooler", "label_head") for p in ("weight", "bias")
-    }
+    assert set(after.weights) - set(before.weights) == HEAD
     assert after.model["labels"] == "negative|positive"
     assert float(rows(RunFolder("labels"))[-1]["accuracy"]) > 0.8
     said = sampled(capsys, "labels", "--start", "der Baum gut 3\nder Baum schlecht 3").out
@@ -216,8 +206,7 @@ def test_a_frozen_encoder_stays_as_it_is(option, table, capsys):
     assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
     same_weights("labels", "parts")
     before, after = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels"))
-    head = {f"{name}.{kind}" for name in ("pooler", "label_head") for kind in ("weight", "bias")}
-    assert {name for name in after.weights if "lora" not in name} == head
+    assert {name for name in after.weights if "lora" not in name} == HEAD
     assert not after.tokenizer
     assert np.abs(after.weights["label_head.weight"]).max() > 0
     whole = BERT.read(Path("labels")).weights

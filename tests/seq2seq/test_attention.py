@@ -1,23 +1,21 @@
 """The recorded weights of the cross-attention are those that the model uses; the pictures of a translation model."""
 
-import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import train
-from seq2seq.attention import attention_weights
+from seq2seq.attention import PARTS, attention_weights
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
-from seq2seq.translate import translate
 from studies import draw
 from tests.tiny_runs import undone
-from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.tokenizers.base import UNKNOWN
@@ -39,84 +37,36 @@ def make_model(**changes):
     return model
 
 
-def test_rows_of_a_model_with_parts_of_today_are_weights_too():
-    """Of queries and keys after their norms, turned by their places, at another scale."""
-    model = make_model(norm="rmsnorm", norm_weight=False, positions="rotary", qk_norm=True, attention_scale=0.7)
-    model.eval()
-    bos, source = TOKENIZER.specials["<bos>"], TOKENIZER.encode("ab $")
-    for part, length in (("cross", 4), ("encoder", 4), ("decoder", 1)):
-        found = attention_weights(model, TOKENIZER, "ab $", [], part)
-        assert found.weights.shape[-1] == length
-        np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
-        with no_grad():
-            memory, _ = model.encode(Tensor(np.array([source])))
-            block = (model.encoder if part == "encoder" else model.decoder)[0]
-            x = model._embed(Tensor(np.array([source if part == "encoder" else [bos]])), 0, "")
-            if part == "cross":
-                x = block.cross_norm(block._add(x, block.mixer_norm, block.mixer, {"is_causal": True}))
-                layer, keys = block.cross, memory
-            else:
-                x = keys = block.mixer_norm(x)
-                layer = block.mixer
-            q, k = (
-                norm(rows.reshape(*rows.shape[:2], 2, 8))
-                for norm, rows in ((layer.query_norm, layer.query(x)), (layer.key_norm, layer.key(keys)))
-            )
-            q, k = (F.rotary(r, Tensor(np.arange(r.shape[1])), layer.frequencies) for r in (q, k))
-            p = (q.transpose(1, 2) @ k.transpose(1, 2).transpose(-1, -2) * 0.7).softmax()
-        np.testing.assert_allclose(found.weights[0], p.numpy()[0], rtol=1e-4, atol=1e-6)
+TODAY = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "attention_scale": 0.7}
 
 
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_rows_are_the_weights_of_the_generating_step(norm_first):
-    model = make_model(norm_first=norm_first)
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("settings", [{}, {"norm_first": False}, TODAY])
+def test_rows_are_the_weights_with_which_each_layer_computes(settings, part):
+    """Encoder and cross-attention see the whole sentence; the decoder reads <bos> first, and no later token."""
+    model, source, written = make_model(**settings), TOKENIZER.encode("ab $"), TOKENIZER.encode("ca b")
     model.train()  # dropout must not reach the picture
-    tokens = TOKENIZER.encode("ca b")
-    found = attention_weights(model, TOKENIZER, "ab $", [*tokens, TOKENIZER.specials["<eos>"]])
-    assert (found.keys, found.queries) == (["a", "b", "·", "$"], ["c", "a", "·", "b", "<eos>"])
-    assert found.weights.shape == (2, 2, 5, 4)
+    found = attention_weights(model, TOKENIZER, "ab $", [*written, TOKENIZER.specials["<eos>"]], part)
+    keys, target = ["a", "b", "·", "$"], ["c", "a", "·", "b"]
+    expected = {"cross": ([*target, "<eos>"], keys), "encoder": (keys, keys), "decoder": (["<bos>", *target],) * 2}
+    assert (found.queries, found.keys) == expected[part]
     np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
     assert found.weights.std() > 0.01
-    # Layer 0 by hand: softmax(Q K^T / sqrt(D)) of its own input.
-    block, width = model.decoder[0], 16
-    ids = Tensor(np.array([[TOKENIZER.specials["<bos>"], *tokens]]))
-    with no_grad():
-        memory, _ = model.encode(Tensor(np.array([TOKENIZER.encode("ab $")])))
-        x = model._embed(ids, 0, "target_positions")
-        x = block._add(x, block.mixer_norm, block.mixer, {"is_causal": True})
-        if norm_first:
-            x = block.cross_norm(x)
-        q, k = block.cross.query(x).numpy(), block.cross.key(memory).numpy()
-    q, k = q.reshape(5, 2, width // 2), k.reshape(4, 2, width // 2)
-    scores = np.einsum("thd,shd->hts", q, k) / math.sqrt(width // 2)
-    expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    np.testing.assert_allclose(found.weights[0], expected, atol=1e-5)
+    assert found.is_causal == (part == "decoder") != np.triu(found.weights, 1).any()
+    stack = model.encoder if part == "encoder" else model.decoder
+    layers = [block.cross if part == "cross" else block.mixer for block in stack]
+    with no_grad(), recorded(model, MultiHeadAttention) as calls:
+        model(*(Tensor(np.array([ids])) for ids in (source, [TOKENIZER.specials["<bos>"], *written])))
+    for weights, layer in zip(found.weights, layers, strict=True):
+        (call,) = [call for call in calls if call.module is layer]
+        values = layer.value(call.kwargs.get("memory", call.args[0])).numpy()[0].reshape(-1, 2, 8)
+        heads = np.einsum("hts,shd->thd", weights, values).reshape(1, -1, 16)
+        np.testing.assert_allclose(layer.output(Tensor(heads)).numpy(), call.result.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_the_model_is_left_unchanged():
-    model = make_model()
-    model.eval()
-    before = translate(model, TOKENIZER, ["abc"])
-    attention_weights(model, TOKENIZER, "abc", before[0][0].tokens)
-    assert all(isinstance(block.cross, MultiHeadAttention) for block in model.decoder)
-    assert translate(model, TOKENIZER, ["abc"]) == before
+def test_an_empty_sentence_is_refused():
     with pytest.raises(ValueError, match="the sentence is empty"):
-        attention_weights(model, TOKENIZER, "", [])
-
-
-def test_self_attention_is_recorded_too():
-    """That of the encoder sees everything; that of the decoder reads <bos> first, and no later token."""
-    model, tokens = make_model(), TOKENIZER.encode("ca b")
-    encoder, decoder = (attention_weights(model, TOKENIZER, "ab $", tokens, part) for part in ("encoder", "decoder"))
-    assert encoder.queries == encoder.keys == ["a", "b", "·", "$"]
-    assert decoder.queries == decoder.keys == ["<bos>", "c", "a", "·", "b"]
-    assert (encoder.is_causal, decoder.is_causal) == (False, True)
-    for found in (encoder, decoder):
-        np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
-        assert np.triu(found.weights, 1).any() != found.is_causal
-    x = model._embed(Tensor(np.array([TOKENIZER.encode("ab $")])), 0, "source_positions")
-    block = model.encoder[0]
-    np.testing.assert_allclose(encoder.weights[0], block.mixer.weights(block.mixer_norm(x)).numpy()[0], atol=1e-5)
+        attention_weights(make_model(), TOKENIZER, "", [])
 
 
 # --- the command ----------------------------------------------------------------------------------------------

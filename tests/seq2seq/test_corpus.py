@@ -14,18 +14,6 @@ def write(path, text):
     return path
 
 
-def test_a_table_of_pairs(tmp_path):
-    path = write(tmp_path / "pairs.tsv", "Hallo!\tHello!\tCC-BY\n\n Gru\u0308n \t green\r\n")
-    assert read_table(path) == [("Hallo!", "Hello!"), ("Grün", "green")]
-
-
-def test_two_files_line_by_line(tmp_path):
-    one, other = write(tmp_path / "a.de", "eins\n\nzwei\ndrei\n"), write(tmp_path / "a.en", "one\nx\n\nthree")
-    assert read_two(one, other) == [("eins", "one"), ("", "x"), ("zwei", ""), ("drei", "three")]
-    with pytest.raises(CorpusError, match=r"a\.de has 4 lines and .*b\.en has 1: line i of one"):
-        read_two(one, write(tmp_path / "b.en", "one"))
-
-
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin").write_bytes("Grün\tgreen".encode("latin-1"))
     write(tmp_path / "one.tsv", "Ja.\tYes.\nHallo Hello\n")
@@ -33,6 +21,8 @@ def test_files_that_cannot_be_read(tmp_path):
     for name, reason in (reasons | {"one.tsv": r"one\.tsv, line 2: expected source TAB target"}).items():
         with pytest.raises(CorpusError, match=reason):
             read_table(tmp_path / name)
+    with pytest.raises(CorpusError, match=r"one\.tsv has 2 lines and .*b\.en has 1: line i of one"):
+        read_two(tmp_path / "one.tsv", write(tmp_path / "b.en", "one"))
 
 
 def test_no_held_out_sentence_is_trained_on_in_either_language():
@@ -129,6 +119,10 @@ def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(m
         ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
         ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src cannot be combined"),
         ({"n_head": 3}, "--n_embd 256 is not a multiple of --n_head 3"),
+        ({"mixer": "lstm", "positions": "rotary"}, "--positions is a setting of the Transformer, not of --mixer lstm"),
+        ({"mixer": "rnn", "recompute": True}, "--recompute is a setting of the Transformer, not of --mixer rnn"),
+        ({"attend": "none"}, "--attend is a setting of models of recurrent layers, not of --mixer attention"),
+        ({"mixer": "lstm", "attend": "none", "input_feeding": True}, "--input_feeding feeds what attention found, and"),
     ],
 )
 def test_contradictory_options_are_refused(settings, reason):

@@ -37,10 +37,8 @@ def test_a_pair_is_source_and_marked_target():
 def test_an_epoch_has_every_pair_once_and_the_next_has_another_order(micro_steps):
     data = make_data(micro_steps=micro_steps)
     updates = -(-len(data.epoch(0)) // micro_steps)
-    seen = [
-        [i for step in range(e * updates, (e + 1) * updates) for part in data.update(step) for i in part]
-        for e in (0, 1)
-    ]
+    steps = range(updates), range(updates, 2 * updates)
+    seen = [[i for step in epoch for part in data.update(step) for i in part] for epoch in steps]
     assert len(data.epoch(0)) == len(data.epoch(1))  # or the line above would be wrong
     assert sorted(seen[0]) == sorted(seen[1]) == list(range(300))
     assert seen[0] != seen[1]

@@ -39,9 +39,8 @@ def folder_with(path: Path, **changes) -> Path:
 
 def made(**settings) -> Trained:
     """A ViT of ours with random weights."""
-    config = ViTConfig(
-        **{"vocab_size": 3, "image_size": 8, "channels": 3, "n_layer": 2, "n_head": 2, "n_embd": 12} | settings
-    )
+    small = {"vocab_size": 3, "image_size": 8, "channels": 3, "n_layer": 2, "n_head": 2, "n_embd": 12}
+    config = ViTConfig(**small | settings)
     weights = lively(lambda: ViT(config), "float32").state_dict()
     return Trained(Path("file"), "a ViT", ViT, config, LabelTokenizer(["cat", "dog", "newt"]), weights)
 

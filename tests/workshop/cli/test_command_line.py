@@ -1,5 +1,5 @@
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields, make_dataclass
 
 import pytest
 from hypothesis import example, given
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tinygrad_lite
 from tests.workshop.cli.some_options import TEXT, Options, result_or_message
 from tinygrad_lite.errors import OptionError
-from workshop.cli.command_line import FIRST_PAGE, parse_command_line, split_command_line
+from workshop.cli.command_line import FIRST_PAGE, parse_command_line
 from workshop.cli.options import answers, build, option
 
 SETTINGS = {
@@ -42,38 +42,29 @@ def complaint(*argv: str, **settings) -> str:
     [
         ([], {}),
         (["--max_iters", "5"], {"max_iters": 5}),
-        (["--max_iters=5"], {"max_iters": 5}),
         (["--max_iters", "0", "--batch_size", "4096"], {"max_iters": 0, "batch_size": 4096}),
         (["--top_p", "1"], {"top_p": 1.0}),
-        (["--max-iters", "5"], {"max_iters": 5}),
         (["--max_iters", "5", "--max-iters=6"], {"max_iters": 6}),
         (["--max_iters", "1e3"], {"max_iters": 1000}),
         (["--max_iters", "1_000"], {"max_iters": 1000}),
         (["--max_iters", "12.0"], {"max_iters": 12}),
         (["--max_iters", "1e23"], {"max_iters": 10**23}),  # as a float it would be 99999999999999991611392
         (["--temperature", "3"], {"temperature": 3.0}),
-        (["--temperature", "1e-3"], {"temperature": 0.001}),
         (["--cutoff", "-1.5"], {"cutoff": -1.5}),
-        (["--cutoff", "-1e3"], {"cutoff": -1000.0}),
         (["--bias"], {"bias": True}),
         (["--bias", "False"], {"bias": False}),
-        (["--bias=False"], {"bias": False}),
         (["--bias", "--max_iters", "5"], {"bias": True, "max_iters": 5}),
         (["--bias", "yes", "--compile-cache=0"], {"bias": True, "compile_cache": False}),
-        (["--out_dir="], {"out_dir": ""}),
         (["--out_dir", ""], {"out_dir": ""}),
         (["--out_dir=a=b"], {"out_dir": "a=b"}),
-        (["--out_dir", "-"], {"out_dir": "-"}),
         (["--out_dir", "-- Goethe"], {"out_dir": "-- Goethe"}),
         (["--out_dir=--bias"], {"out_dir": "--bias"}),
         (["--out_dir", "none"], {"out_dir": "none"}),
         (["--text", "a.txt", "b.txt", "--bias"], {"text": ["a.txt", "b.txt"], "bias": True}),
-        (["--text=a b.txt"], {"text": ["a b.txt"]}),
         (["--text", "a", "--text", "b"], {"text": ["b"]}),
         (["--decay_iters", "none"], {"decay_iters": None}),
         (["--decay_iters=None", "--cutoff", "none"], {"decay_iters": None, "cutoff": None}),
         (["--name=none"], {"name": None}),
-        (["--decay_iters", "7", "--name", "Faust"], {"decay_iters": 7, "name": "Faust"}),
     ],
 )
 def test_the_parsed_values_are_exactly_those_given(argv, values):
@@ -93,40 +84,19 @@ def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
     assert parsed.values in ({"bias": True}, {"max_iters": 5}, {"out_dir": "out"})
 
 
-def test_a_command_line_is_split_before_it_is_checked():
-    argv = "tiny --bias tiny --bias=x --text a b --wandb-project owt --max_iters=1 end --out_dir --help all x".split()
-    assert [(part.name, part.words) for part in split_command_line(argv, Options)] == [
-        ("", ["tiny"]),
-        ("bias", []),
-        ("", ["tiny"]),
-        ("bias", ["x"]),
-        ("text", ["a", "b"]),
-        ("wandb_project", ["owt"]),
-        ("max_iters", ["1"]),
-        ("", ["end"]),
-        ("out_dir", []),
-        ("help", ["all"]),
-        ("", ["x"]),
-    ]
-    assert " ".join(part.text for part in split_command_line(argv, Options)) == " ".join(argv)
-
-
 @pytest.mark.parametrize(
     ("argv", "notes"),
     [
         (["--compile=False"], ["--compile=False does nothing here: nothing is compiled"]),
-        (["--compile"], ["--compile does nothing here: nothing is compiled"]),
         (["--compile", "--bias"], ["--compile does nothing here: nothing is compiled"]),
         (["--wandb-project", "owt"], ["--wandb-project owt does nothing here: nothing is sent anywhere"]),
-        (["--wandb_project=", "--compile=no"], ["--wandb_project=", "--compile=no"]),
     ],
 )
 def test_ignored_options_are_accepted_with_a_note(argv, notes):
     parsed = parse(*argv)
     assert parsed.positional is None
     assert set(parsed.values) <= {"bias"}
-    assert len(parsed.notes) == len(notes)
-    assert all(note.startswith(expected) for note, expected in zip(parsed.notes, notes, strict=True))
+    assert parsed.notes == notes
 
 
 # --- what is refused ------------------------------------------------------------------------------------------
@@ -136,24 +106,19 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
     ("argv", "message"),
     [
         (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help all lists them)"),
-        (["--Max_Iters=5"], "unknown option --Max_Iters: did you mean --max_iters? (train.py --help all lists them)"),
-        (["--batchsize"], "unknown option --batchsize: did you mean --batch_size? (train.py --help all lists them)"),
         (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help all lists them)"),
         (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help all lists them)"),
         (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help all lists them)"),
         (["--epochs", "3"], "--epochs is counted elsewhere"),
-        (["--max"], "unknown option --max: did you mean --max_iters? (train.py --help all lists them)"),
         (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help all lists them)"),
         (["--zzz=1"], "unknown option --zzz: train.py --help all lists them"),
         (["--batch_size", "0"], "--batch_size 0: must be at least 1 and at most 4096 (sequences per micro-step)"),
-        (["--batch-size=5000"], "--batch_size 5000: must be at least 1 and at most 4096 (sequences per micro-step)"),
         (["--temperature", "-1"], "--temperature -1: must be at least 0"),
         (["--top_p", "0"], "--top_p 0: must be above 0 and at most 1"),
         (["--beta2", "1.0"], "--beta2 1.0: must be at least 0 and below 1"),
         (["--decay_iters", "0"], "--decay_iters 0: must be at least 1, or none (steps)"),
         (["--device", "tpu"], "--device tpu: must be one of cpu, cuda, auto"),
         (["--max_iters", "1.5"], "--max_iters 1.5: must be a whole number, at least 0 (steps)"),
-        (["--max_iters", "many"], "--max_iters many: must be a whole number, at least 0 (steps)"),
         (["--max_iters", "none"], "--max_iters none: must be a whole number, at least 0 (steps)"),
         (["--max_iters="], "--max_iters '': must be a whole number, at least 0 (steps)"),
         (["--decay_iters", "x"], "--decay_iters x: must be a whole number, at least 1, or none (steps)"),
@@ -174,9 +139,7 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
             "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)",
         ),
         (["--help", "tiny"], "--help tiny: only all can follow --help; a name of anything else comes before it"),
-        (["--help=x"], "--help=x: only all can follow --help; a name of anything else comes before it"),
         (["-h", "5"], "--help 5: only all can follow --help; a name of anything else comes before it"),
-        (["a", "b"], "unexpected argument 'b': write options as --name value (train.py --help all lists them)"),
         (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help all lists them)"),
         (["--"], "unexpected argument '--': write options as --name value (train.py --help all lists them)"),
         ([""], "unexpected argument '': write options as --name value (train.py --help all lists them)"),
@@ -193,12 +156,6 @@ def test_as_many_positionals_are_taken_as_have_a_name():
     assert parsed.positionals == ["one", "two", "three"]
     assert complaint("one", "two").startswith("unexpected argument 'two'")
     assert complaint("tiny", positional=None).startswith("unexpected argument 'tiny'")
-
-
-def test_a_whole_number_too_large_for_a_float_is_accepted():
-    digits = "9" * 400
-    assert parse("--max_iters", digits).values == {"max_iters": int(digits)}
-    assert "must be a finite number" in complaint("--temperature", digits)
 
 
 # --- help -----------------------------------------------------------------------------------------------------
@@ -307,34 +264,20 @@ def test_help_prints_on_a_terminal_without_umlauts(monkeypatch, tmp_path):
 # --- anything at all ------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Free:
-    """Every type, without bounds."""
-
-    whole: int = option(0, "")
-    real: float = option(0.0, "")
-    truth: bool = option(False, "")
-    words: str = option("", "")
-    many: list[str] = option([], "")
-    whole_or_none: int | None = option(None, "")
-    real_or_none: float | None = option(None, "")
-    words_or_none: str | None = option(None, "")
-
-
 REAL = st.floats(allow_nan=False, allow_infinity=False)
-VALUES = st.fixed_dictionaries(
-    {},
-    optional={
-        "whole": st.integers(),
-        "real": REAL,
-        "truth": st.booleans(),
-        "words": TEXT,
-        "many": st.lists(TEXT, min_size=1, max_size=1),
-        "whole_or_none": st.none() | st.integers(),
-        "real_or_none": st.none() | REAL,
-        "words_or_none": st.none() | TEXT.filter(lambda text: text.lower() != "none"),
-    },
-)
+# Every type, without bounds: its default, and what may be given.
+KINDS = {
+    "whole": (int, 0, st.integers()),
+    "real": (float, 0.0, REAL),
+    "truth": (bool, False, st.booleans()),
+    "words": (str, "", TEXT),
+    "many": (list[str], [], st.lists(TEXT, min_size=1, max_size=1)),
+    "whole_or_none": (int | None, None, st.none() | st.integers()),
+    "real_or_none": (float | None, None, st.none() | REAL),
+    "words_or_none": (str | None, None, st.none() | TEXT.filter(lambda text: text.lower() != "none")),
+}
+Free = make_dataclass("Free", [(name, kind, option(default, "")) for name, (kind, default, _) in KINDS.items()])
+VALUES = st.fixed_dictionaries({}, optional={name: values for name, (_, _, values) in KINDS.items()})
 
 
 @given(values=VALUES, dashes=st.booleans())

@@ -8,12 +8,7 @@ import sys
 import pytest
 
 from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError
-from workshop.cli.console import run_command, say
-
-
-def test_messages_go_to_stderr(capsys):
-    say("two", "words")
-    assert capsys.readouterr() == ("", "two words\n")
+from workshop.cli.console import run_command
 
 
 @pytest.mark.parametrize(

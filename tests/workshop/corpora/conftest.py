@@ -1,4 +1,6 @@
-"""What stands in for the web, for the tests of what is downloaded."""
+"""What stands in for the web and the cache, for the tests of what is downloaded."""
+
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +28,33 @@ def web(monkeypatch) -> Web:
     made = Web()
     monkeypatch.setattr(fetch, "https_bytes", made.https_bytes)
     return made
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    """The folder of the cache, which does not exist yet."""
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "new" / "cache"))
+    return tmp_path / "new" / "cache"
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file; gives its path."""
+
+    def write(name: str, content: str | bytes) -> str:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def offline(cache, monkeypatch, request) -> None:
+    """An empty cache and, but for tests of the network, nothing to fill it from."""
+
+    def unreachable(*what: object) -> None:
+        raise CorpusError("there is no network here")
+
+    if "network" not in request.keywords:
+        monkeypatch.setattr(fetch, "debian_folders", unreachable)
+        monkeypatch.setattr(fetch, "https_bytes", unreachable)

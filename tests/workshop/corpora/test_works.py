@@ -52,9 +52,8 @@ def test_a_play_is_what_a_reader_knows():
 
 
 @pytest.fixture
-def made_up(web, monkeypatch, tmp_path):
+def made_up(web, cache, monkeypatch):
     """Every work on a web server: 29 made-up files of the same form, with their hashes; gives their addresses."""
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
     addresses = {}
     for place, name in enumerate([*PROSE, *PLAYS]):
         words = f"Wort {name.replace('-', ' ')} " + " ".join("abcdefghij"[: place % 9 + 1])
@@ -73,7 +72,7 @@ def made_up(web, monkeypatch, tmp_path):
     return addresses
 
 
-def test_all_works_are_fetched_once_and_split(made_up, web, monkeypatch, tmp_path, capsys):
+def test_all_works_are_fetched_once_and_split(made_up, web, monkeypatch, cache, capsys):
     goethe = texts.Corpus("goethe", "." * 450 + "Nun: der Buergergeneral, a b c d e f g.", "", "", "")
     monkeypatch.setattr(texts, "load_corpus", lambda name: goethe)
     learned, held_out = texts.make_corpus("goethe-works", texts.make_goethe_works(), print).split()
@@ -89,19 +88,19 @@ def test_all_works_are_fetched_once_and_split(made_up, web, monkeypatch, tmp_pat
     assert "27 works to learn from" in capsys.readouterr().err
     web.files.clear()  # the network is no longer needed
     assert goethe_works("") == learned + held_out
-    (tmp_path / "cache/sources/goethe_lehr.txt").write_text("Wilhelm", encoding="utf-8")
+    (cache / "sources/goethe_lehr.txt").write_text("Wilhelm", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"goethe_lehr\.txt answered 404"):
         goethe_works("")
     assert "goethe_lehr.txt, because" in capsys.readouterr().err
 
 
-def test_a_cache_filled_by_hand_is_used_but_no_other_file_at_the_address(made_up, web, tmp_path):
+def test_a_cache_filled_by_hand_is_used_but_no_other_file_at_the_address(made_up, web, cache):
     good = web.files[made_up["werther"]]
     web.files[made_up["werther"]] += b" "
     with pytest.raises(CorpusError, match=r"goethe_werther.txt is not the expected file"):
         works.werther_and_faust()
-    folder = tmp_path / "cache" / "sources"
-    assert not folder.parent.exists()
+    assert not cache.exists()
+    folder = cache / "sources"
     folder.mkdir(parents=True)
     for address in made_up.values():
         (folder / address.rsplit("/", 1)[1]).write_bytes(web.files.pop(address))
@@ -134,10 +133,8 @@ def test_prose_loses_what_its_editors_put_in():
         "\r\n\r\nZur Farbenlehre\r\n\r\nWilhelm Meisters Lehrjahre--Buch 2\r\n\r\nII. Buch, 4. Kapitel--1\r\n\r\n"
         "Bei Terni. Zeichnung von Goethe\r\n\r\n<#ital132.htm table#>\r\n\r\nEin Čäsar, vŕ e č ů"
     )
-    assert (
-        works.prose_text(text, "Zur Farbenlehre", "Vorwort\n\nOb")
-        == "Zur Farbenlehre\n\nVorwort\n\nOb man nicht,\n\nEin Èäsar, và e è ù"
-    )
+    expected = "Zur Farbenlehre\n\nVorwort\n\nOb man nicht,\n\nEin Èäsar, và e è ù"
+    assert works.prose_text(text, "Zur Farbenlehre", "Vorwort\n\nOb") == expected
 
 
 def test_the_held_out_works_are_among_the_works():

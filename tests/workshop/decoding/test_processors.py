@@ -76,12 +76,6 @@ def test_no_n_gram_occurs_twice_in_prompt_and_text(n, temperature):
         assert len(set(grams)) == len(grams)
 
 
-def test_without_the_rule_greedy_decoding_repeats_itself():
-    prompt = np.array([[0, 1, 2, 0]])
-    free = generated(random_table(6), prompt, max_new_tokens=16, temperature=0)[0]
-    assert any(np.array_equal(free[-n:], free[-2 * n : -n]) for n in range(1, 7))
-
-
 def test_when_every_token_is_forbidden_there_is_an_error():
     with pytest.raises(DecodingError, match=r"row 0: no token can follow, .* would repeat an n-gram"):
         generated(random_table(3), np.array([[0]]), max_new_tokens=5, no_repeat_ngram_size=1)

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import DecodingError
-from workshop.decoding.sampling import PLAIN, draw, filter_tokens, generate, largest
+from workshop.decoding.sampling import PLAIN, draw, filter_tokens, generate
 
 
 class Markov:
@@ -110,13 +110,6 @@ def test_no_temperature_overflows(temperature):
         assert draw(values, np.array([0.999])).tolist() == [3]
 
 
-@given(st.lists(st.sampled_from([-np.inf, -2.0, -1.0, 0.0]), min_size=1, max_size=9), st.data())
-def test_largest_marks_exactly_the_requested_number(values, data):
-    count = data.draw(st.integers(1, len(values)))
-    marked = np.flatnonzero(largest(np.array([values]), count)[0]).tolist()
-    assert marked == sorted(sorted(range(len(values)), key=lambda i: (-values[i], i))[:count])
-
-
 # --- sampling ---
 
 
@@ -191,13 +184,8 @@ def test_a_row_does_not_depend_on_its_neighbours(rules):
     later = tokens_of(table, first[2:], first_row=2, prompt=np.array([first[2:]]).T, **settings)
     np.testing.assert_array_equal(later, together[2:])
     assert not np.array_equal(together[1], together[3])  # same first token, but each row has its own draws
-
-
-def test_the_seed_determines_the_text():
-    table = random_table(12, seed=6)
-    texts = [tokens_of(table, [0, 0], max_new_tokens=30, seed=seed) for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(texts[0], texts[1])
-    assert not np.array_equal(texts[0], texts[2])
+    other = tokens_of(table, first, prompt=np.array([first]).T, **settings | {"seed": 8})
+    assert not np.array_equal(together, other)
 
 
 def test_a_stopped_row_repeats_the_stop_token_until_all_rows_have_stopped():
@@ -238,13 +226,6 @@ def test_forbidden_tokens_are_never_chosen(temperature):
     # They are removed before top-k, which then still keeps two others.
     two = tokens_of(table, [1] * 50, max_new_tokens=1, temperature=50.0, top_k=2, forbidden=forbidden)
     assert set(two.ravel().tolist()) == set(sorted(allowed, key=lambda i: -table[1, i])[:2])
-
-
-def test_the_models_array_is_not_changed():
-    table = random_table(5, seed=1)
-    before = table.copy()
-    next(generate(Markov(table).step, table, None, max_new_tokens=1, forbidden=[1], top_k=2))
-    np.testing.assert_array_equal(table, before)
 
 
 # --- errors ---

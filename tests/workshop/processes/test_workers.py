@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import sys
-import time
 from dataclasses import replace
 from multiprocessing import util
 
@@ -20,6 +19,7 @@ from gpt.model import GPT as GPT_MODEL
 from gpt.options import GPTOptions
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
+from tests.reliability.disturbed import wait_until
 from tests.tiny_runs import arguments, losses, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
@@ -56,13 +56,6 @@ def is_running(process_id):
 def children_of(process_id):
     with open(f"/proc/{process_id}/task/{process_id}/children", encoding="utf-8") as file:
         return [int(word) for word in file.read().split()]
-
-
-def wait_until(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def train_on(settings, steps, change=lambda model: None, family=GPT):
@@ -260,15 +253,15 @@ def test_no_worker_outlives_the_script(number, workplace):
     """Even if the signal reaches all of them, as Ctrl-C in a terminal and SIGTERM from `timeout` do."""
     words = arguments(max_iters=100_000, eval_interval=100_000, workers=2)
     process = script("train.py", *words)
-    wait_until((workplace / "run" / "last.safetensors").exists)
-    wait_until(lambda: len(children_of(process.pid)) >= 1)
+    wait_until((workplace / "run" / "last.safetensors").exists, 20)
+    wait_until(lambda: len(children_of(process.pid)) >= 1, 20)
     family = [process.pid, *children_of(process.pid)]
     if number != signal.SIGKILL:
         for one in family[1:]:
             os.kill(one, number)
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    wait_until(lambda: not any(map(is_running, family)))
+    wait_until(lambda: not any(map(is_running, family)), 20)
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     if number != signal.SIGKILL:
         assert f"stopped by {number.name}" in err.decode()

@@ -106,27 +106,25 @@ def nearly_full(cuda):
     register_device(place)
 
 
-@pytest.mark.parametrize("profile", [False, True])
-def test_training_on_a_gpu_that_is_too_small_gives_advice(profile, workplace, nearly_full, monkeypatch, capsys):
-    monkeypatch.setattr(GPT, "loss", fail(MemoryError(CUPY)))
+CUBLAS = RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
+
+
+@pytest.mark.parametrize(
+    ("profile", "error", "amount"), [(True, MemoryError(CUPY), r"2\.5 GiB"), (False, CUBLAS, "more")]
+)
+def test_training_on_a_gpu_that_is_too_small_gives_advice(
+    profile, error, amount, workplace, nearly_full, monkeypatch, capsys
+):
+    monkeypatch.setattr(GPT, "loss", fail(error))
     words = arguments(device=nearly_full, profile=profile)
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
     assert re.fullmatch(
-        r"train\.py: there is not enough memory on the GPU: 2\.5 GiB was requested, 1\.5 GiB of its 8\.0 GiB is free; "
+        rf"train\.py: there is not enough memory on the GPU: {amount} was requested, 1\.5 GiB of its 8\.0 GiB is free; "
         r"weights, gradients and two moments take \d+ MiB, the activations of a micro-step about \d+ MiB: use "
         r"a smaller --batch_size \(with more --gradient_accumulation_steps an update stays the same\) or "
         r"--recompute or a shorter --block_size or a smaller model \(--n_layer, --n_embd\) or --dtype bfloat16",
         said,
     )
-
-
-def test_a_cuda_library_without_memory_gives_advice(workplace, nearly_full, monkeypatch, capsys):
-    monkeypatch.setattr(GPT, "loss", fail(RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")))
-    said = said_by("train.py", train.main, arguments(device=nearly_full), monkeypatch, capsys)
-    assert "on the GPU: more was requested, 1.5 GiB of its 8.0 GiB is free; weights" in said
-    monkeypatch.setattr(GPT, "loss", fail(RuntimeError("cudaErrorIllegalAddress")))
-    with pytest.raises(RuntimeError, match="cudaErrorIllegalAddress"):
-        train.main(arguments(device=nearly_full, overwrite=True))
 
 
 def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkeypatch, capsys):
@@ -144,6 +142,9 @@ def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkey
         "from there"
     )
     with pytest.raises(TooLittleMemory):  # both a MemoryError and a UserError
+        train.main(words)
+    monkeypatch.setattr(GPT, "loss", fail(RuntimeError("cudaErrorIllegalAddress")))  # is about something else
+    with pytest.raises(RuntimeError, match="cudaErrorIllegalAddress"):
         train.main(words)
 
 

@@ -1,9 +1,10 @@
 import json
 import os
+import re
 import subprocess
 import sys
+from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
-from workshop.tokenizers.word import WordTokenizer
+from workshop.tokenizers.word import WordTokenizer, split_pieces
 
 LINE = "Mit Worten läßt sich trefflich streiten,"
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -42,10 +43,6 @@ def test_the_longest_of_overlapping_special_names_is_used():
     assert tokenizer.encode("<to-fr><toa|ba", allow_special=True) == [257, 256, 258, 97]
 
 
-def test_without_specials_allowing_them_changes_nothing():
-    assert BPETokenizer([]).encode("a<eos>", allow_special=True) == list(b"a<eos>")
-
-
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
 def test_every_id_decodes_and_renders_and_other_ids_are_refused(tokenizer):
     for token in range(tokenizer.vocab_size):
@@ -55,15 +52,6 @@ def test_every_id_decodes_and_renders_and_other_ids_are_refused(tokenizer):
         for use in (tokenizer.token_bytes, tokenizer.render, lambda token: tokenizer.decode([0, token])):
             with pytest.raises(TokenizerError, match=f"token id {token} is not in"):
                 use(token)
-
-
-@pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
-def test_ids_may_be_an_array(tokenizer):
-    ids = tokenizer.encode(LINE)
-    assert all(type(token) is int for token in ids)
-    shown = LINE + " " if tokenizer.kind == "bpe-w" else LINE  # the last word ends with a blank too
-    assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == shown
-    assert tokenizer.decode(iter(ids)) == shown
 
 
 def test_render_escapes_what_cannot_be_printed():
@@ -297,3 +285,69 @@ def test_broken_json_is_refused_with_the_reason(kind, name, value, reason):
     with pytest.raises(TokenizerError, match=reason) as caught:
         tokenizer_from_json({"kind": kind} | GOOD[kind] | {name: value})
     assert len(str(caught.value)) < 300
+
+
+# --- characters -----------------------------------------------------------------------------------------------
+
+
+def test_char_ids_are_sorted_by_code_point_and_specials_come_last():
+    tokenizer = CharTokenizer.train("ßa Bä", ("<pad>", "<unk>"))
+    assert tokenizer.encode(" Baßä") == [0, 1, 2, 3, 4]
+    assert tokenizer.specials == {"<pad>": 5, "<unk>": 6}
+    assert tokenizer.vocab_size == 7
+    assert tokenizer.kind == "char"
+
+
+def test_unseen_characters_become_unk():
+    tokenizer = CharTokenizer.train("abc")
+    assert tokenizer.encode("axbx\ud800") == [0, 3, 1, 3, 3]
+    assert tokenizer.decode([0, 3, 1]) == "a\ufffdb"
+    assert tokenizer.unknown("axbx\ud800") == {"x": 2, "\ud800": 1}
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------
+
+
+@given(TEXT)
+def test_ids_are_bytes_as_in_byte_pair_encoding_without_merges(text):
+    ids = ByteTokenizer(["<eos>"]).encode(text)
+    assert bytes(ids) == text.encode("utf-8", "surrogatepass")
+    assert ids == BPETokenizer([]).encode(text)
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+VERSE = "Ein Schwan, ein See;\n  ein Kahn im Schilf – ein Schwan, der schläft.\n\nEin See? 12 Seen!"
+
+
+@given(TEXT)
+def test_pieces_cover_the_text(text):
+    pieces = split_pieces(text)
+    assert "".join(pieces) == text
+    assert all(len(piece) == 1 or piece.isalnum() for piece in pieces)
+    # Cut as far as possible: two pieces that are both letters are never side by side.
+    assert not any(re.fullmatch(r"[^\W\d_]{2}", a[-1] + b[0]) for a, b in pairwise(pieces))
+
+
+def test_the_most_frequent_pieces_come_first_and_ties_in_the_order_of_the_text():
+    tokenizer = WordTokenizer.train("b a c a b d", 5, ["<unk>"])
+    assert tokenizer.to_json() == {"kind": "word", "words": [" ", "b", "a", "c"], "specials": ["<unk>"]}
+    assert WordTokenizer.train(VERSE, 6).to_json()["words"] == [" ", "ein", "\n", "Ein", "Schwan"]
+
+
+def test_vocab_size_includes_special_tokens_and_is_at_most_the_words_there_are():
+    assert WordTokenizer.train(VERSE, 10, ["<pad>", "<unk>"]).vocab_size == 10
+    different = len(set(split_pieces(VERSE)))
+    assert WordTokenizer.train(VERSE, 10_000, ["<pad>", "<unk>"]).vocab_size == different + 2
+    assert WordTokenizer.train(VERSE, different + 1).vocab_size == different + 1
+
+
+@given(st.text("aä ,\n1", min_size=1), st.text("aäb ,.\n1"))
+def test_ids_are_unk_exactly_where_something_is_unknown(text, other):
+    tokenizer = WordTokenizer.train(text, 4)
+    unknown = tokenizer.unknown(other)
+    ids = tokenizer.encode(other)
+    assert ids.count(tokenizer.specials["<unk>"]) == sum(unknown.values())
+    expected = "".join("\ufffd" if piece in unknown else piece for piece in split_pieces(other))
+    assert tokenizer.decode(ids) == expected

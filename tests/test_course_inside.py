@@ -202,11 +202,7 @@ MISTAKES = [
     ("np.exp(sharpness *", "np.exp(50 *", "3 1 2 3 with a sharpness of 1 is off"),
     ("            x = b.copy()\n", "            x = b\n", "a or b has changed"),
     ("for block in blocks[layer:]", "for block in blocks", "after the last block, the patch at the last position"),
-    (
-        "            x[t] = a[t]",
-        "            x[: t + 1] = a[: t + 1]",
-        "the patch at position 1 after 0 blocks is off",
-    ),
+    ("            x[t] = a[t]", "            x[: t + 1] = a[: t + 1]", "the patch at position 1 after 0 blocks is off"),
     ("a, b = blocks[layer](a), blocks[layer](b)", "b = blocks[layer](b)", "which must give a's end"),
     ("return lengths**2 /", "return lengths /", "for a feature and its opposite"),
     ("/ np.where(seen > 0, seen, 1)", "/ seen", "for two axes and a column of 0"),

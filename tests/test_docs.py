@@ -53,17 +53,16 @@ def test_no_number_is_missing():
     assert [path for path in PAGES if re.search(r"\bRESULT", path.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
+@pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
     monkeypatch.syspath_prepend(path.parent)  # a chapter of the course imports the files beside it
-    test = doctest.DocTestParser().get_doctest(
-        session(path.read_text(encoding="utf-8")), {"__name__": "__main__"}, path.name, str(path), 0
-    )
+    page = session(path.read_text(encoding="utf-8"))
+    test = doctest.DocTestParser().get_doctest(page, {"__name__": "__main__"}, path.name, str(path), 0)
     said = []
     with undone(), np.printoptions(), random_key(0):  # undoes any seed and any format that a page sets
         outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
     for name, module in list(sys.modules.items()):  # another chapter may have a file of the same name
-        if path.parent in Path(getattr(module, "__file__", None) or "/").parents:
+        if path.parent != ROOT and path.parent in Path(getattr(module, "__file__", None) or "/").parents:
             del sys.modules[name]
     assert outcome.failed == 0, "".join(said)
 
@@ -114,53 +113,41 @@ def test_the_glossary_leads_to_the_chapters_of_the_course():
 # --- questions ---------------------------------------------------------------------------------------------------
 
 # What a reader types into the search of the site, and the page and the heading that answer it.
-QUESTIONS = {
-    "why is a low rank enough": ("course/18-adapting", "Why is a low rank enough?"),
-    "why B begins at 0": ("course/18-adapting", "Why does B begin at 0?"),
-    "forgotten": ("course/18-adapting", "What is forgotten?"),
-    "why divide by √D": ("course/06-attention", "Why divide by √D?"),
-    "gradient of softmax with cross-entropy": (
-        "course/09-learning",
-        "What is the gradient of softmax with cross-entropy?",
-    ),
-    "what does the cache save": ("course/10-writing", "What does the cache save, in O(·), and what does it not?"),
-    "weight tying": (
-        "course/08-gpt",
-        "Weight tying: why are embedding and output tied, and what happens to the gradient?",
-    ),
-    "how BPE chooses the next merge": ("course/05-tokens", "How does BPE choose the next merge?"),
-    "adding an operation": ("how-to.md", "How do I add an operation?"),
-    "adding a switch such as RMSNorm": ("how-to.md", "How do I add a switch such as RMSNorm?"),
-    "change the schedule": ("how-to.md", "How do I change or add a schedule?"),
-    "add a schedule": ("how-to.md", "How do I change or add a schedule?"),
-    "pre-norm against post-norm": ("course/07-residuals", "Pre-norm against post-norm"),
-    "why beam search stops": ("course/10-writing", "Why does beam search stop when it does?"),
-    "label smoothing floor": ("course/11-translation", "What does label smoothing do, and what is its floor?"),
-    "label smoothing's effect and floor": (
-        "course/11-translation",
-        "What does label smoothing do, and what is its floor?",
-    ),
-    "how is memory freed": ("course/12-speed", "How is memory freed in the backward pass?"),
-    "reference and fused versions": ("course/03-checking", "What are the reference and the fused versions for?"),
-    "several processes": ("course/12-speed", "How do several processes share a step, and what does a GPU change?"),
-    "what is in a checkpoint": ("map.md", "What is in a checkpoint?"),
-    "why bits per character": ("course/04-letters", "Why bits per character?"),
-    "dropout and resume": ("course/09-learning", "What happens to dropout when a run is resumed?"),
-    "cost of attention against length": ("course/06-attention", "What does attention cost against length?"),
-    "one outlier": ("weights.md", "What does one outlier do?"),
-    "fine-tuning": ("map.md", "What happens in fine-tuning?"),
-    "difference between BERT and GPT": ("course/17-encoders", "What is the difference between BERT and GPT?"),
-    "why 15 % words hidden": ("course/17-encoders", "Why are 15 % of the words hidden, and not more?"),
-    "CLS token": ("course/17-encoders", "What is the [CLS] token for?"),
-    "Vision Transformer read picture": ("course/17-encoders", "How does a Vision Transformer read a picture?"),
-    "convolutional network Vision Transformer": (
-        "course/17-encoders",
-        "When does a convolutional network beat a Vision Transformer?",
-    ),
-    "missing mask": ("map.md", "How do I notice a missing mask?"),
-    "beam search for prose": ("translation.md", "Why not beam search for prose?"),
-    "reader of nanoGPT": ("map.md", "What a reader of nanoGPT finds where"),
-}
+QUESTIONS = """
+why is a low rank enough | course/18-adapting | Why is a low rank enough?
+why B begins at 0 | course/18-adapting | Why does B begin at 0?
+forgotten | course/18-adapting | What is forgotten?
+why divide by √D | course/06-attention | Why divide by √D?
+gradient of softmax with cross-entropy | course/09-learning | What is the gradient of softmax with cross-entropy?
+what does the cache save | course/10-writing | What does the cache save, in O(·), and what does it not?
+weight tying | course/08-gpt | Weight tying: why are embedding and output tied, and what happens to the gradient?
+how BPE chooses the next merge | course/05-tokens | How does BPE choose the next merge?
+adding an operation | how-to.md | How do I add an operation?
+adding a switch such as RMSNorm | how-to.md | How do I add a switch such as RMSNorm?
+change the schedule | how-to.md | How do I change or add a schedule?
+add a schedule | how-to.md | How do I change or add a schedule?
+pre-norm against post-norm | course/07-residuals | Pre-norm against post-norm
+why beam search stops | course/10-writing | Why does beam search stop when it does?
+label smoothing floor | course/11-translation | What does label smoothing do, and what is its floor?
+label smoothing's effect and floor | course/11-translation | What does label smoothing do, and what is its floor?
+how is memory freed | course/12-speed | How is memory freed in the backward pass?
+reference and fused versions | course/03-checking | What are the reference and the fused versions for?
+several processes | course/12-speed | How do several processes share a step, and what does a GPU change?
+what is in a checkpoint | map.md | What is in a checkpoint?
+why bits per character | course/04-letters | Why bits per character?
+dropout and resume | course/09-learning | What happens to dropout when a run is resumed?
+cost of attention against length | course/06-attention | What does attention cost against length?
+one outlier | weights.md | What does one outlier do?
+fine-tuning | map.md | What happens in fine-tuning?
+difference between BERT and GPT | course/17-encoders | What is the difference between BERT and GPT?
+why 15 % words hidden | course/17-encoders | Why are 15 % of the words hidden, and not more?
+CLS token | course/17-encoders | What is the [CLS] token for?
+Vision Transformer read picture | course/17-encoders | How does a Vision Transformer read a picture?
+convolutional Vision Transformer | course/17-encoders | When does a convolutional network beat a Vision Transformer?
+missing mask | map.md | How do I notice a missing mask?
+beam search for prose | translation.md | Why not beam search for prose?
+reader of nanoGPT | map.md | What a reader of nanoGPT finds where
+""".strip().splitlines()
 
 
 @functools.cache
@@ -174,20 +161,20 @@ def sections() -> list[tuple[str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize("query", QUESTIONS)
-def test_a_question_leads_to_its_answer(query):
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_leads_to_its_answer(question):
     """The search wants all words of the query, at the beginning of words, and prefers those in a heading."""
 
     def has(text: str, word: str) -> bool:
         return re.search(rf"(?<!\w){re.escape(word)}", text, re.IGNORECASE) is not None
 
-    words = query.split()
-    ranks = {}
+    query, *answer = question.split(" | ")
+    words, ranks = query.split(), {}
     for page, heading, text in sections():
         if all(has(f"{heading}\n{text}", word) for word in words):
             ranks[page, heading] = sum(has(heading, word) for word in words)
     best = max(ranks, key=ranks.get)
-    assert best == QUESTIONS[query]
+    assert best == tuple(answer)
     assert list(ranks.values()).count(ranks[best]) == 1
 
 
@@ -214,9 +201,8 @@ def milliseconds(tokens: int, work: str = "training") -> float:
 
 def fitted(work: str) -> float:
     """The exponent of time, as benchmarks.length fits it."""
-    return exponent(
-        {int(row["tokens"]): float(row["milliseconds"]) for row in rows_of("length") if row["work"] == work}
-    )
+    found = [row for row in rows_of("length") if row["work"] == work]
+    return exponent({int(row["tokens"]): float(row["milliseconds"]) for row in found})
 
 
 def zen4_seconds(command: str) -> str:
@@ -226,36 +212,20 @@ def zen4_seconds(command: str) -> str:
 
 # A page, a pattern of which the group is a number, and what computes it.
 NUMBERS = [
-    (
-        "costs.md",
-        r"from 64 to 512 tokens .* multiplied by (\S+) where",
-        lambda: f"{milliseconds(512) / milliseconds(64):.0f}",
-    ),
-    (
-        "costs.md",
-        r"8,192 tokens it is multiplied by ([\d.]+),",
-        lambda: f"{milliseconds(8192) / milliseconds(4096):.1f}",
-    ),
-    ("costs.md", r"^\| fitted \| T\^([\d.]+) \|", lambda: f"{fitted('training'):.2f}"),
-    ("costs.md", r"exponents of time, ([\d.]+) and ", lambda: f"{fitted('training'):.2f}"),
-    ("costs.md", r"exponents of time, [\d.]+ and ([\d.]+), ", lambda: f"{fitted('without cache'):.2f}"),
-    *(
-        (
-            "runs.md",
-            rf"^\| `{re.escape(command)}` \| .* \| (.*) \|$",
-            functools.partial(zen4_seconds, command),
-        )
-        for command in (
-            "python train.py",
-            *(f"python train.py goethe-{name}" for name in ("char", "bpe", "char-modern")),
-        )
-    ),
+    ("costs", r"64 to 512 tokens .* multiplied by (\S+) where", lambda: f"{milliseconds(512) / milliseconds(64):.0f}"),
+    ("costs", r"8,192 tokens .* by ([\d.]+),", lambda: f"{milliseconds(8192) / milliseconds(4096):.1f}"),
+    ("costs", r"^\| fitted \| T\^([\d.]+) \|", lambda: f"{fitted('training'):.2f}"),
+    ("costs", r"exponents of time, ([\d.]+) and ", lambda: f"{fitted('training'):.2f}"),
+    ("costs", r"exponents of time, [\d.]+ and ([\d.]+), ", lambda: f"{fitted('without cache'):.2f}"),
 ]
+for command in ("", " goethe-char", " goethe-bpe", " goethe-char-modern"):
+    row = re.escape(f"| `python train.py{command}` |")
+    NUMBERS.append(("runs", rf"^{row} .* \| (.*) \|$", functools.partial(zen4_seconds, f"python train.py{command}")))
 
 
 @pytest.mark.parametrize(("page", "pattern", "compute"), NUMBERS)
 def test_a_number_on_a_page_is_what_its_source_gives(page, pattern, compute):
-    assert re.findall(pattern, text_of(f"docs/{page}"), re.MULTILINE) == [compute()]
+    assert re.findall(pattern, text_of(f"docs/{page}.md"), re.MULTILINE) == [compute()]
 
 
 def test_the_recipe_marks_what_is_no_difference():
@@ -264,14 +234,9 @@ def test_the_recipe_marks_what_is_no_difference():
     for row in rows_of("recipe"):
         runs.setdefault(row["name"], []).append(float(row["bits_per_char"]))
     page = text_of("docs/recipe.md")
-    added, *others = [
-        [
-            cells(line)
-            for line in page.split(f"## {heading}")[1].split("\n## ")[0].splitlines()
-            if re.match(r"\| .*\d", line)
-        ]
-        for heading in ("Added, one after the other", "Taken away, one at a time", "Tried on top of it")
-    ]
+    parts = [part.splitlines() for part in page.split("\n## ")]
+    tables = {part[0]: [cells(line) for line in part if re.match(r"\| .*\d", line)] for part in parts}
+    added, *others = map(tables.get, ("Added, one after the other", "Taken away, one at a time", "Tried on top of it"))
     several = [values for values in runs.values() if len(values) == 3]
     right = []
     for before, values in zip([None, *several], several, strict=False):
@@ -289,11 +254,8 @@ def test_the_recipe_marks_what_is_no_difference():
         assert first[1] == f"{preset[0]:.3f}"
         for name, bits, change, _ in rows:
             difference = runs[name][0] - preset[0]
-            assert (name, bits, change) == (
-                name,
-                f"{runs[name][0]:.3f}",
-                f"{difference:+.3f}" + " ≈" * (abs(difference) <= noise),
-            )
+            mark = " ≈" * (abs(difference) <= noise)
+            assert (bits, change) == (f"{runs[name][0]:.3f}", f"{difference:+.3f}{mark}"), name
     assert sum(map(len, others)) - 2 + len(several) == len(runs)
 
 

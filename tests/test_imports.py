@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 
 
@@ -36,7 +34,13 @@ class ForEditors(ast.NodeTransformer):
 
 @functools.cache
 def tree(module: str) -> ast.Module:
-    return ForEditors().visit(ast.parse(FILES[module].read_text(encoding="utf-8")))
+    text = FILES[module].read_text(encoding="utf-8")
+    return ForEditors().visit(ast.parse(text)) if "TYPE_CHECKING" in text else ast.parse(text)
+
+
+@functools.cache
+def nodes(module: str) -> list[ast.AST]:
+    return list(ast.walk(tree(module)))
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
@@ -55,7 +59,12 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
 @functools.cache
 def own_imports(module: str) -> set[str]:
     """The modules of this project that one of them imports."""
-    return {target for target, _ in imports(ast.walk(tree(module))) if target in FILES}
+    return {target for target, _ in imports(nodes(module)) if target in FILES}
+
+
+def packages(nodes: Iterable[ast.AST]) -> set[str]:
+    """The packages that one of the nodes imports, such as numpy for numpy.random."""
+    return {target.split(".")[0] for target, _ in imports(nodes)}
 
 
 def outside_functions(node: ast.AST) -> Iterator[ast.AST]:
@@ -79,33 +88,28 @@ def test_there_are_no_circular_imports():
     assert not edges, f"there are circular imports among {sorted(edges)}"
 
 
-def test_the_library_imports_only_known_packages():
-    """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
-    known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
-    known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "mpi4py", "rouge_score"}
+REQUIRED = {*sys.stdlib_module_names, *FOLDERS, "train", "sample", "numpy", "safetensors", "threadpoolctl", "tqdm"}
+EXTRAS = {"cupy", "cupy_backends", "ml_dtypes", "tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL"}
+EXTRAS |= {"mpi4py", "rouge_score"}
+
+
+def test_the_library_imports_only_known_packages_and_extras_only_in_the_functions_that_need_them():
+    """Four packages are always installed, and the extras may be; torch is for benchmarks."""
+    importers: dict[str, set[str]] = {library: set() for library in EXTRAS}
     for module in FILES:
-        foreign = {target.split(".")[0] for target, _ in imports(ast.walk(tree(module)))} - known
-        assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
-
-
-def test_cupy_is_imported_only_in_the_folder_for_gpus():
-    cupy = {"cupy", "cupy_backends", "cupyx"}
-    importers = {
-        module for module in FILES for target, _ in imports(ast.walk(tree(module))) if target.split(".")[0] in cupy
-    }
-    assert "tinygrad_lite.cuda.find" in importers
-    assert all(module.startswith("tinygrad_lite.cuda.") for module in importers)
-
-
-@pytest.mark.parametrize("library", ["tokenizers", "matplotlib", "PIL"])
-def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library):
-    importers = {
-        module for module in FILES for target, _ in imports(ast.walk(tree(module))) if target.split(".")[0] == library
-    }
-    assert len(importers) == 1, sorted(importers)
-    at_once = {target.split(".")[0] for target, _ in imports(outside_functions(tree(*importers)))}
-    assert library not in at_once
+        needed = packages(nodes(module))
+        for library in needed & EXTRAS:
+            importers[library].add(module)
+        if not module.startswith("benchmarks"):
+            assert needed <= REQUIRED | EXTRAS, module
+            assert packages(outside_functions(tree(module))) <= REQUIRED - {"benchmarks"}, module
+    for path in (ROOT / "docs" / "site").glob("*.py"):  # which import each other
+        beside = {file.stem for file in path.parent.glob("*.py")}
+        assert packages(ast.parse(path.read_text(encoding="utf-8")).body) <= REQUIRED | beside, path
+    for library in ("tokenizers", "matplotlib", "PIL"):
+        assert len(importers[library]) == 1, importers[library]
+    assert "tinygrad_lite.cuda.find" in importers["cupy"]
+    assert all(module.startswith("tinygrad_lite.cuda.") for module in importers["cupy"] | importers["cupy_backends"])
 
 
 # --- what no file may contain ---------------------------------------------------------------------------------
@@ -113,7 +117,7 @@ def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library):
 
 def calls(module: str) -> Iterator[tuple[str, str, ast.Call]]:
     """(name of the object, name of the function, call): `path.open()` gives ("path", "open", ...)."""
-    for call in ast.walk(tree(module)):
+    for call in nodes(module):
         if isinstance(call, ast.Call):
             if isinstance(call.func, ast.Name):
                 yield "", call.func.id, call
@@ -140,6 +144,28 @@ def test_every_text_file_is_opened_with_an_encoding_and_written_with_the_same_li
                 assert "newline" in named, f"{place} writes the system's own line endings"
             if {"text", "universal_newlines"} & named and owner == "subprocess":
                 assert "encoding" in named, f"{place} reads a program's output without an encoding"
+
+
+# Modules of Python that one system lacks, and parts of other modules that Windows lacks.
+ON_ONE_SYSTEM = set("crypt curses fcntl grp posix pty pwd readline resource syslog termios".split())
+ON_ONE_SYSTEM |= {"msvcrt", "winreg", "winsound", "_winapi"}
+NOT_ON_WINDOWS = {
+    "os": "chown fchmod fork geteuid getloadavg getpgid getuid killpg mkfifo sched_getaffinity statvfs sysconf uname "
+    "wait",
+    "signal": "SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGUSR1 SIGUSR2 alarm pause pthread_kill pthread_sigmask "
+    "setitimer sigpending sigwait",
+    "time": "tzset",
+}
+
+
+def test_no_module_needs_what_another_system_lacks():
+    for module in FILES:
+        at_once = packages(tree(module).body)  # allowed inside a function that checks the system first
+        assert not at_once & ON_ONE_SYSTEM, module
+        for node in nodes(module):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                lacking = NOT_ON_WINDOWS.get(node.value.id, "").split()
+                assert node.attr not in lacking, f"{FILES[module]}:{node.lineno}"
 
 
 def test_importing_the_package_loads_its_parts_and_changes_nothing():

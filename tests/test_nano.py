@@ -133,10 +133,7 @@ def test_what_it_cannot_read_is_one_sentence(tmp_path, monkeypatch):
         (["missing.txt"], "nano.py: there is no missing.txt: name a text"),
         (["short.txt"], "4 characters, and at least 2580 are needed"),
         (["latin.txt"], "nano.py: latin.txt is neither a long enough text in UTF-8"),
-        (
-            ["broken.safetensors"],
-            "nano.py: broken.safetensors is neither a long enough text in UTF-8 nor a checkpoint",
-        ),
+        (["broken.safetensors"], "nano.py: broken.safetensors is neither a long enough text in UTF-8 nor a checkpoint"),
     ):
         status, out, err = run_nano(*words, TINYGRAD_LITE_CACHE=str(tmp_path), PYTHONIOENCODING="utf-8")
         assert (status, out, len(err.splitlines())) == (1, "", 1)

@@ -3,7 +3,6 @@
 docs/machines.md lists what users see.
 """
 
-import ast
 import ctypes
 import errno
 import os
@@ -21,7 +20,6 @@ from types import SimpleNamespace
 import pytest
 
 import train
-from tests.test_imports import FILES, tree
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from workshop.cli import console
@@ -32,35 +30,6 @@ from workshop.run import checkpoint
 from workshop.run import run_folder as run
 from workshop.run.checkpoint import write_atomically
 from workshop.run.run_folder import RunFolder, tune_memory
-
-# --- what no file may use -------------------------------------------------------------------------------------
-
-# Modules of Python that one system lacks.
-POSIX_ONLY = {"crypt", "curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios"}
-WINDOWS_ONLY = {"msvcrt", "winreg", "winsound", "_winapi"}
-# Parts of other modules that Windows lacks.
-NOT_ON_WINDOWS = {
-    "os": set("chown fchmod fork geteuid getloadavg getpgid getuid killpg mkfifo sched_getaffinity statvfs".split())
-    | set("sysconf uname wait".split()),
-    "signal": set("SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGUSR1 SIGUSR2 alarm pause setitimer".split())
-    | set("pthread_kill pthread_sigmask sigpending sigwait".split()),
-    "time": {"tzset"},
-}
-
-
-def test_no_module_needs_what_another_system_lacks():
-    for module in FILES:
-        for statement in tree(module).body:  # allowed inside a function that checks the system first
-            modules = []
-            if isinstance(statement, ast.Import):
-                modules = [alias.name for alias in statement.names]
-            elif isinstance(statement, ast.ImportFrom):
-                modules = [statement.module]
-            assert not {m.split(".")[0] for m in modules} & (POSIX_ONLY | WINDOWS_ONLY), FILES[module]
-        for node in ast.walk(tree(module)):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                assert node.attr not in NOT_ON_WINDOWS.get(node.value.id, ()), f"{FILES[module]}:{node.lineno}"
-
 
 # --- Windows: locks, renaming, pipes, colours -----------------------------------------------------------------
 
@@ -196,17 +165,6 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
         write_atomically(tmp_path / "last", b"new")
 
 
-@pytest.mark.parametrize("name", ["con", "a?b", "aux.txt"])
-def test_a_name_that_the_system_forbids_gives_one_sentence(tmp_path, monkeypatch, name):
-    def forbidden(path, **_):
-        raise OSError(errno.EINVAL, "The directory name is invalid", str(path))
-
-    monkeypatch.setattr(Path, "mkdir", forbidden)
-    sentence = r"cannot be written \(The directory name is invalid\): choose another"
-    with pytest.raises(OptionError, match=sentence), RunFolder(tmp_path / name).locked():
-        pass
-
-
 @pytest.mark.parametrize(
     ("variable", "expected"), [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
 )
@@ -328,13 +286,3 @@ def test_before_the_installation_a_script_says_how_to_install(script):
         assert done.returncode == 1
         expected = rf"{script}: ({missing}) is not installed: run pip install -e \. in the folder of this file\n"
         assert re.fullmatch(expected, done.stderr)
-
-
-def test_line_endings_are_the_same_on_every_system(workplace):
-    folder = run_training(max_iters=4, sample_tokens=30)
-    for path in (folder.metrics, folder.samples, folder.options):
-        assert b"\r" not in path.read_bytes(), path
-    text = Path("text.txt")
-    before = run_training(out_dir="one", max_iters=2).last.read_bytes()
-    text.write_bytes(text.read_bytes().replace(b"\n", b"\r\n"))  # as an editor on Windows writes it
-    assert run_training(out_dir="two", max_iters=2).last.read_bytes() == before

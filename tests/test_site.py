@@ -167,16 +167,14 @@ def test_links_of_a_page_lead_to_pages_of_the_site():
 
 
 @pytest.mark.parametrize("page", sorted((build.ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.name))
-def test_a_list_in_a_list_is_indented_by_four_spaces(page):
-    """GitHub nests a list that is indented by less; on the site its items would be items of the outer list."""
-    text = "".join(build.BLOCK.split(page.read_text(encoding="utf-8"))[::2])
-    assert re.findall(r"^(?: {1,3}| {5,7})(?:[-*+]|\d+\.) .*", text, re.MULTILINE) == []
-
-
-@pytest.mark.parametrize("page", sorted((build.ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.name))
-def test_something_stands_between_two_quotations(page):
-    """On the site, two with only a blank line between them would be one."""
-    assert re.findall(r"^>.*\n\n+>.*", page.read_text(encoding="utf-8"), re.MULTILINE) == []
+def test_what_the_site_shows_in_another_way_than_github_does_not_occur(page):
+    """GitHub nests a list that is indented by less than four spaces; on the site its items would be items of the outer
+    list. And two quotations with only a blank line between them would be one there.
+    """
+    text = page.read_text(encoding="utf-8")
+    prose = "".join(build.BLOCK.split(text)[::2])
+    assert re.findall(r"^(?: {1,3}| {5,7})(?:[-*+]|\d+\.) .*", prose, re.MULTILINE) == []
+    assert re.findall(r"^>.*\n\n+>.*", text, re.MULTILINE) == []
 
 
 def test_dead_links_and_other_hosts_are_found(tmp_path):

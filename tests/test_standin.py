@@ -1,7 +1,5 @@
 """The stand-in refuses what CuPy refuses, and a whole model trains and generates on it."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -9,11 +7,10 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.standin import StandInArray, standin_device
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, random_key, scatter_add
+from tinygrad_lite.device import DeviceError, device_of, get_device, random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.optim import SGD, Adam, AdamW, decay_groups
-from workshop.decoding.sampling import generate
 
 rng = np.random.default_rng(10)
 
@@ -107,67 +104,26 @@ def test_the_device_is_removed_afterwards():
 # --- the engine on it -----------------------------------------------------------------------------------------
 
 
-def test_adding_at_repeated_positions_works(xp, standin):
-    target = xp.zeros((4, 2))
-    scatter_add(target, xp.array([1, 1, 3]), xp.ones((3, 2)))
-    assert target.tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
-    ids, rows = rng.integers(0, 10, 50), rng.standard_normal((50, 3))
-    moved = add_rows(xp.zeros((10, 3)), xp.array(ids), xp.array(rows))
-    np.testing.assert_allclose(moved.hidden, add_rows(np.zeros((10, 3)), ids, rows), atol=1e-13)
-
-
-def test_tensors_of_two_devices_do_not_mix(standin):
-    here, there = Tensor([[1.0, 2.0]], requires_grad=True), Tensor([[3.0, 4.0]], device=standin)
-    calls = [
-        lambda: here + there,
-        lambda: there * here,
-        lambda: here @ there.transpose(),
-        lambda: here.maximum(there),
-        lambda: here.cat(there),
-        lambda: here.linear(there),
-        lambda: here.layer_norm(weight=there[0]),
-        lambda: (there > 0).where(here, 0.0),
-        lambda: Linear(2, 3)(there),
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match="cpu") as failure:
-            call()
-        assert "standin" in str(failure.value)
-
-
-def test_lists_and_tensors_can_be_indices(standin):
-    x = Tensor(np.arange(6.0).reshape(3, 2), device=standin, requires_grad=True)
-    assert x[[2, 0]].tolist() == [[4.0, 5.0], [0.0, 1.0]]
-    assert x[Tensor([1], device=standin)].tolist() == [[2.0, 3.0]]
-    x[[2, 2]].sum().backward()
-    assert x.grad.tolist() == [[0, 0], [0, 0], [2, 2]]
-
-
-def make(device, dtype="float64", **changes):
-    settings = {"vocab_size": 13, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 8} | changes
+def make(device, **changes):
     manual_seed(4)
-    return GPT(GPTConfig(**settings)).to(device, dtype)
+    return GPT(GPTConfig(13, block_size=8, n_layer=2, n_head=2, n_embd=8, **changes)).to(device, "float64")
 
 
-def trained(device, dtype, kind, steps=3, **changes):
+def trained(device, kind, **changes):
     """The parameters after a few steps like those of train.py, with composed operations."""
-    model, batches = make(device, dtype, **changes), np.random.default_rng(5)
+    model, batches = make(device, **changes), np.random.default_rng(5)
     optimizer = kind(decay_groups(model, 0.1), 0.01)
     losses = []
     with composed():
-        for step in range(steps):
+        for step in range(3):
             windows = batches.integers(0, 13, (3, 9))
             optimizer.zero_grad()
             with random_key(1, step):
                 loss = model.loss((Tensor(windows[:, :-1], device=device), Tensor(windows[:, 1:], device=device)))
             loss.backward()
-            losses.append(loss.item())
-            losses.append(optimizer.clip_grad_norm(0.5))
+            losses += [loss.item(), optimizer.clip_grad_norm(0.5)]
             optimizer.step()
     return losses, model.state_dict(), optimizer.state_dict()
-
-
-trained_by_numpy = functools.cache(functools.partial(trained, "cpu"))
 
 
 @pytest.mark.parametrize(
@@ -176,42 +132,11 @@ trained_by_numpy = functools.cache(functools.partial(trained, "cpu"))
 )
 def test_a_training_step_gives_the_parameters_of_numpy(device, kind, changes):
     tolerance = {"rtol": 0, "atol": 0 if device == "standin" else 1e-12}
-    losses, weights, moments = trained(device, "float64", kind, **changes)
-    expected_losses, expected_weights, expected_moments = trained_by_numpy("float64", kind, **changes)
+    losses, weights, moments = trained(device, kind, **changes)
+    expected_losses, expected_weights, expected_moments = trained("cpu", kind, **changes)
     np.testing.assert_allclose(losses, expected_losses, **tolerance)
     for name, expected in (expected_weights | expected_moments).items():
         np.testing.assert_allclose((weights | moments)[name], expected, **tolerance, err_msg=name)
-
-
-def test_a_training_step_in_float32_stays_in_float32(standin):
-    losses, weights, moments = trained(standin, "float32", AdamW)
-    expected, expected_weights, _ = trained("cpu", "float32", AdamW)
-    assert moments.pop("step") == 3  # the number of updates, an integer
-    assert {array.dtype.name for array in (*weights.values(), *moments.values())} == {"float32"}
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)  # every device has its own order of additions
-    for name, weight in weights.items():
-        np.testing.assert_allclose(weight, expected_weights[name], atol=1e-4, err_msg=name)
-
-
-@pytest.mark.parametrize(("positions", "use_cache"), [("learned", True), ("sinusoidal", False)])
-def test_a_model_generates_the_same_text(device, use_cache, positions):
-    texts = []
-    for place in (device, "cpu"):
-        model = make(place, positions=positions).eval()
-        log_probs, state = model.start(np.array([[1, 2, 3], [4, 5, 6]]), use_cache)
-        state = state.select(np.array([1, 0, 1]))
-        rows = generate(model.step, log_probs[[1, 0, 1]], state, max_new_tokens=12, seed=3)
-        texts.append(np.stack(list(rows)))
-    np.testing.assert_array_equal(*texts)
-
-
-def test_weights_can_be_loaded_from_another_device(standin):
-    here, there = make("cpu"), make(standin)
-    here.token_embedding.weight.data[...] = 2.5
-    there.load_state_dict(here.state_dict())
-    assert there.token_embedding.weight.device == standin
-    here.token_embedding.weight.data[...] = 0
-    assert np.unique(there.state_dict()["token_embedding.weight"]).tolist() == [2.5]
 
 
 def test_an_optimizer_refuses_parameters_of_two_devices(standin):

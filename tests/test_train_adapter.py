@@ -13,10 +13,9 @@ from gpt import export, merge
 from gpt.family import FAMILY
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
-from tinygrad_lite.adapt import LoRA
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.nn import Module
-from tinygrad_lite.quantize import QuantizedLinear, quantize, weight_bytes
+from tinygrad_lite.quantize import quantize, weight_bytes
 from workshop.processes.processes import OneProcess
 from workshop.run import setup
 from workshop.run.checkpoint import load_checkpoint
@@ -142,20 +141,6 @@ def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys)
         assert ("computes with exactly these" in said) == (not words)
         scores.append(score)
     assert scores[0] != scores[1]
-
-
-def test_an_adapter_stands_beside_any_quantized_base():
-    """Also one that was trained over floats; its change is not rounded."""
-    exact, rounded = (FAMILY.read(Path(BASE), Path("adapter")).make_model() for _ in range(2))
-    quantize(rounded, "nf4")
-    change = [
-        abs(model(Tensor(IDS)) - exact(Tensor(IDS))).mean().item() for model in (beside("nf4", "adapter"), rounded)
-    ]
-    assert 0 < change[0] < 0.5
-    assert change[0] != change[1]
-    maps = {name: part for name, part in beside("int8", "adapter").named_modules() if isinstance(part, LoRA)}
-    assert len(maps) == 12
-    assert all(isinstance(part.base, QuantizedLinear) for part in maps.values())
 
 
 def test_a_translation_model_is_adapted(capsys):

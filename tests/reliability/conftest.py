@@ -1,9 +1,12 @@
 """Fixtures of the reliability tests, whose findings are printed at the end of the run."""
 
+import random
+
 import pytest
 
+from tests.reliability.mutations import Outcomes, harmless, resident
 from tests.reliability.tiny_models import available_kinds, make_model
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CorpusError, UserError
 from workshop.corpora import fetch
 
 
@@ -11,6 +14,26 @@ from workshop.corpora import fetch
 def report(request):
     """Call it with a line that says how often something was tried and with what result; printed after all tests."""
     return lambda line: request.node.user_properties.append(("finding", line))
+
+
+@pytest.fixture
+def tried_many(workplace, report, capsys):
+    """A function that lets broken files be used, and asserts how many of them are, and how many are refused."""
+
+    def try_all(count, seed, what, attempt, *, allowed=UserError, used=0.0, refusals=(), refused=0.25):
+        """`attempt(rng)` makes a file and returns the function that uses it; returns how much more memory it took."""
+        rng, outcomes, before = random.Random(seed), Outcomes(), resident()
+        with harmless(workplace):
+            for number in range(count):
+                outcomes.tried(number, attempt(rng), allowed)
+        capsys.readouterr()
+        assert outcomes["used"] > used * count
+        assert sum(outcomes[name] for name in refusals or [allowed.__name__]) > refused * count or not refused
+        more = resident() - before
+        report(f"hostile files: {count:,} {what} (seed {seed}): {outcomes}; {more / 2**20:.0f} MiB more memory")
+        return more
+
+    return try_all
 
 
 @pytest.fixture(scope="module")

@@ -177,16 +177,13 @@ class Outcomes(Counter):
         return ", ".join(f"{name} {count:,}" for name, count in self.most_common())
 
 
-def try_all(
-    count: int, use: Callable, broken: Callable, seed: int, folder: Path, allowed: type = UserError
-) -> Outcomes:
-    """Use many files, each as `broken` makes it from a generator of random numbers; only the folder may change."""
-    rng, outcomes = random.Random(seed), Outcomes()
-    with harmless(folder):
-        for number in range(count):
-            data = broken(rng)
-            outcomes.tried(number, lambda data=data: use(data), allowed)
-    return outcomes
+def resident() -> int:
+    """The peak memory of this process, in bytes; 0 where it is unknown."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 # --- what must not happen ---------------------------------------------------------------------------------------------

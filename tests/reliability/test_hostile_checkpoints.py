@@ -3,11 +3,12 @@
 A checkpoint that is used generates some tokens or translates a sentence; one that is resumed makes some updates.
 """
 
+import functools
 import importlib
+import itertools
 import json
 import os
 import pickle
-import random
 import shutil
 import struct
 import subprocess
@@ -34,13 +35,13 @@ from tests.gpt.formats.test_llama import random_weights as llama_weights
 from tests.gpt.formats.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.reliability.mutations import (
-    Outcomes,
     harmless,
     many,
     odd_bytes,
     odd_checkpoint,
     odd_json,
     put_together,
+    resident,
     taken_apart,
 )
 from tests.test_translation_scripts import run_training as train_pairs
@@ -90,15 +91,6 @@ def run(runs, workplace):
     return write
 
 
-def resident() -> int:
-    """The peak memory of this process, in bytes; 0 where it is unknown."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def load(path, *adapter):
     family, place = sample.find_model(path)
     return family.read(place, *adapter)
@@ -138,44 +130,25 @@ SHORT = {
 # --- random damage ----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def tried_many(workplace, report, capsys):
-    """A function that lets broken files be used, and asserts how many of them are, and how many are refused."""
-
-    def try_all(count, seed, what, attempt, *, used=0.0, refusals=("CheckpointError",), refused=0.25):
-        """`attempt(rng, number)` writes a file and returns the function that uses it."""
-        rng, outcomes, before = random.Random(seed), Outcomes(), resident()
-        with harmless(workplace):
-            for number in range(count):
-                outcomes.tried(number, attempt(rng, number))
-        capsys.readouterr()
-        assert outcomes["used"] > used * count
-        assert sum(outcomes[name] for name in refusals) > refused * count or not refused
-        more = resident() - before
-        report(f"hostile files: {count:,} {what} (seed {seed}): {outcomes}; {more / 2**20:.0f} MiB more memory")
-        return more
-
-    return try_all
-
-
 @many(60, 2500)
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
 def test_a_broken_checkpoint_generates_or_is_refused(family, count, runs, workplace, tried_many):
     path = Path("broken.safetensors")
 
-    def attempt(rng, number):
+    def attempt(rng):
         path.write_bytes(odd_checkpoint(rng, runs[family]["last.safetensors"]))
         return lambda: sampled(path)
 
     # Some damage leaves the checkpoint usable.
-    assert tried_many(count, SEED, f"broken {family} checkpoints given to sample.py", attempt, used=0.05) < 200 * 2**20
+    what = f"broken {family} checkpoints given to sample.py"
+    assert tried_many(count, SEED, what, attempt, used=0.05, refusals=["CheckpointError"]) < 200 * 2**20
     assert sorted(path.name for path in workplace.iterdir()) == ["broken.safetensors", "text.txt"]
 
 
 @many(20, 600)
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
 def test_a_broken_checkpoint_resumes_or_is_refused(family, count, run, runs, workplace, tried_many):
-    def attempt(rng, number):
+    def attempt(rng):
         run(family, odd_checkpoint(rng, runs[family]["last.safetensors"]))
         return lambda: resume(*SHORT[family], *(["--text=text.txt"] if family == "gpt" else []))
 
@@ -201,16 +174,18 @@ def adapter(run, runs):
 def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, tried_many):
     path, base = Path("broken.safetensors"), Path("base.safetensors")
 
-    def attempt(rng, number):
-        path.write_bytes(odd_checkpoint(rng, adapter))
-        return lambda: sampled(*((path,), (base, path), (base, path, True))[number % 3])
+    ways = itertools.cycle([(path,), (base, path), (base, path, True)])
 
-    tried_many(count, SEED + 3, "broken adapters given to sample.py", attempt, used=0.05)
+    def attempt(rng):
+        path.write_bytes(odd_checkpoint(rng, adapter))
+        return functools.partial(sampled, *next(ways))
+
+    tried_many(count, SEED + 3, "broken adapters given to sample.py", attempt, used=0.05, refusals=["CheckpointError"])
 
 
 @many(10, 400)
 def test_a_broken_adapter_resumes_or_is_refused(count, adapter, run, tried_many):
-    def attempt(rng, number):
+    def attempt(rng):
         run("adapter", odd_checkpoint(rng, adapter))
         return lambda: resume(*SHORT["gpt"], "--text=text.txt")
 
@@ -316,7 +291,7 @@ def test_a_broken_hugging_face_folder_generates_or_is_refused(count, make, title
     sampled(folder)
     good = contents(folder)
 
-    def attempt(rng, number):
+    def attempt(rng):
         for name, data in good.items():
             (folder / name).write_bytes(data)
         name = rng.choice(list(good))
@@ -326,7 +301,7 @@ def test_a_broken_hugging_face_folder_generates_or_is_refused(count, make, title
         (folder / name).write_bytes(data)
         return lambda: sampled(folder)
 
-    tried_many(count, SEED + 2, f"broken folders in {title}'s layout", attempt)
+    tried_many(count, SEED + 2, f"broken folders in {title}'s layout", attempt, refusals=["CheckpointError"])
 
 
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
@@ -361,18 +336,16 @@ class Evil:
         return (open, ("unpickled", "w"))
 
 
-@pytest.mark.parametrize("command", ["sample.py", "train.py", "gpt.export", "studies.scores", "studies.baselines"])
-def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(command, run, workplace):
+def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(run, workplace):
     path = run("gpt", pickle.dumps(Evil()))
-    calls = {
-        "sample.py": lambda: sample.main([str(path)]),
-        "train.py": lambda: train.main([f"--init_from={path}", "--out_dir=new", "--text=text.txt"]),
-        "gpt.export": lambda: export.main([str(path), "exported"]),
-        "studies.scores": lambda: evaluate.main([str(path)]),
-        "studies.baselines": lambda: sampled(path.parent),
-    }
-    with harmless(workplace), pytest.raises(CheckpointError, match="not a readable checkpoint"):
-        calls[command]()
+    uses = [
+        lambda: train.main([f"--init_from={path}", "--out_dir=new", "--text=text.txt"]),
+        lambda: sampled(path.parent),
+    ]
+    uses += [lambda: export.main([str(path), "exported"])]
+    uses += [functools.partial(script.main, [str(path)]) for script in (sample, evaluate)]
+    with harmless(workplace):
+        refused(path, CheckpointError, "not a readable checkpoint", *uses)
     assert not Path("unpickled").exists()
 
 
@@ -683,7 +656,7 @@ def test_a_long_context_without_weights_takes_no_memory(run):
 def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, tried_many):
     samples = b"=== step 1: validation loss 3\nEs irrt\n\n=== step 2: validation loss 2\nder Mensch\n\n"
 
-    def attempt(rng, number):
+    def attempt(rng):
         run("gpt")
         Path("run/samples.txt").write_bytes(samples)
         path = Path("run") / rng.choice(["metrics.csv", "options.json", "samples.txt"])

@@ -3,6 +3,7 @@
 Nothing is ever unpacked into a folder, so names in an archive cannot lead anywhere.
 """
 
+import functools
 import io
 import lzma
 import random
@@ -19,7 +20,7 @@ import pytest
 from gpt.formats.gguf_file import convert
 from gpt.trained import load_trained
 from tests.gpt.formats.test_gguf_file import write_gguf
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, try_all
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
 from tests.workshop.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
 from tinygrad_lite.errors import CorpusError, UserError
 from workshop.corpora import fetch, pair_sources
@@ -27,17 +28,8 @@ from workshop.corpora import fetch, pair_sources
 SEED = 20240713
 WHERE = "https://example.org/packed"
 POEM = b"Es irrt der Mensch, solang er strebt.\n" * 20
-NAMES = [
-    "/etc/passwd",
-    "../../../evil",
-    "./../evil",
-    "C:\\evil",
-    "evil\0x",
-    "a" * 300,
-    f"../{MEMBER}",
-    f"/{MEMBER}",
-    "",
-]
+NAMES = ["/etc/passwd", "../../../evil", "./../evil", "C:\\evil", "evil\0x"]
+NAMES += ["a" * 300, f"../{MEMBER}", f"/{MEMBER}", ""]
 KINDS = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
 
 
@@ -71,22 +63,21 @@ def read_tar(tar: bytes) -> dict[str, bytes]:
 
 
 @many(150, 3000)
-def test_a_broken_package_gives_its_file_or_is_refused(count, workplace, report):
+def test_a_broken_package_gives_its_file_or_is_refused(count, workplace, tried_many, report):
     right = 0
 
     def read(tar: bytes) -> None:
         nonlocal right
         right += read_tar(tar) == {MEMBER: POEM}
 
-    def broken(rng: random.Random) -> bytes:
+    def attempt(rng):
         tar = evil_tar(rng)
-        return odd_bytes(rng, tar) if rng.random() < 2 / 3 else tar
+        return functools.partial(read, odd_bytes(rng, tar) if rng.random() < 2 / 3 else tar)
 
-    outcomes = try_all(count, read, broken, SEED, workplace, CorpusError)
+    tried_many(count, SEED, "broken packages", attempt, allowed=CorpusError)
     assert sorted(entry.name for entry in workplace.iterdir()) == ["poems_1.0_all.deb", "text.txt"]
     assert right > count / 20
-    assert outcomes["CorpusError"] > count / 4
-    report(f"hostile files: {count:,} broken packages (seed {SEED}): {outcomes}, {right:,} with the whole right text")
+    report(f"hostile files: {right:,} of the packages gave the whole right text")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -166,26 +157,25 @@ def test_the_real_dpkg_deb_unpacks_up_to_the_limit(workplace, monkeypatch):
 
 
 @many(75, 1500)
-def test_a_broken_zip_archive_gives_its_file_or_is_refused(count, workplace, report):
+def test_a_broken_zip_archive_gives_its_file_or_is_refused(count, workplace, tried_many):
     right = 0
 
     def read(data: bytes) -> None:
         nonlocal right
         right += pair_sources.unzip(data, "deu.txt", WHERE) == POEM.decode()
 
-    def broken(rng: random.Random) -> bytes:
+    def attempt(rng):
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
             for name in rng.sample(NAMES[:4], rng.randint(0, 3)):
                 archive.writestr(name, b"evil")
             archive.writestr("deu.txt", POEM)
         data = buffer.getvalue()
-        return odd_bytes(rng, data) if rng.random() < 0.9 else data
+        return functools.partial(read, odd_bytes(rng, data) if rng.random() < 0.9 else data)
 
-    outcomes = try_all(count, read, broken, SEED + 1, workplace, CorpusError)
+    tried_many(count, SEED + 1, "broken zip archives", attempt, allowed=CorpusError)
     assert [entry.name for entry in workplace.iterdir()] == ["text.txt"]
     assert right
-    report(f"hostile files: {count:,} broken zip archives (seed {SEED + 1}): {outcomes}, {right:,} with the right text")
 
 
 # --- GGUF -------------------------------------------------------------------------------------------------------------

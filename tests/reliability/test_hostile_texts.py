@@ -1,5 +1,6 @@
 """Broken or malicious tokenizers, presets, corpora and tables are used, or refused with the reason."""
 
+import functools
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from studies import baselines
 from studies import compare_tokenizers as compare
 from studies import scores as evaluate
 from studies.pictures import loss
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text, try_all
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
@@ -80,16 +81,14 @@ def read_and_write(data: object) -> None:
 
 
 @many(150, 3000)
-def test_a_broken_tokenizer_works_or_is_refused(count, workplace, report):
+def test_a_broken_tokenizer_works_or_is_refused(count, tried_many):
     forms = [tokenizer.to_json() for tokenizer in TOKENIZERS]
 
-    def broken(rng: random.Random) -> object:
-        return odd_json(rng, rng.choice(forms))
+    def attempt(rng):
+        return functools.partial(read_and_write, odd_json(rng, rng.choice(forms)))
 
-    outcomes = try_all(count, read_and_write, broken, SEED, workplace, TokenizerError)
-    assert outcomes["used"] > count / 20
-    assert outcomes["TokenizerError"] > count / 4
-    report(f"hostile files: {count:,} broken tokenizers of {len(forms)} kinds (seed {SEED}): {outcomes}")
+    what = f"broken tokenizers of {len(forms)} kinds"
+    tried_many(count, SEED, what, attempt, allowed=TokenizerError, used=0.05)
 
 
 def test_merges_that_keep_doubling_a_word_are_refused_in_little_memory():
@@ -165,7 +164,7 @@ def use_preset(data: bytes) -> None:
 
 
 @many(100, 2000)
-def test_a_broken_preset_is_used_or_refused(count, workplace, report):
+def test_a_broken_preset_is_used_or_refused(count, tried_many):
     good = [preset.read_bytes() for preset in PRESETS]
     values = ['"\\u0000"', "0x" + "f" * 9000, "[[[[1]]]]", "{a.b = 1}", "nan", '"\\u001b[2J"', "1e400", "9" * 4000]
 
@@ -178,9 +177,10 @@ def test_a_broken_preset_is_used_or_refused(count, workplace, report):
         changed = [line for line in lines if not line.startswith(f"{name} ")]
         return "\n".join([*changed, f"{name} = {rng.choice(values)}"]).encode()
 
-    outcomes = try_all(count, use_preset, broken, SEED + 1, workplace, OptionError)
-    assert outcomes["OptionError"] > count / 4
-    report(f"hostile files: {count:,} broken presets (seed {SEED + 1}): {outcomes}")
+    def attempt(rng):
+        return functools.partial(use_preset, broken(rng))
+
+    tried_many(count, SEED + 1, "broken presets", attempt, allowed=OptionError)
 
 
 @pytest.mark.parametrize(
@@ -211,37 +211,31 @@ def test_a_preset_that_is_a_bomb_is_refused(toml, reason, workplace):
 
 @many(60, 1200)
 @pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
-def test_a_broken_text_is_learned_from_or_refused(kind, count, workplace, report, capsys):
+def test_a_broken_text_is_learned_from_or_refused(kind, count, tried_many):
     count //= 5
     options = build(GPTOptions, ("test", {"text": ["text.txt"], "tokenizer": kind, "vocab_size": 300, "block_size": 4}))
 
-    def broken(rng: random.Random) -> bytes:
+    def attempt(rng):
         data = made_up_text(100).encode()
         for _ in range(rng.choice([1, 1, 5])):
             data = odd_bytes(rng, data) if data else data
-        return data
-
-    def learn(data: bytes) -> None:
         Path("text.txt").write_bytes(data)
-        load_family("gpt").task(options, None).unknown()
+        return lambda: load_family("gpt").task(options, None).unknown()
 
-    outcomes = try_all(count, learn, broken, SEED + 2, workplace)
-    report(f"hostile files: {count:,} broken texts for the tokenizer {kind} (seed {SEED + 2}): {outcomes}")
+    tried_many(count, SEED + 2, f"broken texts for the tokenizer {kind}", attempt, refused=0)
 
 
 @many(60, 1000)
-def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, workplace, report):
+def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, tried_many):
     options = {"pairs": "pairs.tsv", "tokenizer": "char", "block_size": 64, "batch_tokens": 200}
     options = build(Seq2SeqOptions, ("test", options))
     good = "".join(f"Satz {i} ist lang.\tSentence {i} is long.\n" for i in range(100)).encode()
 
-    def learn(data: bytes) -> None:
-        Path("pairs.tsv").write_bytes(data)
-        SEQ2SEQ.task(options, None).unknown()
+    def attempt(rng):
+        Path("pairs.tsv").write_bytes(odd_bytes(rng, good))
+        return lambda: SEQ2SEQ.task(options, None).unknown()
 
-    outcomes = try_all(count, learn, lambda rng: odd_bytes(rng, good), SEED + 3, workplace)
-    assert outcomes["used"] > count / 20
-    report(f"hostile files: {count:,} broken tables of pairs (seed {SEED + 3}): {outcomes}")
+    tried_many(count, SEED + 3, "broken tables of pairs", attempt, used=0.05, refused=0)
 
 
 @pytest.mark.parametrize(
@@ -288,28 +282,17 @@ def test_a_page_designed_to_stall_the_search_is_refused():
     assert gutenberg_text(f"{BEGINS}{blanks}x{blanks}{ENDS}", "page") == f"{blanks}x"
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        *(
-            "[Transcriber's Note: ",
-            "Transcriber's Note\n\n",
-            "##########\n\nTranscriber's Note\n\n",
-            "[[{",
-            "\n*",
-            "* ",
-        ),
-        *(
-            "Produced by x\n\n",
-            "This book was http: ",
-            "End of Project Gutenberg's x\n",
-            "Produced and ",
-            "e-text ",
-            "\x84",
-        ),
-        *("Title: x\n" + BEGINS, ENDS, "*END*THE SMALL PRINT!*END*\n", '["Small Print" V', "thanks to x ", "Note: "),
-    ],
+# Parts of a page that, repeated, could make a search for one of them slow.
+PARTS = (
+    "[Transcriber's Note: |Transcriber's Note\n\n|##########\n\nTranscriber's Note\n\n|[[{|\n*|* |Produced by x\n\n|"
 )
+PARTS += (
+    "This book was http: |End of Project Gutenberg's x\n|Produced and |e-text |\x84|Title: x\n" + BEGINS + "|" + ENDS
+)
+PARTS += '|*END*THE SMALL PRINT!*END*\n|["Small Print" V|thanks to x |Note: '
+
+
+@pytest.mark.parametrize("part", PARTS.split("|"))
 def test_a_book_designed_to_stall_the_search_is_read(part):
     page = f"Title: x\n\n{BEGINS}\n{part * (60_000 // len(part))}{ENDS}"
     books, _ = gutenberg_books(page)
@@ -340,7 +323,7 @@ def test_unreadable_files_are_reported(name, workplace):
 
 
 @many(60, 1000)
-def test_a_broken_table_of_losses_is_plotted_or_refused(count, workplace, report, capsys):
+def test_a_broken_table_of_losses_is_plotted_or_refused(count, tried_many):
     header = "step,loss,learning_rate,grad_norm,tokens_per_second,val_loss,bits_per_char,bleu,chrf,exact\n"
     rows = [f"{i},{3 / (i + 1):.4f},0.001,1,100,{'' if i % 5 else 2.5},3.6,,,\n" for i in range(20)]
     good = header + "".join(rows)
@@ -353,13 +336,12 @@ def test_a_broken_table_of_losses_is_plotted_or_refused(count, workplace, report
         cells[rng.randrange(len(cells))] = rng.choice(odd)
         return ",".join(cells).encode()
 
-    def plot(data: bytes) -> None:
-        Path("metrics.csv").write_bytes(data)
-        loss.read_run(Path("metrics.csv"))
+    def attempt(rng):
+        Path("metrics.csv").write_bytes(broken(rng))
+        return lambda: loss.read_run(Path("metrics.csv"))
 
-    outcomes = try_all(count, plot, broken, SEED + 4, workplace, OptionError)
-    assert outcomes["used"] > count / 20
-    report(f"hostile files: {count:,} broken tables of losses for the plot (seed {SEED + 4}): {outcomes}")
+    what = "broken tables of losses for the plot"
+    tried_many(count, SEED + 4, what, attempt, allowed=OptionError, used=0.05, refused=0)
 
 
 def test_odd_text_differs_from_the_text():

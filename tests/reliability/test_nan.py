@@ -104,6 +104,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
     seed = 7
     rng = np.random.default_rng(seed)
     known = {composed: operations_of_a_step(composed) for composed in (False, True)}
+    assert known[False] != known[True]
     healthy = {composed: RunFolder(f"ops-{composed}") for composed in (False, True)}
     named, gradients, hidden = set(), 0, 0
     for trial in range(count):

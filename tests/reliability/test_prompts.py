@@ -40,7 +40,7 @@ def printed(text: str) -> str:
 # --- where prompts come from --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [90, pytest.param(2700, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [54, pytest.param(2700, marks=pytest.mark.slow)])
 def test_any_prompt_from_any_source_is_answered(count, models, workplace, report):
     ways = Counter()
     for seed in range(count):
@@ -81,11 +81,8 @@ def test_bytes_that_are_not_text_are_refused_in_one_sentence(count, models, work
     refused = 0
     for seed in range(count):
         rng = random.Random(seed)
-        data = (
-            rng.randbytes(rng.choice([1, 2, 30]))
-            if rng.random() < 0.7
-            else random_text(rng, 9).encode("utf-8", "replace")
-        )
+        is_text = rng.random() >= 0.7
+        data = random_text(rng, 9).encode("utf-8", "replace") if is_text else rng.randbytes(rng.choice([1, 2, 30]))
         Path("prompt").write_bytes(data)
         kind = rng.choice(list(models))
         for words in (["--start=-"], ["--start=FILE:prompt"]):
@@ -98,9 +95,7 @@ def test_bytes_that_are_not_text_are_refused_in_one_sentence(count, models, work
                 assert "is not UTF-8" in ended.sentence
             else:
                 assert ended.status == 0
-    report(
-        f"prompts of any bytes, from a file and from stdin: {refused:,} of {2 * count:,} were not text and were refused"
-    )
+    report(f"prompts of any bytes, from a file and from stdin: {refused:,} of {2 * count:,} were no text and refused")
 
 
 LONG_TEXTS = {
@@ -109,7 +104,7 @@ LONG_TEXTS = {
 }
 
 
-@pytest.mark.parametrize("size", [50_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [30_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", LONG_TEXTS)
 def test_a_long_prompt_in_one_line_is_answered(what, size, models, workplace, report):
     """With the rules against repetition, which read the prompt."""
@@ -118,7 +113,7 @@ def test_a_long_prompt_in_one_line_is_answered(what, size, models, workplace, re
     rules = ["--no_repeat_ngram_size=9", "--repetition_penalty=1.2"]
     for kind, model in models.items():
         more = ["--max_new_tokens=3"] if kind in WRITERS else []
-        ended = sample_py(model, "--start=FILE:long.txt", *rules, *more, seconds=600 if size > 10**6 else 60)
+        ended = sample_py(model, "--start=FILE:long.txt", *rules, *more, seconds=600 if size > 10**6 else 20)
         assert ended.status == 0, f"{kind}: {ended.err}"
         assert len(ended.err) < 2000, f"{kind}: {ended.err[:2000]}"
         assert ended.out.startswith(normalise(text)) or kind not in WRITERS, kind
@@ -143,10 +138,7 @@ def test_names_of_special_tokens_are_text(count, report):
                 assert tokenizer.decode(ids) == "".join(word + " " for word in text.split()), tried
             elif kind != "word" or not tokenizer.unknown(text):
                 assert tokenizer.decode(ids) == text, tried
-    kinds = len(available_kinds())
-    report(
-        f"specials: {count:,} texts with their names (seeds 0 to {count - 1}) are text to {kinds} kinds of tokenizers"
-    )
+    report(f"specials: {count:,} texts with their names (seeds from 0) are text to {len(available_kinds())} tokenizers")
 
 
 def test_names_of_special_tokens_in_a_training_text_are_text(workplace, report):
@@ -228,33 +220,31 @@ def test_any_bytes_as_arguments_of_a_process_in_any_locale(count, models, workpl
     report(f"processes with any bytes as prompt, in {locales} locales: {count:,} answered (seeds 0 to {count - 1})")
 
 
+STREAMS = [
+    ("<&-", "--start=-", 0),
+    (">&-", "--start=Es", 0),
+    ("| head -c 3", "--max_new_tokens=10000000", 0),
+    ("<&-", "--interactive", 0),
+    ("2>&-", "--start=Es", 0),
+    ("<&- >&- 2>&-", "--start=Es", 0),
+    ("2>&-", "--top_p=2", 2),
+    ("</", "--start=-", 1),  # Python itself refuses a folder as stdin
+    ("| head -c 3", "--num_samples=1000000", 0),
+    ("2>&1 | head -c 100", "--max_new_tokens=10000000", 0),
+]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="descriptors as on POSIX")
 @pytest.mark.parametrize(
-    ("redirect", "words", "status"),
-    [
-        ("<&-", ["--start=-"], 0),
-        (">&-", ["--start=Es"], 0),
-        ("| head -c 3", ["--max_new_tokens=10000000"], 0),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in [
-                ("<&-", ["--interactive"], 0),
-                ("2>&-", ["--start=Es"], 0),
-                ("<&- >&- 2>&-", ["--start=Es"], 0),
-                ("2>&-", ["--top_p=2"], 2),
-                ("</", ["--start=-"], 1),  # Python itself refuses a folder as stdin
-                ("| head -c 3", ["--num_samples=1000000"], 0),
-                ("2>&1 | head -c 100", ["--max_new_tokens=10000000"], 0),
-            ]
-        ),
-    ],
+    ("redirect", "word", "status"),
+    [*STREAMS[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in STREAMS[3:])],
 )
-def test_closed_and_odd_streams_end_without_a_traceback(redirect, words, status, models, workplace, report):
+def test_closed_and_odd_streams_end_without_a_traceback(redirect, word, status, models, workplace, report):
     """The status of a pipe is its reader's; what counts is that the writer ends without a traceback."""
-    done = started([models["char"], *words], redirect)
+    done = started([models["char"], word], redirect)
     assert done.returncode == status, done.stderr
     assert b"Traceback" not in done.stderr + done.stdout
     assert b"Exception" not in done.stderr + done.stdout
-    if ">&-" not in redirect and status == 0 and words != ["--interactive"]:
+    if ">&-" not in redirect and status == 0 and word != "--interactive":
         assert done.stdout
-    report(f"sample.py {' '.join(words)} {redirect}: status {status}, no traceback")
+    report(f"sample.py {word} {redirect}: status {status}, no traceback")

@@ -168,20 +168,10 @@ def check_refusal(ended: Ended, given: str) -> None:
 RANGES = [(0, 0x7F), (0x80, 0x24F), (0x300, 0x36F), (0x590, 0x6FF), (0x900, 0xDFF), (0x2000, 0x206F), (0x4E00, 0x9FFF)]
 RANGES += [(0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (0xE000, 0xF8FF), (0xFFF0, 0xFFFF), (0x10000, 0x10FFFF)]
 SURROGATES = (0xD800, 0xDFFF)
-SNIPPETS = [
-    "\0",
-    "\r\n",
-    "\r",
-    "\n",
-    "\u2028",
-    "\x85",
-    "\ufeff",
-    "e\u0301",
-    "👩\u200d👩\u200d👧",
-    "\u202eabc\u202c",
-    "<eos>",
-]
-SNIPPETS += [END_OF_TEXT, "<unk>", "</w>", "<pad>", "\x1b[31m", "der Mensch", "  ", "\ud83d\ude00", "\u0f73\u0f71", "ẛ̣"]
+SNIPPETS = (
+    "\0·\r\n·\r·\n·\u2028·\x85·\ufeff·e\u0301·👩\u200d👩\u200d👧·\u202eabc\u202c·<eos>·<|endoftext|>·<unk>·</w>·<pad>"
+)
+SNIPPETS = [*SNIPPETS.split("·"), "\x1b[31m", "der Mensch", "  ", "\ud83d\ude00", "\u0f73\u0f71", "ẛ̣"]
 
 
 def random_text(rng: random.Random, longest: int = 40) -> str:

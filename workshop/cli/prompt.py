@@ -14,7 +14,7 @@ def read_prompt(start: str) -> str:
     """The text of the prompt, from the argument, a file, or stdin."""
     if start.startswith("FILE:"):
         return text_named(start.removeprefix("FILE:"))
-    return decode_utf8(sys.stdin.buffer.read(), "stdin") if start == "-" else start
+    return decode_utf8(sys.stdin.buffer.read(), "--start: stdin") if start == "-" else start
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:

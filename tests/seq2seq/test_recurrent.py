@@ -77,6 +77,7 @@ def test_predictive_attention_chooses_its_place():
 def test_weights_for_display_are_those_of_the_prediction():
     """Step by step with the states, as all at once."""
     model = lively(lambda: RecurrentSeq2Seq(replace(CONFIG, n_layer=2, input_feeding=True)), "float64").eval()
+    assert model.lm_head.weight is model.token_embedding.weight
     source, target = Tensor(rng.integers(3, 30, (1, 8))), Tensor(rng.integers(3, 30, (1, 5)))
     with no_grad():
         found, (states_memory, mask, states) = model.alignments(source, target), model.encode(source)

@@ -143,6 +143,7 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
         (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help all lists them)"),
         (["--"], "unexpected argument '--': write options as --name value (train.py --help all lists them)"),
         ([""], "unexpected argument '': write options as --name value (train.py --help all lists them)"),
+        (["--max_iters", "9" * 1001], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
         (["--max_iters", "9" * 5000 + "x"], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
         (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
     ],

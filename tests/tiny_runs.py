@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 import numpy as np
@@ -67,6 +68,13 @@ def sampled(capsys, *words: object) -> tuple[str, str]:
     capsys.readouterr()
     assert sample.main([str(word) for word in words]) == 0
     return capsys.readouterr()
+
+
+def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
+    """The rows that a command prints below its first line, by their first cells."""
+    capsys.readouterr()
+    assert command.main([str(word) for word in words]) == 0
+    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
 
 
 def rows(folder: RunFolder) -> list[dict[str, str]]:

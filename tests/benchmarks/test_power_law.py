@@ -3,36 +3,10 @@
 import numpy as np
 import pytest
 
-from benchmarks import experiments, power_law
+from benchmarks import power_law
 from benchmarks.power_law import best_law, fit, size_of
 from benchmarks.results import COLUMNS, write_rows
-from tests.tiny_runs import arguments
 from tinygrad_lite.errors import UserError
-
-TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))
-FILE = f"""# tiny runs
-seeds = "1,2"
-
-[[setting]]
-name = "one"
-options = "{TINY}"
-
-[[setting]]
-name = "fast"
-options = "{TINY} --learning_rate 0.1"
-seeds = "7"
-"""
-
-
-@pytest.fixture
-def place(workplace, monkeypatch):
-    """Folders for an experiment `tiny` and its results; the code is at the commit "abc"."""
-    monkeypatch.setattr(experiments, "EXPERIMENTS", workplace)
-    monkeypatch.setattr(experiments, "RESULTS", workplace / "results")
-    monkeypatch.setattr(experiments, "code_commit", lambda: "abc")
-    (workplace / "tiny.toml").write_text(FILE, encoding="utf-8")
-    return workplace
-
 
 N = np.array([25e3, 98e3, 332e3, 786e3, 2.2e6, 4.7e6])
 

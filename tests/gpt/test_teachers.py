@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import train
-from gpt.data import TextData, prepare
+from gpt.data import prepare
 from gpt.options import GPTOptions
 from gpt.task import TextTask, make_task
 from gpt.teachers import TaughtTask
@@ -17,20 +17,6 @@ from tests.tiny_runs import arguments, losses, run_training, same, stop_after
 from tinygrad_lite import functional as F
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
-
-TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
-
-
-@pytest.fixture
-def data(tmp_path) -> TextData:
-    return prepared(tmp_path, TEXT, block_size=16)
-
-
-def prepared(folder, text, known=None, **options) -> TextData:
-    """The data of a run on this text."""
-    (folder / "text.txt").write_text(text, encoding="utf-8")
-    return prepare(GPTOptions(text=[str(folder / "text.txt")], **options), known)
-
 
 TEACHERS = ["one.safetensors", "two.safetensors"]
 

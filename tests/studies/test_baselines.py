@@ -4,7 +4,6 @@ import math
 import os
 import re
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,8 +23,6 @@ from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12
 OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12
-
-NAMES = ["one.safetensors", "two.safetensors"]
 
 
 def by_definition(text, order, vocab_size, character, context, highest=True):
@@ -181,15 +178,3 @@ def test_invalid_orders_are_refused(orders):
     with pytest.raises(OptionError, match=r"--orders .*: write one order such as 6, or a range such as 1-6"):
         baselines.read_orders(orders)
     assert [list(baselines.read_orders(valid)) for valid in ("6", "2-4")] == [[6], [2, 3, 4]]
-
-
-@pytest.fixture
-def data(request, folder):
-    """The data of a text, and two GPTs with random weights, as if trained on it."""
-    kind = getattr(request, "param", "char")
-    _, data = (make_checkpoint(Path(name), "faust.txt", kind, step=step)[1] for step, name in enumerate(NAMES))
-    return data
-
-
-def model(name=NAMES[0]):
-    return load_trained(Path(name)).make_model()

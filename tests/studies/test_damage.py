@@ -3,7 +3,6 @@
 import csv
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -18,14 +17,6 @@ from tests.gpt.test_inside import IDS
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora.texts import load_files
-
-
-def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
-    """The rows that a command prints, by their first cells."""
-    capsys.readouterr()
-    assert command.main([str(word) for word in words]) == 0
-    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
-
 
 GROUPED = {"n_head": 4, "n_kv_head": 2, "head_dim": 8}  # two queries share a head of keys and values
 

@@ -11,19 +11,9 @@ from gpt import speaking
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from studies.draw import main as draw_main
-from studies.pictures.command import draw
-from studies.pictures.kinds import shared_kinds
 from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.errors import UserError
 from workshop.tokenizers.char import CharTokenizer
-
-TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
-
-
-def run(*words):
-    """Run the command; any checkpoint has a tokenizer of characters."""
-    return draw("python -m studies.draw", shared_kinds(lambda path: CharTokenizer.train(TEXT)), list(words))
-
 
 VERSE = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\n"
 

@@ -2,7 +2,7 @@
 
 import tracemalloc
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,17 +11,11 @@ import sample
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from studies import quantized
+from tests.tiny_runs import table
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from workshop.run.family import Trained
 from workshop.tokenizers.byte import ByteTokenizer
-
-
-def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
-    """The rows that a command prints, by their first cells."""
-    capsys.readouterr()
-    assert command.main([str(word) for word in words]) == 0
-    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
 
 
 def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):

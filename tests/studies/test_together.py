@@ -1,54 +1,25 @@
 """Means, mixtures with counts, and learning while reading: each against its definition, and the command as a whole."""
 
-import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gpt.data import prepare
-from gpt.options import GPTOptions
 from gpt.score import token_log_probs
 from gpt.trained import load_trained
 from studies import together
 from studies.baselines import KneserNey
-from tests.gpt.saved_models import saved_gpt
-
-TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12
-OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12
+from tests.studies.test_baselines import TEXT, make_checkpoint, rows
 
 NAMES = ["one.safetensors", "two.safetensors"]
 COUNTED = ["--text", "faust.txt", "--orders", "1-2"]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty folder with two texts to work in."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "faust.txt").write_text(TEXT, encoding="utf-8")
-    (tmp_path / "tor.txt").write_text(OTHER, encoding="utf-8")
-    return tmp_path
-
-
-def make_checkpoint(path, text, tokenizer="char", age=0, step=5):
-    """A tiny GPT with random weights, as if trained on this text `age` seconds ago; also its data."""
-    data = prepare(GPTOptions(text=[text], tokenizer=tokenizer, vocab_size=270, block_size=8))
-    saved_gpt(path, data.tokenizer, step, data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
-    os.utime(path, (1e9 - age, 1e9 - age))
-    return load_trained(path).make_model(), data
-
-
-def rows(printed):
-    """The table as a dictionary from model to bits per character."""
-    header, *lines = printed.splitlines()
-    assert header.split() == ["model", "context", "numbers", "bits", "per", "character"]
-    return {re.split(r"\s{2,}", line)[0]: float(line.split()[-1]) for line in lines}
-
-
-@pytest.fixture
-def data(request, folder):
+def data(request, workplace):
     """The data of a text, and two GPTs with random weights, as if trained on it."""
+    Path("faust.txt").write_text(TEXT, encoding="utf-8")
     kind = getattr(request, "param", "char")
     _, data = (make_checkpoint(Path(name), "faust.txt", kind, step=step)[1] for step, name in enumerate(NAMES))
     return data

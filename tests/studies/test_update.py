@@ -1,7 +1,6 @@
 """The singular values of what training changed."""
 
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,15 +9,9 @@ import sample
 from studies import update
 from studies.update import Update
 from tests.gpt.saved_models import TEXT, saved_gpt
+from tests.tiny_runs import table
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 from workshop.tokenizers.byte import ByteTokenizer
-
-
-def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
-    """The rows that a command prints, by their first cells."""
-    capsys.readouterr()
-    assert command.main([str(word) for word in words]) == 0
-    return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
 
 
 @pytest.fixture

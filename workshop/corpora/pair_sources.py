@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import say
+from workshop.cli.files import decode_utf8
 from workshop.corpora import fetch
 from workshop.corpora.pair_cleaning import (
     Pair,
@@ -125,7 +126,7 @@ def libreoffice_help() -> Found:
     )
     german, english = (
         # by path without the folder of the language
-        {path.split("/", 5)[5]: fetch.decode_utf8(page, path) for path, page in pages[package].items()}
+        {path.split("/", 5)[5]: decode_utf8(page, path) for path, page in pages[package].items()}
         for package in ("libreoffice-help-de", "libreoffice-help-en-us")
     )
     return useful("libreoffice-help", help_pairs(german, english))
@@ -156,7 +157,7 @@ def package_descriptions(languages: Sequence[str], run: Callable = subprocess.ru
             if not lists:
                 why = fetch.telling_line(complaints) if complaints else "these sources have none"
                 raise CorpusError(f"`apt-get update` brought no package descriptions in language {language!r}: {why}")
-            texts.append("\n".join(fetch.decode_utf8(path.read_bytes(), path.name) for path in lists))
+            texts.append("\n".join(decode_utf8(path.read_bytes(), path.name) for path in lists))
     return texts
 
 
@@ -190,7 +191,7 @@ def unzip(data: bytes, member: str, where: str) -> str:
         raise CorpusError(f"{where} cannot be unpacked: {error}") from None
     if len(text) > MAX_UNPACKED:
         raise CorpusError(f"{where} unpacks to more than {MAX_UNPACKED:,} bytes, too many for a corpus")
-    return fetch.decode_utf8(text, where)
+    return decode_utf8(text, where)
 
 
 # The address names one commit, and the SHA-256 of each file is checked before it is unpacked.

@@ -25,7 +25,7 @@ from pkgutil import resolve_name
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
-from workshop.cli.files import text_named
+from workshop.cli.files import decode_utf8, text_named
 from workshop.cli.options import not_among
 from workshop.corpora import fetch
 from workshop.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
@@ -188,8 +188,7 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
         books, _ = gutenberg_books(text)
         if books:
             book = "\n\n".join(books) + "\n"
-            cut = len(text) - len(book)
-            source += f" ({cut:,} characters of Project Gutenberg's header and licence left out)"
+            source += f" ({len(text) - len(book):,} characters of Project Gutenberg's header and licence left out)"
             text = book
         elif as_is:
             text = original
@@ -224,7 +223,7 @@ def make_jean_paul() -> str:
 def make_manual() -> str:
     """Fetch the German manual pages, and keep their prose."""
     files = fetch.debian_folders({"manpages-de": COMMANDS})["manpages-de"]
-    return manual_text(fetch.decode_utf8(gzip.decompress(page), path) for path, page in files.items())
+    return manual_text(decode_utf8(gzip.decompress(page), path) for path, page in files.items())
 
 
 # ----------------------------------------------------------------------------------- works known by their hash

@@ -1,7 +1,5 @@
 """Pictures of attention weights: charts for every head, one large chart, the row of one token."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -9,18 +7,6 @@ from studies.pictures.attention import HIDDEN, AttentionOptions, draw_attention
 from tinygrad_lite.errors import OptionError
 from workshop.figure import compose, own_style, write
 from workshop.inside import Attention
-
-
-@pytest.fixture
-def picture(tmp_path):
-    """A file for an image, which takes matplotlib."""
-    pytest.importorskip("matplotlib")
-    return tmp_path / "x.svg"
-
-
-def texts(file: Path) -> str:
-    return " ".join(part.split("<")[0] for part in file.read_text(encoding="utf-8").split(">"))
-
 
 TOKENS = ["Ha", "be", "·nun", "$", "·nun"]
 
@@ -73,6 +59,35 @@ def test_the_row_of_one_token_in_each_layer_or_head():
     (axes,) = charts(draw_attention(found, "attention", AttentionOptions(of="be", layer=2)))
     np.testing.assert_allclose(axes.get_images()[0].get_array(), found.weights[1, :, 1, :2])  # all that "be" can see
     assert [label.get_text() for label in axes.get_yticklabels()] == ["head 1", "head 2", "head 3"]
+
+
+# Layers, heads, tokens, options; charts in a row; words of the caption; whether tokens and numbers are shown.
+WIDE_CASES = (
+    (2, 4, 5, {}, 4, "Each row", True, False),
+    (2, 5, 15, {}, 3, "Each row", True, False),  # three and two heads in a row
+    (4, 4, 55, {}, 4, "55 tokens by 55: draw one chart with --layer and --head", False, False),
+    (1, 12, 200, {}, 6, "200 tokens by 200: draw one chart", False, False),
+    (2, 3, 30, {"layer": 1, "head": 2}, 1, "the numbers are percent", True, True),
+    (2, 3, 55, {"layer": 1, "head": 2}, 1, "too many squares for numbers", True, False),
+    (2, 3, 300, {"layer": 1, "head": 2}, 1, "One token in 4 is named", True, False),
+    (2, 3, 40, {"of": "a"}, 1, "the numbers are percent", True, True),
+    (2, 3, 300, {"of": "a"}, 1, "too many squares for numbers. One token in 4 is named", True, False),
+)
+
+
+@pytest.mark.parametrize(("layers", "heads", "tokens", "chosen", "row", "words", "named", "numbers"), WIDE_CASES)
+def test_a_picture_is_readable_and_says_what_it_shows(layers, heads, tokens, chosen, row, words, named, numbers):
+    found = made_up(layers, heads, ["a"] * tokens)
+    picture = draw_attention(found, "attention", AttentionOptions(**chosen))
+    assert picture.size[0] * 160 <= 1600
+    assert words in picture.caption
+    shown = charts(picture)
+    assert shown[0].get_gridspec().ncols == row
+    assert len(shown) == (1 if chosen else layers * heads)
+    assert bool(shown[0].get_yticklabels()) == named
+    assert bool(shown[0].texts) == numbers
+    lowest = [axes for axes in shown if axes.get_xticklabels()]
+    assert len(lowest) == row * named  # a chart with no other below has the names, even in a row that is not full
 
 
 def test_what_is_too_large_is_refused(tmp_path):

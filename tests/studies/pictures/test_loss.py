@@ -6,20 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.pictures.command import draw
-from studies.pictures.kinds import shared_kinds
 from studies.pictures.loss import Curve, LossOptions, draw_loss, names, read_run, smoothed
+from tests.studies.pictures.test_pictures import run
 from tinygrad_lite.errors import OptionError
 from workshop.figure import compose, own_style
 from workshop.run.run_folder import METRICS, RunFolder
-from workshop.tokenizers.char import CharTokenizer
-
-TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
-
-
-def run(*words):
-    """Run the command; any checkpoint has a tokenizer of characters."""
-    return draw("python -m studies.draw", shared_kinds(lambda path: CharTokenizer.train(TEXT)), list(words))
 
 
 def plotted(*paths, **settings):
@@ -32,11 +23,11 @@ def plotted(*paths, **settings):
 def folders(tmp_path):
     """Two runs, the second of which has not been evaluated yet."""
     one, two = RunFolder(tmp_path / "one"), RunFolder(tmp_path / "two")
-    for run in (one, two):
-        with run.locked():
-            run.begin({})
+    for folder in (one, two):
+        with folder.locked():
+            folder.begin({})
         for step in range(1, 31):
-            run.log(step=step, loss=4 / step + 1, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=10.0)
+            folder.log(step=step, loss=4 / step + 1, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=10.0)
     for step in (0, 10, 20, 30):
         one.log(step=step, val_loss=2 - step / 40, bits_per_char=3 - step * 3 / 80)
     return one.path, two.path

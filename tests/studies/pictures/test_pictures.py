@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
 from studies.pictures.graphviz import quote, to_dot
 from studies.pictures.kinds import shared_kinds
@@ -20,8 +19,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
-from workshop.figure import COLOURS, compose, own_style, with_dark_theme, write
-from workshop.inside import Attention
+from workshop.figure import COLOURS, with_dark_theme, write
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.char import CharTokenizer
 
@@ -218,62 +216,3 @@ def test_help_lists_the_pictures_and_the_options_of_each(capsys):
         with pytest.raises(SystemExit):
             run(name, "--help")
         assert f"usage: python -m studies.draw {name}" in capsys.readouterr().out
-
-
-# --- plotting --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def picture(tmp_path):
-    """A file for an image, which takes matplotlib."""
-    pytest.importorskip("matplotlib")
-    return tmp_path / "x.svg"
-
-
-def texts(file: Path) -> str:
-    return " ".join(part.split("<")[0] for part in file.read_text(encoding="utf-8").split(">"))
-
-
-TOKENS = ["Ha", "be", "·nun", "$", "·nun"]
-
-
-def made_up(layers=2, heads=3, tokens=TOKENS, is_causal=True):
-    weights = np.random.default_rng(0).uniform(0.1, 1, (layers, heads, len(tokens), len(tokens)))
-    weights = np.tril(weights) if is_causal else weights
-    return Attention(tokens, tokens, weights / weights.sum(-1, keepdims=True), is_causal)
-
-
-def charts(picture):
-    """The axes of the figure that have an image, without bars of colours."""
-    pytest.importorskip("matplotlib")
-    with own_style():
-        return [axes for axes in compose(picture).axes if axes.get_images() and axes.get_label() != "<colorbar>"]
-
-
-# Layers, heads, tokens, options; charts in a row; words of the caption; whether tokens and numbers are shown.
-WIDE_CASES = (
-    (2, 4, 5, {}, 4, "Each row", True, False),
-    (2, 5, 15, {}, 3, "Each row", True, False),  # three and two heads in a row
-    (4, 4, 55, {}, 4, "55 tokens by 55: draw one chart with --layer and --head", False, False),
-    (1, 12, 200, {}, 6, "200 tokens by 200: draw one chart", False, False),
-    (2, 3, 30, {"layer": 1, "head": 2}, 1, "the numbers are percent", True, True),
-    (2, 3, 55, {"layer": 1, "head": 2}, 1, "too many squares for numbers", True, False),
-    (2, 3, 300, {"layer": 1, "head": 2}, 1, "One token in 4 is named", True, False),
-    (2, 3, 40, {"of": "a"}, 1, "the numbers are percent", True, True),
-    (2, 3, 300, {"of": "a"}, 1, "too many squares for numbers. One token in 4 is named", True, False),
-)
-
-
-@pytest.mark.parametrize(("layers", "heads", "tokens", "chosen", "row", "words", "named", "numbers"), WIDE_CASES)
-def test_a_picture_is_readable_and_says_what_it_shows(layers, heads, tokens, chosen, row, words, named, numbers):
-    found = made_up(layers, heads, ["a"] * tokens)
-    picture = draw_attention(found, "attention", AttentionOptions(**chosen))
-    assert picture.size[0] * 160 <= 1600
-    assert words in picture.caption
-    shown = charts(picture)
-    assert shown[0].get_gridspec().ncols == row
-    assert len(shown) == (1 if chosen else layers * heads)
-    assert bool(shown[0].get_yticklabels()) == named
-    assert bool(shown[0].texts) == numbers
-    lowest = [axes for axes in shown if axes.get_xticklabels()]
-    assert len(lowest) == row * named  # a chart with no other below has the names, even in a row that is not full

@@ -1,6 +1,6 @@
 """Generate text or translate with a trained model: checkpoint -> tokenizer -> decoder -> text.
 
-    python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest checkpoint under out/
+    python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest run under out/
     python sample.py out/goethe/best.safetensors       with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's layout
@@ -39,15 +39,14 @@ from workshop.cli.command_line import parse_command_line
 from workshop.cli.console import quoted, run_command, say
 from workshop.cli.options import build
 from workshop.decoding.sample_options import HINTS, SampleOptions, check_beam, check_combination
-from workshop.run.checkpoint import fact_in
 from workshop.run.estimate import is_shortage, too_little_to_sample
 from workshop.run.families import DEFAULT, FAMILIES, load_family
 from workshop.run.family import PEFT_CONFIG, Family, Trained, family_of_weights, names_fetched
-from workshop.run.run_folder import newest_checkpoint, release_memory, tune_memory
+from workshop.run.run_folder import find_checkpoint, release_memory, tune_memory
 
 OUT = Path("out")
 EXAMPLES = {
-    'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
+    'python sample.py --start "Habe nun"': "continue a prompt, with the newest run",
     "python sample.py out/goethe": "generate text with the model of this run",
     "python sample.py --interactive": "write in turns with the model",
     "python sample.py --explain page.html": "write a page that shows the model from inside",
@@ -67,7 +66,7 @@ def main(argv: list[str]) -> int:
         examples=EXAMPLES,
         positional="checkpoint",
         about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2 (default: the "
-        f"newest checkpoint under {OUT}/)",
+        f"newest run under {OUT}/)",
         common="start max_new_tokens num_samples temperature top_k seed stop show_probs interactive".split(),
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
         hints=HINTS,
@@ -120,7 +119,7 @@ def find_model(path: Path) -> tuple[Family, Path]:
     """The family of a trained model, and the file or folder of the model, or the name by which it is fetched.
 
     Args:
-        path: the same, or a folder whose newest checkpoint is meant.
+        path: the same, or a folder, which means the best checkpoint of the newest run in it.
     """
     if path.suffix == ".gguf":
         command = f"python -m gpt.formats.gguf_file {quoted(path)} FOLDER"
@@ -129,11 +128,10 @@ def find_model(path: Path) -> tuple[Family, Path]:
     if named and not os.path.exists(path) and not any(names_fetched(path, name) for name in FAMILIES):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    if (name := family_of_weights(path)) is None:
-        if (path.is_dir() or path == OUT) and not (path / PEFT_CONFIG).is_file():
-            path = newest_checkpoint(path)
-        name = fact_in(path, "family")
-    return load_family(name if name in [*FAMILIES] else DEFAULT), path
+    if (name := family_of_weights(path)) is None and not (path / PEFT_CONFIG).is_file():
+        path = find_checkpoint(path)
+        name = family_of_weights(path)
+    return load_family(name or DEFAULT), path
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Measure pages in a browser: of a GPT, first paint, first answer, the time of a token; of one that learns, its steps.
 
-    python -m benchmarks.explorer                         the newest checkpoint under out/
+    python -m benchmarks.explorer                         the newest run under out/
     python -m benchmarks.explorer out/goethe --turns 9
 
 It needs Chromium (on Debian: apt-get install chromium) and the extra e2e. The targets for the default checkpoint: first

@@ -166,7 +166,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         raise CorpusError(
             f"the text is too short: {counted(len(train), 'token')} to learn from and {len(held_out):,} held out, but "
             f"--block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; take {smaller}a text "
-            f"of {counted(longer, 'character')} or more (this one has {len(corpus.text):,})"
+            f"of more than {counted(longer - 1, 'character')} (this one has {len(corpus.text):,})"
         )
     if 0 < len(replay) <= options.block_size:
         raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")

@@ -38,7 +38,7 @@ from workshop.formats.export import checked_settings, export_command, write_file
 from workshop.formats.pretrained import is_pretrained_folder
 from workshop.run.checkpoint import describe, fact_in, load_checkpoint
 from workshop.run.family import Trained, check_family
-from workshop.run.run_folder import newest_checkpoint
+from workshop.run.run_folder import find_checkpoint
 from workshop.tokenizers.huggingface import GPT2_SPECIAL
 
 
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
 def export_file(source: Path, folder: Path) -> str:
     """Export the model, or the adapter, in a checkpoint or a run's folder, and say which and how."""
-    file = newest_checkpoint(source) if source.is_dir() and not is_pretrained_folder(source) else source
+    file = source if is_pretrained_folder(source) else find_checkpoint(source)
     if file.is_file() and fact_in(file, "base"):
         checkpoint = load_checkpoint(file)
         check_family(file, checkpoint, "gpt")

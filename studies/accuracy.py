@@ -20,7 +20,7 @@ from workshop.cli.options import option
 from workshop.run.families import load_family
 from workshop.run.family import family_of_weights
 from workshop.run.origin import options_of_run
-from workshop.run.run_folder import newest_checkpoint
+from workshop.run.run_folder import find_checkpoint
 
 
 @dataclass
@@ -60,8 +60,7 @@ def accuracies(names: list[str]) -> list[float]:
 
 def accuracy(path: Path) -> float:
     """The share of the test part that a model gets right, which is also printed."""
-    if path.is_dir():
-        path = newest_checkpoint(path)
+    path = find_checkpoint(path)
     name = family_of_weights(path, ("bert", "vit", "cnn"))
     if name is None:
         raise OptionError(f"{path} is not a classifier of texts or pictures")

@@ -1,6 +1,6 @@
 """How good is a GPT's loss? Compare it with models that only count: n-grams with Kneser-Ney smoothing.
 
-    python -m studies.baselines                          orders 1 to 6 on goethe, and the newest checkpoint under out/
+    python -m studies.baselines                          orders 1 to 6 on goethe, and the newest run under out/
     python -m studies.baselines --text my.txt            on your own text
     python -m studies.baselines --orders 3-7 --checkpoint out/goethe/best.safetensors
     python -m studies.baselines --stride 32              the GPT once more, in overlapping windows (gpt/score.py)

@@ -34,13 +34,12 @@ from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
-from workshop.cli.options import find_preset, list_presets, read_preset
+from workshop.cli.options import PRESETS, find_preset, list_presets, read_preset
 from workshop.corpora import fetch, reviews, texts, wheel
 from workshop.corpora.pair_sources import Found
 from workshop.corpora.pairs import RULES, to_table
 from workshop.corpora.pictures import RECIPES, Pictures
 from workshop.decoding import scores
-from workshop.run.setup import PRESETS
 from workshop.run.sizes import SIZES
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer

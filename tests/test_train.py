@@ -216,6 +216,18 @@ def test_the_value_of_an_option_is_not_a_preset(capsys):
         assert "--batch_tokens INT" in help_for(words, capsys)
 
 
+def test_a_preset_may_be_a_file_of_ones_own(workplace):
+    Path("my.settings").mkdir()
+    own = Path("my.settings", "mine.toml")
+    own.write_text('family = "seq2seq"\ndataset = "reverse"\nn_embd = 24\n', encoding="utf-8")
+    for words in ([str(own), "--n_layer=1"], ["--n_layer", "1", str(own)]):
+        setup = start.read_setup(words)
+        assert (setup.family.name, setup.options.dataset, setup.folder.path) == ("seq2seq", "reverse", Path("out/mine"))
+        assert (setup.options.n_embd, setup.options.n_layer) == (24, 1)
+    own.write_text("n_embd = 24 25", encoding="utf-8")
+    assert "mine.toml is not valid TOML" in error_for(str(own))
+
+
 def test_options_of_the_same_name_have_the_same_type():
     """So a command line is split in the same way for every model."""
     kinds = [typing.get_type_hints(family.options) for family in map(load_family, FAMILIES)]
@@ -246,6 +258,7 @@ def test_options_of_the_same_name_have_the_same_type():
         ("text.txt --max_iters 3", "text.txt is not a preset; did you mean: python train.py --text text.txt"),
         ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
         (".", ". is not a preset; did you mean: python train.py --init_from ."),
+        ("gone.toml", "no preset gone.toml: there are baby-gpt, bert-goethe"),
         ("goethe-chars", "no preset goethe-chars: did you mean goethe-char? (there are baby-gpt, bert-goethe"),
         ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: omit one of them"),
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),

@@ -9,10 +9,9 @@ import numpy as np
 
 from studies.pictures.command import DrawOptions
 from tinygrad_lite.errors import counted
-from workshop.cli.options import build, fields_of, find_preset, read_preset
+from workshop.cli.options import PRESETS, build, fields_of, find_preset, read_preset
 from workshop.figure import COLOURS, Picture, count_steps, plain_axes
 from workshop.run.options import TrainOptions
-from workshop.run.setup import PRESETS
 
 MAX_POINTS = 5000
 

@@ -25,10 +25,13 @@ def prepared(folder, text, known=None, **options) -> TextData:
 
 
 SHORT = [
-    (18, "take --block_size 15 or smaller, or a text of 74 characters or more \\(this one has 18\\)"),
-    (72, "take --block_size 64 or smaller, or a text of 74 characters or more"),
-    (50, "45 tokens to learn from and 5 held out.*at least 66 .*take --block_size 44 or smaller, or a text of 74"),
-    (10, "held out, .* and 2; take a text of 74 characters or more \\(this one has 10\\)"),
+    (18, "take --block_size 15 or smaller, or a text of more than 73 characters \\(this one has 18\\)"),
+    (72, "take --block_size 64 or smaller, or a text of more than 73 characters"),
+    (
+        50,
+        "45 tokens to learn from and 5 held out.*at least 66 .*take --block_size 44 or smaller, or a text of more than",
+    ),
+    (10, "held out, .* and 2; take a text of more than 73 characters \\(this one has 10\\)"),
 ]
 
 

@@ -17,7 +17,7 @@ from workshop.corpora import fetch
 from workshop.corpora import texts as corpora
 from workshop.run import log
 from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder, newest_checkpoint
+from workshop.run.run_folder import RunFolder, find_checkpoint
 
 SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
 HOUR = 3600.0
@@ -130,7 +130,7 @@ def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace
 
     def back():
         clock[0] -= HOUR
-        found = newest_checkpoint(Path("run"))
+        found = find_checkpoint(Path("run"))
         seen.append((load_checkpoint(found).step, found.name))
 
     monkeypatch.setattr(log, "tqdm", visible(log.tqdm))
@@ -138,12 +138,12 @@ def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace
         run = run_training(**SETTINGS | {"average": 0})
     same(run, whole)
     assert [step for step, _ in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
-    assert load_checkpoint(newest_checkpoint(run.path)).step == 10
+    assert load_checkpoint(find_checkpoint(run.path)).step == 10
     assert all(float(row["tokens_per_second"]) > 0 for row in rows(run) if row["loss"])
     assert len(losses(run)) == 10
     with at_steps(dict.fromkeys(range(13), back)):
         assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
-    assert load_checkpoint(newest_checkpoint(run.path)).step == 12
+    assert load_checkpoint(find_checkpoint(run.path)).step == 12
     report("clock set back by an hour at each of 12 steps: the newest checkpoint was always the one written last")
 
 

@@ -45,6 +45,12 @@ def check_sha256(data: bytes, expected: str, what: str) -> None:
         raise CorpusError(f"{what} is not the expected file: its sha256 is {found}, not {expected}")
 
 
+def unavailable(what: str, error: CorpusError, instead: str) -> CorpusError:
+    """The error if something cannot be fetched, with the first reason, and with what can take its place."""
+    reason = error.__cause__ if isinstance(error.__cause__, CorpusError) else error
+    return CorpusError(f"{what} is unavailable ({reason}); try again with a network, once is enough; {instead}")
+
+
 # ----------------------------------------------------------------------------------------- Debian packages
 
 

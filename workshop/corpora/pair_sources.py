@@ -97,7 +97,7 @@ def auf_deutsch() -> list[Pair]:
     try:
         lessons = Path(importlib.resources.files("auf_deutsch") / "content")
     except ModuleNotFoundError:
-        raise CorpusError("the Python package auf-deutsch is not installed: `pip install auf-deutsch`") from None
+        raise CorpusError('the Python package auf-deutsch is not installed: pip install -e ".[translate]"') from None
     try:
         contents = (json.loads(file.read_bytes().decode("utf-8")) for file in sorted(lessons.rglob("*.json")))
         pairs = [pair for lesson in contents for pair in dialogue_pairs(lesson)]

@@ -48,9 +48,8 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     try:
         corpus = from_cache(name, say) or from_source(name, say)
     except CorpusError as error:
-        raise CorpusError(
-            f"the parallel corpus {name} is unavailable ({error}); `--pairs FILE` trains on your own pairs"
-        ) from error
+        own = "`--pairs FILE` trains on your own pairs"
+        raise fetch.unavailable(f"the parallel corpus {name}", error, own) from error
     expected = RECIPES[name].expected
     if expected not in (None, corpus.sha256):
         found = f"its sha256 is {corpus.sha256}, not {expected}"

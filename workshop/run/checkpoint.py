@@ -35,6 +35,7 @@ from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.version import VERSION
+from workshop.cli.options import PRESETS
 from workshop.formats.tensors import tensors_in
 
 POSIX = os.name == "posix"  # Linux and macOS
@@ -164,6 +165,13 @@ def fact_in(path: Path, name: str) -> Any:
         return None
 
 
+def no_checkpoint(path: Path) -> CheckpointError:
+    """The error if there is no checkpoint at a path; it says how to train one."""
+    name = path.parent.name if path.suffix else path.name  # a run is in out/<preset>/
+    preset = f" {name}" if (PRESETS / f"{name}.toml").is_file() else ""
+    return CheckpointError(f"there is no checkpoint {path}; train one with: python train.py{preset}")
+
+
 def load_checkpoint(path: Path, optimizer: bool = False) -> Checkpoint:
     """Read a checkpoint.
 
@@ -172,7 +180,7 @@ def load_checkpoint(path: Path, optimizer: bool = False) -> Checkpoint:
     Raises: CheckpointError with the reason if it is missing, damaged, or from another program.
     """
     if not path.is_file():
-        raise CheckpointError(f"there is no checkpoint {path}; train one with: python train.py")
+        raise no_checkpoint(path)
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

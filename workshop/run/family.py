@@ -27,7 +27,7 @@ from workshop.formats.pretrained import is_pretrained_folder, load_pretrained, m
 from workshop.run.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
 from workshop.run.families import FAMILIES, load_family
 from workshop.run.model_config import ModelConfig
-from workshop.run.run_folder import newest_checkpoint
+from workshop.run.run_folder import find_checkpoint
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
 
@@ -160,7 +160,7 @@ class Family:
         if adapter is None and not names_fetched(path, self.name) and not is_pretrained_folder(path):
             if (path / PEFT_CONFIG).is_file():
                 raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {path}")
-            file = newest_checkpoint(path) if path.is_dir() else path
+            file = find_checkpoint(path)
             if file.is_file() and isinstance(facts := fact_in(file, "base"), dict) and facts:
                 return self.adapted(self.read_base(file, facts), file, beside)
         trained = self.load(path)
@@ -200,7 +200,7 @@ class Family:
             about, weights = f"{trained.about}; with the adapter {path}", adapter.folded_into(trained.weights, beside)
             changes = adapter.changes if beside else {}
             return replace(trained, about=about, weights=weights, adapter=path, changes=changes)
-        path = newest_checkpoint(path) if path.is_dir() else path
+        path = find_checkpoint(path)
         checkpoint = load_checkpoint(path)
         check_family(path, checkpoint, self.name)
         adapter = adapter_in(path, checkpoint)
@@ -247,8 +247,8 @@ class Family:
         """Read a trained model.
 
         Args:
-            path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
-                checkpoint is read; or the name of a model, which is fetched if necessary.
+            path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, of whose
+                newest run the best checkpoint is read; or the name of a model, which is fetched if necessary.
         Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors
             of fetching.
         """
@@ -257,8 +257,7 @@ class Family:
             path = import_module(known.fetched[str(path)]).fetched_folder()
         if known.layouts and is_pretrained_folder(path):
             return read_folder(path, self.name, self.model)
-        if path.is_dir():
-            path = newest_checkpoint(path)
+        path = find_checkpoint(path)
         checkpoint = load_checkpoint(path)
         check_family(path, checkpoint, self.name)
         if checkpoint.base:
@@ -384,9 +383,10 @@ def read_any(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> Trained:
 
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
     """
-    if path.is_dir() and not is_pretrained_folder(path):
-        path = newest_checkpoint(path)
-    return load_family(family_of_weights(path, families) or families[0]).read(path)
+    if (name := family_of_weights(path, families)) is None:
+        path = find_checkpoint(path)
+        name = family_of_weights(path, families) or families[0]
+    return load_family(name).read(path)
 
 
 def family_of_weights(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from workshop.cli.console import say
-from workshop.cli.options import build, difference
+from workshop.cli.options import PRESETS, build, difference
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
 from workshop.run.family import Family, Trained, check_specials, names_fetched
 from workshop.run.options import NOT_SAVED, TrainOptions
@@ -123,7 +123,7 @@ def load_origin(family: Family, origin: str) -> Trained:
     """
     path = Path(origin)
     if not path.exists() and not names_fetched(path, family.name):
-        if path.parent == Path("out") and (Path(__file__).parents[2] / "presets" / f"{path.name}.toml").exists():
+        if path.parent == Path("out") and (PRESETS / f"{path.name}.toml").exists():
             raise OptionError(f"--init_from {origin}: there is no such run yet: python train.py {path.name} makes it")
         raise OptionError(
             f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "

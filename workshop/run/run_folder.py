@@ -25,7 +25,7 @@ from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.precision import bfloat16
 from workshop.cli.files import MAX_SETTINGS, text_of
-from workshop.run.checkpoint import POSIX, describe, load_checkpoint, missing_folder, write_atomically
+from workshop.run.checkpoint import POSIX, describe, load_checkpoint, missing_folder, no_checkpoint, write_atomically
 
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
@@ -254,15 +254,21 @@ class RunFolder:
                 old.unlink(missing_ok=True)
 
 
-def newest_checkpoint(folder: Path) -> Path:
-    """The newest checkpoint anywhere under a folder.
+def find_checkpoint(path: Path) -> Path:
+    """The checkpoint that a path means: of a folder, the best one of the newest run anywhere under it.
+
+    If the newest file in the folder is the run's average, or no evaluation has chosen a best one yet, that file.
 
     Raises: CheckpointError if there is none.
     """
-    found = sorted(folder.glob("**/*.safetensors"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    if path.is_file():
+        return path
+    found = sorted(path.glob("**/*.safetensors"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not found:
-        raise CheckpointError(f"there is no checkpoint under {folder}/: train one with: python train.py")
-    return found[-1]
+        raise no_checkpoint(path)
+    newest, best = found[-1], found[-1].with_name("best.safetensors")
+    replaced = newest.name == "last.safetensors" or newest.name.startswith("step-")
+    return best if replaced and best in found else newest
 
 
 def available_cores() -> int:

@@ -27,7 +27,7 @@ from tinygrad_lite.precision import check_precision
 from workshop.adapters import fingerprint
 from workshop.cli.command_line import parse_command_line, split_command_line
 from workshop.cli.console import quoted, say
-from workshop.cli.options import brief, build, find_preset, list_presets, read_preset
+from workshop.cli.options import PRESETS, brief, build, find_preset, list_presets, read_preset
 from workshop.formats.pretrained import is_pretrained_folder
 from workshop.processes.mpirun import launched
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
@@ -40,7 +40,6 @@ from workshop.run.sizes import SIZES, read_size
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
 
-PRESETS = Path(__file__).parents[2] / "presets"
 # What --help shows first.
 COMMON = "text pairs resume out_dir max_iters batch_size learning_rate n_layer n_embd block_size device".split()
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
@@ -168,7 +167,7 @@ def read_setup(argv: list[str]) -> RunSetup:
     name, named = choose_family(argv, presets)
     family = load_family(name)
     hints, explained = options_elsewhere(family, argv)
-    preset = named if named in {**presets, **SIZES} else family.preset
+    preset = named if is_preset(named, presets) else family.preset
     defaults = build(family.options, (f"preset {preset}", settings_of(preset)))
     parsed = parse_command_line(
         family.options,
@@ -177,7 +176,8 @@ def read_setup(argv: list[str]) -> RunSetup:
         description=f"{family.about} The defaults shown are those of {preset}.",
         examples=family.examples,
         positional="preset",
-        about_positional=f"settings by name (default {family.preset}): {', '.join(presets)}",
+        about_positional=f"settings by name (default {family.preset}), or a file of your own, such as mine.toml: "
+        f"{', '.join(presets)}",
         common=COMMON,
         epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", SIZES), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
@@ -187,7 +187,7 @@ def read_setup(argv: list[str]) -> RunSetup:
     for note in parsed.notes:
         say(f"note: {note}")
     named, given = parsed.positional, parsed.values
-    if named and named not in {**presets, **SIZES} and (os.path.exists(named) or Path(named).suffix):
+    if named and not is_preset(named, presets) and (os.path.exists(named) or Path(named).suffix):
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
         raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
     if "dataset" in given and given["dataset"] not in {*datasets_of(family), *family.options.DATASETS}:
@@ -208,7 +208,8 @@ def read_setup(argv: list[str]) -> RunSetup:
     if options.resume and given.get("init_from", "resume") not in ("scratch", "resume"):
         start = f"--init_from {options.init_from} starts a new one"
         raise OptionError(f"--resume continues a run and {start}: omit one of them")
-    folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
+    run_name = Path(named).stem if named else default_name(origin, given) or family.preset
+    folder = RunFolder(options.out_dir or Path("out") / run_name)
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last, optimizer=True)
         check_family(folder.last, checkpoint, family.name)
@@ -236,10 +237,10 @@ def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, s
     Returns: its name, and the first word that is neither an option nor the value of one, which may name a preset.
     """
     # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
-    unsure = not {*argv[1:]}.isdisjoint({*presets, *SIZES}) and argv[0] not in presets
+    unsure = any(is_preset(word, presets) for word in argv[1:]) and not is_preset(argv[0], presets)
     parts = split_command_line(argv, *([load_family(name).options for name in FAMILIES] if unsure else [TrainOptions]))
     named = next((part.text for part in parts if not part.name), None)
-    if named in presets or named in SIZES:
+    if is_preset(named, presets):
         return family_of(settings_of(named, family=True)), named
     values = {part.name: part.words for part in parts}
     places = values.get("init_from", [])
@@ -254,6 +255,11 @@ def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, s
     return DEFAULT, named
 
 
+def is_preset(word: str | None, presets: Collection[str]) -> bool:
+    """Whether a word names a preset, the size of a known model, or a file of settings."""
+    return word is not None and (word in presets or word in SIZES or Path(word).suffix == ".toml")
+
+
 def datasets_of(family: Family) -> set[str]:
     """The only names that --dataset of a family accepts; empty if it accepts others too."""
     return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
@@ -261,7 +267,8 @@ def datasets_of(family: Family) -> set[str]:
 
 def settings_of(name: str, family: bool = False) -> dict[str, Any]:
     """The settings of a preset, or of a size; without its family, unless that is requested."""
-    found = read_size(name)[0] if name in SIZES else read_preset(find_preset(PRESETS, name))
+    file = Path(name) if is_preset(name, ()) and os.path.isfile(name) else None
+    found = read_size(name)[0] if name in SIZES else read_preset(file or find_preset(PRESETS, name))
     return found if family else {key: value for key, value in found.items() if key != "family"}
 
 

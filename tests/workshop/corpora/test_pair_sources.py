@@ -156,7 +156,7 @@ UNREADABLE = ['[{"de": "Ja."', "", "nothing", "\ufeff[]", "Grün".encode("latin-
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        (None, "is not installed: `pip install auf-deutsch`"),
+        (None, r'is not installed: pip install -e "\.\[translate\]"'),
         ({}, "no longer holds lessons where it used to"),
         ({"content": "a file where the folder should be"}, "no longer holds lessons where it used to"),
         ({"content/a.txt": "?"}, "no longer holds lessons where it used to"),

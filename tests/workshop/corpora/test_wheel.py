@@ -57,6 +57,10 @@ def test_the_file_is_read_from_what_pip_gives():
     [
         (Pip(complaint="/usr/bin/python: No module named pip\n"), "failed: .*No module named pip"),
         (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
+        (
+            Pip(complaint="WARNING: Retrying connection broken by\nERROR: No matching\n"),
+            "cannot be reached",
+        ),
         (Pip(), "failed: it gave no reason"),
         (Pip(error=subprocess.TimeoutExpired("pip", 1)), "did not end within"),
     ],

@@ -18,7 +18,7 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.run import run_folder
 from workshop.run.checkpoint import save_checkpoint
-from workshop.run.run_folder import METRICS, STOPPING, RunFolder, StopRequest, matmul_rate, newest_checkpoint
+from workshop.run.run_folder import METRICS, STOPPING, RunFolder, StopRequest, find_checkpoint, matmul_rate
 
 pytestmark = pytest.mark.every_device
 
@@ -212,26 +212,35 @@ def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypat
     assert rows.std() == pytest.approx(1, abs=0.01)
 
 
-# --- the newest checkpoint ------------------------------------------------------------------------------------
+# --- which checkpoint a folder means --------------------------------------------------------------------------
 
 
-def test_the_newest_checkpoint_in_any_subfolder_is_found(tmp_path):
-    paths = [tmp_path / name for name in ("a/last.safetensors", "a/best.safetensors", "b/c/last.safetensors")]
-    for age, path in enumerate(paths):
+@pytest.mark.parametrize(
+    ("newest_first", "chosen"),
+    [
+        ("a/last a/best b/c/last", "a/best"),
+        ("b/c/last a/best a/last", "b/c/last"),  # no evaluation has chosen a best one yet
+        ("b/c/last.safetensors.tmp a/step-00000004 a/last a/best", "a/best"),
+        ("a/average a/last a/best", "a/average"),
+        ("mine a/best", "mine"),
+    ],
+)
+def test_a_folder_means_the_best_checkpoint_of_the_newest_run_under_it(tmp_path, newest_first, chosen):
+    for age, name in enumerate(newest_first.split()):
+        path = tmp_path / (name if "." in name else f"{name}.safetensors")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"")
         os.utime(path, ns=(0, 10**9 * (10 - age)))
-    (tmp_path / "a/last.safetensors.tmp").write_bytes(b"")
-    assert newest_checkpoint(tmp_path) == paths[0]
-    assert newest_checkpoint(tmp_path / "b") == paths[2]
-    os.utime(paths[1], ns=(0, 10**9 * 10))  # if both are equally new, `last`, which has made more steps
-    assert newest_checkpoint(tmp_path) == paths[0]
+    found = tmp_path / f"{chosen}.safetensors"
+    assert find_checkpoint(tmp_path) == find_checkpoint(found) == found
 
 
-def test_a_folder_without_checkpoints_is_refused(tmp_path):
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(CheckpointError, match=r"there is no checkpoint under .*python train\.py"):
-            newest_checkpoint(folder)
+@pytest.mark.parametrize(
+    ("name", "command"), [("", ""), ("goethe", " goethe"), ("reverse/last.safetensors", " reverse")]
+)
+def test_where_there_is_no_checkpoint_the_error_says_how_to_train_one(tmp_path, name, command):
+    with pytest.raises(CheckpointError, match=rf"no checkpoint .*; train one with: python train\.py{command}$"):
+        find_checkpoint(tmp_path / name)
 
 
 # --- signals --------------------------------------------------------------------------------------------------

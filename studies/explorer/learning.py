@@ -20,8 +20,8 @@ SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": 
 SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
 INTRO = (
     "A GPT begins with random weights and learns a text, character by character, while you watch. It has the parts of "
-    "the project's larger models, and some ten thousand parameters instead of millions: enough to memorise a page "
-    "of text within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
+    "the project's larger models, and about 26,000 parameters instead of millions: enough to memorise a page of text "
+    "within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
     "The page has no connection: your text stays in it, and it works from a file, without a network. Its scripts can "
     "be read in its source, or in the browser's debugger; nano.js is nano.py in JavaScript, with the same names.",
 )

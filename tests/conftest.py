@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 
 # Before NumPy is imported: the tests' matrices are too small to be shared by several threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -59,6 +60,7 @@ def cuda(request):
 
 def pytest_addoption(parser):
     parser.addoption("--emulate-gpu", action="store_true", help="tests marked gpu run on the emulated GPU, slowly")
+    parser.addoption("--lacking", metavar="FILE", help="list there the tests skipped for lack of a package, but torch's")
 
 
 def pytest_generate_tests(metafunc):
@@ -110,10 +112,14 @@ def end_if_lost(synchronize):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """With `-m gpu`, say how many tests were skipped, and why: a skipped test proves nothing."""
+    """With `-m gpu`, say how many tests were skipped, and why: a skipped test proves nothing. Serves --lacking, too."""
+    reports = terminalreporter.stats
+    if path := config.getoption("--lacking"):
+        skipped = [report for report in reports.get("skipped", []) if "torch" not in getattr(report, "keywords", ())]
+        lacking = [report.nodeid for report in skipped if "could not import" in str(report.longrepr)]
+        Path(path).write_text("\n".join(lacking), encoding="utf-8")
     if not config.getoption("markexpr").startswith("gpu"):
         return
-    reports = terminalreporter.stats
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports.get("skipped", []))
     ran = sum(len(reports.get(outcome, [])) for outcome in ("passed", "failed", "error"))
     terminalreporter.section("tests on a GPU")

@@ -60,7 +60,7 @@ def cuda(request):
 
 def pytest_addoption(parser):
     parser.addoption("--emulate-gpu", action="store_true", help="tests marked gpu run on the emulated GPU, slowly")
-    parser.addoption("--lacking", metavar="FILE", help="list there the tests skipped for lack of a package, but torch's")
+    parser.addoption("--lacking", metavar="FILE", help="list there the tests that lacked a package, but torch")
 
 
 def pytest_generate_tests(metafunc):

@@ -41,7 +41,7 @@ import numpy as np
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Memory, Seq2Seq
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, uniform
+from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.recurrent import RecurrentState
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import init_gpt2
@@ -64,12 +64,6 @@ class Alignment(Module):
         if self.attend == "predictive":
             self.place, self.place_score = Linear(width, width, bias=False), Linear(width, 1, bias=False)
         self.join = Linear(2 * width, width, bias=False)
-
-    def reset(self) -> None:
-        """Draw the weights again as a recurrent layer does, uniform in +-1/sqrt(inputs): h_t is to pass unshrunk."""
-        for _, part in self.named_modules():
-            if isinstance(part, Linear):
-                part.weight.reset(uniform(part.in_features))
 
     def forward(self, h: Tensor, memory: Tensor, mask: Tensor, past: int) -> Tensor:
         """The attentional vectors: states (B, T, C), memory (B, S, C), mask (B, 1, S) -> (B, T, C)."""

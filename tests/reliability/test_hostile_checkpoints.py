@@ -76,17 +76,18 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def run(runs, workplace):
-    """A function that writes a run into the folder `run`, with another last checkpoint, and returns that one's path."""
+    """A function that writes a run into the folder `run` and returns the path of its last checkpoint.
+
+    Given other bytes, these are its best checkpoint too, which a run's folder means to sample.py.
+    """
 
     def write(family: str, last: bytes | None = None) -> Path:
         shutil.rmtree("run", ignore_errors=True)
         Path("run").mkdir()
-        for name, data in runs[family].items():
+        changes = {} if last is None else dict.fromkeys(("last.safetensors", "best.safetensors"), last)
+        for name, data in (runs[family] | changes).items():
             (Path("run") / name).write_bytes(data)
-        path = Path("run/last.safetensors")
-        if last is not None:
-            path.write_bytes(last)
-        return path
+        return Path("run/last.safetensors")
 
     return write
 

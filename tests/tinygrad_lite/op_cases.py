@@ -91,6 +91,10 @@ def totals(x: Any, axis: int) -> Any:
     return np.exp(x).sum(axis, keepdims=True)
 
 
+def erf(x: Any) -> Any:
+    return np.array([math.erf(v) for v in x.flat]).reshape(x.shape)
+
+
 MATRICES = pairs_of(
     ((3,), (3,)),
     ((3,), (3, 2)),
@@ -160,12 +164,7 @@ CASES = [
     Case("tanh", lambda x: x.tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), unary()),
     Case("sin", lambda x: x.sin(), lambda x: np.sin(x), unary(-7, 7)),
     Case("cos", lambda x: x.cos(), lambda x: np.cos(x), unary(-7, 7)),
-    Case(
-        "erf",
-        lambda x: x.erf(),
-        lambda x: np.array([math.erf(v) for v in x.flat]).reshape(x.shape),
-        [*unary(), *unary(-7, 7)],
-    ),
+    Case("erf", Tensor.erf, erf, [*unary(), *unary(-7, 7)]),
     Case("relu", lambda x: x.relu(), lambda x: (x + np.abs(x)) / 2, unary()),
     Case("abs", lambda x: x.abs(), lambda x: np.sqrt(x * x), unary()),
     Case("abs of Python", abs, lambda x: np.sqrt(x * x), unary()),
@@ -207,9 +206,7 @@ CASES = [
         [*each((2, 3), (0, 2), (1, 1)), (draw(2, 3).T,)],
     ),
     same("flatten", lambda x: x.flatten(), unary()),
-    Case(
-        "flatten part", lambda x: x.flatten(1, 2), lambda x: np.reshape(x, (2, 6, 2)), each((2, 3, 2, 2), (2, 6, 1, 2))
-    ),
+    Case("flatten part", lambda x: x.flatten(1, 2), lambda x: x.reshape(2, 6, 2), each((2, 3, 2, 2), (2, 6, 1, 2))),
     same("squeeze", lambda x: x.squeeze(), each((1, 3, 1), (2, 3), (1,), ())),
     Case("squeeze one", lambda x: x.squeeze(-2), lambda x: x[:, 0], each((2, 1, 3), (1, 1, 2))),
     Case("squeeze none", lambda x: x.squeeze(0), lambda x: x, each((2, 1))),
@@ -245,12 +242,7 @@ CASES = [
     Case("getitem backwards", lambda x: x[::-2], lambda x: x[::-2], each((5,), (4, 2))),
     same("getitem None", lambda x: x[None, :, None], each((3,), (2, 3))),
     same("getitem empty", lambda x: x[2:1], each((3,), (4, 2))),
-    Case(
-        "getitem view of view",
-        lambda x: x[1:].T[::2][:, None][..., 0],
-        lambda x: x[1:, ::2].T[:, None][..., 0],
-        each((3, 4)),
-    ),
+    Case("getitem twice", lambda x: x[1:].T[::2][:, None][..., 0], lambda x: x[1:, ::2].T[:, :1], each((3, 4))),
     same("getitem array", lambda x: x[ids(x, [2, 0, 2, -1])], each((3,), (3, 2))),
     same("getitem 2-D array", lambda x: x[ids(x, [[0, 1], [1, 1]])], each((2,), (2, 3))),
     same("getitem two arrays", lambda x: x[ids(x, [0, 1, 0]), ids(x, [2, 2, 2])], each((2, 3), (2, 3, 2))),
@@ -306,10 +298,7 @@ CASES = [
     same("prod of zeros", lambda x: x.prod(0), [(np.array([[0.0, 0, 2], [3, 0, 4], [5, 6, 7]]),)]),
     same("prod axis", lambda x: x.prod(1), each((2, 3), (2, 5, 2), (2, 0), (0, 3))),
     Case(
-        "prod axes kept",
-        lambda x: x.prod((0, -1), keepdim=True),
-        lambda x: np.prod(x, (0, 2), keepdims=True),
-        each((2, 3, 3)),
+        "prod axes", lambda x: x.prod((0, -1), keepdim=True), lambda x: x.prod((0, 2))[None, :, None], each((2, 3, 3))
     ),
     constant("argmax keepdim", lambda x: x.argmax(0, keepdim=True), each((3,), (2, 3)), lambda x: x.argmax(0)[None]),
 ]

@@ -360,18 +360,19 @@ def test_a_training_step_leaves_no_garbage():
 OVERWRITTEN = "backward: a value that '{}' still needs was overwritten in place after it was used"
 
 
+WRITES = [
+    lambda x: x.__setitem__(0, 9.0),
+    lambda x: x.detach().__setitem__(0, 9.0),
+    lambda x: x[1:].__setitem__(0, 9.0),
+    lambda x: x.reshape(2, 1).T[0].__setitem__(slice(None), 9.0),
+    lambda x: x.detach().unsqueeze(0).permute(1, 0).__setitem__(0, 9.0),
+    lambda x: x.mark_written(),
+    lambda x: x.__iadd__(1),
+]
+
+
 @pytest.mark.parametrize(
-    "write",
-    [
-        lambda x: x.__setitem__(0, 9.0),
-        lambda x: x.detach().__setitem__(0, 9.0),
-        lambda x: x[1:].__setitem__(0, 9.0),
-        lambda x: x.reshape(2, 1).T[0].__setitem__(slice(None), 9.0),
-        lambda x: x.detach().unsqueeze(0).permute(1, 0).__setitem__(0, 9.0),
-        lambda x: x.mark_written(),
-        lambda x: x.__iadd__(1),
-    ],
-    ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer", "+="],
+    "write", WRITES, ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer", "+="]
 )
 @pytest.mark.parametrize("through", ["itself", "a view"])
 def test_writing_a_value_that_is_still_needed_is_detected(write, through):

@@ -41,13 +41,7 @@ EDGES = [
     Edge("mean of an empty array", lambda x: x.mean(), [[]], nan, [[]]),
     Edge("sum of an empty array", lambda x: x.sum(), [[]], 0, [[]]),
     Edge("mask with -inf", lambda x: x.masked_fill(x > 1, -inf), [[1, 2]], [1, -inf], [[1, 0]]),
-    Edge(
-        "where ignores the side not chosen",
-        lambda x: (x > 0).where(x.log(), 0.0),
-        [[1, -1]],
-        [0, 0],
-        [[1, 0]],
-    ),
+    Edge("where ignores the side not chosen", lambda x: (x > 0).where(x.log(), 0.0), [[1, -1]], [0, 0], [[1, 0]]),
     Edge("empty list as index", lambda x: x[[]], [[1, 2]], [], [[0, 0]]),
     Edge("list of truth values as index", lambda x: x[[True, False]], [[1, 2]], [1], [[1, 0]]),
     Edge("truth value as index", lambda x: x[True], [[1, 2]], [[1, 2]], [[1, 1]]),
@@ -123,22 +117,22 @@ def test_types_combine_as_in_torch(a):
                 assert str(fn(p, number).dtype) == f"torch.{fn(x, number).dtype}"
 
 
+NUMBERS = [
+    ("float32", "float32", [2, 2.5, math.pi, np.float64(2.5), np.int64(2), np.array(2.5)]),
+    ("float32", "float64", [np.array([2.5, 1.0])]),
+    ("float64", "float64", [2, np.float32(2)]),
+    ("int32", "int32", [2]),
+    ("int64", "int64", [2, True, np.array(True)]),
+    ("int64", "float32", [2.5, 2**70]),
+    ("bool", "int64", [2]),
+    ("bool", "float32", [2.5]),
+    ("bool", "bool", [True]),
+    ("uint8", "uint8", [np.array(2)]),
+]
+
+
 @pytest.mark.cpu_only("NumPy's arrays do not mix with a GPU's")
-@pytest.mark.parametrize(
-    ("dtype", "expected", "numbers"),
-    [
-        ("float32", "float32", [2, 2.5, math.pi, np.float64(2.5), np.int64(2), np.array(2.5)]),
-        ("float32", "float64", [np.array([2.5, 1.0])]),
-        ("float64", "float64", [2, np.float32(2)]),
-        ("int32", "int32", [2]),
-        ("int64", "int64", [2, True, np.array(True)]),
-        ("int64", "float32", [2.5, 2**70]),
-        ("bool", "int64", [2]),
-        ("bool", "float32", [2.5]),
-        ("bool", "bool", [True]),
-        ("uint8", "uint8", [np.array(2)]),
-    ],
-)
+@pytest.mark.parametrize(("dtype", "expected", "numbers"), NUMBERS)
 def test_numbers_take_the_tensors_type_if_they_can(dtype, expected, numbers):
     x = Tensor.ones(2, dtype=dtype)
     for number in numbers:
@@ -316,9 +310,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("error", "call", "message"), [(error, *row) for error, rows in REFUSED.items() for row in rows]
-)
+every_refusal = [(error, *row) for error, rows in REFUSED.items() for row in rows]
+
+
+@pytest.mark.parametrize(("error", "call", "message"), every_refusal)
 def test_invalid_calls_are_refused_with_a_clear_sentence(error, call, message):
     with pytest.raises(error) as caught:
         call()

@@ -410,13 +410,10 @@ def plain_muon(w, gradients, lr, momentum, decay, scale):
     return w
 
 
-@pytest.mark.parametrize(
-    ("options", "tall", "wide"),
-    [
-        ({}, math.sqrt(4 / 3), 1.0),
-        ({"adjust_lr_fn": "match_rms_adamw", "momentum": 0.8, "muon_lr_factor": 3.0}, 0.4, 0.4),
-    ],
-)
+LIKE_ADAMW = {"adjust_lr_fn": "match_rms_adamw", "momentum": 0.8, "muon_lr_factor": 3.0}
+
+
+@pytest.mark.parametrize(("options", "tall", "wide"), [({}, math.sqrt(4 / 3), 1.0), (LIKE_ADAMW, 0.4, 0.4)])
 def test_muon_follows_its_formula(options, tall, wide):
     """Compared with the singular values; vectors have AdamW's update and learning rate."""
     net = Net()
@@ -724,13 +721,13 @@ def test_as_many_threads_as_a_matrix_product_has():
 # --- a guard ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rule", "shapes", "settings"),
-    [
-        (optim.adamw_composed, [(7,)] * 4, (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)),
-        (muon_composed, [(2, 3, 5)] * 3, (0.02, 0.95, 0.1, "original")),
-    ],
-)
+GUARDED = [
+    (optim.adamw_composed, [(7,)] * 4, (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)),
+    (muon_composed, [(2, 3, 5)] * 3, (0.02, 0.95, 0.1, "original")),
+]
+
+
+@pytest.mark.parametrize(("rule", "shapes", "settings"), GUARDED)
 def test_a_guard_scales_the_gradient_or_forbids_the_update(rule, shapes, settings):
     """See cuda/guard.py for its four numbers; here the reference versions read them."""
     arrays = [rng.random(shape) for shape in shapes]

@@ -257,16 +257,15 @@ def test_buffers_are_saved_and_move():
     assert (str(net.mean.dtype), str(net.mask.dtype), str(net.constant.dtype)) == ("float64", "bool", "float32")
 
 
+OPTIMIZERS = [
+    lambda m: optim.AdamW(optim.decay_groups(m, 0.1), lr=0.01),
+    lambda m: optim.SGD(m.named_parameters(), lr=0.01, momentum=0.9),
+    lambda m: optim.Muon(optim.muon_groups(m, 0.1), lr=0.01),
+]
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda all: pickle.loads(pickle.dumps(all))], ids=["copy", "pickle"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda m: optim.AdamW(optim.decay_groups(m, 0.1), lr=0.01),
-        lambda m: optim.SGD(m.named_parameters(), lr=0.01, momentum=0.9),
-        lambda m: optim.Muon(optim.muon_groups(m, 0.1), lr=0.01),
-    ],
-    ids=["adamw", "sgd", "muon"],
-)
+@pytest.mark.parametrize("make", OPTIMIZERS, ids=["adamw", "sgd", "muon"])
 def test_copies_of_a_model_and_its_optimizer_train(copied, make):
     def steps(model, optimizer, count):
         for _ in range(count):

@@ -12,25 +12,25 @@ pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 # --- creation ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("data", "dtype", "shape"),
-    [
-        (1.5, "float32", ()),
-        (3, "int64", ()),
-        (True, "bool", ()),
-        ([1, 2], "int64", (2,)),
-        ([1, 2.5], "float32", (2,)),
-        ([[1.0], [2.0]], "float32", (2, 1)),
-        ([True, False], "bool", (2,)),
-        ([], "float32", (0,)),
-        ((1.0, 2.0), "float32", (2,)),
-        (range(3), "int64", (3,)),
-        (np.float64(1.5), "float64", ()),
-        (np.ones(2), "float64", (2,)),
-        (np.ones(2, np.uint8), "uint8", (2,)),
-        (np.ones(2, np.float16), "float16", (2,)),
-    ],
-)
+DATA = [
+    (1.5, "float32", ()),
+    (3, "int64", ()),
+    (True, "bool", ()),
+    ([1, 2], "int64", (2,)),
+    ([1, 2.5], "float32", (2,)),
+    ([[1.0], [2.0]], "float32", (2, 1)),
+    ([True, False], "bool", (2,)),
+    ([], "float32", (0,)),
+    ((1.0, 2.0), "float32", (2,)),
+    (range(3), "int64", (3,)),
+    (np.float64(1.5), "float64", ()),
+    (np.ones(2), "float64", (2,)),
+    (np.ones(2, np.uint8), "uint8", (2,)),
+    (np.ones(2, np.float16), "float16", (2,)),
+]
+
+
+@pytest.mark.parametrize(("data", "dtype", "shape"), DATA)
 def test_a_tensor_has_the_dtype_and_shape_of_its_data(data, dtype, shape):
     x = Tensor(data)
     assert (x.dtype, x.shape, x.device) == (np.dtype(dtype), shape, here())

@@ -100,9 +100,6 @@ def test_mixed_types_run_the_reference_version(cuda):
     assert (found["result"].dtype, found["key"].dtype) == (np.float64, np.float32)
 
 
-# --- dropout ---------------------------------------------------------------------------------------------------
-
-
 # --- by any version ---------------------------------------------------------------------------------------------------
 
 VERSIONS = TOLERANCE | {"flash": 4e-3}  # flash_attention.py has kernels for bfloat16 and a width of 32
@@ -120,9 +117,10 @@ def inputs_of(version, *shape):
     return inputs(*shape, *((32, "bfloat16") if version == "flash" else (4, version)))
 
 
-@pytest.mark.parametrize(
-    "shape", [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), (), (2, 3, 6, 5), (1, 3, 6, 1), (6, 5)]
-)
+MASKS = [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), (), (2, 3, 6, 5), (1, 3, 6, 1), (6, 5)]
+
+
+@pytest.mark.parametrize("shape", MASKS)
 def test_masks_may_broadcast(cuda, version, shape):
     if version != "flash" or shape[-2:-1] in ((), (1,)):
         mask = np.array(rng.random(shape) < 0.6)

@@ -192,9 +192,7 @@ def test_bfloat16_is_rounded_once_by_one_operation(cuda, name, width):
     arguments |= {"frequencies": rotary_frequencies(width)} if name == "rotary" else {}
     arguments |= {"weight": np.linspace(0.5, 1, width)} if "norm" in name else {}
     made = tensors(arguments, np.float32, device=cuda)
-    given = {
-        key: x.cast(bfloat16()) if key in ("x", "gate", "up") else x for key, x in made.items() if isinstance(x, Tensor)
-    }
+    given = {k: x.cast(bfloat16()) if k in ("x", "gate", "up") else x for k, x in made.items() if isinstance(x, Tensor)}
     exact = {key: x.numpy() for key, x in given.items()}
     exact = {key: x if x.dtype == np.int64 else x.astype(np.float64) for key, x in exact.items()}
     y = REGISTRY[name](**made | given)

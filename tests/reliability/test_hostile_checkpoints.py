@@ -13,7 +13,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +42,7 @@ from tests.reliability.mutations import (
     put_together,
     resident,
     taken_apart,
+    traced,
 )
 from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
@@ -627,14 +627,10 @@ def test_false_sizes_are_refused_without_allocating_memory(run, runs):
     path = run("gpt")
     for name, data in absurd(runs["gpt"]["last.safetensors"]).items():
         path.write_bytes(data)
-        tracemalloc.start()
-        try:
+        with traced() as most:
             with pytest.raises(UserError):
                 sampled(path)
-            most = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert most < 10 * len(data) + 20 * 2**20, (name, most)
+            assert most() < 10 * len(data) + 20 * 2**20, (name, most())
 
 
 def test_a_long_context_without_weights_takes_no_memory(run):

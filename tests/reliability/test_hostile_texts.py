@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from studies import baselines
 from studies import compare_tokenizers as compare
 from studies import scores as evaluate
 from studies.pictures import loss
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text, traced
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
@@ -93,13 +92,10 @@ def test_a_broken_tokenizer_works_or_is_refused(count, tried_many):
 
 def test_merges_that_keep_doubling_a_word_are_refused_in_little_memory():
     merges = [[97, 97], *([256 + i] * 2 for i in range(60))]
-    tracemalloc.start()
-    try:
+    with traced() as most:
         with pytest.raises(TokenizerError, match="no word has more"):
             tokenizer_from_json({"kind": "bpe", "merges": merges, "specials": []})
-        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
-    finally:
-        tracemalloc.stop()
+        assert most() < 20 * 2**20
 
 
 PACKAGED = """

@@ -191,10 +191,3 @@ def test_a_guard_takes_a_norm_and_a_step_of_any_type(cuda, max_norm):
     guard = judged(cuda, [3.0, 4.0], max_norm=max_norm, step=np.int64(3))
     assert guard.numbers.tolist()[0] == pytest.approx(0.4)
     assert judged(cuda, [math.nan], max_norm=max_norm, step=np.int32(3)).read()[2] == 3
-
-
-def test_a_token_to_ignore_has_no_fraction(cuda):
-    arguments = CASES["cross_entropy"]["rows"]
-    version = functools.partial(F.cross_entropy, ignore_index=0.5)
-    with pytest.raises(TypeError, match=r"kernel cross_entropy_forward, parameter ignore_index: 0.5 is not an integer"):
-        outcome(version, arguments, np.float64, device=cuda)

@@ -196,17 +196,15 @@ def generated_token(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, 
 
 def table(n_layer: int = 0) -> str:
     """A line for each model, with all its layers or N."""
-    lines = [
-        f"{'bfloat16':32}{'launches':>10}{'own':>8}{'products':>10}" + f"{'CuPy' + chr(39) + 's':>8}{'Python, ms':>12}"
-    ]
+    heads = ("launches", "own", "products", "CuPy's", "ms")
+    lines = [f"{'bfloat16':32}" + "".join(f"{head:>10}" for head in heads)]
     works = [("training step", training_step, TRAINED), ("generated token", generated_token, WRITTEN)]
     for what, measure, names in works:
         for title, name in names.items():
             launches, ms = measure(narrow(name, n_layer))
             own, products, cupys = launches.counts
-            lines.append(
-                f"{f'{what}, {title}':32}{own + products + cupys:>10}{own:>8}{products:>10}{cupys:>8}{ms:>12.2f}"
-            )
+            numbers = (own + products + cupys, own, products, cupys, f"{ms:.2f}")
+            lines.append(f"{f'{what}, {title}':32}" + "".join(f"{number:>10}" for number in numbers))
             if "--names" in sys.argv:
                 lines.append(f"    {dict(launches.own)}\n    {dict(launches.cupys)}")
     return "\n".join(lines)

@@ -74,23 +74,14 @@ SIZES = {
         (3, 1028),
     ),
     "rotary": [
-        {
-            "x": normal((3, 7, 5, width)),
-            "positions": rng.integers(0, 5000, shape),
-            "frequencies": rotary_frequencies(width),
-        }
-        for width in (2, 6, 8, 32, 64, 80, 128)
+        {"x": normal((3, 7, 5, w)), "positions": rng.integers(0, 5000, shape), "frequencies": rotary_frequencies(w)}
+        for w in (2, 6, 8, 32, 64, 80, 128)
         for shape in (7, (3, 7))
     ],
     "cross_entropy": [
-        {
-            "logits": normal((9, n)),
-            "targets": rng.integers(0, n, 9),
-            "label_smoothing": smoothing,
-            "reduction": reduction,
-        }
+        {"logits": normal((9, n)), "targets": rng.integers(0, n, 9), "label_smoothing": share, "reduction": reduction}
         for n in WIDTHS
-        for smoothing in (0.0, 0.1)
+        for share in (0.0, 0.1)
         for reduction in ("none", "mean")
     ]
     + [

@@ -12,7 +12,7 @@ from benchmarks import __main__ as command
 from benchmarks import children, our_side, rows
 from benchmarks.children import start
 from benchmarks.memory import is_measurable
-from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure
+from benchmarks.rows import ROWS, BenchmarkOptions, Finding, measure
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.trained import load_trained
 from tinygrad_lite.errors import UserError
@@ -108,7 +108,3 @@ def test_our_side_writes(tmp_path):
     assert len(our_side.greedy(our_side.make_model(shape), 3, 3)) == 3
     save_checkpoint(tmp_path / "best.safetensors", our_side.fresh_checkpoint(SHAPES["small"]))
     assert load_trained(tmp_path).make_model().config == SHAPES["small"].config
-
-
-def finding(row: Row, ours: list[float], torch: list[float] | None = None) -> Finding:
-    return Finding(row, {"ours": ours} if torch is None else {"ours": ours, "torch": torch})

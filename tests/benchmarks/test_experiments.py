@@ -1,5 +1,6 @@
 """`python -m benchmarks.experiments`: what is run, what a row says, and that only finished runs have one."""
 
+import functools
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from benchmarks.results import COLUMNS, read_rows
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.errors import OptionError, UserError
+from workshop.cli import command_line, options
 from workshop.run.setup import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
@@ -101,6 +103,8 @@ def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
 
 def test_the_experiments_here_can_be_planned(monkeypatch):
     monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
+    for module in (command_line, options):  # whose types take most of the time
+        monkeypatch.setattr(module, "fields_of", functools.cache(options.fields_of))
     for name in experiments.list_presets(OURS):
         if name not in ("labels", "adapting", "together", "languages"):  # which need a trained model, or files
             assert experiments.main([name, "--dry_run"]) == 0

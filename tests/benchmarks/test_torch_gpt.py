@@ -23,6 +23,7 @@ from benchmarks import torch_modern  # noqa: E402 (needs torch)
 from benchmarks.torch_gpt import from_ours, our_names  # noqa: E402
 
 pytestmark = pytest.mark.torch
+torch.set_num_threads(1)  # more of them would wait for the cores that other tests keep busy
 
 
 def with_noise(model: Module, dtype: str, only_vectors: bool = False) -> Module:

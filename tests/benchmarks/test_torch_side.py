@@ -24,9 +24,9 @@ def changed(name: str, **settings) -> Shape:
 
 
 LEARNING = {
-    "row 1": SHAPES["small"],
-    "row 5": changed("translation", dropout=0.0, n_layer=2),
-    "row 12": SHAPES["goethe-no-dropout"],
+    "row 1": changed("small", n_layer=2),
+    "row 5": changed("translation", dropout=0.0, n_layer=1),
+    "row 12": changed("goethe-no-dropout", n_layer=2),
     "row 16": changed("bert-no-dropout", n_layer=2, batch_size=8),
     "row 17": changed("vit-no-dropout", n_layer=2, batch_size=16),
 }

@@ -9,6 +9,7 @@ import random
 import signal
 import struct
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -184,6 +185,16 @@ def resident() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@contextmanager
+def traced() -> Iterator[Callable[[], int]]:
+    """Inside, the function that this gives returns the most bytes that Python and NumPy have held at once."""
+    tracemalloc.start()
+    try:
+        yield lambda: tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 # --- what must not happen ---------------------------------------------------------------------------------------------

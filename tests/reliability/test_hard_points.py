@@ -42,8 +42,8 @@ def agree(a, b, dtype=np.float64, hint=""):
 NUMBERS = np.array([nan, -inf, -1e4, -2.0, -0.5, -0.0, 0.0, 0.5, 1e4, inf])
 t, e, c, s = math.tanh(0.5), math.exp(0.5), math.cos(0.5), math.sin(0.5)
 E2, C2, S2, C4, S4 = math.exp(-2), math.cos(2), math.sin(2), math.cos(1e4), math.sin(1e4)
-T2, erf2, erf5 = math.tanh(2), math.erf(2), math.erf(0.5)
-bell2, bell5, bell0 = (2 / math.sqrt(math.pi) * math.exp(-x * x) for x in (2, 0.5, 0))
+T2, F2, F5 = math.tanh(2), math.erf(2), math.erf(0.5)
+B2, B5, B0 = (2 / math.sqrt(math.pi) * math.exp(-x * x) for x in (2, 0.5, 0))
 r5 = math.sqrt(0.5)
 P2, P5 = (0.5 * (1 + math.erf(x * r5)) for x in (-2, 0.5))
 D2, D5 = (P + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) for P, x in ((P2, -2), (P5, 0.5)))
@@ -61,11 +61,7 @@ ONE = {
     "tanh": (lambda x: x.tanh(), [nan, -1, -1, -T2, -t, 0, 0, t, 1, 1], [nan, 0, 0, 1 - T2**2, u, 1, 1, u, 0, 0]),
     "sin": (lambda x: x.sin(), [nan, nan, -S4, -S2, -s, 0, 0, s, S4, nan], [nan, nan, C4, C2, c, 1, 1, c, C4, nan]),
     "cos": (lambda x: x.cos(), [nan, nan, C4, C2, c, 1, 1, c, C4, nan], [nan, nan, S4, S2, s, 0, 0, -s, -S4, nan]),
-    "erf": (
-        lambda x: x.erf(),
-        [nan, -1, -1, -erf2, -erf5, 0, 0, erf5, 1, 1],
-        [nan, 0, 0, bell2, bell5, bell0, bell0, bell5, 0, 0],
-    ),
+    "erf": (lambda x: x.erf(), [nan, -1, -1, -F2, -F5, 0, 0, F5, 1, 1], [nan, 0, 0, B2, B5, B0, B0, B5, 0, 0]),
     "relu": (lambda x: x.relu(), [nan, 0, 0, 0, 0, 0, 0, 0.5, 1e4, inf], [1, 0, 0, 0, 0, 0, 0, 1, 1, 1]),
     # At NaN PyTorch has the slope 0.
     "abs": (lambda x: x.abs(), [nan, inf, 1e4, 2, 0.5, 0, 0, 0.5, 1e4, inf], [nan, -1, -1, -1, -1, 0, 0, 1, 1, 1]),

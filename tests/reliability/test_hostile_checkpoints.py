@@ -13,7 +13,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +42,7 @@ from tests.reliability.mutations import (
     put_together,
     resident,
     taken_apart,
+    traced,
 )
 from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
@@ -76,17 +76,18 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def run(runs, workplace):
-    """A function that writes a run into the folder `run`, with another last checkpoint, and returns that one's path."""
+    """A function that writes a run into the folder `run` and returns the path of its last checkpoint.
+
+    Given other bytes, these are its best checkpoint too, which a run's folder means to sample.py.
+    """
 
     def write(family: str, last: bytes | None = None) -> Path:
         shutil.rmtree("run", ignore_errors=True)
         Path("run").mkdir()
-        for name, data in runs[family].items():
+        changes = {} if last is None else dict.fromkeys(("last.safetensors", "best.safetensors"), last)
+        for name, data in (runs[family] | changes).items():
             (Path("run") / name).write_bytes(data)
-        path = Path("run/last.safetensors")
-        if last is not None:
-            path.write_bytes(last)
-        return path
+        return Path("run/last.safetensors")
 
     return write
 
@@ -202,27 +203,27 @@ def with_base(**facts: object) -> dict:
     return {"": {"base": PLACE | facts}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({HALF: None}, "query has lora_B but not the other half of its change"),
-        ({HALF: np.ones((2, 9), "f4")}, r"as if its shape were \(16, 9\), but in its base it is \(16, 16\)"),
-        ({HALF: np.ones((3, 16), "f4")}, r"has lora_A \(3, 16\) and lora_B \(16, 2\), but they must be"),
-        ({HALF: np.full((2, 16), np.nan, "f4")}, "holds NaN or infinity"),
-        ({"model.invented": np.ones(3, "f4")}, "changes invented, which its base does not have"),
-        (with_base(path="/"), "is an adapter of /, which is not there"),
-        (with_base(path="//far/away"), "away, which is not there"),
-        (with_base(path="x" * 5000), "which is not there"),
-        (with_base(), "was not trained on the weights of"),
-        (with_base(alpha=1e300), "cannot be used"),
-        ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
-        (with_base(quantize="nf5"), "its base was quantized as 'nf5', which this program does not know"),
-        (with_base(quantize=["nf4"]), r"its base was quantized as \['nf4'\], which this program does"),
-        ({"": {"base": ["base.safetensors"]}}, "the field 'base' of its description is .* of the wrong type"),
-        ({"model": {"n_head": 4}}, "adapts a model with n_head 4, but base.safetensors has 2"),
-        ({"model": {"block_size": 999}}, "adapts a model with block_size 999, but base.safetensors has 8"),
-    ],
-)
+MISFITS = [
+    ({HALF: None}, "query has lora_B but not the other half of its change"),
+    ({HALF: np.ones((2, 9), "f4")}, r"as if its shape were \(16, 9\), but in its base it is \(16, 16\)"),
+    ({HALF: np.ones((3, 16), "f4")}, r"has lora_A \(3, 16\) and lora_B \(16, 2\), but they must be"),
+    ({HALF: np.full((2, 16), np.nan, "f4")}, "holds NaN or infinity"),
+    ({"model.invented": np.ones(3, "f4")}, "changes invented, which its base does not have"),
+    (with_base(path="/"), "is an adapter of /, which is not there"),
+    (with_base(path="//far/away"), "away, which is not there"),
+    (with_base(path="x" * 5000), "which is not there"),
+    (with_base(), "was not trained on the weights of"),
+    (with_base(alpha=1e300), "cannot be used"),
+    ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
+    (with_base(quantize="nf5"), "its base was quantized as 'nf5', which this program does not know"),
+    (with_base(quantize=["nf4"]), r"its base was quantized as \['nf4'\], which this program does"),
+    ({"": {"base": ["base.safetensors"]}}, "the field 'base' of its description is .* of the wrong type"),
+    ({"model": {"n_head": 4}}, "adapts a model with n_head 4, but base.safetensors has 2"),
+    ({"model": {"block_size": 999}}, "adapts a model with block_size 999, but base.safetensors has 8"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), MISFITS)
 def test_an_adapter_that_does_not_fit_is_refused_with_the_reason(changes, reason, adapter):
     path = Path("other.safetensors")
     tensors = safetensors.numpy.load(adapter)
@@ -238,14 +239,14 @@ def test_an_adapter_that_does_not_fit_is_refused_with_the_reason(changes, reason
         sampled(path)
 
 
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"lora_rank": 10**9}, "rank 1000000000 is above 16"),  # and takes no memory
-        ({"quantize": "nf4"}, "its settings and its base contradict each other"),
-        ({"quantize": "nf5"}, "--quantize 'nf5' .*: must be one of int8, int8-block"),
-    ],
-)
+OTHER_SETTINGS = [
+    ({"lora_rank": 10**9}, "rank 1000000000 is above 16"),  # and takes no memory
+    ({"quantize": "nf4"}, "its settings and its base contradict each other"),
+    ({"quantize": "nf5"}, "--quantize 'nf5' .*: must be one of int8, int8-block"),
+]
+
+
+@pytest.mark.parametrize(("settings", "reason"), OTHER_SETTINGS)
 def test_settings_that_do_not_fit_an_adapter_are_refused(settings, reason, adapter, runs):
     Path("run/last.safetensors").write_bytes(changed(adapter, "training", **settings))
     with pytest.raises((OptionError, CheckpointError), match=reason):
@@ -338,10 +339,7 @@ class Evil:
 
 def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(run, workplace):
     path = run("gpt", pickle.dumps(Evil()))
-    uses = [
-        lambda: train.main([f"--init_from={path}", "--out_dir=new", "--text=text.txt"]),
-        lambda: sampled(path.parent),
-    ]
+    uses = [lambda: train.main([f"--init_from={path}", "--out_dir=x", "--text=text.txt"]), lambda: sampled(path.parent)]
     uses += [lambda: export.main([str(path), "exported"])]
     uses += [functools.partial(script.main, [str(path)]) for script in (sample, evaluate)]
     with harmless(workplace):
@@ -349,17 +347,17 @@ def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(run, workplace):
     assert not Path("unpickled").exists()
 
 
-@pytest.mark.parametrize(
-    ("family", "values"),
-    [
-        *(("gpt", {name: value}) for name, value in (("out_dir", "elsewhere"), ("init_from", "elsewhere"))),
-        *(("gpt", {name: True}) for name in ("overwrite", "profile")),
-        *(("gpt", {"dataset": value}) for value in ("../secret.txt", "/etc/hostname")),
-        ("gpt", {"text": ["secret.txt"]}),
-        ("seq2seq", {"pairs": "secret.tsv"}),
-        ("seq2seq", {"src": "secret.tsv", "tgt": "secret.tsv"}),
-    ],
-)
+PLACES = [
+    *(("gpt", {name: value}) for name, value in (("out_dir", "elsewhere"), ("init_from", "elsewhere"))),
+    *(("gpt", {name: True}) for name in ("overwrite", "profile")),
+    *(("gpt", {"dataset": value}) for value in ("../secret.txt", "/etc/hostname")),
+    ("gpt", {"text": ["secret.txt"]}),
+    ("seq2seq", {"pairs": "secret.tsv"}),
+    ("seq2seq", {"src": "secret.tsv", "tgt": "secret.tsv"}),
+]
+
+
+@pytest.mark.parametrize(("family", "values"), PLACES)
 def test_a_checkpoint_cannot_choose_where_to_read_or_write(family, values, run, runs, workplace):
     (workplace / "secret.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     (workplace / "secret.tsv").write_text("ein\tone\n" * 100, encoding="utf-8")
@@ -427,17 +425,17 @@ def test_an_optimizer_that_does_not_fit_is_refused(how, run):
     assert load_checkpoint(path, optimizer=True).step == checkpoint.step
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "reason"),
-    [
-        ("weights", {}, "parameters, but the weights have 0"),
-        ("best_step", None, "best step is None"),
-        ("best_loss", None, "best step is"),
-        ("best_step", 99, "best step is 99"),
-        ("best_step", -1, "best step is -1"),
-        ("best_loss", -1.0, "best loss is -1"),
-    ],
-)
+IMPOSSIBLE = [
+    ("weights", {}, "parameters, but the weights have 0"),
+    ("best_step", None, "best step is None"),
+    ("best_loss", None, "best step is"),
+    ("best_step", 99, "best step is 99"),
+    ("best_step", -1, "best step is -1"),
+    ("best_loss", -1.0, "best loss is -1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "reason"), IMPOSSIBLE)
 def test_missing_weights_and_an_impossible_best_step_are_refused(name, value, reason, run):
     with edited(path := run("gpt")) as checkpoint:
         setattr(checkpoint, name, value)
@@ -629,14 +627,10 @@ def test_false_sizes_are_refused_without_allocating_memory(run, runs):
     path = run("gpt")
     for name, data in absurd(runs["gpt"]["last.safetensors"]).items():
         path.write_bytes(data)
-        tracemalloc.start()
-        try:
+        with traced() as most:
             with pytest.raises(UserError):
                 sampled(path)
-            most = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert most < 10 * len(data) + 20 * 2**20, (name, most)
+            assert most() < 10 * len(data) + 20 * 2**20, (name, most())
 
 
 def test_a_long_context_without_weights_takes_no_memory(run):
@@ -670,21 +664,21 @@ def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, tried_
     tried_many(count, SEED + 3, "broken metrics.csv, options.json, samples.txt", attempt, used=0.25, refused=0)
 
 
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("metrics.csv", b"step,loss\n\xff\xfe,1\n"),
-        ("metrics.csv", "step,loss\n²,1\n".encode()),
-        ("metrics.csv", b"step,loss\n" + b"9" * 5000 + b",1\n"),
-        ("metrics.csv", b"step,loss\n1," + b"1" * 200_000),
-        ("metrics.csv", b"\0" * 5000),
-        ("metrics.csv", b""),
-        ("samples.txt", b"=== step ,: x\n"),
-        ("samples.txt", b"=== step " + b"9" * 5000 + b": x\n"),
-        ("options.json", b"[" * 100_000),
-        ("options.json", b'{"text": [' * 50_000),
-    ],
-)
+DAMAGED = [
+    ("metrics.csv", b"step,loss\n\xff\xfe,1\n"),
+    ("metrics.csv", "step,loss\n²,1\n".encode()),
+    ("metrics.csv", b"step,loss\n" + b"9" * 5000 + b",1\n"),
+    ("metrics.csv", b"step,loss\n1," + b"1" * 200_000),
+    ("metrics.csv", b"\0" * 5000),
+    ("metrics.csv", b""),
+    ("samples.txt", b"=== step ,: x\n"),
+    ("samples.txt", b"=== step " + b"9" * 5000 + b": x\n"),
+    ("options.json", b"[" * 100_000),
+    ("options.json", b'{"text": [' * 50_000),
+]
+
+
+@pytest.mark.parametrize(("name", "data"), DAMAGED)
 def test_a_damaged_file_beside_a_checkpoint_does_not_end_a_run(name, data, run):
     run("gpt")
     (Path("run") / name).write_bytes(data)

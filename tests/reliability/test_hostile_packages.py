@@ -10,7 +10,6 @@ import random
 import shutil
 import tarfile
 import tempfile
-import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pytest
 from gpt.formats.gguf_file import convert
 from gpt.trained import load_trained
 from tests.gpt.formats.test_gguf_file import write_gguf
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
 from tests.workshop.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
 from tinygrad_lite.errors import CorpusError, UserError
 from workshop.corpora import fetch, pair_sources
@@ -117,14 +116,10 @@ def test_a_bomb_in_a_package_is_refused_in_little_memory(bomb, workplace, monkey
     monkeypatch.setattr(fetch, "MAX_UNPACKED", 2**20)
     size = 2**23
     tar = bombs().get(bomb) or entry("x", tarfile.XHDTYPE, size).tobuf(tarfile.GNU_FORMAT) + bytes(size)
-    tracemalloc.start()
-    try:
+    with traced() as most:
         with harmless(workplace), pytest.raises(CorpusError):
             read_tar(tar)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 3 * len(tar) + 5 * 2**20  # and twice what is allowed
+        assert most() < 3 * len(tar) + 5 * 2**20  # and twice what is allowed
 
 
 def make_ar(parts: dict[str, bytes]) -> bytes:

@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 import sys
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from studies import baselines
 from studies import compare_tokenizers as compare
 from studies import scores as evaluate
 from studies.pictures import loss
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text, traced
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
@@ -93,13 +92,10 @@ def test_a_broken_tokenizer_works_or_is_refused(count, tried_many):
 
 def test_merges_that_keep_doubling_a_word_are_refused_in_little_memory():
     merges = [[97, 97], *([256 + i] * 2 for i in range(60))]
-    tracemalloc.start()
-    try:
+    with traced() as most:
         with pytest.raises(TokenizerError, match="no word has more"):
             tokenizer_from_json({"kind": "bpe", "merges": merges, "specials": []})
-        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
-    finally:
-        tracemalloc.stop()
+        assert most() < 20 * 2**20
 
 
 PACKAGED = """
@@ -183,24 +179,24 @@ def test_a_broken_preset_is_used_or_refused(count, tried_many):
     tried_many(count, SEED + 1, "broken presets", attempt, allowed=OptionError)
 
 
-@pytest.mark.parametrize(
-    ("toml", "reason"),
-    [
-        ("a." * 5000 + "a = 1", "unknown option a"),
-        ("seed." + "a." * 5000 + "a = 1", "must be a whole number"),
-        ("seed = " + "[" * 200 + "]" * 200, "must be a whole number"),
-        ("seed = 0x" + "f" * 10_000, "must be a whole number"),
-        ("family = 0x" + "f" * 10_000, r"the preset names the family \.\.\."),
-        ("x = '''" + "a" * MAX_PRESET + "'''", "more than 16,384 bytes"),
-        ('out_dir = "a\\u0000b"', "must be a path"),
-        ('text = ["a\\u0000b"]', "must be a list of paths"),
-        ("batch_size = 1_000_000_000_000", "at most 1000000"),
-        ("n_embd = 1_000_000_000", "at most 1000000"),
-        ("seed = 1\nseed = 2", "not valid TOML"),
-        ("\0", "not valid TOML"),
-        ("[seed]", "must be a whole number"),
-    ],
-)
+BOMBS = [
+    ("a." * 5000 + "a = 1", "unknown option a"),
+    ("seed." + "a." * 5000 + "a = 1", "must be a whole number"),
+    ("seed = " + "[" * 200 + "]" * 200, "must be a whole number"),
+    ("seed = 0x" + "f" * 10_000, "must be a whole number"),
+    ("family = 0x" + "f" * 10_000, r"the preset names the family \.\.\."),
+    ("x = '''" + "a" * MAX_PRESET + "'''", "more than 16,384 bytes"),
+    ('out_dir = "a\\u0000b"', "must be a path"),
+    ('text = ["a\\u0000b"]', "must be a list of paths"),
+    ("batch_size = 1_000_000_000_000", "at most 1000000"),
+    ("n_embd = 1_000_000_000", "at most 1000000"),
+    ("seed = 1\nseed = 2", "not valid TOML"),
+    ("\0", "not valid TOML"),
+    ("[seed]", "must be a whole number"),
+]
+
+
+@pytest.mark.parametrize(("toml", "reason"), BOMBS)
 def test_a_preset_that_is_a_bomb_is_refused(toml, reason, workplace):
     with pytest.raises(OptionError, match=reason):
         use_preset(toml.encode())
@@ -238,14 +234,14 @@ def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, tried_many):
     tried_many(count, SEED + 3, "broken tables of pairs", attempt, used=0.05, refused=0)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        *(b"", b"\0" * 10_000, b"\n" * 10_000, b" " * 10_000, b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\x80"),
-        *("é".encode() * 30_000, b"\r" * 10_000, "a\u0300".encode() * 10_000, "\u2028".encode() * 10_000),
-        *(b"a" * 300_000, b"ab " * 30_000, ("ä" + "\u0316\u0300" * 20_000).encode(), "\u0300".encode() * 1900),
-    ],
-)
+ODD_TEXTS = [
+    *(b"", b"\0" * 10_000, b"\n" * 10_000, b" " * 10_000, b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\x80"),
+    *("é".encode() * 30_000, b"\r" * 10_000, "a\u0300".encode() * 10_000, "\u2028".encode() * 10_000),
+    *(b"a" * 300_000, b"ab " * 30_000, ("ä" + "\u0316\u0300" * 20_000).encode(), "\u0300".encode() * 1900),
+]
+
+
+@pytest.mark.parametrize("data", ODD_TEXTS)
 def test_texts_without_lines_or_letters_are_used_or_refused(data, workplace, capsys):
     Path("odd.txt").write_bytes(data)
     with harmless(workplace):

@@ -62,9 +62,10 @@ class Mortal:
         wait_until(lambda: not marked(f"FAMILY={os.getpid()} {self.name}"), 60)
 
 
-@pytest.mark.parametrize(
-    ("kills", "workers"), [(2, 1), (1, 2), *(pytest.param(50, n, marks=pytest.mark.slow) for n in (1, 2))]
-)
+TIMES = [(2, 1), (1, 2), *(pytest.param(50, workers, marks=pytest.mark.slow) for workers in (1, 2))]
+
+
+@pytest.mark.parametrize(("kills", "workers"), TIMES)
 def test_a_run_killed_repeatedly_ends_like_an_uninterrupted_one(kills, workers, report, workplace):
     """Half of the kills come at a numbered moment, half from a timer; after about every second one, another follows."""
     rng, counts = random.Random(SEED + workers), Counter()

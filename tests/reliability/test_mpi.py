@@ -68,14 +68,14 @@ def differences(one, two):
 # --- the same numbers ---------------------------------------------------------------------------------------------
 
 
+SETTINGS = [
+    {"dropout": 0.2, "gradient_accumulation_steps": 2, "keep": 2, "average": 2, "sample_tokens": 5},
+    {"optimizer": "muon", "grad_clip": 0.01, "patience": 1, "learning_rate": 0.5},
+]
+
+
 @STARTS
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"dropout": 0.2, "gradient_accumulation_steps": 2, "keep": 2, "average": 2, "sample_tokens": 5},
-        {"optimizer": "muon", "grad_clip": 0.01, "patience": 1, "learning_rate": 0.5},
-    ],
-)
+@pytest.mark.parametrize("settings", SETTINGS)
 def test_two_ranks_give_the_bytes_of_two_workers(settings):
     ranks = run_ranks(2, *arguments(**settings, out_dir=None))
     whole = run_training(**settings, workers=2)
@@ -162,17 +162,17 @@ def test_bfloat16_rounds_to_the_nearest_of_eight_bits():
     np.testing.assert_array_equal(mpi.from_bfloat16(mpi.to_bfloat16(special)), special)
 
 
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({}, (0, 1)),
-        ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3)),
-        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4)),
-        ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
-        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, (3, 4)),
-        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1)),  # of a batch script itself
-    ],
-)
+LAUNCHERS = [
+    ({}, (0, 1)),
+    ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3)),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4)),
+    ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
+    ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, (3, 4)),
+    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1)),  # of a batch script itself
+]
+
+
+@pytest.mark.parametrize(("variables", "expected"), LAUNCHERS)
 def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -256,14 +256,14 @@ def test_without_mpi4py_rank_0_says_what_to_install(monkeypatch):
     assert end.value.code == 1
 
 
+FOREIGN = [
+    ("mpirun", ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], "use the mpirun of the same installation"),
+    ("srun", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID"], "use srun --mpi=pmi2, or -n 1 for each of several runs"),
+]
+
+
 @STARTS
-@pytest.mark.parametrize(
-    ("launcher", "variables", "advice"),
-    [
-        ("mpirun", ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], "use the mpirun of the same installation"),
-        ("srun", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID"], "use srun --mpi=pmi2, or -n 1 for each of several runs"),
-    ],
-)
+@pytest.mark.parametrize(("launcher", "variables", "advice"), FOREIGN)
 def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, advice):
     """As when mpirun belongs to another MPI: there are two processes, and each believes to be alone."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | dict(zip(variables, "20", strict=True))
@@ -284,16 +284,16 @@ def test_no_message_is_left_over_for_mpi_to_complain_about():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+ERRORS = [
+    (["--nonsense"], 2, "train.py: "),
+    (["--batch_size=2"], 2, "train.py: "),
+    (["--text=missing.txt"], 1, "train.py: "),
+    (["--learning_rate=1e30", "--grad_clip=0"], 1, "train.py: step "),  # a loss that is not finite
+]
+
+
 @STARTS
-@pytest.mark.parametrize(
-    ("words", "status", "sentence"),
-    [
-        (["--nonsense"], 2, "train.py: "),
-        (["--batch_size=2"], 2, "train.py: "),
-        (["--text=missing.txt"], 1, "train.py: "),
-        (["--learning_rate=1e30", "--grad_clip=0"], 1, "train.py: step "),  # a loss that is not finite
-    ],
-)
+@pytest.mark.parametrize(("words", "status", "sentence"), ERRORS)
 def test_an_error_gives_one_sentence(words, status, sentence):
     found, said = start(3, *arguments(), *words)
     assert found == status

@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 import operator
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -23,13 +22,12 @@ RNG = np.random.default_rng(0)
 
 @dataclass(frozen=True)
 class Case:
-    """One way to call an operation. `ref(m, *arrays)` gives the right result; m is the module numpy or torch."""
+    """One way to call an operation. `ref(*arrays)` gives the right result."""
 
     label: str
     fn: Callable[..., Tensor]
     ref: Callable[..., Any]
     samples: list[Arrays]
-    torch: Callable[..., Any] | None = None  # the same for torch, where the two modules differ
     gradient: bool = True
 
     @property
@@ -64,20 +62,18 @@ def binary(**bounds: float) -> list[Arrays]:
     return [*pairs, (draw(3, 2, **bounds).T, draw(2, 6, **bounds)[:, ::-2])]
 
 
-def pairs_of(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Arrays]:
-    return [(draw(*x), draw(*y)) for x, y in shapes]
+def pairs_of(*shapes: tuple[tuple[int, ...], ...]) -> list[Arrays]:
+    return [tuple(draw(*shape) for shape in pair) for pair in shapes]
 
 
 def ids(like: Any, numbers: Any) -> Any:
-    """Positions or truth values as a tensor on the other tensor's device; beside an array or torch's tensor as such."""
-    if isinstance(like, Tensor):
-        return Tensor(np.asarray(numbers), device=like.device)
-    return sys.modules[type(like).__module__].asarray(numbers)
+    """Positions or truth values as a tensor on the other tensor's device; beside an array as an array."""
+    return Tensor(np.asarray(numbers), device=like.device) if isinstance(like, Tensor) else np.asarray(numbers)
 
 
 def same(label: str, fn: Callable[..., Any], samples: list[Arrays], gradient: bool = True) -> Case:
-    """A call that is written alike for a tensor, NumPy's array and torch's tensor."""
-    return Case(label, fn, lambda m, *arrays: fn(*arrays), samples, gradient=gradient)
+    """A call that is written alike for a tensor and for NumPy's array."""
+    return Case(label, fn, fn, samples, gradient=gradient)
 
 
 def constant(label: str, fn: Callable[..., Any], samples: list[Arrays], ref: Callable[..., Any] | None = None) -> Case:
@@ -90,9 +86,13 @@ def joined(label: str, fn: Callable[..., Any], ref: Callable[..., Any], *shapes:
     return Case(label, fn, ref, pairs_of(*shapes))
 
 
-def totals(m: Any, x: Any, axis: int) -> Any:
+def totals(x: Any, axis: int) -> Any:
     """The sums of e^x over an axis, which stays."""
-    return m.swapaxes(m.swapaxes(m.exp(x), 0, axis).sum(0)[None], 0, axis)
+    return np.exp(x).sum(axis, keepdims=True)
+
+
+def erf(x: Any) -> Any:
+    return np.array([math.erf(v) for v in x.flat]).reshape(x.shape)
 
 
 MATRICES = pairs_of(
@@ -115,40 +115,35 @@ MATRICES += [(draw(3, 2).T, draw(4, 3).T), (draw(2, 3, 2).swapaxes(0, 2), draw(4
 
 CASES = [
     same("add", lambda x, y: x + y, binary()),
-    Case("add number", lambda x: 2 + x + 1.5, lambda m, x: x + 3.5, unary()),
+    Case("add number", lambda x: 2 + x + 1.5, lambda x: x + 3.5, unary()),
     same("sub", lambda x, y: x - y, binary()),
-    Case("sub number", lambda x: 2.5 - (x - 1), lambda m, x: 3.5 - x, unary()),
+    Case("sub number", lambda x: 2.5 - (x - 1), lambda x: 3.5 - x, unary()),
     same("mul", lambda x, y: x * y, binary()),
-    Case("mul itself", lambda x: (3 * x) * x, lambda m, x: 3 * x * x, unary()),
+    Case("mul itself", lambda x: (3 * x) * x, lambda x: 3 * x * x, unary()),
     same("div", lambda x, y: x / y, binary(low=0.5)),
-    Case("div number", lambda x: 2 / x / 4, lambda m, x: 0.5 / x, unary(low=0.5)),
-    Case("pow", lambda x, y: x.pow(y), lambda m, x, y: x**y, binary(low=0.5)),
-    Case("pow square", lambda x: x**2, lambda m, x: x * x, unary()),
-    Case("pow -3", lambda x: x**-3, lambda m, x: 1 / (x * x * x), unary(high=-0.5)),
-    Case("pow 0.5", lambda x: x**0.5, lambda m, x: m.sqrt(x), unary(low=0.5)),
-    Case("pow 0", lambda x: x**0, lambda m, x: x * 0 + 1, unary()),
-    Case("pow of number", lambda x: 2**x, lambda m, x: m.exp(x * math.log(2)), unary()),
-    Case("mod", lambda x, y: x % y, lambda m, x, y: m.remainder(x, y), binary(low=0.5)),
-    Case("mod number", lambda x: x % -0.75, lambda m, x: m.remainder(x, m.asarray(-0.75)), unary()),
-    Case("mod of number", lambda x: 7 % x, lambda m, x: m.remainder(0 * x + 7, x), unary(low=0.5)),
-    constant("floordiv", lambda x, y: x // y, binary(low=0.5), lambda m, x, y: m.floor(x / y)),
-    constant("floordiv of number", lambda x: -5 // x // 2, unary(), lambda m, x: m.floor(m.floor(-5 / x) / 2)),
-    Case("neg", lambda x: -x, lambda m, x: 0 - x, unary()),
-    Case("maximum", lambda x, y: x.maximum(y), lambda m, x, y: m.maximum(x, y), binary()),
-    Case("minimum", lambda x, y: x.minimum(y), lambda m, x, y: m.minimum(x, y), binary()),
+    Case("div number", lambda x: 2 / x / 4, lambda x: 0.5 / x, unary(low=0.5)),
+    Case("pow", lambda x, y: x.pow(y), lambda x, y: x**y, binary(low=0.5)),
+    Case("pow square", lambda x: x**2, lambda x: x * x, unary()),
+    Case("pow -3", lambda x: x**-3, lambda x: 1 / (x * x * x), unary(high=-0.5)),
+    Case("pow 0.5", lambda x: x**0.5, lambda x: np.sqrt(x), unary(low=0.5)),
+    Case("pow 0", lambda x: x**0, lambda x: x * 0 + 1, unary()),
+    Case("pow of number", lambda x: 2**x, lambda x: np.exp(x * math.log(2)), unary()),
+    Case("mod", lambda x, y: x % y, lambda x, y: np.remainder(x, y), binary(low=0.5)),
+    Case("mod number", lambda x: x % -0.75, lambda x: np.remainder(x, np.asarray(-0.75)), unary()),
+    Case("mod of number", lambda x: 7 % x, lambda x: np.remainder(0 * x + 7, x), unary(low=0.5)),
+    constant("floordiv", lambda x, y: x // y, binary(low=0.5), lambda x, y: np.floor(x / y)),
+    constant("floordiv of number", lambda x: -5 // x // 2, unary(), lambda x: np.floor(np.floor(-5 / x) / 2)),
+    Case("neg", lambda x: -x, lambda x: 0 - x, unary()),
+    Case("maximum", lambda x, y: x.maximum(y), lambda x, y: np.maximum(x, y), binary()),
+    Case("minimum", lambda x, y: x.minimum(y), lambda x, y: np.minimum(x, y), binary()),
     *(
         constant(f"compare {name}", getattr(operator, name), [*binary(), (np.ones(2),) * 2])
         for name in ("eq", "ne", "lt", "le", "gt", "ge")
     ),
     constant("compare number", lambda x: x != 0.5, unary()),
     *(
-        Case(
-            f"einsum {equation}",
-            functools.partial(Tensor.einsum, equation),
-            lambda m, *arrays, equation=equation: m.einsum(equation, *arrays),
-            [tuple(draw(*shape) for shape in shapes)],
-        )
-        for equation, *shapes in (
+        Case(f"einsum {e}", functools.partial(Tensor.einsum, e), functools.partial(np.einsum, e), pairs_of(shapes))
+        for e, *shapes in (
             ("ij,jk->ik", (2, 3), (3, 4)),
             ("bthd, bshd -> bhts", (2, 3, 2, 4), (2, 5, 2, 4)),
             ("cb,a", (2, 3), (4,)),
@@ -157,128 +152,97 @@ CASES = [
             ("ijk->kj", (2, 3, 4)),
         )
     ),
-    Case("unbind", lambda x: x.unbind()[1], lambda m, x: x[1], each((2,), (3, 2))),
-    Case("unbind axis", lambda x: x.unbind(-1)[0], lambda m, x: x[..., 0], each((2,), (3, 2))),
-    constant("invert", lambda x: ~(x > 0), unary(), lambda m, x: x <= 0),
+    Case("unbind", lambda x: x.unbind()[1], lambda x: x[1], each((2,), (3, 2))),
+    Case("unbind axis", lambda x: x.unbind(-1)[0], lambda x: x[..., 0], each((2,), (3, 2))),
+    constant("invert", lambda x: ~(x > 0), unary(), lambda x: x <= 0),
     constant("logical and", lambda x, y: (x > 0) & (y > 0), binary()),
     constant("logical or", lambda x, y: (x > 0) | (y > 0), binary()),
-    constant("logical xor", lambda x, y: True ^ (x > y), binary(), lambda m, x, y: x <= y),
-    Case("exp", lambda x: x.exp(), lambda m, x: m.exp(x), unary()),
-    Case("log", lambda x: x.log(), lambda m, x: m.log(x), unary(low=0.1)),
-    Case("sqrt", lambda x: x.sqrt(), lambda m, x: m.sqrt(x), unary(low=0.1)),
-    Case("tanh", lambda x: x.tanh(), lambda m, x: 1 - 2 / (m.exp(2 * x) + 1), unary()),
-    Case("sin", lambda x: x.sin(), lambda m, x: m.sin(x), unary(-7, 7)),
-    Case("cos", lambda x: x.cos(), lambda m, x: m.cos(x), unary(-7, 7)),
-    Case(
-        "erf",
-        lambda x: x.erf(),
-        lambda m, x: np.array([math.erf(v) for v in x.flat]).reshape(x.shape),
-        [*unary(), *unary(-7, 7)],
-        torch=lambda torch, x: torch.erf(x),
-    ),
-    Case("relu", lambda x: x.relu(), lambda m, x: (x + m.abs(x)) / 2, unary()),
-    Case("abs", lambda x: x.abs(), lambda m, x: m.sqrt(x * x), unary()),
-    Case("abs of Python", abs, lambda m, x: m.sqrt(x * x), unary()),
-    constant("sign", lambda x: x.sign(), [*unary(), (np.array([0.0, -0.0]),)], lambda m, x: m.sign(x)),
-    Case("clone", lambda x: x.clone(), lambda m, x: x * 1, unary()),
-    Case("clip", lambda x: x.clip(-0.5, 1.0), lambda m, x: m.clip(x, -0.5, 1.0), unary()),
-    Case("clip below", lambda x: x.clip(low=-0.5), lambda m, x: m.clip(x, -0.5, None), unary()),
-    Case("clip above", lambda x: x.clip(high=0.5), lambda m, x: m.clip(x, None, 0.5), unary()),
-    Case("sigmoid", lambda x: x.sigmoid(), lambda m, x: 1 / (1 + m.exp(-x)), unary(-9, 9)),
-    Case("silu", lambda x: x.silu(), lambda m, x: x / (1 + m.exp(-x)), unary(-9, 9)),
-    Case("where", lambda x, y: (x > y * 0.5).where(x, y), lambda m, x, y: m.where(x > y * 0.5, x, y), binary()),
-    Case("where number", lambda x: (x > 0).where(x, -1.0), lambda m, x: m.where(x > 0, x, x * 0 - 1), unary()),
+    constant("logical xor", lambda x, y: True ^ (x > y), binary(), lambda x, y: x <= y),
+    Case("exp", Tensor.exp, np.exp, unary()),
+    Case("log", Tensor.log, np.log, unary(low=0.1)),
+    Case("sqrt", lambda x: x.sqrt(), lambda x: np.sqrt(x), unary(low=0.1)),
+    Case("tanh", lambda x: x.tanh(), lambda x: 1 - 2 / (np.exp(2 * x) + 1), unary()),
+    Case("sin", lambda x: x.sin(), lambda x: np.sin(x), unary(-7, 7)),
+    Case("cos", lambda x: x.cos(), lambda x: np.cos(x), unary(-7, 7)),
+    Case("erf", Tensor.erf, erf, [*unary(), *unary(-7, 7)]),
+    Case("relu", lambda x: x.relu(), lambda x: (x + np.abs(x)) / 2, unary()),
+    Case("abs", lambda x: x.abs(), lambda x: np.sqrt(x * x), unary()),
+    Case("abs of Python", abs, lambda x: np.sqrt(x * x), unary()),
+    constant("sign", lambda x: x.sign(), [*unary(), (np.array([0.0, -0.0]),)], lambda x: np.sign(x)),
+    Case("clone", lambda x: x.clone(), lambda x: x * 1, unary()),
+    Case("clip", lambda x: x.clip(-0.5, 1.0), lambda x: np.clip(x, -0.5, 1.0), unary()),
+    Case("clip below", lambda x: x.clip(low=-0.5), lambda x: np.clip(x, -0.5, None), unary()),
+    Case("clip above", lambda x: x.clip(high=0.5), lambda x: np.clip(x, None, 0.5), unary()),
+    Case("sigmoid", lambda x: x.sigmoid(), lambda x: 1 / (1 + np.exp(-x)), unary(-9, 9)),
+    Case("silu", lambda x: x.silu(), lambda x: x / (1 + np.exp(-x)), unary(-9, 9)),
+    Case("where", lambda x, y: (x > y * 0.5).where(x, y), lambda x, y: np.where(x > y * 0.5, x, y), binary()),
+    Case("where number", lambda x: (x > 0).where(x, -1.0), lambda x: np.where(x > 0, x, x * 0 - 1), unary()),
     Case(
         "where wide condition",
         lambda x: ids(x, [[True, False, True], [False, True, True]]).where(1.0, x),
-        lambda m, x: m.where(m.asarray([[True, False, True], [False, True, True]]), 0 * x + 1, x),
+        lambda x: np.where(np.asarray([[True, False, True], [False, True, True]]), 0 * x + 1, x),
         each((), (3,), (2, 1)),
     ),
-    Case("masked_fill", lambda x: x.masked_fill(x > 0.5, 7.0), lambda m, x: m.where(x > 0.5, 7, x), unary()),
+    Case("masked_fill", lambda x: x.masked_fill(x > 0.5, 7.0), lambda x: np.where(x > 0.5, 7, x), unary()),
     same("matmul", lambda x, y: x @ y, MATRICES),
     same("reshape", lambda x: x.reshape(3, -1), each((2, 3), (3, 4), (6,), (3, 0))),
-    Case("reshape to scalar", lambda x: x.reshape(()), lambda m, x: x[0, 0], each((1, 1))),
-    Case("reshape view", lambda x: x.view((2, 3)), lambda m, x: m.reshape(x, (2, 3)), [(draw(2, 3).T,), (draw(6),)]),
-    Case("permute", lambda x: x.permute(2, 0, -2), lambda m, x: m.moveaxis(x, 2, 0), each((2, 3, 4), (2, 0, 1))),
-    Case("permute scalar", lambda x: x.permute(), lambda m, x: x, each(())),
-    Case("transpose", lambda x: x.transpose(-1, 0), lambda m, x: m.swapaxes(x, 0, -1), each((3,), (2, 3), (2, 3, 4))),
-    Case(
-        "T",
-        lambda x: x.T,
-        lambda m, x: x.T,
-        each((), (3,), (2, 3), (2, 3, 4)),
-        torch=lambda torch, x: torch.permute(x, tuple(range(x.ndim)[::-1])),
-    ),
+    Case("reshape to scalar", lambda x: x.reshape(()), lambda x: x[0, 0], each((1, 1))),
+    Case("reshape view", lambda x: x.view((2, 3)), lambda x: np.reshape(x, (2, 3)), [(draw(2, 3).T,), (draw(6),)]),
+    Case("permute", lambda x: x.permute(2, 0, -2), lambda x: np.moveaxis(x, 2, 0), each((2, 3, 4), (2, 0, 1))),
+    Case("permute scalar", lambda x: x.permute(), lambda x: x, each(())),
+    Case("transpose", lambda x: x.transpose(-1, 0), lambda x: np.swapaxes(x, 0, -1), each((3,), (2, 3), (2, 3, 4))),
+    Case("T", lambda x: x.T, lambda x: x.T, each((), (3,), (2, 3), (2, 3, 4))),
     Case(
         "expand",
         lambda x: x.expand(2, -1, 4),
-        lambda m, x: m.broadcast_to(x, (2, 3, 4)),
+        lambda x: np.broadcast_to(x, (2, 3, 4)),
         [*each((3, 1), (3, 4), (1, 3, 1), (2, 3, 4)), (draw(2, 3).T[:, :1],)],
     ),
-    Case("expand to empty", lambda x: x.expand((0, 3)), lambda m, x: m.broadcast_to(x, (0, 3)), each((3,), (1, 1))),
+    Case("expand to empty", lambda x: x.expand((0, 3)), lambda x: np.broadcast_to(x, (0, 3)), each((3,), (1, 1))),
     Case(
         "pad",
         lambda x: x.pad([(1, 0), (2, 3)], value=9.0),
-        lambda m, x: np.pad(x, [(1, 0), (2, 3)], constant_values=9.0),
+        lambda x: np.pad(x, [(1, 0), (2, 3)], constant_values=9.0),
         [*each((2, 3), (0, 2), (1, 1)), (draw(2, 3).T,)],
-        torch=lambda torch, x: torch.nn.functional.pad(x, (2, 3, 1, 0), value=9.0),
     ),
     same("flatten", lambda x: x.flatten(), unary()),
-    Case(
-        "flatten part",
-        lambda x: x.flatten(1, 2),
-        lambda m, x: m.reshape(x, (2, 6, 2)),
-        each((2, 3, 2, 2), (2, 6, 1, 2)),
-    ),
+    Case("flatten part", lambda x: x.flatten(1, 2), lambda x: x.reshape(2, 6, 2), each((2, 3, 2, 2), (2, 6, 1, 2))),
     same("squeeze", lambda x: x.squeeze(), each((1, 3, 1), (2, 3), (1,), ())),
-    Case("squeeze one", lambda x: x.squeeze(-2), lambda m, x: x[:, 0], each((2, 1, 3), (1, 1, 2))),
-    Case("squeeze none", lambda x: x.squeeze(0), lambda m, x: x, each((2, 1))),
-    Case("unsqueeze", lambda x: x.unsqueeze(-1), lambda m, x: x[..., None], unary()),
-    Case("unsqueeze middle", lambda x: x.unsqueeze(1), lambda m, x: x[:, None], each((3,), (2, 3))),
-    joined("cat", lambda x, y: x.cat(y, axis=-1), lambda m, x, y: m.concatenate([x, y], -1), ((2, 3), (2, 1))),
-    joined("cat empty", lambda x, y: x.cat(y, axis=-1), lambda m, x, y: m.concatenate([x, y], -1), ((2,), (0,))),
-    joined("cat itself", lambda x, y: x.cat(y, x), lambda m, x, y: m.concatenate([x, y, x], 0), ((2, 3), (1, 3))),
+    Case("squeeze one", lambda x: x.squeeze(-2), lambda x: x[:, 0], each((2, 1, 3), (1, 1, 2))),
+    Case("squeeze none", lambda x: x.squeeze(0), lambda x: x, each((2, 1))),
+    Case("unsqueeze", lambda x: x.unsqueeze(-1), lambda x: x[..., None], unary()),
+    Case("unsqueeze middle", lambda x: x.unsqueeze(1), lambda x: x[:, None], each((3,), (2, 3))),
+    joined("cat", lambda x, y: x.cat(y, axis=-1), lambda x, y: np.concatenate([x, y], -1), ((2, 3), (2, 1))),
+    joined("cat empty", lambda x, y: x.cat(y, axis=-1), lambda x, y: np.concatenate([x, y], -1), ((2,), (0,))),
+    joined("cat itself", lambda x, y: x.cat(y, x), lambda x, y: np.concatenate([x, y, x], 0), ((2, 3), (1, 3))),
     joined(
-        "stack", lambda x, y: x.stack(y, x, axis=1), lambda m, x, y: m.stack([x, y, x], 1), ((2, 3),) * 2, ((2,),) * 2
+        "stack", lambda x, y: x.stack(y, x, axis=1), lambda x, y: np.stack([x, y, x], 1), ((2, 3),) * 2, ((2,),) * 2
     ),
-    joined(
-        "stack last", lambda x, y: x.stack(y, axis=-1), lambda m, x, y: m.stack([x, y], -1), ((2, 3),) * 2, ((),) * 2
-    ),
+    joined("stack last", lambda x, y: x.stack(y, axis=-1), lambda x, y: np.stack([x, y], -1), ((2, 3),) * 2, ((),) * 2),
     Case(
         "split",
         lambda x: x.split(2, axis=1)[1] * x.split(2, axis=1)[0][:, :1],
-        lambda m, x: x[:, 2:] * x[:, :1],
+        lambda x: x[:, 2:] * x[:, :1],
         each((2, 3), (2, 4)),
     ),
-    Case("chunk", lambda x: x.chunk(2)[1], lambda m, x: x[2:], each((3,), (4, 2))),
-    Case("chunk axis", lambda x: x.chunk(3, axis=-1)[-1], lambda m, x: x[:, 2:], each((2, 3), (0, 4))),
-    Case("flip", lambda x: x.flip(), lambda m, x: m.flip(x, tuple(range(x.ndim))), unary()),
-    Case("flip axes", lambda x: x.flip((0, -1)), lambda m, x: m.flip(x, (0, 2)), each((2, 3, 2))),
-    Case("repeat", lambda x: x.repeat(2, 1, 3), lambda m, x: m.tile(x, (2, 1, 3)), each((), (2,), (2, 3), (2, 0, 3))),
-    Case("repeat no times", lambda x: x.repeat((0, 2)), lambda m, x: m.tile(x, (0, 2)), each((3,), (2, 3))),
-    Case("split sizes", lambda x: x.split((1, 0, 2))[2], lambda m, x: x[1:], each((3,), (3, 2))),
-    Case("tril", lambda x: x.tril(), lambda m, x: m.tril(x), each((3, 3), (2, 4), (2, 3, 2), (0, 2))),
-    Case("tril diagonal", lambda x: x.tril(-1), lambda m, x: m.tril(x, -1), each((3, 3), (2, 4))),
-    Case("triu", lambda x: x.triu(), lambda m, x: m.triu(x), each((3, 3), (4, 2), (2, 3, 2))),
-    Case("triu diagonal", lambda x: x.triu(1), lambda m, x: m.triu(x, 1), each((3, 3), (2, 4))),
+    Case("chunk", lambda x: x.chunk(2)[1], lambda x: x[2:], each((3,), (4, 2))),
+    Case("chunk axis", lambda x: x.chunk(3, axis=-1)[-1], lambda x: x[:, 2:], each((2, 3), (0, 4))),
+    Case("flip", lambda x: x.flip(), lambda x: np.flip(x, tuple(range(x.ndim))), unary()),
+    Case("flip axes", lambda x: x.flip((0, -1)), lambda x: np.flip(x, (0, 2)), each((2, 3, 2))),
+    Case("repeat", lambda x: x.repeat(2, 1, 3), lambda x: np.tile(x, (2, 1, 3)), each((), (2,), (2, 3), (2, 0, 3))),
+    Case("repeat no times", lambda x: x.repeat((0, 2)), lambda x: np.tile(x, (0, 2)), each((3,), (2, 3))),
+    Case("split sizes", lambda x: x.split((1, 0, 2))[2], lambda x: x[1:], each((3,), (3, 2))),
+    Case("tril", lambda x: x.tril(), lambda x: np.tril(x), each((3, 3), (2, 4), (2, 3, 2), (0, 2))),
+    Case("tril diagonal", lambda x: x.tril(-1), lambda x: np.tril(x, -1), each((3, 3), (2, 4))),
+    Case("triu", lambda x: x.triu(), lambda x: np.triu(x), each((3, 3), (4, 2), (2, 3, 2))),
+    Case("triu diagonal", lambda x: x.triu(1), lambda x: np.triu(x, 1), each((3, 3), (2, 4))),
     same("getitem number", lambda x: x[-1], each((3,), (2, 3), (2, 0))),
     same("getitem all numbers", lambda x: x[1, -2], each((2, 3))),
     same("getitem slices", lambda x: x[1:, ..., ::2], each((3, 5), (2, 2, 3))),
-    Case(
-        "getitem backwards",
-        lambda x: x[::-2],
-        lambda m, x: x[::-2],
-        each((5,), (4, 2)),
-        torch=lambda t, x: t.flip(x, [0])[::2],
-    ),
+    Case("getitem backwards", lambda x: x[::-2], lambda x: x[::-2], each((5,), (4, 2))),
     same("getitem None", lambda x: x[None, :, None], each((3,), (2, 3))),
     same("getitem empty", lambda x: x[2:1], each((3,), (4, 2))),
-    Case(
-        "getitem view of view",
-        lambda x: x[1:].T[::2][:, None][..., 0],
-        lambda m, x: x[1:, ::2].T[:, None][..., 0],
-        each((3, 4)),
-    ),
+    Case("getitem twice", lambda x: x[1:].T[::2][:, None][..., 0], lambda x: x[1:, ::2].T[:, :1], each((3, 4))),
     same("getitem array", lambda x: x[ids(x, [2, 0, 2, -1])], each((3,), (3, 2))),
     same("getitem 2-D array", lambda x: x[ids(x, [[0, 1], [1, 1]])], each((2,), (2, 3))),
     same("getitem two arrays", lambda x: x[ids(x, [0, 1, 0]), ids(x, [2, 2, 2])], each((2, 3), (2, 3, 2))),
@@ -289,33 +253,32 @@ CASES = [
     Case(
         "getitem number and array",
         lambda x: x[0, ids(x, [1, 1, 0])],
-        lambda m, x: x[0][m.asarray([1, 1, 0])],
+        lambda x: x[0][np.asarray([1, 1, 0])],
         each((2, 2), (2, 2, 3)),
     ),
-    Case("getitem 0-d array", lambda x: x[ids(x, 1)], lambda m, x: x[1], each((2,), (2, 3))),
-    Case("getitem no rows", lambda x: x[ids(x, np.zeros(0, int))], lambda m, x: x[:0], each((2,), (2, 3))),
+    Case("getitem 0-d array", lambda x: x[ids(x, 1)], lambda x: x[1], each((2,), (2, 3))),
+    Case("getitem no rows", lambda x: x[ids(x, np.zeros(0, int))], lambda x: x[:0], each((2,), (2, 3))),
     same("getitem mask", lambda x: x[x > 0.1], unary()),
     same("getitem row mask", lambda x: x[ids(x, [True, False, True])], each((3,), (3, 2))),
     same("getitem slice and mask", lambda x: x[:, ids(x, [True, False, True])], each((2, 3), (2, 3, 2))),
     Case(
         "gather",
         lambda x: x.gather(1, ids(x, [[2, 2, 0], [0, 1, 0]])),
-        lambda m, x: np.take_along_axis(x, np.array([[2, 2, 0], [0, 1, 0]]), 1),
+        lambda x: np.take_along_axis(x, np.array([[2, 2, 0], [0, 1, 0]]), 1),
         each((2, 3)),
-        torch=lambda torch, x: torch.gather(x, 1, torch.asarray([[2, 2, 0], [0, 1, 0]])),
     ),
-    Case("gather few", lambda x: x.gather(-2, ids(x, [[1, 1]])), lambda m, x: x[1:2, :2], each((2, 3), (3, 2))),
+    Case("gather few", lambda x: x.gather(-2, ids(x, [[1, 1]])), lambda x: x[1:2, :2], each((2, 3), (3, 2))),
     Case(
         "one_hot",
         lambda x: ids(x, [[0, 2], [1, 1]]).one_hot(3) * x,
-        lambda m, x: m.asarray([[[1.0, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 1, 0]]]) * x,
+        lambda x: np.asarray([[[1.0, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 1, 0]]]) * x,
         each((3,), (2, 2, 3)),
     ),
     *(
         Case(f"{name} over {axis}", functools.partial(method, axis=axis), functools.partial(right, axis=axis), samples)
         for name, method, right in (
-            ("softmax", Tensor.softmax, lambda m, x, axis: m.exp(x) / totals(m, x, axis)),
-            ("log_softmax", Tensor.log_softmax, lambda m, x, axis: x - m.log(totals(m, x, axis))),
+            ("softmax", Tensor.softmax, lambda x, axis: np.exp(x) / totals(x, axis)),
+            ("log_softmax", Tensor.log_softmax, lambda x, axis: x - np.log(totals(x, axis))),
         )
         for axis, samples in (
             (-1, each((3,), (2, 3), (2, 2, 3), (0, 2))),
@@ -335,13 +298,9 @@ CASES = [
     same("prod of zeros", lambda x: x.prod(0), [(np.array([[0.0, 0, 2], [3, 0, 4], [5, 6, 7]]),)]),
     same("prod axis", lambda x: x.prod(1), each((2, 3), (2, 5, 2), (2, 0), (0, 3))),
     Case(
-        "prod axes kept",
-        lambda x: x.prod((0, -1), keepdim=True),
-        lambda m, x: np.prod(x, (0, 2), keepdims=True),
-        each((2, 3, 3)),
-        torch=lambda torch, x: x.prod(2, keepdim=True).prod(0, keepdim=True),
+        "prod axes", lambda x: x.prod((0, -1), keepdim=True), lambda x: x.prod((0, 2))[None, :, None], each((2, 3, 3))
     ),
-    constant("argmax keepdim", lambda x: x.argmax(0, keepdim=True), each((3,), (2, 3)), lambda m, x: x.argmax(0)[None]),
+    constant("argmax keepdim", lambda x: x.argmax(0, keepdim=True), each((3,), (2, 3)), lambda x: x.argmax(0)[None]),
 ]
 
 
@@ -358,22 +317,14 @@ def reductions() -> list[Case]:
         "std": lambda x, **over: np.std(x, ddof=1, **over),
         "logsumexp": lambda x, **over: np.log(np.sum(np.exp(x), **over)),
     }
-    in_torch = {"max": "amax", "min": "amin"}
     cases = []
     for name, axis, kept in itertools.product(in_numpy, [None, 0, -1, (0, 2), (-2,), (-1, 0, 1)], [False, True]):
         samples = [(draw(2, 3, 2),), (draw(2, 2, 3).T,)]
         if name not in ("var", "std"):  # of one number they are 0/0
             samples += each((2, 1, 2), (1, 1, 1))
 
-        def fn(x, name=name, axis=axis, kept=kept):
-            return getattr(x, name)(axis=axis, keepdim=kept)
-
-        def right(m, x, name=name, axis=axis, kept=kept):
-            axes = {None: tuple(range(x.ndim))}.get(axis, axis)
-            if m is np:
-                return in_numpy[name](x, axis=axes, keepdims=kept)
-            return getattr(m, in_torch.get(name, name))(x, axes, keepdim=kept)
-
+        fn = functools.partial(getattr(Tensor, name), axis=axis, keepdim=kept)
+        right = functools.partial(in_numpy[name], axis=axis, keepdims=kept)
         cases.append(Case(f"{name} over {axis}{' kept' if kept else ''}", fn, right, samples))
     return cases
 
@@ -382,9 +333,9 @@ CASES += reductions()
 CASES += [
     same("sum all", lambda x: x.sum(), unary()),
     same("sum empty axis", lambda x: x.sum(1), each((2, 0, 3))),
-    Case("mean all", lambda x: x.mean(), lambda m, x: m.sum(x) / math.prod(x.shape), each((), (3,), (2, 3))),
+    Case("mean all", lambda x: x.mean(), lambda x: np.sum(x) / math.prod(x.shape), each((), (3,), (2, 3))),
     *(
-        Case(name, fn, lambda m, x, power=power: m.mean((x - m.mean(x)) ** 2) ** power, samples)
+        Case(name, fn, lambda x, power=power: np.mean((x - np.mean(x)) ** 2) ** power, samples)
         for name, fn, power, samples in (
             ("var population", lambda x: x.var(correction=0), 1, each((), (3,), (2, 3))),
             ("std population", lambda x: x.std(-1, correction=0), 0.5, each((3,), (5,))),

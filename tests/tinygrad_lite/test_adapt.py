@@ -141,24 +141,21 @@ def test_patterns_name_parts_and_all_below_them():
     assert freeze(GPT(SMALL), ["*"], among=["final_norm.bias", "gone"]) == ["final_norm.bias"]
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (lambda model: freeze(model, ["nothing"]), "nothing to freeze is called nothing: there are token_embedding"),
-        (lambda model: add_lora(model, 1, 1.0, ["nothing"]), "no linear map is called nothing: there are query, key"),
-        (lambda model: add_lora(model, 9, 1.0), "rank 9 is above 8, the smaller side of blocks.0.mixer.query"),
-        (lambda model: add_lora(model, 10**9, 1.0), "rank 1000000000 is above 8"),
-        (lambda model: add_lora(model, 1, 1.0, ["lm_head"]), "lm_head shares its matrix with another part"),
-        (lambda model: (add_lora(model, 1, 1.0), add_lora(model, 1, 1.0)), "already has an adapter: merge it first"),
-        (lambda model: add_lora(Linear(2, 2), 1, 1.0), "no blocks whose linear maps could be adapted"),
-        (lambda model: attach(model, {"token_embedding": CHANGE}), "token_embedding is not a linear map"),
-        (
-            lambda model: attach(model, {"blocks.0.mlp.up": CHANGE}),
-            r"does not fit: mis-shaped: .* the model has .32, 2",
-        ),
-        (lambda model: load_learned(model, {"x": np.zeros(1)}), "missing: token_embedding.weight, .* unexpected: x"),
-    ],
-)
+MISTAKES = [
+    (lambda model: freeze(model, ["nothing"]), "nothing to freeze is called nothing: there are token_embedding"),
+    (lambda model: add_lora(model, 1, 1.0, ["nothing"]), "no linear map is called nothing: there are query, key"),
+    (lambda model: add_lora(model, 9, 1.0), "rank 9 is above 8, the smaller side of blocks.0.mixer.query"),
+    (lambda model: add_lora(model, 10**9, 1.0), "rank 1000000000 is above 8"),
+    (lambda model: add_lora(model, 1, 1.0, ["lm_head"]), "lm_head shares its matrix with another part"),
+    (lambda model: (add_lora(model, 1, 1.0), add_lora(model, 1, 1.0)), "already has an adapter: merge it first"),
+    (lambda model: add_lora(Linear(2, 2), 1, 1.0), "no blocks whose linear maps could be adapted"),
+    (lambda model: attach(model, {"token_embedding": CHANGE}), "token_embedding is not a linear map"),
+    (lambda model: attach(model, {"blocks.0.mlp.up": CHANGE}), r"does not fit: mis-shaped: .* the model has .32, 2"),
+    (lambda model: load_learned(model, {"x": np.zeros(1)}), "missing: token_embedding.weight, .* unexpected: x"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), MISTAKES)
 def test_mistakes_are_named(change, reason):
     with pytest.raises(ValueError, match=reason):
         change(GPT(SMALL))

@@ -62,16 +62,15 @@ def test_a_convolution_has_its_settings_in_torchs_order():
     settings = {"stride": 2, "padding": (1, 0), "dilation": 2, "groups": 2}
     np.testing.assert_array_equal(layer(x).numpy(), x.conv2d(layer.weight, layer.bias, **settings).numpy())
     assert np.abs(layer.weight.numpy()).max() <= 12**-0.5  # 12 inputs: 2 channels, 3 x 2 pixels
-    assert Conv2d(1, 2, 3, bias=False).bias is None
     with pytest.raises(ValueError, match=r"^Conv2d: groups=3 must divide 4 input and 6 output channels$"):
         Conv2d(4, 6, 3, groups=3)
     with pytest.raises(ValueError, match=r"^Conv2d: kernel_size must be a whole number of at least 1, .*, not 0$"):
         Conv2d(4, 6, 0)
 
 
-def test_without_a_bias_there_is_no_parameter_for_it():
-    assert [name for name, _ in Linear(2, 3, bias=False).named_parameters()] == ["weight"]
-    assert [name for name, _ in LayerNorm(2, bias=False).named_parameters()] == ["weight"]
+@pytest.mark.parametrize("layer", [Linear(2, 3, bias=False), LayerNorm(2, bias=False), Conv2d(1, 2, 3, bias=False)])
+def test_without_a_bias_there_is_no_parameter_for_it(layer):
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
 
 
 def test_initial_values_are_distributed_as_in_torch():
@@ -244,13 +243,9 @@ def test_shapes_only_allocates_no_values():
     assert [p.shape for p in net.parameters()] == [p.shape for p in Net().parameters()]
     assert layer.weight.data.strides == (0, 0)  # a single number in memory, stretched to 10^12
     assert repr(layer).startswith("Linear, 1,000,001,000,000 parameters")
-    assert Linear(2, 3).weight.numpy().all()  # outside, values are drawn again
-
-
-def test_shapes_only_ends_after_an_error_too():
     with pytest.raises(TypeError), shapes_only():
         Linear("two", 3)
-    assert Linear(2, 3).weight.numpy().all()
+    assert Linear(2, 3).weight.numpy().all()  # outside, and after an error, values are drawn again
 
 
 class Made(Module):

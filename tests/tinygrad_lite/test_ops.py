@@ -1,4 +1,4 @@
-"""Every operation of a tensor: its values against NumPy, its gradients against central differences and PyTorch.
+"""Every operation of a tensor: its values against NumPy, its gradients against central differences.
 
 The tests go through the table of `op_cases.py`, so an operation that is added to `ops/` or to `Tensor` must get a
 row there (a test checks this). Values at kinks, ties and infinities are in `test_ops_edges.py`.
@@ -77,7 +77,7 @@ def test_values_equal_numpys(case, device):
     for arrays in case.samples:
         inputs = leaves(arrays, device, gradient=False)
         y = case.fn(*inputs)
-        expected = np.asarray(case.ref(np, *arrays))
+        expected = np.asarray(case.ref(*arrays))
         assert y.shape == expected.shape
         assert y.dtype == expected.dtype
         assert y.device == device
@@ -214,23 +214,3 @@ def test_a_tensor_moves_to_another_device_and_back(device):
     z.sum().backward()
     assert x.grad.device == "cpu"
     assert x.grad.tolist() == [2.0, 4.0]
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("op", sorted({case.op for case in CASES}))
-def test_torch_agrees(op):
-    torch = pytest.importorskip("torch")
-    for case in CASES:
-        for arrays in case.samples if case.op == op else []:
-            ours = leaves(arrays, gradient=case.gradient)
-            theirs = [torch.tensor(x.copy(), requires_grad=case.gradient) for x in arrays]
-            y = case.fn(*ours)
-            z = (case.torch or case.ref)(torch, *theirs)
-            np.testing.assert_allclose(y.numpy(), z.detach().numpy(), rtol=1e-9, atol=1e-12)
-            if not case.gradient:
-                continue
-            start = weights(y.shape)
-            y.backward(start)
-            z.backward(torch.tensor(start))
-            for x, t in zip(ours, theirs, strict=True):
-                np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-9, atol=1e-12)

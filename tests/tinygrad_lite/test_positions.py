@@ -105,9 +105,7 @@ def test_a_place_means_what_it_means_in_torch(torch, heading, name, function, sk
     for names in theirs(torch, name, there, skip):
         for mine, other in zip(ours(function, skip), names, strict=False):
             same = {other, *ACCEPTED_ARGUMENTS.get(other, "").split(), *SAME.get(other, "").split()}
-            assert mine in same or (name, other) in OTHER_TYPES, (
-                f"{heading}.{name}: {mine} stands where torch has {other}"
-            )
+            assert mine in same or (name, other) in OTHER_TYPES, f"{heading}.{name}: {mine} is torch's {other}"
 
 
 def test_no_exception_is_listed_in_vain():

@@ -275,9 +275,10 @@ def test_gradients_pass_through_a_quantized_model():
     assert "blocks.0.mixer_norm.weight" in names
 
 
-@pytest.mark.parametrize(
-    ("make", "texts", "count"), [(tiny_seq2seq, 2, 16), (tiny_modern_seq2seq, 2, 18), (tiny_bert, 1, 6)]
-)
+OTHERS = [(tiny_seq2seq, 2, 16), (tiny_modern_seq2seq, 2, 18), (tiny_bert, 1, 6)]
+
+
+@pytest.mark.parametrize(("make", "texts", "count"), OTHERS)
 def test_the_blocks_of_other_models_are_quantized_too(make, texts, count):
     with random_key(1):
         model = make()

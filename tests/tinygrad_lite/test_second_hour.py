@@ -145,7 +145,6 @@ WORKS = [
     (lambda: Tensor(np.uint8([3])).sum() - 10, -7),
     (lambda: Tensor(np.uint8([200, 2])).prod(), 400),
     (lambda: ~Tensor([0, 5, -1]), [-1, -6, 0]),
-    (lambda: ~Tensor([True, False]), [False, True]),
     (lambda: Tensor(5).clip(0, 3) + 1, 4),
     (lambda: Tensor(2.0).softmax(0), 1.0),
     (lambda: Tensor(2.0).log_softmax(-1), 0.0),
@@ -158,7 +157,6 @@ WORKS = [
     (lambda: Tensor(2.0).logsumexp(0), 2.0),
     (lambda: Tensor(True).any(0), True),
     (lambda: Tensor(2.0).squeeze(0), 2.0),
-    (lambda: Tensor([[1, 2], [3, 4]]).unbind(1)[0], [1, 3]),
     (lambda: Tensor.where(Tensor([True, False]), 1, 0), [1, 0]),
     (lambda: str((Tensor([1.0]) * Tensor(np.float64(2))).dtype), "float32"),
     (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), Tensor([0.0, 1.0]), reduction="none").shape, (2,)),
@@ -257,16 +255,15 @@ def test_buffers_are_saved_and_move():
     assert (str(net.mean.dtype), str(net.mask.dtype), str(net.constant.dtype)) == ("float64", "bool", "float32")
 
 
+OPTIMIZERS = [
+    lambda m: optim.AdamW(optim.decay_groups(m, 0.1), lr=0.01),
+    lambda m: optim.SGD(m.named_parameters(), lr=0.01, momentum=0.9),
+    lambda m: optim.Muon(optim.muon_groups(m, 0.1), lr=0.01),
+]
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda all: pickle.loads(pickle.dumps(all))], ids=["copy", "pickle"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda m: optim.AdamW(optim.decay_groups(m, 0.1), lr=0.01),
-        lambda m: optim.SGD(m.named_parameters(), lr=0.01, momentum=0.9),
-        lambda m: optim.Muon(optim.muon_groups(m, 0.1), lr=0.01),
-    ],
-    ids=["adamw", "sgd", "muon"],
-)
+@pytest.mark.parametrize("make", OPTIMIZERS, ids=["adamw", "sgd", "muon"])
 def test_copies_of_a_model_and_its_optimizer_train(copied, make):
     def steps(model, optimizer, count):
         for _ in range(count):

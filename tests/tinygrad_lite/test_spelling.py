@@ -54,10 +54,6 @@ FIRST_HOUR = [
     (lambda x, y, ids: (x > 0).float(), lambda x, y, ids: (x > 0).cast("float32")),
     (lambda x, y, ids: (x % 2 - x // 2).abs() + abs(x), lambda x, y, ids: (x % 2 - x // 2).abs() + x.abs()),
     (lambda x, y, ids: x.sign(), lambda x, y, ids: (x > 0).cast("float64") - (x < 0).cast("float64")),
-    (
-        lambda x, y, ids: ~(x > 0) | (x > 1) & (x < 2) ^ (x > 3),
-        lambda x, y, ids: ~(x > 0) | (x > 1) & (x < 2) ^ (x > 3),
-    ),
 ]
 
 
@@ -72,14 +68,6 @@ def test_torchs_spelling_means_the_same(theirs, ours):
     one, other = theirs(**variables()), ours(**variables())
     np.testing.assert_array_equal(one.numpy(), other.numpy())
     assert one.dtype == other.dtype
-
-
-@pytest.mark.torch
-def test_torch_agrees():
-    torch = pytest.importorskip("torch")
-    for theirs, _ in FIRST_HOUR:
-        right = theirs(**{name: torch.tensor(x.numpy().copy()) for name, x in variables().items()})
-        np.testing.assert_allclose(theirs(**variables()).numpy(), right.numpy(), rtol=1e-12)
 
 
 def test_numpys_spelling_means_the_same():
@@ -139,23 +127,21 @@ def test_an_unknown_argument_or_name_in_a_module_is_refused_with_an_alternative(
         call(Tensor([[1.0, 2.0]], requires_grad=True))
 
 
-@pytest.mark.parametrize(
-    ("name", "instead"),
-    [
-        ("size", "x.shape for the sizes, x.numel() for the number of elements"),
-        ("cuda", "x.to(device), as in x.to('cuda')"),
-        ("long", "x.cast(dtype), as in x.cast('int64')"),
-        ("norm", "(x * x).sum(axis).sqrt()"),
-        ("mm", "x @ y"),
-        ("bmm", "x @ y"),
-        ("cumsum", "x @ Tensor.ones(n, n).triu() along the last axis, of length n"),
-    ],
-)
-def test_an_unknown_method_is_refused_with_an_alternative(name, instead):
+INSTEAD = {
+    "size": "x.shape for the sizes, x.numel() for the number of elements",
+    "cuda": "x.to(device), as in x.to('cuda')",
+    "long": "x.cast(dtype), as in x.cast('int64')",
+    "norm": "(x * x).sum(axis).sqrt()",
+    **dict.fromkeys(("mm", "bmm"), "x @ y"),
+    "cumsum": "x @ Tensor.ones(n, n).triu() along the last axis, of length n",
+}
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_an_unknown_method_is_refused_with_an_alternative(name):
     x = Tensor([1.0])
-    with pytest.raises(AttributeError) as caught:
+    with pytest.raises(AttributeError, match=f"^a Tensor has no {name!r}: write {re.escape(INSTEAD[name])}$"):
         getattr(x, name)
-    assert str(caught.value) == f"a Tensor has no {name!r}: write {instead}"
     with pytest.raises(AttributeError, match="write"):
         getattr(Tensor, name)(x)
     assert not hasattr(x, name)

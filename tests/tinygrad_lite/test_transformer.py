@@ -129,6 +129,7 @@ def test_a_full_cache_raises_an_error_and_stays_unchanged():
 
 def test_selected_rows_are_extended_independently(device):
     cache = KVCache(4)
+    assert cache.select(np.array([0, 0])).length == 0
     numbers = Tensor(np.arange(3.0).reshape(3, 1, 1, 1), device=device)
     cache.extend(numbers, numbers * 10)
     chosen = cache.select(np.array([2, 0, 2]))
@@ -138,10 +139,6 @@ def test_selected_rows_are_extended_independently(device):
     assert values[:, 0, :, 0].tolist() == [[20, 0], [0, 1], [20, 2]]
     keys, _ = cache.extend(numbers + 90, numbers)
     assert keys[:, 0, :, 0].tolist() == [[0, 90], [1, 91], [2, 92]]
-
-
-def test_an_empty_cache_can_be_selected_from():
-    assert KVCache(4).select(np.array([0, 0])).length == 0
 
 
 # --- feed-forward and block -----------------------------------------------------------------------------------

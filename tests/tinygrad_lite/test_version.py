@@ -15,15 +15,15 @@ def test_every_new_name_is_a_module_or_folder_and_no_old_one_is():
     assert [old for old in MOVED if old in FILES] == []
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("tinygrad_lite.training", "workshop.run"),
-        ("tinygrad_lite.cli.errors", "workshop.cli; tinygrad_lite.cli.errors is tinygrad_lite.errors"),
-        ("gpt.llama_layout", "gpt.formats.llama"),
-        ("tinygrad_lite.tokenizers", r"workshop.tokenizers;.*; tinygrad_lite.tokenizers.coverage is removed \(commit"),
-    ],
-)
+OLD_NAMES = [
+    ("tinygrad_lite.training", "workshop.run"),
+    ("tinygrad_lite.cli.errors", "workshop.cli; tinygrad_lite.cli.errors is tinygrad_lite.errors"),
+    ("gpt.llama_layout", "gpt.formats.llama"),
+    ("tinygrad_lite.tokenizers", r"workshop.tokenizers;.*; tinygrad_lite.tokenizers.coverage is removed \(commit"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), OLD_NAMES)
 def test_an_old_name_is_answered_with_the_new_one(old, new):
     with pytest.raises(ModuleNotFoundError, match=f"is now {new}"):
         importlib.import_module(old)

@@ -211,18 +211,18 @@ def every_operator(w):
     return y.sum()
 
 
-@pytest.mark.parametrize(
-    "f",
-    [
-        rows_into_a_buffer,
-        a_network_that_reads_its_buffer,
-        results_and_numbers,
-        advanced_indices,
-        a_number_of_its_own,
-        stretched,
-        every_operator,
-    ],
-)
+PROGRAMS = [
+    rows_into_a_buffer,
+    a_network_that_reads_its_buffer,
+    results_and_numbers,
+    advanced_indices,
+    a_number_of_its_own,
+    stretched,
+    every_operator,
+]
+
+
+@pytest.mark.parametrize("f", PROGRAMS)
 def test_gradients_follow_what_is_written(f):
     gradient_of(f)
 
@@ -236,30 +236,27 @@ def test_a_gradient_that_is_kept_is_that_of_the_new_value():
     assert x.grad.tolist() == [20.0, 28.0]
 
 
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        (lambda y, x: y.__imul__(x), "x *= y: a view of x, or a derivative, still needs the values it has: write x = "),
-        (lambda y, x: y.__ipow__(2), "x **= y: a view of x, or a derivative, still needs the values it has"),
-        (lambda y, x: y[:1].__iadd__(x[:1]), "x += y: a view of x, or a derivative, still needs the values it has"),
-        (lambda y, x: y.__setitem__(0, y[1]), "x[i] = y: a view of x, or a derivative, still needs"),
-        (lambda y, x: y.__setitem__([0, 0], x), "x[i] = y: a position occurs twice in i, so y would lose gradients"),
-        (lambda y, x: x.__setitem__(0, 1.0), "x[i] = y: x is a leaf that requires a gradient: write into it under "),
-        (lambda y, x: x.__isub__(1), "x -= y: x is a leaf that requires a gradient: write into it under no_grad(), or"),
-        (
-            lambda y, x: x.detach().__iadd__(Tensor.ones(3, 2)),
-            "x += y: the result has shape (3, 2), x has (2,): write ",
-        ),
-        (lambda y, x: Parameter([1.0, 2.0], requires_grad=False).__iadd__(x), "x += y: x is a leaf that requires a"),
-        (lambda y, x: Tensor(1.0).expand(2).__iadd__(1), "x += y: elements of an expanded tensor share their memory"),
-        (lambda y, x: Tensor([1, 2]).__itruediv__(2), "x /= y: the result is float32, and x holds int64: write x = x "),
-        (lambda y, x: Tensor([True]).__iadd__(1), "x += y: the result is int64, and x holds bool"),
-        (lambda y, x: y.__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write x = x +"),
-        (lambda y, x: Tensor.ones(2).__setitem__(0, None), "a NoneType cannot be combined with a tensor"),
-        (lambda y, x: Tensor.ones(2).__setitem__(7, 1), "x[i] = y: index 7 is out of bounds"),
-        (lambda y, x: recompute(lambda z: z.__iadd__(1), y), "recompute: the function wrote into an argument"),
-    ],
-)
+LOST = [
+    (lambda y, x: y.__imul__(x), "x *= y: a view of x, or a derivative, still needs the values it has: write x = "),
+    (lambda y, x: y.__ipow__(2), "x **= y: a view of x, or a derivative, still needs the values it has"),
+    (lambda y, x: y[:1].__iadd__(x[:1]), "x += y: a view of x, or a derivative, still needs the values it has"),
+    (lambda y, x: y.__setitem__(0, y[1]), "x[i] = y: a view of x, or a derivative, still needs"),
+    (lambda y, x: y.__setitem__([0, 0], x), "x[i] = y: a position occurs twice in i, so y would lose gradients"),
+    (lambda y, x: x.__setitem__(0, 1.0), "x[i] = y: x is a leaf that requires a gradient: write into it under "),
+    (lambda y, x: x.__isub__(1), "x -= y: x is a leaf that requires a gradient: write into it under no_grad(), or"),
+    (lambda y, x: x.detach().__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write "),
+    (lambda y, x: Parameter([1.0, 2.0], requires_grad=False).__iadd__(x), "x += y: x is a leaf that requires a"),
+    (lambda y, x: Tensor(1.0).expand(2).__iadd__(1), "x += y: elements of an expanded tensor share their memory"),
+    (lambda y, x: Tensor([1, 2]).__itruediv__(2), "x /= y: the result is float32, and x holds int64: write x = x "),
+    (lambda y, x: Tensor([True]).__iadd__(1), "x += y: the result is int64, and x holds bool"),
+    (lambda y, x: y.__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write x = x +"),
+    (lambda y, x: Tensor.ones(2).__setitem__(0, None), "a NoneType cannot be combined with a tensor"),
+    (lambda y, x: Tensor.ones(2).__setitem__(7, 1), "x[i] = y: index 7 is out of bounds"),
+    (lambda y, x: recompute(lambda z: z.__iadd__(1), y), "recompute: the function wrote into an argument"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), LOST)
 def test_what_would_be_lost_is_refused(write, message):
     x = Tensor([1.0, 2.0], requires_grad=True)
     y = x * 1.0

@@ -9,6 +9,7 @@ import numpy as np
 from tests.tinygrad_lite.cuda.random_bits import key_of
 from tests.tinygrad_lite.cuda.random_bits import mask as mask_of_weights
 from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
 from tinygrad_lite.precision import bfloat16
 
@@ -75,3 +76,12 @@ def on_device(array: np.ndarray, device: str) -> Tensor:
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
     """|actual - expected| / |expected|, with the norms of the whole arrays."""
     return float(np.linalg.norm(np.asarray(actual, np.float64) - expected) / max(np.linalg.norm(expected), 1e-30))
+
+
+def assert_right(arrays: SimpleNamespace, device: str, tolerance: float, **options) -> None:
+    """The operation has the result and the gradients of the formulas, and the result the type of the queries."""
+    actual = outcome(F.scaled_dot_product_attention, arrays, device, **options)
+    assert actual["result"].dtype == arrays.query.dtype
+    for name, array in attention(**vars(arrays), **options).items():
+        assert actual[name].shape == array.shape
+        assert relative_error(actual[name], array) < tolerance, name

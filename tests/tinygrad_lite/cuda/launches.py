@@ -156,12 +156,12 @@ class OneBatch:
         yield self.batch, 1.0
 
 
-def narrow(shape: Shape) -> Shape:
-    """The same model with two heads of the same width, a small vocabulary of the same parity, and few tokens."""
-    options, heads = shape.options, 2
-    width = options.n_embd // options.n_head * heads
+def narrow(name: str, n_layer: int = 0) -> Shape:
+    """A model with two heads of its width, a small vocabulary of its parity, and few tokens; all its layers, or N."""
+    shape, heads = (GPU_SHAPES | {"goethe": SHAPES["goethe"]})[name], 2
+    options, width = shape.options, shape.options.n_embd // shape.options.n_head * heads
     options = replace(options, n_embd=width, n_head=heads, block_size=TOKENS, batch_size=BATCH, workers=1)
-    options = replace(options, device="cuda", decay_lr=False)
+    options = replace(options, device="cuda", decay_lr=False, n_layer=n_layer or options.n_layer)
     return replace(shape, options=options, vocab_size=64 + shape.vocab_size % 64, tokens=TOKENS)
 
 
@@ -194,19 +194,17 @@ def generated_token(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, 
     return launches, 1e3 * min(seconds)
 
 
-def table() -> str:
-    """A line for each model."""
-    lines = [
-        f"{'bfloat16':32}{'launches':>10}{'own':>8}{'products':>10}" + f"{'CuPy' + chr(39) + 's':>8}{'Python, ms':>12}"
-    ]
+def table(n_layer: int = 0) -> str:
+    """A line for each model, with all its layers or N."""
+    heads = ("launches", "own", "products", "CuPy's", "ms")
+    lines = [f"{'bfloat16':32}" + "".join(f"{head:>10}" for head in heads)]
     works = [("training step", training_step, TRAINED), ("generated token", generated_token, WRITTEN)]
     for what, measure, names in works:
         for title, name in names.items():
-            launches, ms = measure(narrow((GPU_SHAPES | {"goethe": SHAPES["goethe"]})[name]))
+            launches, ms = measure(narrow(name, n_layer))
             own, products, cupys = launches.counts
-            lines.append(
-                f"{f'{what}, {title}':32}{own + products + cupys:>10}{own:>8}{products:>10}{cupys:>8}{ms:>12.2f}"
-            )
+            numbers = (own + products + cupys, own, products, cupys, f"{ms:.2f}")
+            lines.append(f"{f'{what}, {title}':32}" + "".join(f"{number:>10}" for number in numbers))
             if "--names" in sys.argv:
                 lines.append(f"    {dict(launches.own)}\n    {dict(launches.cupys)}")
     return "\n".join(lines)

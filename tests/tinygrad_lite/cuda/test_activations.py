@@ -11,7 +11,6 @@ from tinygrad_lite.cuda.linear import array_around
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import bfloat16, precision
-from tinygrad_lite.transformer import FeedForward
 
 rng = np.random.default_rng(33)
 forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
@@ -50,13 +49,6 @@ def test_the_gradients_of_gate_and_up_lie_side_by_side(cuda):
     whole = array_around(d_gate, (2, 3, 16), 0)
     assert whole is not None
     assert array_around(d_up, (2, 3, 16), 8).data.ptr == whole.data.ptr
-
-
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu", "relu2", "swiglu"])
-def test_the_feed_forward_layer_equals_that_of_the_cpu(cuda, activation):
-    layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), rng.standard_normal((2, 3, 4))
-    expected = layer(Tensor(x)).numpy()
-    np.testing.assert_allclose(layer.to(cuda)(Tensor(x, device=cuda)).numpy(), expected, atol=1e-12)
 
 
 # --- GELU, alone and after a linear map -------------------------------------------------------------------------------

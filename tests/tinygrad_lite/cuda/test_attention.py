@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.cuda.attention_in_numpy import attention, inputs, leaf, outcome, relative_error
+from tests.tinygrad_lite.cuda.attention_in_numpy import assert_right, attention, inputs, leaf, outcome, relative_error
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter
@@ -14,14 +14,6 @@ from tinygrad_lite.precision import precision
 # Rounding errors are 2^-53, 2^-24 and 2^-9 of a number; scores and weights are rounded too, so some of them add up.
 TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "bfloat16": 8e-3}
 rng = np.random.default_rng(5)
-
-
-def assert_right(arrays, device, tolerance, version=F.scaled_dot_product_attention, **options):
-    expected = attention(**vars(arrays), **options)
-    actual = outcome(version, arrays, device, **options)
-    for name, array in expected.items():
-        assert actual[name].shape == array.shape
-        assert relative_error(actual[name], array) < tolerance, name
 
 
 @pytest.mark.parametrize("kind", TOLERANCE)
@@ -100,9 +92,6 @@ def test_mixed_types_run_the_reference_version(cuda):
     assert (found["result"].dtype, found["key"].dtype) == (np.float64, np.float32)
 
 
-# --- dropout ---------------------------------------------------------------------------------------------------
-
-
 # --- by any version ---------------------------------------------------------------------------------------------------
 
 VERSIONS = TOLERANCE | {"flash": 4e-3}  # flash_attention.py has kernels for bfloat16 and a width of 32
@@ -120,9 +109,10 @@ def inputs_of(version, *shape):
     return inputs(*shape, *((32, "bfloat16") if version == "flash" else (4, version)))
 
 
-@pytest.mark.parametrize(
-    "shape", [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), (), (2, 3, 6, 5), (1, 3, 6, 1), (6, 5)]
-)
+MASKS = [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), (), (2, 3, 6, 5), (1, 3, 6, 1), (6, 5)]
+
+
+@pytest.mark.parametrize("shape", MASKS)
 def test_masks_may_broadcast(cuda, version, shape):
     if version != "flash" or shape[-2:-1] in ((), (1,)):
         mask = np.array(rng.random(shape) < 0.6)

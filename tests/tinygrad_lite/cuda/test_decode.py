@@ -38,11 +38,12 @@ def activated(y, activation):
     return y * y if activation == "relu2" else y
 
 
+PRODUCTS = [(1, 5, 7), (1, 6, 1112), (3, 9, 64), (4, 3, 1050), (9, 2, 12), (70, 1, 3)]
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(
-    ("rows", "results", "width"), [(1, 5, 7), (1, 6, 1112), (3, 9, 64), (4, 3, 1050), (9, 2, 12), (70, 1, 3)]
-)
+@pytest.mark.parametrize(("rows", "results", "width"), PRODUCTS)
 def test_a_linear_map_with_what_stands_around_it(rows, results, width, dtype, activation, cuda):
     """1,112 numbers are more than a warp requests at once, in any type."""
     device, kind = get_device(cuda), wide(dtype)

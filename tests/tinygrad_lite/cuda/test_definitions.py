@@ -74,23 +74,14 @@ SIZES = {
         (3, 1028),
     ),
     "rotary": [
-        {
-            "x": normal((3, 7, 5, width)),
-            "positions": rng.integers(0, 5000, shape),
-            "frequencies": rotary_frequencies(width),
-        }
-        for width in (2, 6, 8, 32, 64, 80, 128)
+        {"x": normal((3, 7, 5, w)), "positions": rng.integers(0, 5000, shape), "frequencies": rotary_frequencies(w)}
+        for w in (2, 6, 8, 32, 64, 80, 128)
         for shape in (7, (3, 7))
     ],
     "cross_entropy": [
-        {
-            "logits": normal((9, n)),
-            "targets": rng.integers(0, n, 9),
-            "label_smoothing": smoothing,
-            "reduction": reduction,
-        }
+        {"logits": normal((9, n)), "targets": rng.integers(0, n, 9), "label_smoothing": share, "reduction": reduction}
         for n in WIDTHS
-        for smoothing in (0.0, 0.1)
+        for share in (0.0, 0.1)
         for reduction in ("none", "mean")
     ]
     + [
@@ -192,9 +183,7 @@ def test_bfloat16_is_rounded_once_by_one_operation(cuda, name, width):
     arguments |= {"frequencies": rotary_frequencies(width)} if name == "rotary" else {}
     arguments |= {"weight": np.linspace(0.5, 1, width)} if "norm" in name else {}
     made = tensors(arguments, np.float32, device=cuda)
-    given = {
-        key: x.cast(bfloat16()) if key in ("x", "gate", "up") else x for key, x in made.items() if isinstance(x, Tensor)
-    }
+    given = {k: x.cast(bfloat16()) if k in ("x", "gate", "up") else x for k, x in made.items() if isinstance(x, Tensor)}
     exact = {key: x.numpy() for key, x in given.items()}
     exact = {key: x if x.dtype == np.int64 else x.astype(np.float64) for key, x in exact.items()}
     y = REGISTRY[name](**made | given)

@@ -139,9 +139,7 @@ def test_rows_are_added_to_the_gradient_that_is_there(cuda, monkeypatch, tied):
         weight = Tensor(values, device=device, requires_grad=True)
         optimizer = AdamW([("weight", weight)])
         x = F.embedding(Tensor(ids, device=device), weight)
-        loss = (F.linear(x, weight) if tied else F.linear(x, Tensor(values, device=device))) * Tensor(
-            factor, device=device
-        )
+        loss = F.linear(x, weight if tied else Tensor(values, device=device)) * Tensor(factor, device=device)
         with monkeypatch.context() as patch:
             patch.setattr(xp, "zeros", lambda *_: pytest.fail("an array of zeros"))
             loss.sum().backward()

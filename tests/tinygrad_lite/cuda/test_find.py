@@ -74,8 +74,9 @@ def pretend(monkeypatch):
     return put
 
 
-def sentence():
-    """The message, in one line; the same as why_no_cuda()."""
+def sentence(pretend=lambda: None, **settings):
+    """The message, in one line; the same as why_no_cuda(). Perhaps with a CuPy of these settings."""
+    pretend(**settings)
     with pytest.raises(DeviceError) as caught:
         get_device("cuda")
     said = str(caught.value)
@@ -90,8 +91,7 @@ HERE = "device cuda: CuPy 14.2.0 is built for CUDA 13.2, the driver for CUDA 13.
 
 
 def test_a_missing_cupy_is_reported(pretend):
-    pretend(cupy=None, packages=())
-    said = sentence()
+    said = sentence(pretend, cupy=None, packages=())
     assert said.startswith('device cuda needs CuPy, which is not installed: pip install -e ".[cuda13]"')
     assert '".[cuda12]" if nvidia-smi names a CUDA Version below 13' in said
     with pytest.raises(DeviceError, match="needs CuPy"):
@@ -125,28 +125,25 @@ def test_a_cupy_that_cannot_be_imported_is_reported_with_the_reason(pretend, mon
 
 
 def test_two_installed_cupys_are_reported(pretend):
-    pretend(packages=("cupy-cuda12x", "cupy-cuda13x"))
-    said = sentence()
+    said = sentence(pretend, packages=("cupy-cuda12x", "cupy-cuda13x"))
     assert "cupy-cuda12x and cupy-cuda13x are both installed" in said
     assert "pip uninstall -y cupy-cuda12x cupy-cuda13x, and then pip install -e" in said
 
 
 def test_a_missing_driver_is_reported(pretend):
-    pretend(driver=0, count=lambda: fail(CUDARuntimeError("cudaErrorInsufficientDriver: ...")))
-    said = sentence()
+    said = sentence(pretend, driver=0, count=lambda: fail(CUDARuntimeError("cudaErrorInsufficientDriver: ...")))
     assert said.startswith("device cuda: CuPy 14.2.0 is built for CUDA 13.2, but there is no NVIDIA driver: install")
     assert "--device cpu" in said
 
 
 def test_an_old_driver_is_reported(pretend):
-    pretend(driver=12040)
-    assert sentence() == (
+    assert sentence(pretend, driver=12040) == (
         "device cuda: CuPy 14.2.0 is built for CUDA 13.2, the driver for CUDA 12.4, which is too old: update the "
         "driver, or install the CuPy for the old one: pip uninstall -y cupy-cuda13x, and then pip install -e "
         '".[cuda12]"'
     )
-    pretend(driver=11080)  # no current CuPy is built for that
-    assert sentence().endswith("the driver for CUDA 11.8, which is too old: update the driver")
+    # No current CuPy is built for the next one.
+    assert sentence(pretend, driver=11080).endswith("the driver for CUDA 11.8, which is too old: update the driver")
 
 
 def test_a_driver_may_be_newer_than_cupy_and_older_within_a_major_version(pretend):
@@ -158,8 +155,7 @@ def test_a_driver_may_be_newer_than_cupy_and_older_within_a_major_version(preten
 @pytest.mark.parametrize("made_for", [13020, 12090])
 def test_a_missing_cublas_or_nvrtc_is_reported(made_for, pretend):
     line = f'install it: pip install -e ".[cuda{made_for // 1000}]"'
-    pretend(made_for=made_for, libraries=("nvrtc",))
-    said = sentence()
+    said = sentence(pretend, made_for=made_for, libraries=("nvrtc",))
     assert "but a library of CUDA is missing (cannot import name 'cublas'" in said
     assert said.endswith(line)
     pretend(made_for=made_for, generations=lambda: fail(RuntimeError("no libnvrtc.so.13\nin /usr/lib\n")))
@@ -169,8 +165,7 @@ def test_a_missing_cublas_or_nvrtc_is_reported(made_for, pretend):
 
 
 def test_a_missing_gpu_is_reported(pretend, monkeypatch):
-    pretend(count=lambda: 0)
-    assert sentence() == f"{HERE}there is no GPU: use --device cpu"
+    assert sentence(pretend, count=lambda: 0) == f"{HERE}there is no GPU: use --device cpu"
     pretend(count=lambda: fail(CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")))
     assert sentence() == f"{HERE}there is no GPU: use --device cpu"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -180,21 +175,18 @@ def test_a_missing_gpu_is_reported(pretend, monkeypatch):
 def test_a_busy_gpu_is_reported(pretend):
     words = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
     for refusal in ("count", "memory"):
-        pretend(**{refusal: lambda: fail(CUDARuntimeError(words))})
-        said = sentence()
+        said = sentence(pretend, **{refusal: lambda: fail(CUDARuntimeError(words))})
         assert said.startswith(f"{HERE}the GPU cannot be used ({words}): nvidia-smi shows its state")
 
 
 def test_an_unsupported_gpu_is_reported(pretend):
-    pretend(capability=(6, 1))
-    assert sentence() == (
+    assert sentence(pretend, capability=(6, 1)) == (
         f"{HERE}CUDA 13.2 no longer supports the Big GPU (compute capability 6.1): pip uninstall -y cupy-cuda13x, and "
         'then pip install -e ".[cuda12]"'
     )
     pretend(capability=(3, 7), made_for=12090, generations=lambda: (50, 90))
     assert sentence().endswith("CUDA 12.9 no longer supports the Big GPU (compute capability 3.7); use --device cpu")
-    pretend(capability=(12, 0), made_for=12040, generations=lambda: (50, 90))
-    said = sentence()
+    said = sentence(pretend, capability=(12, 0), made_for=12040, generations=lambda: (50, 90))
     assert "CUDA 12.4 does not support the Big GPU (compute capability 12.0) yet: pip uninstall -y cupy-cuda12x" in said
     assert said.endswith('pip install -e ".[cuda13]"')
     pretend(capability=(12, 0), made_for=12040, driver=12080, generations=lambda: (50, 90))
@@ -203,8 +195,7 @@ def test_an_unsupported_gpu_is_reported(pretend):
 
 def test_missing_headers_are_reported_before_the_first_kernel(pretend):
     error = 'kern.cu(4): catastrophic error: cannot open source file "cuda_fp16.h"'
-    pretend(zeros=lambda *_: fail(RuntimeError(f"{error}\n\n1 catastrophic error detected")))
-    assert sentence() == (
+    assert sentence(pretend, zeros=lambda *_: fail(RuntimeError(f"{error}\n\n1 catastrophic error detected"))) == (
         f"{HERE}a one-line kernel cannot be compiled and run ({error}); if headers of CUDA are missing, install "
         'them: pip install -e ".[cuda13]"'
     )
@@ -218,8 +209,7 @@ def test_a_home_that_cannot_be_written_is_reported(pretend, monkeypatch, number)
         f"it cannot keep compiled kernels in /home/me/.cupy/kernel_cache ({os.strerror(number)}): set the environment "
         "variable CUPY_CACHE_DIR to a writable folder with free space"
     )
-    pretend(zeros=lambda *_: fail(error))
-    assert sentence() == HERE + end
+    assert sentence(pretend, zeros=lambda *_: fail(error)) == HERE + end
     monkeypatch.delitem(sys.modules, "cupy")
     real = builtins.__import__
     monkeypatch.setattr(builtins, "__import__", lambda name, *a: fail(error) if name == "cupy" else real(name, *a))

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.cuda.attention_in_numpy import attention, inputs, leaf, on_device, outcome, relative_error
+from tests.tinygrad_lite.cuda.attention_in_numpy import (
+    assert_right,
+    attention,
+    inputs,
+    leaf,
+    on_device,
+    outcome,
+    relative_error,
+)
 from tests.tinygrad_lite.cuda.naive import attention_naive
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
@@ -22,21 +30,12 @@ def only_flash(monkeypatch):
     monkeypatch.setattr(chapter, "attention_by_blocks", None)
 
 
-def assert_right(arrays, device, tolerance=TOLERANCE, **options):
-    expected = attention(**vars(arrays), **options)
-    actual = outcome(F.scaled_dot_product_attention, arrays, device, **options)
-    assert actual["result"].dtype.name == "bfloat16"
-    for name, array in expected.items():
-        assert actual[name].shape == array.shape
-        assert relative_error(actual[name], array) < tolerance, name
-
-
 # In (40, 73), the last query of the second warp sees only the first key of its last tile.
 @pytest.mark.parametrize(("t", "s"), [(1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70), (40, 73)])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_flash_attention_follows_its_formulas(cuda, only_flash, t, s, is_causal):
     arrays = inputs(1, 2, t, s, 32, "bfloat16", of_heads=True)
-    assert_right(arrays, cuda, is_causal=is_causal)
+    assert_right(arrays, cuda, TOLERANCE, is_causal=is_causal)
 
 
 @pytest.mark.parametrize("width", [32, 64, 128])
@@ -57,13 +56,13 @@ def test_masks_and_dropout_follow_the_formulas(cuda, only_flash, s, t, p, is_cau
     mask = np.arange(s) < np.array([30, s])[:, None, None, None]
     mask[:, ..., 3] = False
     arrays = inputs(2, 2, t, s, 32, "bfloat16", of_heads=True)
-    assert_right(arrays, cuda, is_causal=is_causal, mask=mask, dropout_p=p)
+    assert_right(arrays, cuda, TOLERANCE, is_causal=is_causal, mask=mask, dropout_p=p)
 
 
 @pytest.mark.parametrize("width", [64, 128])
 def test_other_head_widths_follow_the_formulas(cuda, only_flash, width):
     arrays = inputs(1, 2, 70, 90, width, "bfloat16", of_heads=True)
-    assert_right(arrays, cuda, is_causal=True)
+    assert_right(arrays, cuda, TOLERANCE, is_causal=True)
 
 
 @pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 3, 1)), (32, (2, 1, 1, 5))])

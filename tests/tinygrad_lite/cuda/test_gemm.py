@@ -107,9 +107,10 @@ def test_empty_matrices_give_zeros(place, m, n, k):
     assert (out == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("mode", "low", "high"), [("float32", 0, 1e-6), ("tf32", 1e-5, 1e-3), ("bfloat16", 1e-3, 1e-2)]
-)
+ERRORS = [("float32", 0, 1e-6), ("tf32", 1e-5, 1e-3), ("bfloat16", 1e-3, 1e-2)]
+
+
+@pytest.mark.parametrize(("mode", "low", "high"), ERRORS)
 def test_each_precision_has_its_error(place, mode, low, high):
     """Of matrices so large that cuBLAS does not take a kernel without tensor cores, which would be more exact."""
     a, b = on(place, 256, 256, dtype="float32"), on(place, 256, 256, dtype="float32")

@@ -36,10 +36,9 @@ def tiny_gpt(device: str, dtype: str = "float32", **changes: Any) -> GPT:
 
 
 def tiny_seq2seq(device: str, dtype: str = "float32", **changes: Any) -> Seq2Seq:
+    settings = SHAPE | {"vocab_size": TOKENS, "pad": 0, "bos": 1, "eos": 2} | changes
     with random_key(1):
-        return Seq2Seq(Seq2SeqConfig(**SHAPE | {"vocab_size": TOKENS, "pad": 0, "bos": 1, "eos": 2} | changes)).to(
-            device, dtype
-        )
+        return Seq2Seq(Seq2SeqConfig(**settings)).to(device, dtype)
 
 
 def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:

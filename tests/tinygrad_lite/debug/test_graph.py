@@ -34,11 +34,8 @@ def test_values_are_shown_at_once_and_gradients_after_backward():
         "#2 = add(#1, 1)  ()     10",
     ]
     y.backward()
-    assert table(graph) == {
-        "x = leaf": ["()", "3", "6"],
-        "#1 = mul(x, x)": ["()", "9", "1"],
-        "#2 = add(#1, 1)": ["()", "10", "1"],
-    }
+    numbers = {"x = leaf": ["3", "6"], "#1 = mul(x, x)": ["9", "1"], "#2 = add(#1, 1)": ["10", "1"]}
+    assert table(graph) == {name: ["()", *shown] for name, shown in numbers.items()}
     assert repr(graph) == str(graph)
 
 
@@ -120,22 +117,22 @@ def test_the_tensors_live_as_long_as_the_graph():
     assert h_lives() is None
 
 
-@pytest.mark.parametrize(
-    ("data", "shown"),
-    [
-        (1.0, "1"),
-        (-2, "-2"),
-        (1 / 3, "0.333333"),
-        (1e-7, "1e-07"),
-        (True, "True"),
-        ([], "[]"),
-        ([1.5, -2.0, np.nan], "[1.5 -2 nan]"),
-        ([[1, 2], [3, 4]], "[[1 2] [3 4]]"),
-        ([[[1.0], [2.0]]], "[[[1] [2]]]"),
-        ([2.0] * 100, "norm 20"),
-        ([3, 4] + [0] * 10, "norm 5"),
-    ],
-)
+SHOWN = [
+    (1.0, "1"),
+    (-2, "-2"),
+    (1 / 3, "0.333333"),
+    (1e-7, "1e-07"),
+    (True, "True"),
+    ([], "[]"),
+    ([1.5, -2.0, np.nan], "[1.5 -2 nan]"),
+    ([[1, 2], [3, 4]], "[[1 2] [3 4]]"),
+    ([[[1.0], [2.0]]], "[[[1] [2]]]"),
+    ([2.0] * 100, "norm 20"),
+    ([3, 4] + [0] * 10, "norm 5"),
+]
+
+
+@pytest.mark.parametrize(("data", "shown"), SHOWN)
 def test_values_fit_into_a_line(data, shown):
     assert show_values(Tensor(data)) == shown
 

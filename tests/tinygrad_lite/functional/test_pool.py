@@ -8,29 +8,22 @@ from tinygrad_lite.debug.profiler import Profile
 
 pytestmark = pytest.mark.every_device
 
-rng = np.random.default_rng(8)
+VERSIONS = [F.avg_pool2d.composed, F.avg_pool2d, F.max_pool2d.composed, F.max_pool2d]
 both_means, both_maxima = both_versions(F.avg_pool2d), both_versions(F.max_pool2d)
-each_pooling = pytest.mark.parametrize("pooling", [F.avg_pool2d, F.max_pool2d], ids=["avg", "max"])
 
 PICTURE = [[[[1.0, 2.0, 3.0, 9.0], [6.0, 3.0, 8.0, 0.0], [7.0, 7.0, 7.0, 7.0]]]]  # the last row fills no 2 x 2 window
 
 
-@both_means
-def test_means_by_hand(version):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_means_and_maxima_by_hand(version):
+    means = [3.0, 5.0], [[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [0.0] * 4]
+    maxima = [6.0, 9.0], [[0.0, 0.0, 0.0, 8.0], [4.0, 0.0, 0.0, 0.0], [0.0] * 4]
+    values, gradients = means if version in VERSIONS[:2] else maxima
     x = Tensor(PICTURE, requires_grad=True)
     y = version(x)
-    assert y.tolist() == [[[[3.0, 5.0]]]]
+    assert y.tolist() == [[[values]]]
     y.backward(Tensor([[[[4.0, 8.0]]]]))
-    assert x.grad.tolist() == [[[[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [0.0, 0.0, 0.0, 0.0]]]]
-
-
-@both_maxima
-def test_maxima_by_hand(version):
-    x = Tensor(PICTURE, requires_grad=True)
-    y = version(x)
-    assert y.tolist() == [[[[6.0, 9.0]]]]
-    y.backward(Tensor([[[[4.0, 8.0]]]]))
-    assert x.grad.tolist() == [[[[0.0, 0.0, 0.0, 8.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+    assert x.grad.tolist() == [[gradients]]
 
 
 @both_means

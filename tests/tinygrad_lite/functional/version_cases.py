@@ -256,10 +256,7 @@ def _embedding() -> dict[str, Arguments]:
         "no tokens": {"weight": normal(5, 3), "ids": integers(5, 0, 4)},
         "large table": {"weight": normal(1500, 3), "ids": integers(1500, 3, 8)},
         "large table, repeated": {"weight": normal(1500, 3), "ids": integers(7, 20, 8) * 200},
-        "one token many times": {
-            "weight": normal(1500, 4),
-            "ids": np.where(_rng.random(400) < 0.5, 7, integers(1500, 400)),
-        },
+        "one many times": {"weight": normal(1500, 4), "ids": np.where(_rng.random(400) < 0.5, 7, integers(1500, 400))},
         "large table, no tokens": {"weight": normal(1500, 3), "ids": integers(5, 0)},
     }
 

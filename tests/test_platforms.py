@@ -165,9 +165,10 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
         write_atomically(tmp_path / "last", b"new")
 
 
-@pytest.mark.parametrize(
-    ("variable", "expected"), [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
-)
+CONSOLES = [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
+
+
+@pytest.mark.parametrize(("variable", "expected"), CONSOLES)
 def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypatch):
     for name in ("WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -255,17 +256,17 @@ def trained(tmp_path_factory):
         yield folder
 
 
-@pytest.mark.parametrize(
-    ("command", "typed", "written"),
-    [
-        ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
-        pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
-        ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
-        pytest.param("-m studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
-        ("-m gpt.export run exported", "", ""),
-        ("-m studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
-    ],
-)
+COMMANDS = [
+    ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
+    pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
+    ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
+    pytest.param("-m studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
+    ("-m gpt.export run exported", "", ""),
+    ("-m studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
+]
+
+
+@pytest.mark.parametrize(("command", "typed", "written"), COMMANDS)
 def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, written):
     Path("prompt.txt").write_text(PROMPT, encoding="utf-8", newline="\n")
     out, err = run_in_foreign_locale(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)

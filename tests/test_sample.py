@@ -163,16 +163,16 @@ def test_without_any_checkpoint_the_error_says_how_to_train_one(workplace):
             sample.main([name])
 
 
-@pytest.mark.parametrize(
-    ("break_it", "reason"),
-    [
-        (lambda it: it.weights.update({TABLE: it.weights[TABLE].T.copy()}), f"mis-shaped: {TABLE}"),
-        (lambda it: it.weights.pop("final_norm.weight"), "parameters, but the weights have"),
-        (lambda it: it.tokenizer["characters"].pop(), "tokens, its model"),
-        (lambda it: it.model.update(n_embd=10**9), "cannot be|parameters, but the weights have"),
-        (lambda it: setattr(it, "family", "rnn"), "'rnn', not 'gpt'"),
-    ],
-)
+BROKEN = [
+    (lambda it: it.weights.update({TABLE: it.weights[TABLE].T.copy()}), f"mis-shaped: {TABLE}"),
+    (lambda it: it.weights.pop("final_norm.weight"), "parameters, but the weights have"),
+    (lambda it: it.tokenizer["characters"].pop(), "tokens, its model"),
+    (lambda it: it.model.update(n_embd=10**9), "cannot be|parameters, but the weights have"),
+    (lambda it: setattr(it, "family", "rnn"), "'rnn', not 'gpt'"),
+]
+
+
+@pytest.mark.parametrize(("break_it", "reason"), BROKEN)
 def test_a_broken_checkpoint_is_refused_with_the_reason(trained, break_it, reason):
     checkpoint = load_checkpoint(Path(BEST))
     break_it(checkpoint)

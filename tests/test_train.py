@@ -499,14 +499,14 @@ GPTS += [{"activation": "relu2"}, {"qk_norm": True}, ROTARY]
 PAIRS = [{}, {"activation": "swiglu", "positions": "learned"}, {"qk_norm": True}, ROTARY | {"norm_weight": False}]
 
 
+ESTIMATED = [
+    *((GPTConfig(80, **SMALL | changes), 4) for changes in GPTS),
+    *((Seq2SeqConfig(80, 0, 1, 2, **SMALL | {"n_embd": 256, "dropout": 0.0} | changes), 128) for changes in PAIRS),
+]
+
+
 @pytest.mark.cpu_only("a GPU's kernels keep less")
-@pytest.mark.parametrize(
-    ("config", "tokens"),
-    [
-        *((GPTConfig(80, **SMALL | changes), 4) for changes in GPTS),
-        *((Seq2SeqConfig(80, 0, 1, 2, **SMALL | {"n_embd": 256, "dropout": 0.0} | changes), 128) for changes in PAIRS),
-    ],
-)
+@pytest.mark.parametrize(("config", "tokens"), ESTIMATED)
 def test_the_estimate_of_memory_is_close_to_what_a_step_keeps(config, tokens):
     kept, _ = memory_of_a_step(config)
     assert config.activations(tokens) * 4 == pytest.approx(kept, rel=0.08)

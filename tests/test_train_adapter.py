@@ -181,22 +181,22 @@ def test_a_dry_run_and_a_profile_know_what_learns(capsys):
     assert not Path("new").exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"init_from": "scratch"}, "--lora_rank is for weights that are trained already: add --init_from BASE"),
-        ({"lora_rank": None, "freeze": "x", "init_from": "scratch"}, "--freeze is for weights that are trained"),
-        ({"lora_rank": 99}, "--lora_rank 99: rank 99 is above 16, the smaller side of blocks.0.mixer.query"),
-        ({"freeze": "*"}, "--lora_rank freezes all weights of --init_from already: omit --freeze"),
-        ({"lora_rank": None, "freeze": "base"}, "--freeze base leaves nothing to learn"),
-        ({"lora_rank": None, "freeze": "nothing"}, "--freeze nothing: nothing to freeze is called nothing"),
-        ({"lora_rank": None, "lora_alpha": 2}, "--lora_alpha changes nothing without a rank: add --lora_rank"),
-        ({"lora_rank": None, "quantize": "nf4"}, "--quantize nf4: quantized weights cannot learn, only changes added"),
-        ({"quantize": "nf5"}, "one of int8, int8-block, nf4, nf4-single, or none"),
-        ({"lora_targets": "lm_head"}, "lm_head shares its matrix with another part"),
-        ({"lora_targets": "querry"}, "no linear map is called querry: there are query, key, value"),
-    ],
-)
+REFUSED = [
+    ({"init_from": "scratch"}, "--lora_rank is for weights that are trained already: add --init_from BASE"),
+    ({"lora_rank": None, "freeze": "x", "init_from": "scratch"}, "--freeze is for weights that are trained"),
+    ({"lora_rank": 99}, "--lora_rank 99: rank 99 is above 16, the smaller side of blocks.0.mixer.query"),
+    ({"freeze": "*"}, "--lora_rank freezes all weights of --init_from already: omit --freeze"),
+    ({"lora_rank": None, "freeze": "base"}, "--freeze base leaves nothing to learn"),
+    ({"lora_rank": None, "freeze": "nothing"}, "--freeze nothing: nothing to freeze is called nothing"),
+    ({"lora_rank": None, "lora_alpha": 2}, "--lora_alpha changes nothing without a rank: add --lora_rank"),
+    ({"lora_rank": None, "quantize": "nf4"}, "--quantize nf4: quantized weights cannot learn, only changes added"),
+    ({"quantize": "nf5"}, "one of int8, int8-block, nf4, nf4-single, or none"),
+    ({"lora_targets": "lm_head"}, "lm_head shares its matrix with another part"),
+    ({"lora_targets": "querry"}, "no linear map is called querry: there are query, key, value"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), REFUSED)
 def test_options_that_make_no_sense_are_refused(changes, sentence):
     with pytest.raises(OptionError) as refusal:
         adapt(out_dir="new", **changes)

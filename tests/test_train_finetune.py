@@ -119,9 +119,10 @@ def test_origins_that_cannot_be_used_are_refused(workplace):
             finetune(init_from=origin)
 
 
-@pytest.mark.parametrize(
-    ("origin", "name"), [("out/goethe/best.safetensors", "goethe"), ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt")]
-)
+ORIGINS = [("out/goethe/best.safetensors", "goethe"), ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt")]
+
+
+@pytest.mark.parametrize(("origin", "name"), ORIGINS)
 def test_a_run_is_named_after_its_origin(origin, name):
     assert name_of(Path(origin)) == name
 

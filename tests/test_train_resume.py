@@ -56,15 +56,16 @@ NUMBERS = {"preset": "reverse", "dataset": "numbers", "norm": "rmsnorm", "positi
 NUMBERS |= {"attention_scale": 1.5, "activation": "relu2", "zero_init": True, "optimizer": "muon"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "stops"),  # an evaluation is at 4 and at 8
-    [
-        *((CHAR, stops) for stops in ([1], [4], [6], [9], [2, 3, 8])),
-        *((BPE, [4]), (SGD, [6]), (MUON, [6]), (TRANSLATION, [3]), (TRANSLATION, [8]), (NUMBERS, [8])),
-        *(pytest.param(BPE, [stop], marks=pytest.mark.slow) for stop in (1, 6, 9)),
-        *(pytest.param(SGD, [stop], marks=pytest.mark.slow) for stop in (1, 4, 9)),
-    ],
-)
+# Settings, and after which steps a run is stopped; an evaluation is at 4 and at 8.
+STOPPED = [
+    *((CHAR, stops) for stops in ([1], [4], [6], [9], [2, 3, 8])),
+    *((BPE, [4]), (SGD, [6]), (MUON, [6]), (TRANSLATION, [3]), (TRANSLATION, [8]), (NUMBERS, [8])),
+    *(pytest.param(BPE, [stop], marks=pytest.mark.slow) for stop in (1, 6, 9)),
+    *(pytest.param(SGD, [stop], marks=pytest.mark.slow) for stop in (1, 4, 9)),
+]
+
+
+@pytest.mark.parametrize(("settings", "stops"), STOPPED)
 def test_a_stopped_run_resumes_bit_for_bit(settings, stops, monkeypatch, capsys):
     whole, run, words = run_training(out_dir="whole", **settings), RunFolder("run"), arguments(**settings)
     for stop in stops:

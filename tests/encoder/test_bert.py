@@ -126,14 +126,14 @@ def test_a_new_head_keeps_the_encoder():
     np.testing.assert_allclose(model(Tensor(IDS)).numpy(), words(Tensor(IDS)).numpy())
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"labels": "a|a"}, "must be different names"),
-        ({"labels": "a|"}, "must be different names"),
-        ({"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
-        ({"n_embd": 13}, "not a multiple of"),
-    ],
-)
+MISFITS = [
+    ({"labels": "a|a"}, "must be different names"),
+    ({"labels": "a|"}, "must be different names"),
+    ({"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
+    ({"n_embd": 13}, "not a multiple of"),
+]
+
+
+@pytest.mark.parametrize(("settings", "sentence"), MISFITS)
 def test_settings_that_do_not_fit_together_are_named(settings, sentence):
     assert sentence in replace(SMALL, **settings).misfit()

@@ -61,39 +61,39 @@ Ohne Namen und ohne Strich.
 """
 
 
-@pytest.mark.parametrize(
-    "attribution",
-    [
-        "-- Goethe",
-        "-- Göthe",
-        "-- Johann Wolfgang von Goethe",
-        "-- Johann Wolfgang Goethe",
-        "-- J. W. v. Goethe",
-        "--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)",
-        "-- Goethe, Maximen und Reflexionen, Nr. 12",
-        "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
-    ],
-)
+ATTRIBUTIONS = [
+    "-- Goethe",
+    "-- Göthe",
+    "-- Johann Wolfgang von Goethe",
+    "-- Johann Wolfgang Goethe",
+    "-- J. W. v. Goethe",
+    "--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)",
+    "-- Goethe, Maximen und Reflexionen, Nr. 12",
+    "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
+]
+
+
+@pytest.mark.parametrize("attribution", ATTRIBUTIONS)
 def test_every_spelling_of_the_attribution_goes_and_the_words_stay(attribution):
     assert words_of(GOETHE, f"\nZwei Zeilen,\neine Meinung.\n\t\t{attribution}\n") == "Zwei Zeilen,\neine Meinung."
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "Über Goethe spricht jeder.\n\t\t-- Jean Paul\n",
-        "Goethe: Das habe ich gesagt.\n",
-        "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
-        "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
-        "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
-        "\t\t-- Goethe\n",
-        "Ein [...] Satz.\n\t\t-- Goethe\n",
-        "Ein Apfel = eine Birne.\n\t\t-- Goethe\n",
-        "Ein Rück\bschritt.\n\t\t-- Goethe\n",
-        "Goetheaner sind viele.\n\t\t-- Goethebund\n",
-        "\n",
-    ],
-)
+LEFT_OUT = [
+    "Über Goethe spricht jeder.\n\t\t-- Jean Paul\n",
+    "Goethe: Das habe ich gesagt.\n",
+    "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
+    "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
+    "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
+    "\t\t-- Goethe\n",
+    "Ein [...] Satz.\n\t\t-- Goethe\n",
+    "Ein Apfel = eine Birne.\n\t\t-- Goethe\n",
+    "Ein Rück\bschritt.\n\t\t-- Goethe\n",
+    "Goetheaner sind viele.\n\t\t-- Goethebund\n",
+    "\n",
+]
+
+
+@pytest.mark.parametrize("entry", LEFT_OUT)
 def test_words_of_others_and_unclean_words_are_left_out(entry):
     assert words_of(GOETHE, entry) is None
 

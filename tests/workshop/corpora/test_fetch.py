@@ -131,22 +131,19 @@ def failing(error: Exception):
     return fail
 
 
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
-        (
-            FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")),
-            "fetch x  no route",
-        ),
-        (FakeApt(download=(100, b"")), "it gave no reason"),
-        (FakeApt(), "left no file of the package poems"),
-        (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
-        (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
-        (failing(subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
-        (failing(PermissionError("no")), "`apt-get update` cannot be started: no"),
-    ],
-)
+APT_FAILURES = [
+    (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
+    (FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")), "fetch x  no route"),
+    (FakeApt(download=(100, b"")), "it gave no reason"),
+    (FakeApt(), "left no file of the package poems"),
+    (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
+    (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+    (failing(subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
+    (failing(PermissionError("no")), "`apt-get update` cannot be started: no"),
+]
+
+
+@pytest.mark.parametrize(("run", "reason"), APT_FAILURES)
 def test_a_failure_of_apt_get_says_why(run, reason):
     with pytest.raises(CorpusError, match=reason):
         fetch.debian_files({"poems": MEMBER}, run)
@@ -186,9 +183,10 @@ def cut_short(request, timeout):
 URL = "https://example.org/poem.txt"
 
 
-@pytest.mark.parametrize(
-    "url", ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"]
-)
+OTHER_SCHEMES = ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"]
+
+
+@pytest.mark.parametrize("url", OTHER_SCHEMES)
 def test_other_schemes_than_https_are_refused(url):
     with pytest.raises(CorpusError, match="is not an https:// address"):
         fetch.https_text(url, failing(AssertionError("not to be opened")))
@@ -214,18 +212,18 @@ def test_a_redirect_to_a_malformed_address_is_refused():
         fetch.https_bytes(URL, redirected)
 
 
-@pytest.mark.parametrize(
-    ("open_url", "reason"),
-    [
-        (failing(urllib.error.HTTPError(URL, 403, "Forbidden", Message(), io.BytesIO())), "answered 403 Forbidden"),
-        (failing(urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
-        (failing(TimeoutError("timed out")), "failed: .*timed out"),
-        (failing(http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
-        (cut_short, "failed: it lacks 6 bytes"),
-        (answer(b"\xff\xfe"), "is not UTF-8"),
-        (answer(b"1234"), "has more than 3 bytes"),
-    ],
-)
+HTTPS_FAILURES = [
+    (failing(urllib.error.HTTPError(URL, 403, "Forbidden", Message(), io.BytesIO())), "answered 403 Forbidden"),
+    (failing(urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
+    (failing(TimeoutError("timed out")), "failed: .*timed out"),
+    (failing(http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
+    (cut_short, "failed: it lacks 6 bytes"),
+    (answer(b"\xff\xfe"), "is not UTF-8"),
+    (answer(b"1234"), "has more than 3 bytes"),
+]
+
+
+@pytest.mark.parametrize(("open_url", "reason"), HTTPS_FAILURES)
 def test_a_page_that_cannot_be_had_says_why(monkeypatch, open_url, reason):
     monkeypatch.setattr(fetch, "MAX_BYTES", 3)
     assert fetch.https_text(URL, answer(b"1\r\n")) == "1\r\n"
@@ -249,20 +247,20 @@ def test_a_stored_text_is_recalled_with_its_facts(cache):
     assert (cache / "poem.txt").read_bytes() == text.encode("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("poem.txt", b"sch\xc3\xb6"),
-        ("poem.txt", b"sch\xc3"),
-        ("poem.txt", None),
-        ("poem.json", None),
-        ("poem.json", b""),
-        ("poem.json", b"[1]"),
-        ("poem.json", b"[" * 100_000),
-        ("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"),
-        ("poem.json", b'{"sha256": "0"}'),
-    ],
-)
+DAMAGES = [
+    ("poem.txt", b"sch\xc3\xb6"),
+    ("poem.txt", b"sch\xc3"),
+    ("poem.txt", None),
+    ("poem.json", None),
+    ("poem.json", b""),
+    ("poem.json", b"[1]"),
+    ("poem.json", b"[" * 100_000),
+    ("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"),
+    ("poem.json", b'{"sha256": "0"}'),
+]
+
+
+@pytest.mark.parametrize(("file", "content"), DAMAGES)
 def test_a_damaged_cache_is_noticed(cache, file, content):
     fetch.store("poem", "schön", FACTS)
     if content is None:

@@ -26,14 +26,14 @@ from workshop.corpora.pair_cleaning import (
 # ------------------------------------------------------------------------------------------- lines and Unicode
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("\ufeffHallo", "Hallo"),
-        ("\u00a0ein\u00a0\u202ftag\u2003", "ein tag"),
-        ("eins\r\nzwei\tdrei\u2028vier\x0bfünf\x85", "eins zwei drei vier fünf"),
-    ],
-)
+LINES = [
+    ("\ufeffHallo", "Hallo"),
+    ("\u00a0ein\u00a0\u202ftag\u2003", "ein tag"),
+    ("eins\r\nzwei\tdrei\u2028vier\x0bfünf\x85", "eins zwei drei vier fünf"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), LINES)
 def test_one_line_is_composed_and_has_single_spaces(text, line):
     assert one_line(text) == line
 
@@ -91,49 +91,49 @@ def test_a_line_without_a_tab_is_named_and_not_shown_whole():
 # -------------------------------------------------------------------------------------------- the dictionary
 
 
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        ("Boot {n} [naut.] <Kahn> (klein)", ["Boot"]),
-        ("ein (sehr (ganz (wirklich))) alter Hund", ["ein alter Hund"]),
-        ("Hund [zool. {m} <Tier (groß)>]", ["Hund"]),
-        ("laufen {lief; gelaufen}; rennen (schnell; weit)", ["laufen", "rennen"]),  # no ";" of an annotation splits
-        ("(nur so); Hund", ["Hund"]),
-        ("Bundesamt /BA/; Amt", ["Bundesamt", "Amt"]),
-        ("Bundesamt /BA/, kleines", ["Bundesamt, kleines"]),
-        ("/BA/", []),
-        ("Hund m}; Hund ); Hund {m; Hund [zool; Hund <; Katze", ["Katze"]),
-        ("er/sie geht; er geht nach rechts / links; km/h; alle gehen", ["alle gehen"]),
-        ("jdm. / etw. helfen; jdn./etw. sehen", ["jdm. helfen", "jdn. sehen"]),
-        ("to help sb./sth.; to see sb. / sth.", ["to help sb.", "to see sb."]),
-        ("Ich ... dich; Ich … dich; Ich .. dich; ich mag dich", ["ich mag dich"]),
-        ("a + b; a = b; ~ b; a * b; a | b; c", ["c"]),
-        ("‘er’ ist’s , ja (so) ?", ["'er' ist's, ja?"]),
-        ("Gru\u0308n\u00a0 ;\ufeffBlau", ["Grün", "Blau"]),
-        (" ; ;", []),
-    ],
-)
+ENTRIES = [
+    ("Boot {n} [naut.] <Kahn> (klein)", ["Boot"]),
+    ("ein (sehr (ganz (wirklich))) alter Hund", ["ein alter Hund"]),
+    ("Hund [zool. {m} <Tier (groß)>]", ["Hund"]),
+    ("laufen {lief; gelaufen}; rennen (schnell; weit)", ["laufen", "rennen"]),  # no ";" of an annotation splits
+    ("(nur so); Hund", ["Hund"]),
+    ("Bundesamt /BA/; Amt", ["Bundesamt", "Amt"]),
+    ("Bundesamt /BA/, kleines", ["Bundesamt, kleines"]),
+    ("/BA/", []),
+    ("Hund m}; Hund ); Hund {m; Hund [zool; Hund <; Katze", ["Katze"]),
+    ("er/sie geht; er geht nach rechts / links; km/h; alle gehen", ["alle gehen"]),
+    ("jdm. / etw. helfen; jdn./etw. sehen", ["jdm. helfen", "jdn. sehen"]),
+    ("to help sb./sth.; to see sb. / sth.", ["to help sb.", "to see sb."]),
+    ("Ich ... dich; Ich … dich; Ich .. dich; ich mag dich", ["ich mag dich"]),
+    ("a + b; a = b; ~ b; a * b; a | b; c", ["c"]),
+    ("‘er’ ist’s , ja (so) ?", ["'er' ist's, ja?"]),
+    ("Gru\u0308n\u00a0 ;\ufeffBlau", ["Grün", "Blau"]),
+    (" ; ;", []),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), ENTRIES)
 def test_the_wordings_of_an_entry(entry, expected):
     assert alternatives(entry) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "pairs"),
-    [
-        ("Hund {m} :: dog", [("Hund", "dog")]),
-        # The rest of the longer side goes with the other's first.
-        ("a; b; c :: x; y", [("a", "x"), ("b", "y"), ("c", "x")]),
-        ("a; b :: x; y; z", [("a", "x"), ("b", "y"), ("a", "z")]),
-        # Entry i translates entry i, and one that is unclear leaves the others alone.
-        ("a | b/c | d :: x | y | z", [("a", "x"), ("d", "z")]),
-        ("a | (nur so) | d :: x | y | z", [("a", "x"), ("d", "z")]),
-        ("a :: b :: c", [("a", "b :: c")]),
-        (
-            "\ufeffBoot :: boat\r\n# a :: b | c\r\n\r\nÄpfel {pl} | A\u0308pfel essen :: apples | to eat apples",
-            [("Boot", "boat"), ("Äpfel", "apples"), ("Äpfel essen", "to eat apples")],
-        ),
-    ],
-)
+PAIRED = [
+    ("Hund {m} :: dog", [("Hund", "dog")]),
+    # The rest of the longer side goes with the other's first.
+    ("a; b; c :: x; y", [("a", "x"), ("b", "y"), ("c", "x")]),
+    ("a; b :: x; y; z", [("a", "x"), ("b", "y"), ("a", "z")]),
+    # Entry i translates entry i, and one that is unclear leaves the others alone.
+    ("a | b/c | d :: x | y | z", [("a", "x"), ("d", "z")]),
+    ("a | (nur so) | d :: x | y | z", [("a", "x"), ("d", "z")]),
+    ("a :: b :: c", [("a", "b :: c")]),
+    (
+        "\ufeffBoot :: boat\r\n# a :: b | c\r\n\r\nÄpfel {pl} | A\u0308pfel essen :: apples | to eat apples",
+        [("Boot", "boat"), ("Äpfel", "apples"), ("Äpfel essen", "to eat apples")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "pairs"), PAIRED)
 def test_the_pairs_of_lines(text, pairs):
     assert ding_pairs(text) == pairs
 
@@ -161,19 +161,13 @@ def test_a_sentence_is_kept(german):
     assert whole_sentences([pair[::-1]]) == [pair[::-1]]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
-        *(
-            "Ich habe etw. gesehen.",
-            "Hunde, Katzen usw.",
-            "Look at sb. again.",
-            "Give me sth. nice!",
-            "Cats, dogs, ETC.",
-        ),
-    ],
-)
+NO_SENTENCES = [
+    *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
+    *("Ich habe etw. gesehen.", "Hunde, Katzen usw.", "Look at sb. again.", "Give me sth. nice!", "Cats, dogs, ETC."),
+]
+
+
+@pytest.mark.parametrize("text", NO_SENTENCES)
 def test_what_is_no_sentence_is_left_out_on_either_side(text):
     sentence = "The boat is sinking."
     assert whole_sentences([(text, sentence), (sentence, text)]) == []
@@ -186,21 +180,21 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("pair", "kept"),
-    [
-        (("Hund", "dog"), True),
-        (("Katze", "dog"), False),  # unknown in German
-        (("Hund", "cat"), False),  # unknown in English
-        (("weg", "dog"), False),  # in one sentence only
-        (("Hund Hund Hund", "dog"), True),
-        (("Hund Hund Hund Hund", "dog"), False),  # more than three words
-        (("Der Hund.", "dog"), False),  # looks like a sentence
-        (("Hund", "sb. dog"), False),
-        (("Hund etw.", "dog"), False),  # though all its words are common
-        (("...", "dog"), False),
-    ],
-)
+SHORT_ENTRIES = [
+    (("Hund", "dog"), True),
+    (("Katze", "dog"), False),  # unknown in German
+    (("Hund", "cat"), False),  # unknown in English
+    (("weg", "dog"), False),  # in one sentence only
+    (("Hund Hund Hund", "dog"), True),
+    (("Hund Hund Hund Hund", "dog"), False),  # more than three words
+    (("Der Hund.", "dog"), False),  # looks like a sentence
+    (("Hund", "sb. dog"), False),
+    (("Hund etw.", "dog"), False),  # though all its words are common
+    (("...", "dog"), False),
+]
+
+
+@pytest.mark.parametrize(("pair", "kept"), SHORT_ENTRIES)
 def test_a_short_entry_needs_words_of_several_sentences(pair, kept):
     assert common_entries([pair], SENTENCES) == [pair] * kept
 
@@ -227,40 +221,40 @@ def test_pairs_are_found_anywhere_in_a_lesson():
     ]
 
 
-@pytest.mark.parametrize(
-    "lesson",
-    [
-        *({"de": "Ja."}, {"en": "Yes."}, [], "Ja.", None, 7),
-        *({"de": "Ja.", "question_en": "Yes."}, {"question_de": "Ja.", "en": "Yes."}),
-        {"made": "Ja.", "maen": "Yes."},  # ends in "de", but is no "_de"
-        *({"de": "Ja.", "en": 3}, {"de": 3, "en": "Yes."}, {"de": ["Ja."], "en": ["Yes."]}),
-        *({"de": de, "en": "Yes."} for de in ("", "(leise)", "Ja/nein.", "Ja (ganz (sehr) leise).", "Ich heiße ...")),
-        {"de": "Ja.", "en": "I take it / them."},
-    ],
-)
+NO_PAIRS = [
+    *({"de": "Ja."}, {"en": "Yes."}, [], "Ja.", None, 7),
+    *({"de": "Ja.", "question_en": "Yes."}, {"question_de": "Ja.", "en": "Yes."}),
+    {"made": "Ja.", "maen": "Yes."},  # ends in "de", but is no "_de"
+    *({"de": "Ja.", "en": 3}, {"de": 3, "en": "Yes."}, {"de": ["Ja."], "en": ["Yes."]}),
+    *({"de": de, "en": "Yes."} for de in ("", "(leise)", "Ja/nein.", "Ja (ganz (sehr) leise).", "Ich heiße ...")),
+    {"de": "Ja.", "en": "I take it / them."},
+]
+
+
+@pytest.mark.parametrize("lesson", NO_PAIRS)
 def test_what_is_no_pair_in_a_lesson(lesson):
     assert list(dialogue_pairs(lesson)) == []
 
 
-@pytest.mark.parametrize(
-    ("german", "english", "pairs"),
-    [
-        ("Ja. Ärgerlich.", "Yes. Annoying.", [("Ja.", "Yes."), ("Ärgerlich.", "Annoying.")]),
-        ("Ja, und. Gut.", "Yes and good.", [("Ja, und. Gut.", "Yes and good.")]),
-        # A capital after the stop begins a sentence; a small letter does not.
-        ("Am 3. mai. Gut.", "On May 3. Good.", [("Am 3. mai.", "On May 3."), ("Gut.", "Good.")]),
-        # Direct speech is not cut, whichever quotation marks it has; an apostrophe is none.
-        ("Er: „Ja. Gut.“", "He: “Yes. Good.”", [('Er: "Ja. Gut."', 'He: "Yes. Good."')]),
-        ("'Ja. Gut.'", "'Yes. Good.'", [("'Ja. Gut.'", "'Yes. Good.'")]),
-        ("Ja. — Gut. Nein.", "Yes. Good. No.", [("Ja. — Gut. Nein.", "Yes. Good. No.")]),
-        ("Ist’s? Ja.", "Isn't it? Yes.", [("Ist's?", "Isn't it?"), ("Ja.", "Yes.")]),
-        # Remarks, and all wordings but the first, are left out.
-        ("Ja (leise)! Gut (so).", "Yes! Good. (polite)", [("Ja!", "Yes!"), ("Gut.", "Good.")]),
-        ("Ja! / Klar! / Sicher!", "Yes. / Sure.", [("Ja!", "Yes.")]),
-        ("Ja / Klar", "Yes / Sure", [("Ja", "Yes")]),
-        ("\ufeffJa (a) (b) .", "Yes! / Sure", [("Ja.", "Yes!")]),
-    ],
-)
+TEXTS = [
+    ("Ja. Ärgerlich.", "Yes. Annoying.", [("Ja.", "Yes."), ("Ärgerlich.", "Annoying.")]),
+    ("Ja, und. Gut.", "Yes and good.", [("Ja, und. Gut.", "Yes and good.")]),
+    # A capital after the stop begins a sentence; a small letter does not.
+    ("Am 3. mai. Gut.", "On May 3. Good.", [("Am 3. mai.", "On May 3."), ("Gut.", "Good.")]),
+    # Direct speech is not cut, whichever quotation marks it has; an apostrophe is none.
+    ("Er: „Ja. Gut.“", "He: “Yes. Good.”", [('Er: "Ja. Gut."', 'He: "Yes. Good."')]),
+    ("'Ja. Gut.'", "'Yes. Good.'", [("'Ja. Gut.'", "'Yes. Good.'")]),
+    ("Ja. — Gut. Nein.", "Yes. Good. No.", [("Ja. — Gut. Nein.", "Yes. Good. No.")]),
+    ("Ist’s? Ja.", "Isn't it? Yes.", [("Ist's?", "Isn't it?"), ("Ja.", "Yes.")]),
+    # Remarks, and all wordings but the first, are left out.
+    ("Ja (leise)! Gut (so).", "Yes! Good. (polite)", [("Ja!", "Yes!"), ("Gut.", "Good.")]),
+    ("Ja! / Klar! / Sicher!", "Yes. / Sure.", [("Ja!", "Yes.")]),
+    ("Ja / Klar", "Yes / Sure", [("Ja", "Yes")]),
+    ("\ufeffJa (a) (b) .", "Yes! / Sure", [("Ja.", "Yes!")]),
+]
+
+
+@pytest.mark.parametrize(("german", "english", "pairs"), TEXTS)
 def test_a_text_becomes_one_pair_or_one_for_each_sentence(german, english, pairs):
     assert list(dialogue_pairs({"de": german, "en": english})) == pairs
 
@@ -352,19 +346,19 @@ def test_descriptions_are_paired_by_the_hash_of_the_original():
 GOOD = ("Öffnet eine neue Datei.", "Opens a new file.")
 
 
-@pytest.mark.parametrize(
-    ("pair", "reason"),
-    [
-        (GOOD, "repeated"),
-        (("Datei öffnen", "Open a file"), "too short or too long"),
-        (("Wort " * 31, "word " * 30), "too short or too long"),
-        (("Die Option --neu hilft.", "The option --new helps."), "code"),
-        (("Setzt x_y auf null.", "Sets it to zero."), "code"),
-        (("Siehe http://example.org dazu.", "See the page."), "code"),
-        (("Das ist alles, was es dazu zu sagen gibt.", "That is all."), "of unequal lengths"),
-        (("1 + 2", "1 + 2"), "hardly translated"),
-    ],
-)
+LEFT_OUT = [
+    (GOOD, "repeated"),
+    (("Datei öffnen", "Open a file"), "too short or too long"),
+    (("Wort " * 31, "word " * 30), "too short or too long"),
+    (("Die Option --neu hilft.", "The option --new helps."), "code"),
+    (("Setzt x_y auf null.", "Sets it to zero."), "code"),
+    (("Siehe http://example.org dazu.", "See the page."), "code"),
+    (("Das ist alles, was es dazu zu sagen gibt.", "That is all."), "of unequal lengths"),
+    (("1 + 2", "1 + 2"), "hardly translated"),
+]
+
+
+@pytest.mark.parametrize(("pair", "reason"), LEFT_OUT)
 def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, reason):
     kept, left_out = useful_pairs([GOOD, pair])
     assert kept == [GOOD]

@@ -60,16 +60,13 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("tatoebe", r"is called 'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"),
-        (
-            "ding",
-            r"^the parallel corpus ding is unavailable \(there is no network here\); .*--pairs FILE` trains on",
-        ),
-    ],
-)
+UNAVAILABLE = [
+    ("tatoebe", r"is called 'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"),
+    ("ding", r"^the parallel corpus ding is unavailable \(there is no network here\); .*--pairs FILE` trains on"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNAVAILABLE)
 def test_what_cannot_be_had_is_one_sentence(cache, name, reason):
     with pytest.raises(CorpusError, match=reason):
         loaded(name)
@@ -116,15 +113,15 @@ def test_a_damaged_text_is_fetched_again_with_a_note(kept, cache):
 INTACT = {"source": "x", "licence": "y", "rules": RULES}  # and the right hash, but written by something else
 
 
-@pytest.mark.parametrize(
-    ("table", "facts", "note"),
-    [
-        *((table, INTACT, "is fetched again, because line ") for table in ("pairs\tHallo!\n", "pairs\ta\tb\n\n")),
-        ("words\tja\tyes\n", INTACT, f"is fetched again, because {NO_PAIRS}"),
-        (TABLE, INTACT | {"rules": RULES + "1"}, None),
-        (TABLE, {"source": "x", "licence": "y"}, None),
-    ],
-)
+OTHER_CACHES = [
+    *((table, INTACT, "is fetched again, because line ") for table in ("pairs\tHallo!\n", "pairs\ta\tb\n\n")),
+    ("words\tja\tyes\n", INTACT, f"is fetched again, because {NO_PAIRS}"),
+    (TABLE, INTACT | {"rules": RULES + "1"}, None),
+    (TABLE, {"source": "x", "licence": "y"}, None),
+]
+
+
+@pytest.mark.parametrize(("table", "facts", "note"), OTHER_CACHES)
 def test_a_cache_that_others_wrote_or_other_rules_made_is_made_again(kept, table, facts, note):
     fetch.store("pairs-tatoeba", table, facts)
     said = fetched_again_once(kept)

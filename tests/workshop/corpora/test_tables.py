@@ -172,27 +172,27 @@ def labelled(labels) -> str:
     return "text,label\n" + "".join(f"text {i},{label}\n" for i, label in enumerate(labels))
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
-        ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
-        ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
-        ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
-        (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
-        ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
-        ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
-        ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
-        ("text,label\nhello,\n", "line 2: the label is empty"),
-        ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
-        ("\n\n", "is empty"),
-        ("text,label\n", "has 0 different texts: at least 10 are needed"),
-        (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
-        (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
-        (f"{'x' * 200_000},1\n", "must name the columns"),
-        (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
-    ],
-)
+NO_TABLES = [
+    ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
+    ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
+    ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
+    ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
+    (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
+    ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
+    ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
+    ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
+    ("text,label\nhello,\n", "line 2: the label is empty"),
+    ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
+    ("\n\n", "is empty"),
+    ("text,label\n", "has 0 different texts: at least 10 are needed"),
+    (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
+    (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
+    (f"{'x' * 200_000},1\n", "must name the columns"),
+    (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), NO_TABLES)
 def test_what_is_no_table_is_refused_in_one_sentence(table, content, reason):
     with pytest.raises(CorpusError, match=reason) as caught:
         read_table(table(content))

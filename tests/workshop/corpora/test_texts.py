@@ -154,13 +154,13 @@ def test_works_are_held_out_where_their_recipe_says(monkeypatch):
         load_corpus("goethe-works", print)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther, and `--text FILE`"),
-        (os.path.join("no", "poem.md"), "there is no file "),
-    ],
-)
+UNKNOWN = [
+    ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther, and `--text FILE`"),
+    (os.path.join("no", "poem.md"), "there is no file "),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNKNOWN)
 def test_an_unknown_name_is_refused(name, reason):
     with pytest.raises(CorpusError, match=reason):
         load_corpus(name)
@@ -206,14 +206,14 @@ def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
     assert corpus.source == f"local file a.txt, b.txt {left_out}, c.txt {left_out}"
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"\xef\xbb\xbf \r\n", "is empty"),
-        ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
-        (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
-    ],
-)
+UNREADABLE = [
+    (b"\xef\xbb\xbf \r\n", "is empty"),
+    ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
+    (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), UNREADABLE)
 def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
     good, bad = write("good.txt", b"gut"), write("bad.txt", content)
     with pytest.raises(CorpusError, match=rf"^{re.escape(bad)} {reason}"):

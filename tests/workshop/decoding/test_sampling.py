@@ -119,9 +119,10 @@ def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
         assert weights[draw(logs(weights), np.array([u]))[0]] > 0
 
 
-@pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
-)
+FILTERS = [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), FILTERS)
 def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
     n = 20_000
     log_probs = random_table(8, seed=3)[:1]

@@ -81,18 +81,18 @@ def test_a_shortage_repeats_the_size_that_the_library_requested():
     assert amount(2**30 * 1024) == "1,024.0 GiB"
 
 
-@pytest.mark.parametrize(
-    ("error", "right"),
-    [
-        (MemoryError(), True),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
-        (OSError(errno.ENOSPC, "No space left on device"), False),
-        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
-        (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
-        (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
-        (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
-    ],
-)
+ERRORS = [
+    (MemoryError(), True),
+    (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+    (OSError(errno.ENOSPC, "No space left on device"), False),
+    (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
+    (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
+    (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
+    (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
+]
+
+
+@pytest.mark.parametrize(("error", "right"), ERRORS)
 def test_errors_of_the_system_and_of_cuda_libraries_are_recognised(error, right):
     assert is_shortage(error) is right
 
@@ -109,9 +109,10 @@ def nearly_full(cuda):
 CUBLAS = RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
 
 
-@pytest.mark.parametrize(
-    ("profile", "error", "amount"), [(True, MemoryError(CUPY), r"2\.5 GiB"), (False, CUBLAS, "more")]
-)
+SHORTAGES = [(True, MemoryError(CUPY), r"2\.5 GiB"), (False, CUBLAS, "more")]
+
+
+@pytest.mark.parametrize(("profile", "error", "amount"), SHORTAGES)
 def test_training_on_a_gpu_that_is_too_small_gives_advice(
     profile, error, amount, workplace, nearly_full, monkeypatch, capsys
 ):

@@ -130,27 +130,27 @@ def test_learning_does_not_depend_on_the_hash_seed():
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "vocab_size", "specials", "reason"),
-    [
-        ("char", "", 9, ["<unk>"], "is the text empty"),
-        ("char", "abc", 9, ["<pad>"], "a char tokenizer needs the special <unk>"),
-        ("char", "abc", 9, "<unk>", "not one string"),
-        ("word", "", 9, ["<unk>"], "is the text empty"),
-        ("word", "abc", 2, ["<pad>", "<unk>"], "vocab_size is 2, but 2 special tokens and one word need 3"),
-        ("word", "abc", 9, ["<pad>"], "a word tokenizer needs the special <unk>"),
-        ("word", "abc", 9, "<unk>", "not one string"),
-        ("bpe", "", 300, [], "empty text"),
-        ("bpe", "abc", 257, ["<bos>", "<eos>"], "vocab_size is 257, .* use at least 258"),
-        ("bpe", "abc", 300, ["<eos>", "<eos>"], "given twice"),
-        ("bpe-w", "", 300, ["<unk>"], "is the text empty"),
-        ("bpe-w", " \n\t ", 300, ["<unk>"], "is the text empty"),
-        ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
-        ("bpe-w", "abc", 300, ["<pad>"], "a bpe-w tokenizer needs the special <unk>"),
-        ("wordpiece", " \n", 100, ["[UNK]"], "without words"),
-        ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
-    ],
-)
+UNLEARNABLE = [
+    ("char", "", 9, ["<unk>"], "is the text empty"),
+    ("char", "abc", 9, ["<pad>"], "a char tokenizer needs the special <unk>"),
+    ("char", "abc", 9, "<unk>", "not one string"),
+    ("word", "", 9, ["<unk>"], "is the text empty"),
+    ("word", "abc", 2, ["<pad>", "<unk>"], "vocab_size is 2, but 2 special tokens and one word need 3"),
+    ("word", "abc", 9, ["<pad>"], "a word tokenizer needs the special <unk>"),
+    ("word", "abc", 9, "<unk>", "not one string"),
+    ("bpe", "", 300, [], "empty text"),
+    ("bpe", "abc", 257, ["<bos>", "<eos>"], "vocab_size is 257, .* use at least 258"),
+    ("bpe", "abc", 300, ["<eos>", "<eos>"], "given twice"),
+    ("bpe-w", "", 300, ["<unk>"], "is the text empty"),
+    ("bpe-w", " \n\t ", 300, ["<unk>"], "is the text empty"),
+    ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
+    ("bpe-w", "abc", 300, ["<pad>"], "a bpe-w tokenizer needs the special <unk>"),
+    ("wordpiece", " \n", 100, ["[UNK]"], "without words"),
+    ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
         class_of(kind).learn(text, vocab_size, specials)
@@ -168,9 +168,10 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"), [(kind, name, value) for kind, data in GOOD.items() for name, value in data.items()]
-)
+PARTS = [(kind, name, value) for kind, data in GOOD.items() for name, value in data.items()]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), PARTS)
 def test_each_part_of_the_json_must_be_there_and_of_its_type(kind, name, value):
     data = {"kind": kind} | GOOD[kind]
     assert tokenizer_from_json(data).to_json() == data
@@ -183,17 +184,17 @@ def test_each_part_of_the_json_must_be_there_and_of_its_type(kind, name, value):
             tokenizer_from_json(wrong)
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (None, "JSON object, not as None"),
-        ([], "JSON object"),
-        ("char", "JSON object"),
-        ({}, "unknown kind of tokenizer None: known are char, byte, .*bpe, bpe-w, word"),
-        ({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"),
-        ({"kind": ["char"]}, "unknown kind"),
-    ],
-)
+NO_TOKENIZERS = [
+    (None, "JSON object, not as None"),
+    ([], "JSON object"),
+    ("char", "JSON object"),
+    ({}, "unknown kind of tokenizer None: known are char, byte, .*bpe, bpe-w, word"),
+    ({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"),
+    ({"kind": ["char"]}, "unknown kind"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), NO_TOKENIZERS)
 def test_what_is_no_tokenizer_is_refused_with_the_reason(data, reason):
     with pytest.raises(TokenizerError, match=reason):
         tokenizer_from_json(data)

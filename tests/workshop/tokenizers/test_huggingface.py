@@ -93,17 +93,17 @@ def test_a_model_may_have_more_rows_than_tokens(tokenizer):
         HFTokenizer(tokenizer.definition, 200)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"definition": "{"}, "cannot be read by tokenizers"),
-        ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
-        ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
-        ({"vocab_size": True}, "the tokenizer.s vocab_size must be a whole number"),
-        ({"vocab_size": 10**12}, "do not fit into"),
-        ({"more": 1}, "fields kind, definition, vocab_size, not"),
-    ],
-)
+INVALID = [
+    ({"definition": "{"}, "cannot be read by tokenizers"),
+    ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
+    ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
+    ({"vocab_size": True}, "the tokenizer.s vocab_size must be a whole number"),
+    ({"vocab_size": 10**12}, "do not fit into"),
+    ({"more": 1}, "fields kind, definition, vocab_size, not"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), INVALID)
 def test_invalid_json_is_refused(tokenizer, change, reason):
     with pytest.raises(TokenizerError, match=reason):
         tokenizer_from_json(tokenizer.to_json() | change)
@@ -128,16 +128,16 @@ def template(*before, after=(), ids=(261,)):
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
 
 
-@pytest.mark.parametrize(
-    ("processor", "count"),
-    [
-        (None, 0),
-        (BYTE_LEVEL, 0),
-        (template("a"), 1),
-        (template("a", "b", ids=(261, 5)), 4),
-        ({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1),
-    ],
-)
+PROCESSORS = [
+    (None, 0),
+    (BYTE_LEVEL, 0),
+    (template("a"), 1),
+    (template("a", "b", ids=(261, 5)), 4),
+    ({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1),
+]
+
+
+@pytest.mark.parametrize(("processor", "count"), PROCESSORS)
 def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor, count):
     tokenizers = pytest.importorskip("tokenizers")
     definition = json.dumps(json.loads(tokenizer.definition) | {"post_processor": processor})
@@ -150,15 +150,15 @@ def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor
     assert (again.prefix, again.to_json()) == (ours.prefix, ours.to_json())
 
 
-@pytest.mark.parametrize(
-    ("about", "reason"),
-    [
-        ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
-        ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
-        ({"add_prefix_space": False, "add_bos_token": True}, ""),
-        ([], "cannot be read"),
-    ],
-)
+BESIDE = [
+    ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
+    ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
+    ({"add_prefix_space": False, "add_bos_token": True}, ""),
+    ([], "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("about", "reason"), BESIDE)
 def test_settings_beside_the_tokenizer_are_checked(tokenizer, about, reason, tmp_path):
     (tmp_path / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")

@@ -21,7 +21,7 @@ from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, sampled, script
 from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.device import why_no_cuda
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional import registry
 from workshop.cli.command_line import FIRST_PAGE, split_command_line
 from workshop.decoding.sample_options import SampleOptions
@@ -89,13 +89,6 @@ def test_an_empty_prompt_and_a_long_one_are_continued(prompt, trained, capsys):
     assert (text[: len(prompt)], len(text)) == (prompt, len(prompt) + 10 + 1)
 
 
-def test_prompts_that_cannot_be_read_are_refused(trained, monkeypatch):
-    (trained / "latin.txt").write_bytes("schön".encode("latin-1"))
-    for name, reason in (("missing.txt", "there is no file missing"), ("latin.txt", "latin.txt is not UTF-8")):
-        with pytest.raises(CorpusError, match=reason):
-            sample.main(["--start", f"FILE:{name}"])
-
-
 def test_without_a_prompt_there_is_no_warning_about_it(workplace, capsys):
     """The default prompt, a line break, is unknown to a model of a one-line text; only a given prompt is checked."""
     (workplace / "line.txt").write_text(made_up_text().replace("\n", " "), encoding="utf-8")
@@ -152,15 +145,6 @@ def test_the_newest_checkpoint_is_used_unless_one_is_named(trained, capsys):
             assert str(Path("out", name)) in sampled(capsys, *words, "--max_new_tokens", "1").err
     with pytest.raises(OptionError, match="name only one of them"):
         sample.main([BEST, "--out_dir", "out/other"])
-
-
-def test_without_any_checkpoint_the_error_says_how_to_train_one(workplace):
-    for words in ([], ["out/gone"], ["gone.safetensors"]):
-        with pytest.raises(CheckpointError, match=r"there is no checkpoint .*train one with: python train\.py"):
-            sample.main(words)
-    for name, reason in (("nowhere", "there is no checkpoint nowhere"), ("a.gguf", r"a\.gguf is a GGUF file: make")):
-        with pytest.raises(CheckpointError, match=reason):
-            sample.main([name])
 
 
 BROKEN = [

@@ -341,19 +341,6 @@ def test_a_missing_file_is_reported_before_an_occupied_folder():
             train.main(words)
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"min_lr": 0.02}, r"--min_lr \S+ is above --learning_rate 0\.01"),
-        ({"min_lr": 1}, r"--min_lr \S+ is above --learning_rate 0\.01"),
-        ({"tokenizer": "hf"}, "--tokenizer hf: such a tokenizer comes with pretrained weights"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_refused(changes, sentence):
-    with pytest.raises(OptionError, match=sentence):
-        train.main(arguments(**changes))
-
-
 @pytest.mark.cpu_only("for machines without a GPU")
 @pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
 def test_a_missing_device_is_refused_and_auto_reports_its_choice(capsys, workplace):

@@ -107,18 +107,6 @@ def test_a_dry_run_knows_the_shape(first, capsys):
     assert not Path("second").exists()
 
 
-def test_origins_that_cannot_be_used_are_refused(workplace):
-    (workplace / "notes.safetensors").write_text("nothing", encoding="utf-8")
-    (workplace / "empty").mkdir()
-    for origin, error, reason in (
-        ("gone", OptionError, "no such file or folder; it takes 'scratch', 'resume', a checkpoint or the"),
-        ("notes.safetensors", CheckpointError, "not a readable checkpoint"),
-        ("empty", CheckpointError, "there is no checkpoint under empty"),
-    ):
-        with pytest.raises(error, match=reason):
-            finetune(init_from=origin)
-
-
 ORIGINS = [("out/goethe/best.safetensors", "goethe"), ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt")]
 
 

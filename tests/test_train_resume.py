@@ -191,11 +191,6 @@ def test_the_same_model_may_be_named_again_and_other_changes_are_shown_as_a_diff
     assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
 
 
-def test_resuming_without_a_run_is_refused():
-    with pytest.raises(CheckpointError, match=r"there is no checkpoint run.last\.safetensors"):
-        train.main(RESUME)
-
-
 @pytest.mark.parametrize("note", ["", "[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
 def test_without_options_json_a_resumed_run_needs_the_text(note, run):
     """People may edit and damage options.json, so its contents are checked."""

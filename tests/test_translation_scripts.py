@@ -294,25 +294,6 @@ def test_the_attention_is_plotted(trained, capsys):
         assert words in picture
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--start", "a", "--attention", "a.gif"], "a.gif: must end with one of"),
-        (["--start", "a\nb", "--attention", "a.svg"], "needs exactly one line"),
-        (["--start", "", "--attention", "a.svg"], "needs exactly one line"),
-        (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "so omit --temperature"),
-        (["--interactive", "--attention", "a.svg"], "so omit --interactive"),
-        (["--score", "a.txt"], "python -m studies.scores"),
-        (["--stop", "."], "--stop is for models that continue a text"),
-        ([], "give a sentence"),
-        (["--start", "a", "--n_best", "2"], "--n_best is an option of beam search"),
-    ],
-)
-def test_options_that_do_not_apply_to_translations_are_refused(trained, words, reason):
-    with pytest.raises(OptionError, match=reason):
-        sample.main(["run", *words])
-
-
 # --- scoring --------------------------------------------------------------------------------------------------
 
 
@@ -354,20 +335,3 @@ def test_length_penalties_are_compared(trained, capsys):
     for penalty, _, _, brevity, ratio in table:
         assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--length_penalty", str(penalty)]) == 0
         assert f"(BP = {brevity:.3f} ratio = {ratio:.3f} " in capsys.readouterr().out
-
-
-def test_mistakes_in_scoring_are_reported(trained):
-    Path("empty.tsv").write_text("", encoding="utf-8")
-    for words, reason in (
-        ([], "the checkpoint is missing: python -m studies.scores out/translate-de-en"),
-        (["run", "--compare", "0,x"], "--compare 0,x: write numbers from 0 to 10"),
-        (["run", "--compare", "11"], "--compare 11: write numbers from 0 to 10"),
-        (["run", "--compare", "1", "--beam", "1"], "cannot be combined with --beam 1"),
-        (["run", "--compare", "1", "--rouge", "true"], "cannot be combined with --rouge"),
-        (["run", "--src", "a"], "--src and --tgt must be given together"),
-        (["run", "--pairs", "gone"], "there is no file gone"),
-        (["run", "--pairs", "empty.tsv"], "there are no pairs"),
-        (["nowhere"], "there is no checkpoint"),
-    ):
-        with pytest.raises(UserError, match=reason):
-            evaluate.main(words)

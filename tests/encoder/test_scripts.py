@@ -112,12 +112,8 @@ def test_two_processes_learn_the_same(words, atol, drawn):
 
 
 def test_sample_refuses_what_an_encoder_cannot_do(drawn):
-    run(*WORDS, "words", max_iters=0)
     run(*VIT, "pictures", max_iters=0)
     for words, sentence in (
-        (["words"], "give a text"),
-        (["words", "--start", "Es irrt"], r"there is no \[MASK\]"),
-        (["words", "--start", "Es [MASK]", "--temperature", "1"], "--temperature is for models that write"),
         (["pictures"], "give a picture"),
         (["pictures", "--image", "test:99"], "numbered from test:0 to test:11"),
         (["pictures", "--image", "test:x"], "numbered from"),
@@ -125,8 +121,6 @@ def test_sample_refuses_what_an_encoder_cannot_do(drawn):
     ):
         with pytest.raises((OptionError, CorpusError), match=sentence):
             sample.main(words)
-    with pytest.raises(OptionError, match="predicts words, not labels"):
-        evaluate.main(["words"])
 
 
 # --- words ----------------------------------------------------------------------------------------------------

@@ -110,21 +110,3 @@ def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(m
     corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
     assert sorted(corpus.train + corpus.held_out) == sorted(others)
     assert corpus.left_out == ["240 that share a sentence with those that test translations"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"src": "a"}, "--src needs --tgt"),
-        ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
-        ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src cannot be combined"),
-        ({"n_head": 3}, "--n_embd 256 is not a multiple of --n_head 3"),
-        ({"mixer": "lstm", "positions": "rotary"}, "--positions is a setting of the Transformer, not of --mixer lstm"),
-        ({"mixer": "rnn", "recompute": True}, "--recompute is a setting of the Transformer, not of --mixer rnn"),
-        ({"attend": "none"}, "--attend is a setting of models of recurrent layers, not of --mixer attention"),
-        ({"mixer": "lstm", "attend": "none", "input_feeding": True}, "--input_feeding feeds what attention found, and"),
-    ],
-)
-def test_contradictory_options_are_refused(settings, reason):
-    with pytest.raises(OptionError, match=reason):
-        Seq2SeqOptions(**settings).check(learns_tokenizer=True)

@@ -180,7 +180,9 @@ def run(base, out, *words):
 
 def test_a_model_learns_what_gets_points(base, monkeypatch):
     monkeypatch.setitem(REWARDS, "length", lambda said, right: said.count("1") / 10)
-    status, folder = run(base, "run", "--max_iters=20", "--learning_rate=3e-3", "--optimizer=adamw")
+    status, folder = run(
+        base, "run", "--max_iters=20", "--learning_rate=3e-3", "--optimizer=adamw", "--eval_interval=10"
+    )
     assert status == 0
     points = losses(folder, "reward")
     assert points[20] > 2 * points[0]

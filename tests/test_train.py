@@ -8,6 +8,7 @@ import tracemalloc
 import typing
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -189,10 +190,10 @@ def test_a_full_stdout_gives_one_sentence():
 # --- which model, which folder, which names -------------------------------------------------------------------
 
 
-def error_for(*words: str) -> str:
+def error_for(*words: str, script: ModuleType = train) -> str:
     """The error for a command line."""
     with pytest.raises(OptionError) as refused:
-        train.main([*words])
+        script.main([*words])
     return str(refused.value)
 
 
@@ -235,9 +236,8 @@ def test_options_of_the_same_name_have_the_same_type():
     assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
 
 
-@pytest.mark.parametrize(
-    ("words", "answer"),
-    [
+ANSWERS = {
+    train: [
         ("--pairs x", "--pairs x belongs to the translation model: use python train.py translate-de-en --pairs x"),
         ("goethe-bpe --tgt=b", "--tgt belongs to translation: python train.py translate-de-en --tgt ..."),
         ("--label_smoothing 0.1", "--label_smoothing belongs to translation: "),
@@ -264,9 +264,21 @@ def test_options_of_the_same_name_have_the_same_type():
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
         ("--resume --init_from a", "--resume continues a run and --init_from a starts a new one: omit one"),
     ],
-)
-def test_options_of_other_programs_get_the_name_used_here(words, answer):
-    assert error_for(*words.split()).startswith(answer)
+    sample: [
+        ("--prompt Habe", "unknown option --prompt: it is called --start here (sample.py --help all lists them)"),
+        ("--max-length 3", "unknown option --max_length: it is called --max_new_tokens here"),
+        ("--gpu", "unknown option --gpu: it is called --device cuda here"),
+        ("--model a", "--model is not needed: name the file or folder alone, as in python sample.py out/goethe"),
+        ("--output a", "--output is not needed: the text goes to stdout, so python sample.py > FILE keeps it"),
+        ("--threads 3", "--threads is an environment variable here: OPENBLAS_NUM_THREADS"),
+        ("--lr 3", "--lr is for train.py"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("script", "words", "answer"), [(key, *row) for key in ANSWERS for row in ANSWERS[key]])
+def test_options_of_other_programs_get_the_name_used_here(script, words, answer):
+    assert error_for(*words.split(), script=script).startswith(answer)
 
 
 @pytest.mark.parametrize("options", [*(load_family(name).options for name in FAMILIES), SampleOptions])
@@ -348,7 +360,8 @@ def test_a_missing_device_is_refused_and_auto_reports_its_choice(capsys, workpla
         train.main(arguments(device="cuda"))
     assert not (workplace / "run").exists()
     run = run_training(device="auto", max_iters=1)
-    assert "--device auto chooses cpu (device cuda" in capsys.readouterr().err
+    assert sample.main(["run", "--device=auto", "--max_new_tokens=1"]) == 0
+    assert capsys.readouterr().err.count("--device auto chooses cpu (device cuda") == 2
     assert load_checkpoint(run.last).training["device"] == "cpu"
 
 
@@ -373,10 +386,12 @@ def test_a_folder_that_cannot_be_made_is_reported(workplace):
         train.main(arguments())
 
 
-def test_the_process_ends_with_a_status_and_one_sentence():
-    code, out, err = finish(script("train.py", *arguments(init_from="gpt2")))
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("train.py: ")
+def test_a_process_ends_with_a_status_and_one_sentence(workplace):
+    (workplace / "broken.safetensors").write_bytes(b"no model")
+    for name, words, status in (("train.py", arguments(init_from="gpt2"), 2), ("sample.py", ["broken.safetensors"], 1)):
+        code, out, err = finish(script(name, *words))
+        assert (code, out, err.count("\n")) == (status, "", 1)
+        assert err.startswith(f"{name}: ")
 
 
 # --- NaN and infinity -----------------------------------------------------------------------------------------

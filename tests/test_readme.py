@@ -10,6 +10,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.encoder.formats.test_bert import made as made_bert
 from tests.gpt.formats.test_llama import LLAMA, QWEN3
 from tests.gpt.formats.test_llama import random_weights as llama_weights
 from tests.gpt.formats.test_llama import write_folder as write_llama
-from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.gpt.gpt2_folders import byte_folder
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
 from tinygrad_lite.device import DeviceError, why_no_cuda
@@ -42,7 +43,6 @@ from workshop.corpora.pictures import RECIPES, Pictures
 from workshop.decoding import scores
 from workshop.run.sizes import SIZES
 from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.byte import ByteTokenizer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -107,13 +107,11 @@ def newcomer(tmp_path, monkeypatch):
     for name in ("everyday", "tatoeba", "libreoffice-help", "debian-descriptions", "debian-summaries"):
         fetch.store(f"pairs-{name}", to_table(found), facts)
     monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
-    settings = SETTINGS | {"vocab_size": 256, "n_positions": 256}
-    gpt2 = write_folder(tmp_path / "gpt2", random_weights(settings, "float32"), **settings)
+    gpt2 = byte_folder(tmp_path / "gpt2", n_positions=256)
     qwen3 = QWEN3 | {"vocab_size": 256, "max_position_embeddings": 256}
     weights = {name: array.astype("float32") for name, array in llama_weights(qwen3).items()}
-    for folder in (gpt2, write_llama(tmp_path / "qwen3", qwen3, weights)):
-        tokenizer = json.dumps(ByteTokenizer().to_json())
-        (folder / "tinygrad_lite_tokenizer.json").write_text(tokenizer, encoding="utf-8")
+    folder = write_llama(tmp_path / "qwen3", qwen3, weights)
+    shutil.copy(gpt2 / "tinygrad_lite_tokenizer.json", folder)
     stand_ins(tmp_path / "cache")
     monkeypatch.setattr(costs, "TOO_LONG", 0.0)  # no dry run measures some steps
     monkeypatch.setattr(scores, "SAMPLES", 2)  # which give no useful interval, but quickly

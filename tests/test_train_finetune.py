@@ -1,6 +1,5 @@
 """--init_from PATH: a run that starts from pretrained weights."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +7,12 @@ import pytest
 
 import sample
 import train
-from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.gpt.gpt2_folders import byte_folder
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, sampled
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.origin import name_of
 from workshop.run.run_folder import RunFolder
-from workshop.tokenizers.byte import ByteTokenizer
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 
@@ -25,14 +23,6 @@ def finetune(*words: str, **changes: object) -> RunFolder:
     settings = {"out_dir": "second", "init_from": "first/best.safetensors", "learning_rate": 1e-3} | changes
     assert train.main([*arguments(**shape | settings), *words]) == 0
     return RunFolder(settings["out_dir"] or "out/first-finetuned")
-
-
-def gpt2_folder(path: str = "pretrained", **changes: object) -> Path:
-    """A folder in GPT-2's layout whose tokens are bytes."""
-    settings = SETTINGS | {"vocab_size": 256} | changes
-    folder = write_folder(Path(path), random_weights(settings, "float32"), **settings)
-    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
-    return folder
 
 
 # --- from one of our checkpoints ------------------------------------------------------------------------------
@@ -119,7 +109,7 @@ def test_a_run_is_named_after_its_origin(origin, name):
 
 
 def test_gpt2_generates_and_can_be_trained_further(capsys):
-    folder = gpt2_folder(n_inner=20, layer_norm_epsilon=1e-4)
+    folder = byte_folder("pretrained", n_inner=20, layer_norm_epsilon=1e-4)
     out, err = sampled(capsys, folder, "--start", "Grün", "--greedy", "--max_new_tokens", "9")
     assert out.startswith("Grün")
     assert "pretrained: GPT-2 with" in err
@@ -133,7 +123,7 @@ def test_gpt2_generates_and_can_be_trained_further(capsys):
 
 
 def test_gpt2_without_its_tokenizer_or_in_another_format_is_refused():
-    folder = gpt2_folder()
+    folder = byte_folder("pretrained")
     (folder / "tinygrad_lite_tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no tokenizer: put the tokenizer\.json"):
         finetune(init_from=str(folder))

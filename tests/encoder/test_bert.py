@@ -8,7 +8,7 @@ import pytest
 
 from encoder.bert import Bert, LabelledBatch, MaskedBatch, mean_of_text, without_head
 from encoder.config import BertConfig
-from tests.lively import gradients, lively
+from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
@@ -62,14 +62,8 @@ def test_gradients_are_right_and_reach_every_parameter(settings):
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_recomputed_blocks_give_the_same_gradients(settings):
-    found = []
-    for recompute in (False, True):
-        model = small(**settings, recompute=recompute, dropout=0.2)
-        with random_key(1):
-            loss = model.loss(batch_for(model))
-        loss.backward()
-        found.append(gradients(model))
-    assert all((found[0][name] == found[1][name]).all() for name in found[0])
+    make = lambda recompute: small(**settings, recompute=recompute, dropout=0.2)  # noqa: E731
+    assert_recompute_changes_nothing(make, [batch_for(small(**settings))])
 
 
 def test_every_position_sees_every_other_but_no_padding():

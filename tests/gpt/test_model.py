@@ -10,10 +10,10 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
 from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
+from tests.lively import assert_recompute_changes_nothing
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
@@ -279,14 +279,7 @@ def test_the_estimate_of_activations_includes_every_part():
 
 @pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, {"bias": True}], ids=["speed run", "llama", "gpt-2"])
 def test_recompute_gives_the_same_gradients_to_the_last_bit(settings):
-    batches, found = [(ids(3, 8), ids(3, 8)) for _ in range(2)], []
-    for recompute in (False, True):
-        model = gpt_with_large_weights("float32", dropout=0.2, recompute=recompute, **settings).train()
-        losses = []
-        for micro_step, batch in enumerate(batches):
-            with random_key(5, micro_step):
-                loss = model.loss(batch)
-            loss.backward()
-            losses.append(loss.item())
-        found.append((losses, {name: p.grad.numpy().tobytes() for name, p in model.named_parameters()}))
-    assert found[0] == found[1]
+    def make(recompute):
+        return gpt_with_large_weights("float32", dropout=0.2, recompute=recompute, **settings).train()
+
+    assert_recompute_changes_nothing(make, [(ids(3, 8), ids(3, 8)) for _ in range(2)])

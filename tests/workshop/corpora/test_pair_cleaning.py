@@ -7,21 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import CorpusError
+from workshop.corpora import pair_cleaning as cleaning
 from workshop.corpora.cleaning import one_line
-from workshop.corpora.pair_cleaning import (
-    aligned_pairs,
-    alternatives,
-    common_entries,
-    description_pairs,
-    dialogue_pairs,
-    ding_pairs,
-    help_pairs,
-    lines_of,
-    tabbed_pairs,
-    useful_pairs,
-    whole_sentences,
-    words,
-)
 
 # ------------------------------------------------------------------------------------------- lines and Unicode
 
@@ -47,45 +34,45 @@ def test_one_line_never_has_an_end_of_line_or_a_tab(text):
 
 
 def test_lines_end_with_either_end_of_line():
-    assert lines_of("eins\r\n\nzwei") == ["eins", "", "zwei"]
-    assert lines_of("eins\n") == lines_of("eins") == ["eins"]
-    assert lines_of("") == []
-    assert lines_of("\n") == [""]
-    assert lines_of("a\u2028b\x0cc\n") == ["a\u2028b\x0cc"]  # what other tools may not count as ends of lines
+    assert cleaning.lines_of("eins\r\n\nzwei") == ["eins", "", "zwei"]
+    assert cleaning.lines_of("eins\n") == cleaning.lines_of("eins") == ["eins"]
+    assert cleaning.lines_of("") == []
+    assert cleaning.lines_of("\n") == [""]
+    assert cleaning.lines_of("a\u2028b\x0cc\n") == ["a\u2028b\x0cc"]  # what other tools may not count as ends of lines
 
 
 def test_words_are_lower_case_without_punctuation():
-    assert words("Straße, E-Mail: 3 Äpfel - 'n Stück!") == ["strasse", "e-mail", "3", "äpfel", "n", "stück"]
-    assert words("ein_mehr, 'gut'") == ["ein", "mehr", "gut"]
-    assert words("... -- '") == []
+    assert cleaning.words("Straße, E-Mail: 3 Äpfel - 'n Stück!") == ["strasse", "e-mail", "3", "äpfel", "n", "stück"]
+    assert cleaning.words("ein_mehr, 'gut'") == ["ein", "mehr", "gut"]
+    assert cleaning.words("... -- '") == []
 
 
 # ------------------------------------------------------------------------------------ files with aligned lines
 
 
 def test_aligned_lines_are_paired_in_order():
-    pairs = aligned_pairs("\ufeffEin Hund.\r\nGru\u0308n.\r\n\r\n", "A dog.\n Green. \n\n", "a.de", "a.en")
+    pairs = cleaning.aligned_pairs("\ufeffEin Hund.\r\nGru\u0308n.\r\n\r\n", "A dog.\n Green. \n\n", "a.de", "a.en")
     assert pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green."), ("", "")]
 
 
 def test_unequal_numbers_of_lines_are_named():
     with pytest.raises(CorpusError, match=r"^a\.de has 1,200 lines and a\.en has 1: line i of one must be"):
-        aligned_pairs("Hund\n" * 1200, "dog", "a.de", "a.en")
+        cleaning.aligned_pairs("Hund\n" * 1200, "dog", "a.de", "a.en")
     with pytest.raises(CorpusError, match=r"^a\.de has 0 lines and a\.en has 1"):
-        aligned_pairs("", "dog", "a.de", "a.en")
+        cleaning.aligned_pairs("", "dog", "a.de", "a.en")
 
 
 def test_tabbed_lines_lose_their_attribution_and_blank_lines_are_ignored():
     text = "\ufeffGo.\tGeh.\tCC-BY 2.0 (France) #1 (somebody)\tmore\r\n\n \nI\u00a0am.\t Ich  bin. \r\n"
-    assert tabbed_pairs(text, "the list") == [("Go.", "Geh."), ("I am.", "Ich bin.")]
-    assert tabbed_pairs("", "the list") == []
+    assert cleaning.tabbed_pairs(text, "the list") == [("Go.", "Geh."), ("I am.", "Ich bin.")]
+    assert cleaning.tabbed_pairs("", "the list") == []
 
 
 def test_a_line_without_a_tab_is_named_and_not_shown_whole():
     with pytest.raises(CorpusError, match="line 2: expected source TAB target, but it has no tab: 'Go Geh'"):
-        tabbed_pairs("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "the list")
+        cleaning.tabbed_pairs("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "the list")
     with pytest.raises(CorpusError, match=r": 'x{60}'$"):
-        tabbed_pairs("x" * 5000, "the list")
+        cleaning.tabbed_pairs("x" * 5000, "the list")
 
 
 # -------------------------------------------------------------------------------------------- the dictionary
@@ -114,7 +101,7 @@ ENTRIES = [
 
 @pytest.mark.parametrize(("entry", "expected"), ENTRIES)
 def test_the_wordings_of_an_entry(entry, expected):
-    assert alternatives(entry) == expected
+    assert cleaning.alternatives(entry) == expected
 
 
 PAIRED = [
@@ -135,13 +122,13 @@ PAIRED = [
 
 @pytest.mark.parametrize(("text", "pairs"), PAIRED)
 def test_the_pairs_of_lines(text, pairs):
-    assert ding_pairs(text) == pairs
+    assert cleaning.ding_pairs(text) == pairs
 
 
 @pytest.mark.parametrize("line", ["a | b :: x", "a :: x | y", "a | b", "a | b | c :: x | y"])
 def test_sides_with_other_numbers_of_entries_are_refused(line):
     with pytest.raises(CorpusError, match=r"^line 3 of the dictionary has sides of different lengths"):
-        ding_pairs(f"# comment\nHund :: dog\n{line}\nKatze :: cat\n")
+        cleaning.ding_pairs(f"# comment\nHund :: dog\n{line}\nKatze :: cat\n")
 
 
 KEPT = [
@@ -157,8 +144,8 @@ KEPT = [
 @pytest.mark.parametrize("german", KEPT)
 def test_a_sentence_is_kept(german):
     pair = (german, "The boat is sinking.")
-    assert whole_sentences([pair]) == [pair]
-    assert whole_sentences([pair[::-1]]) == [pair[::-1]]
+    assert cleaning.whole_sentences([pair]) == [pair]
+    assert cleaning.whole_sentences([pair[::-1]]) == [pair[::-1]]
 
 
 NO_SENTENCES = [
@@ -170,7 +157,7 @@ NO_SENTENCES = [
 @pytest.mark.parametrize("text", NO_SENTENCES)
 def test_what_is_no_sentence_is_left_out_on_either_side(text):
     sentence = "The boat is sinking."
-    assert whole_sentences([(text, sentence), (sentence, text)]) == []
+    assert cleaning.whole_sentences([(text, sentence), (sentence, text)]) == []
 
 
 SENTENCES = [
@@ -196,7 +183,7 @@ SHORT_ENTRIES = [
 
 @pytest.mark.parametrize(("pair", "kept"), SHORT_ENTRIES)
 def test_a_short_entry_needs_words_of_several_sentences(pair, kept):
-    assert common_entries([pair], SENTENCES) == [pair] * kept
+    assert cleaning.common_entries([pair], SENTENCES) == [pair] * kept
 
 
 # ------------------------------------------------------------------------------------------ the language course
@@ -212,7 +199,7 @@ def test_pairs_are_found_anywhere_in_a_lesson():
         ],
         "deeper": {"still": {"de": "Gru\u0308n\u00a0ist\r\nschön.", "en": "Green is nice."}},
     }
-    assert list(dialogue_pairs(lesson)) == [
+    assert list(cleaning.dialogue_pairs(lesson)) == [
         ("Guten Tag", "Good day"),
         ("Kaffee?", "Coffee?"),
         ("Wo ist er?", "Where is he?"),
@@ -233,7 +220,7 @@ NO_PAIRS = [
 
 @pytest.mark.parametrize("lesson", NO_PAIRS)
 def test_what_is_no_pair_in_a_lesson(lesson):
-    assert list(dialogue_pairs(lesson)) == []
+    assert list(cleaning.dialogue_pairs(lesson)) == []
 
 
 TEXTS = [
@@ -256,7 +243,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("german", "english", "pairs"), TEXTS)
 def test_a_text_becomes_one_pair_or_one_for_each_sentence(german, english, pairs):
-    assert list(dialogue_pairs({"de": german, "en": english})) == pairs
+    assert list(cleaning.dialogue_pairs({"de": german, "en": english})) == pairs
 
 
 # ------------------------------------------------------------------------------------- LibreOffice's help, Debian
@@ -282,7 +269,9 @@ ENGLISH_PAGE = """<h1 id="hd_1" dir="auto">Aligning Objects</h1>
 
 def test_paragraphs_of_the_help_are_paired_by_page_and_id():
     """Without markup, code, and what depends on the operating system; sentence by sentence."""
-    pairs = help_pairs({"a.html": GERMAN_PAGE, "b.html": GERMAN_PAGE}, {"a.html": ENGLISH_PAGE, "c.html": ENGLISH_PAGE})
+    pairs = cleaning.help_pairs(
+        {"a.html": GERMAN_PAGE, "b.html": GERMAN_PAGE}, {"a.html": ENGLISH_PAGE, "c.html": ENGLISH_PAGE}
+    )
     assert list(pairs) == [
         ("Objekte ausrichten", "Aligning Objects"),
         ("Wählen Sie Form – Anordnen.", "Choose Shape - Arrange."),
@@ -333,7 +322,7 @@ Description-en: small editor
 
 def test_descriptions_are_paired_by_the_hash_of_the_original():
     """Of a description whose paragraphs do not correspond, the first is used; lists are not."""
-    assert list(description_pairs(GERMAN_LIST, ENGLISH_LIST)) == [
+    assert list(cleaning.description_pairs(GERMAN_LIST, ENGLISH_LIST)) == [
         ("kleiner Editor", "small editor"),
         ("Er ist klein.", "It is small."),
         ("Er ist frei.", "It is free."),
@@ -360,6 +349,6 @@ LEFT_OUT = [
 
 @pytest.mark.parametrize(("pair", "reason"), LEFT_OUT)
 def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, reason):
-    kept, left_out = useful_pairs([GOOD, pair])
+    kept, left_out = cleaning.useful_pairs([GOOD, pair])
     assert kept == [GOOD]
     assert left_out == {reason: 1}

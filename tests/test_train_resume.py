@@ -14,18 +14,7 @@ import pytest
 
 import train
 from tests.gpt.combined_settings import COMBINED
-from tests.tiny_runs import (
-    ROOT,
-    arguments,
-    contents,
-    finish,
-    losses,
-    made_up_text,
-    run_training,
-    same,
-    script,
-    stop_after,
-)
+from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
 from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -255,8 +244,9 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
     """What it would say has no place any more, which must not be an error before the checkpoint is written."""
     run, (ours, terminal) = RunFolder("run"), os.openpty()
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=workers)
-    code = f"import fcntl, os, runpy, sys, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); sys.path[0] = {str(ROOT)!r}; "
-    code += f"sys.argv[0] = {str(ROOT / 'train.py')!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    code = "import fcntl, os, runpy, sys, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); "
+    code += f"sys.argv[0] = {train.__file__!r}; sys.path[0] = os.path.dirname(sys.argv[0]); "
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
     process = subprocess.Popen([sys.executable, "-c", code, *endless], **streams, start_new_session=True)
     os.close(terminal)

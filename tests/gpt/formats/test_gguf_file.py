@@ -11,7 +11,7 @@ import pytest
 from gpt import smollm2
 from gpt.chat import ChatFormat
 from gpt.family import FAMILY
-from gpt.formats.gguf_file import convert, main, their_names, tokenizer, unpermuted
+from gpt.formats.gguf_file import convert, main, their_names, tokenizer
 from gpt.model import GPT
 from gpt.trained import load_trained
 from tests.gpt.formats.test_llama import LLAMA, forward, random_weights
@@ -80,11 +80,6 @@ def converted(source, folder):
     folder.mkdir()
     convert(source, folder)
     return folder
-
-
-def test_the_rows_of_queries_and_keys_are_put_back():
-    matrix = np.arange(24.0).reshape(12, 2)
-    np.testing.assert_array_equal(unpermuted(permuted(matrix, 3), 3), matrix)
 
 
 def test_a_small_model_is_converted(tmp_path):

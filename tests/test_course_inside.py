@@ -135,8 +135,7 @@ def test_the_stream_leads_to_the_model_s_own_answer_from_every_layer(model):
 def test_what_a_patch_must_do(model):
     """The prompts differ at position 2: before it nothing moves, and at the end all that has moved is in one place."""
     effects, both = patching.patching(model, A, B, [3, 4])
-    assert both == [3, 4]
-    assert effects.shape == (3, 6)
+    assert (both, effects.shape) == ([3, 4], (3, 6))
     np.testing.assert_allclose(effects[:, :2], 0, atol=1e-3)
     np.testing.assert_allclose(effects[0], [0, 0, 1, 0, 0, 0], atol=1e-3)
     np.testing.assert_allclose(effects[2], [0, 0, 0, 0, 0, 1], atol=1e-3)

@@ -144,8 +144,7 @@ def test_a_file_opened_by_another_program_is_replaced_a_moment_later(tmp_path, w
     monkeypatch.setattr(os, "replace", busy_at_first)
     (tmp_path / "last").write_bytes(b"old")
     write_atomically(tmp_path / "last", b"new")
-    assert (tmp_path / "last").read_bytes() == b"new"
-    assert waited == [0.1, 0.2, 0.5]
+    assert ((tmp_path / "last").read_bytes(), waited) == (b"new", [0.1, 0.2, 0.5])
 
 
 def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, monkeypatch):

@@ -53,8 +53,7 @@ def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsy
     common = ("--start", "Grau", "--max_new_tokens", 25)
     three = written(capsys, *common, "--num_samples", 3)
     texts = ["Grau" + part for part in three.split("Grau")[1:]]
-    assert len(texts) == 3
-    assert len(set(texts)) == 3
+    assert (len(texts), len(set(texts))) == (3, 3)
     assert texts[0] == written(capsys, *common)
     assert written(capsys, *common, "--num_samples", 2) == texts[0] + texts[1]
 
@@ -250,8 +249,7 @@ def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, t
     stops, stop_text = [], speaking.StopText
     monkeypatch.setattr(speaking, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
     written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
-    assert texts[-1] == "e\u0308\n"
-    assert stops == ["e\u0308"]
+    assert (texts[-1], stops) == ("e\u0308\n", ["e\u0308"])
 
 
 @pytest.mark.cpu_only("calls of the CPU's version are counted")

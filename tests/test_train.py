@@ -58,8 +58,7 @@ def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iter
     last, best = load_checkpoint(run.last), load_checkpoint(run.best)
     assert last.step == max_iters
     validation = losses(run, "val_loss")
-    assert list(validation) == evaluated
-    assert list(losses(run)) == list(range(1, max_iters + 1))
+    assert (list(validation), list(losses(run))) == (evaluated, list(range(1, max_iters + 1)))
     assert best.best_loss == pytest.approx(min(validation.values()), rel=1e-5)
     assert validation[best.step] == min(validation.values())
 

@@ -238,8 +238,7 @@ def test_file_stdin_and_conversation_give_the_same_translations(trained, capsys,
     Path("in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     from_file = sampled(capsys, "run", "--start", "FILE:in.txt").out
     translations = from_file.splitlines()
-    assert len(translations) == 4
-    assert translations[1] == ""
+    assert (len(translations), translations[1]) == (4, "")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()), "utf-8"))
     assert sampled(capsys, "run", "--start", "-").out == from_file
     typed = "\n".join(filter(None, lines)) + "\n"
@@ -250,8 +249,7 @@ def test_file_stdin_and_conversation_give_the_same_translations(trained, capsys,
 
 def test_a_beam_shows_its_hypotheses_with_their_scores(trained, capsys):
     out, err = sampled(capsys, "--out_dir=run", "--start=abcdefghij", "--beam=4", "--n_best=3")
-    assert len(out.splitlines()) == 3
-    assert err.count("log-prob") == 6
+    assert (len(out.splitlines()), err.count("log-prob")) == (3, 6)
     assert "--- 3: log-prob" in err
 
 
@@ -269,9 +267,7 @@ def test_a_greedy_translation_respects_the_repetition_settings(trained, capsys):
         sampled(capsys, "run", "--start=abcdefghij", "--greedy", *more).out
         for more in ([], ["--seed=1"], ["--no_repeat_ngram_size=1"], ["--num_samples=2"])
     )
-    assert greedy == seeded
-    assert twice == greedy * 2
-    assert len(set(varied)) == len(varied)
+    assert (greedy, twice, len(set(varied))) == (seeded, greedy * 2, len(varied))
 
 
 def test_a_long_line_is_cut_with_a_warning(trained, capsys):

@@ -108,8 +108,7 @@ def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(few, workplace, c
     short = "--warmup_iters 1 --sample_tokens 0 --eval_pairs 2 --eval_interval 2 --workers 1".split()
     assert train.main(["chat", "--init_from", "base.safetensors", "--max_iters", "2", "--out_dir", "run", *short]) == 0
     after = questions.FAMILY.read(Path("run"))
-    assert [*after.tokenizer.specials] == [ANSWER, END]
-    assert after.config.vocab_size == 256 + 2
+    assert ([*after.tokenizer.specials], after.config.vocab_size) == ([ANSWER, END], 256 + 2)
     assert train.main(["--resume", "--max_iters", "3", "--out_dir", "run"]) == 0
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hallo!\nWer bist du?\n\n")))
     capsys.readouterr()

@@ -65,8 +65,7 @@ def test_settings_change_for_the_next_turns(command, name, value, capsys):
     talk.take("Tag")
     assert talk.take(command)
     talk.take("Tag")
-    assert getattr(parrot.options[1], name) == value
-    assert parrot.options[0] == SampleOptions()
+    assert (getattr(parrot.options[1], name), parrot.options[0]) == (value, SampleOptions())
     assert "/" not in talk.text
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{name} is {value}\n")

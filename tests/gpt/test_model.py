@@ -202,8 +202,7 @@ def test_a_blueprint_has_the_sizes_of_the_model_and_weights_restore_it(settings)
     model, tokens = gpt_with_large_weights("float32", dropout=0.3, **settings), ids(2, 6)
     blueprint = GPT.blueprint(model.config)
     shapes = [[(name, p.shape) for name, p in one.named_parameters()] for one in (blueprint, model)]
-    assert shapes[0] == shapes[1]
-    assert blueprint.num_parameters() == model.num_parameters()
+    assert (shapes[0], blueprint.num_parameters()) == (shapes[1], model.num_parameters())
     assert blueprint.flops_per_token() == model.flops_per_token()
     config = replace(GPTConfig.from_json(model.config.to_json()), dropout=0.1)
     again = GPT.from_weights(config, model.state_dict(), here())
@@ -227,8 +226,7 @@ def test_the_size_of_qwen_takes_no_memory():
     """Qwen3 0.6B, with the count of its report; studies/test_costs.py has Llama 3."""
     modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
     qwen = GPTConfig(151_936, 32_768, 28, 16, 1024, n_inner=3072, head_dim=128, qk_norm=True, **modern)
-    assert GPT.blueprint(qwen).num_parameters() == 596_049_920
-    assert qwen.cached_width == 1024
+    assert (GPT.blueprint(qwen).num_parameters(), qwen.cached_width) == (596_049_920, 1024)
 
 
 def test_residual_projections_of_zero_leave_the_embeddings_unchanged():

@@ -58,8 +58,7 @@ def test_additions_by_other_programs_are_ignored(tmp_path):
 def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_ctx": 1024}', encoding="utf-8")
     kind, config = read_config(tmp_path / "config.json", "gpt")
-    assert kind == "gpt2"
-    assert GPT.blueprint(config).num_parameters() == 124_439_808
+    assert (kind, GPT.blueprint(config).num_parameters()) == ("gpt2", 124_439_808)
     assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)
     assert sum(int(np.prod(shape)) for shape in shapes(config).values()) == 124_439_808
 

@@ -26,8 +26,9 @@ MANY = "this text has 400 different characters, which with </w> and 1 special to
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
+TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
-MODULES = {"train": "train", "sample": "sample"}
+MODULES = {"train": "train", "sample": "sample", "merge": "gpt.merge"}
 MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
 CASES = {
     OptionError: [
@@ -67,6 +68,19 @@ CASES = {
         ("train --text text.txt --teachers own --teachers_share 0", "--teachers_share 0"),
         ("train --teachers_share 0.5", "--teachers_share 0.5 is a share of what --teachers names: add it"),
         ("train --replay_share 0.5", "--replay_share 0.5 is a share of what --replay names: add it"),
+        ("train --lora_rank 2", "--lora_rank is for weights that are trained already: add --init_from BASE"),
+        ("train --freeze x", "--freeze is for weights that are trained"),
+        (f"{TUNE} --lora_rank 99", "--lora_rank 99: rank 99 is above 8, the smaller side of blocks.0.mixer.query"),
+        (f"{TUNE} --lora_rank 2 --freeze '*'", "--lora_rank freezes all weights of --init_from already: omit --freeze"),
+        (f"{TUNE} --freeze base", "--freeze base leaves nothing to learn"),
+        (f"{TUNE} --freeze nothing", "--freeze nothing: nothing to freeze is called nothing"),
+        (f"{TUNE} --lora_alpha 2", "--lora_alpha changes nothing without a rank: add --lora_rank"),
+        (f"{TUNE} --quantize nf4", "--quantize nf4: quantized weights cannot learn, only changes"),
+        (f"{TUNE} --lora_rank 2 --quantize nf5", "one of int8, int8-block, nf4, nf4-single, or none"),
+        (f"{TUNE} --lora_rank 2 --lora_targets lm_head", "lm_head shares its matrix with another part"),
+        (f"{TUNE} --lora_rank 2 --lora_targets querry", "no linear map is called querry: there are query, key, value"),
+        ("merge own", "three arguments are needed"),
+        ("merge own run own", "must be a new file whose name ends in .safetensors"),
         ("train gpt3", "only for estimates of the cost: add --dry_run"),
         ("train --watts 10", "only for estimates of the cost: add --dry_run"),
         ("train goethe-char --flops_per_second 1e12", "only for estimates of the cost: add --dry_run"),
@@ -123,9 +137,9 @@ CASES = {
         ("quantized", "the checkpoint is missing: python -m studies.quantized out/goethe"),
         ("scores", "the checkpoint is missing: python -m studies.scores out/translate-de-en"),
         ("scores seq --compare 0,x", "--compare 0,x: write numbers from 0 to 10"),
-        ("scores seq --compare 11", "--compare 11: write numbers from 0 to 10"),
-        ("scores seq --compare 1 --beam 1", "cannot be combined with --beam 1"),
-        ("scores seq --compare 1 --rouge true", "cannot be combined with --rouge"),
+        ("scores seq --compare 11 --max_pairs 1", "--compare 11: write numbers from 0 to 10"),
+        ("scores seq --compare 1 --beam 1 --max_pairs 1", "cannot be combined with --beam 1"),
+        ("scores seq --compare 1 --rouge true --max_pairs 1", "cannot be combined with --rouge"),
         ("scores seq --src a", "--src and --tgt must be given together"),
         ("accuracy bert", "predicts words, not labels"),
         ("together", "the model is missing: python -m studies.together out/goethe"),
@@ -195,6 +209,7 @@ CASES = {
         ("sample run --start FILE:binary.txt", "binary.txt is not UTF-8"),
         ("scores seq --pairs gone", "there is no file gone"),
         ("scores seq --pairs empty.tsv", "there are no pairs"),
+        ("train bert-goethe --text short.txt --vocab_size 262", "the text is too short"),
         ("baselines --text short.txt", "too short: of its 4 characters 0 are held out"),
         ("baselines --text missing.txt", "there is no file missing.txt"),
         ("compare_tokenizers no/such/file.txt", "there is no file no/such/file.txt"),
@@ -219,6 +234,7 @@ CASES = {
         ("sample gone.safetensors", "there is no checkpoint gone.safetensors; train one with: python train.py"),
         ("sample nowhere", "there is no checkpoint nowhere"),
         ("sample a.gguf", "a.gguf is a GGUF file: make"),
+        ("sample own --adapter own", "is a whole model, not an adapter: name it alone"),
         ("scores nowhere", "there is no checkpoint"),
         ("scores own", "continues texts; this measures models that learned from pairs"),
         ("questions own", "did not learn from conversations"),

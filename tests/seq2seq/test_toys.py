@@ -13,15 +13,13 @@ pytestmark = pytest.mark.every_device
 def test_every_task_is_unlimited_and_reproducible():
     for name in TOYS:
         pairs = toy_pairs(name, 200)
-        assert len(set(pairs)) == 200
-        assert pairs[:50] == toy_pairs(name, 50)
+        assert (len(set(pairs)), pairs[:50]) == (200, toy_pairs(name, 50))
         assert pairs != toy_pairs(name, 200, seed=1)
 
 
 def test_the_tasks_do_what_their_names_say():
     for source, target in toy_pairs("reverse", 20):
-        assert source == target[::-1]
-        assert len(source) == 10
+        assert (source, len(source)) == (target[::-1], 10)
     lengths = {len(source) for source, target in toy_pairs("reverse-long", 2000) if source == target[::-1]}
     assert lengths == set(range(5, 41))
     for source, target in toy_pairs("sort", 20):

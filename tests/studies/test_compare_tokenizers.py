@@ -85,8 +85,7 @@ def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
     blocks = out.split("\n\n")[1:]
     assert [block.split(":")[0] for block in blocks] == KINDS
     char, byte, bpe, bpe_w, word, pieces = (block.splitlines() for block in blocks)
-    assert char[0] == "char: 30 characters, 30 tokens"
-    assert len(char[1].split("|")) == 30
+    assert (char[0], len(char[1].split("|"))) == ("char: 30 characters, 30 tokens", 30)
     assert byte[0].startswith("byte: 30 characters, ")
     passage = "".join(char[1].split("|"))
     assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage

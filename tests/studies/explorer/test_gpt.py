@@ -85,8 +85,7 @@ def test_no_prompt_and_no_tokenizer_breaks_out(workplace):
     path = saved_gpt(Path("m.safetensors"), CharTokenizer(sorted({*HOSTILE}), ("<unk>", "</script><b>", "<!--")))
     html, data = explained(path, start=HOSTILE)
     plain, _ = explained(path, start="x")
-    assert data["prompt"] == HOSTILE
-    assert data["specials"][1] == "</script><b>"
+    assert (data["prompt"], data["specials"][1]) == (HOSTILE, "</script><b>")
     tags = [[tag for tag, *_ in Elements(text).found] for text in (html, plain)]
     assert tags[0] == tags[1]
     own = "".join(text for attributes, text in Elements(html).named("script") if attributes)

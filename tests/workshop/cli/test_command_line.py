@@ -157,8 +157,7 @@ def help_text(monkeypatch, capsys, columns: int, *argv: str, **settings) -> str:
     with pytest.raises(SystemExit) as caught:
         parse(*(argv or ["--help", "all"]), **settings)
     captured = capsys.readouterr()
-    assert caught.value.code == 0
-    assert captured.err == ""
+    assert (caught.value.code, captured.err) == (0, "")
     return captured.out
 
 

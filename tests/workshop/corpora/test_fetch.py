@@ -108,13 +108,11 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
     assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}, run) == {"poems": "Übermut", "more": "c"}
     (update, options), (download, _) = run.calls
     folder = Path(options["cwd"])
-    assert update[0] == "apt-get"
-    assert update[-1] == "update"
+    assert (update[0], update[-1]) == ("apt-get", "update")
     assert download[-3:] == ["download", "more", "poems"]
     assert update[1:-1] == download[1:-3] == ["-q", "-c", str(folder / "apt.conf")]
     assert f'Dir::State::Lists "{folder / "lists"}";\nDir::Cache "{folder / "cache"}";\n' in run.settings
-    assert options["stdin"] == subprocess.DEVNULL
-    assert options["env"]["LC_ALL"] == "C"
+    assert (options["stdin"], options["env"]["LC_ALL"]) == (subprocess.DEVNULL, "C")
     assert options["timeout"] > 0
     assert "shell" not in options
     assert not folder.exists()
@@ -230,8 +228,7 @@ def test_a_stored_text_is_recalled_with_its_facts(cache):
     assert fetch.recall("poem") is None
     fetch.store("poem", "schön\n\nund gut\n", FACTS)
     text, facts = fetch.recall("poem")
-    assert text == "schön\n\nund gut\n"
-    assert facts == {**FACTS, "sha256": fetch.sha256(text)}
+    assert (text, facts) == ("schön\n\nund gut\n", {**FACTS, "sha256": fetch.sha256(text)})
     assert sorted(os.listdir(cache)) == ["poem.json", "poem.txt"]
     assert (cache / "poem.txt").read_bytes() == text.encode("utf-8")
 
@@ -260,8 +257,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     monkeypatch.setattr(fetch.os, "replace", Mock(side_effect=OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         fetch.write_atomically(path, b"neu")
-    assert path.read_text(encoding="utf-8") == "alt"
-    assert os.listdir(tmp_path) == ["poem.txt"]
+    assert (path.read_text(encoding="utf-8"), os.listdir(tmp_path)) == ("alt", ["poem.txt"])
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch):

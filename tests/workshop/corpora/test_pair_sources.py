@@ -304,8 +304,7 @@ def multi30k(web, monkeypatch):
 def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
     corpus = load_parallel("multi30k", print)
     assert corpus.pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green.")]
-    assert corpus.validation == [("Eine Katze.", "A cat.")]
-    assert corpus.words == []
+    assert (corpus.validation, corpus.words) == ([("Eine Katze.", "A cat.")], [])
     assert [url.rsplit("/", 1)[1] for url in web.asked] == ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"]
     assert load_parallel("multi30k", print) == corpus
     assert len(web.asked) == 4  # the second time it is in the cache

@@ -45,8 +45,7 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
     corpus, said = loaded()
     assert corpus.name == "tatoeba"
     assert corpus.pairs == [("Hallo!", "Hi!"), ("Grün.", "Green."), ("Hallo!", "Hello!")]  # no two alike, none empty
-    assert corpus.words == [("ja", "yes")]
-    assert corpus.validation == [("Tag.", "Day.")]
+    assert (corpus.words, corpus.validation) == ([("ja", "yes")], [("Tag.", "Day.")])
     assert corpus.sha256 == fetch.sha256(TABLE)
     source, licence = RECIPES["tatoeba"].source, RECIPES["tatoeba"].licence
     assert said == [

@@ -76,8 +76,7 @@ def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypa
     recipe = texts.Recipe("", "", "", reviews.review_sentences, held_out=found[28].split("\n")[0])
     monkeypatch.setitem(texts.RECIPES, "imdb", recipe)
     learn, held_out = texts.load_corpus("imdb", say=lambda line: None).split()
-    assert held_out == "\n\n".join(found[28:]) + "\n"
-    assert learn + held_out == text
+    assert (held_out, learn + held_out) == ("\n\n".join(found[28:]) + "\n", text)
 
 
 @pytest.mark.network
@@ -121,18 +120,17 @@ def table(write):
 ROWS = [(f"text {i}, with a comma", "yes" if i % 2 else "no") for i in range(20)]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS),
-        "\ufeffId;Sentiment;Review\r\n" + "".join(f'7;{label};"{text}"\r\n' for text, label in ROWS),
-        "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in ROWS),
-        '\n "text", label\n\n' + "".join(f'"{text}", {label}\n\n' for text, label in ROWS),
-        "tweet,class\n" + "".join(f'"{text}",{label}\n' for text, label in [*ROWS, *ROWS]),
-        "text,label\n" + "".join(f'"{text}\n",{label}\n' for text, label in ROWS).replace("text ", "text\n"),
-    ],
-    ids=["commas", "semicolons", "tabs", "blank lines", "repeated", "lines in cells"],
-)
+OF_TEXTS = {
+    "commas": "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS),
+    "semicolons": "\ufeffId;Sentiment;Review\r\n" + "".join(f'7;{label};"{text}"\r\n' for text, label in ROWS),
+    "tabs": "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in ROWS),
+    "blank lines": '\n "text", label\n\n' + "".join(f'"{text}", {label}\n\n' for text, label in ROWS),
+    "repeated": "tweet,class\n" + "".join(f'"{text}",{label}\n' for text, label in [*ROWS, *ROWS]),
+    "lines": "text,label\n" + "".join(f'"{text}\n",{label}\n' for text, label in ROWS).replace("text ", "text\n"),
+}
+
+
+@pytest.mark.parametrize("content", OF_TEXTS.values(), ids=OF_TEXTS)
 def test_a_table_is_read_whatever_its_separator(table, content):
     said = []
     found = load_labelled(table(content), said.append)
@@ -149,14 +147,13 @@ def test_commas_in_texts_do_not_separate_columns(table):
     assert read_table(table("".join(["text;label\n", *rows]))).labels == ("no", "yes")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
-        "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
-    ],
-    ids=["named", "in another order"],
-)
+OF_PAIRS = {
+    "named": "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
+    "mixed": "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
+}
+
+
+@pytest.mark.parametrize("content", OF_PAIRS.values(), ids=OF_PAIRS)
 def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
     said = []
     found = load_labelled(table(content), said.append)

@@ -184,16 +184,14 @@ def test_a_local_file_of_that_name_comes_first_but_a_folder_is_no_text(monkeypat
 
 def test_one_file_is_taken_as_it_is_but_for_its_form(write):
     corpus = load_files([write("a.txt", "\ufeff\r\n  Sa\u0308tze\r\n\r\n\r\nEnde".encode())])
-    assert corpus.text == "\n  Sätze\n\n\nEnde"
-    assert corpus.name == "a.txt"
+    assert (corpus.text, corpus.name) == ("\n  Sätze\n\n\nEnde", "a.txt")
     assert corpus.sha256 == fetch.sha256(corpus.text)
 
 
 def test_several_files_are_joined_in_order_by_a_blank_line(write):
     paths = [write("b.txt", b"zwei\n\n\n"), write("a.txt", b"\xef\xbb\xbfeins"), write("c.txt", b"\n  drei\n")]
     corpus = load_files(paths)
-    assert corpus.text == "zwei\n\neins\n\n  drei\n"
-    assert corpus.name == "b.txt, a.txt, c.txt"
+    assert (corpus.text, corpus.name) == ("zwei\n\neins\n\n  drei\n", "b.txt, a.txt, c.txt")
 
 
 def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):

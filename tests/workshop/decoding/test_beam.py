@@ -90,8 +90,7 @@ def test_a_wide_beam_equals_exhaustive_search(stops, forbidden, penalty):
     for hypothesis, (score, tokens) in zip(found, best, strict=True):
         assert hypothesis.score == pytest.approx(score, rel=1e-12)
         assert hypothesis.log_prob == pytest.approx(model.log_prob(1, tokens), rel=1e-12)
-        assert hypothesis.length == len(tokens)
-        assert hypothesis.finished == (tokens[-1] in stops)
+        assert (hypothesis.length, hypothesis.finished) == (len(tokens), tokens[-1] in stops)
 
 
 def reference_beam(model: ToyModel, prompt: int, beam: int, max_new_tokens: int, penalty: float, stop: int):
@@ -144,8 +143,7 @@ def test_beam_one_is_greedy(stop, penalty, dtype):
         for (hypothesis,), expected in zip(found, greedy, strict=True):
             if stop in expected:
                 expected = expected[: expected.index(stop) + 1]
-            assert hypothesis.tokens == expected
-            assert hypothesis.finished == (expected[-1] == stop)
+            assert (hypothesis.tokens, hypothesis.finished) == (expected, expected[-1] == stop)
         assert len(model.batches) == steps
 
 
@@ -179,8 +177,7 @@ def test_the_search_stops_at_once_when_no_other_hypothesis_can_win():
     assert model.batches == []
     # The second best is needed too: it is known after three more steps.
     (two,) = search(model, [0], beam=2, n_best=2, max_new_tokens=8, stop_token=0)
-    assert [h.tokens for h in two] == [[0], [1, 1, 1, 0]]
-    assert len(model.batches) == 3
+    assert ([h.tokens for h in two], len(model.batches)) == ([[0], [1, 1, 1, 0]], 3)
 
 
 def test_a_finished_row_takes_part_in_no_further_step():
@@ -188,8 +185,7 @@ def test_a_finished_row_takes_part_in_no_further_step():
     log_probs, state = model.prefill([0, 0])
     log_probs[0] = np.log([0.98, 0.01, 0.01])  # the first row is decided by its first token
     found = beam_search(model.step, log_probs, state, beam=2, max_new_tokens=8, stop_token=0, length_penalty=1.0)
-    assert [row[0].tokens for row in found] == [[0], [1, 1, 1, 0]]
-    assert model.batches == [2, 1, 1]
+    assert ([row[0].tokens for row in found], model.batches) == ([[0], [1, 1, 1, 0]], [2, 1, 1])
 
 
 def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():

@@ -71,8 +71,7 @@ def test_a_shortage_repeats_the_size_that_the_library_requested():
     nowhere = "there is not enough memory on the computer: "
     assert shortage(MemoryError(NUMPY), "cpu") == f"{nowhere}4.00 GiB was requested"
     assert shortage(MemoryError(), "cpu") == f"{nowhere}more was requested"
-    assert amount(2**20 * 1023) == "1,023 MiB"
-    assert amount(2**30 * 1024) == "1,024.0 GiB"
+    assert (amount(2**20 * 1023), amount(2**30 * 1024)) == ("1,023 MiB", "1,024.0 GiB")
 
 
 ERRORS = [

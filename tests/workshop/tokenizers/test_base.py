@@ -81,8 +81,7 @@ def test_a_stream_never_outputs_part_of_a_character(text):
     tokenizer = BPETokenizer([])
     stream = StreamDecoder(tokenizer)
     pieces = [stream.push(token) for token in tokenizer.encode(text)]
-    assert "".join(pieces) == text
-    assert [piece for piece in pieces if piece] == list(text)
+    assert ("".join(pieces), [piece for piece in pieces if piece]) == (text, list(text))
     assert stream.finish() == ""
 
 
@@ -102,8 +101,7 @@ def test_any_text_is_known_to_what_was_learned_from_it_also_after_a_round_trip_t
     tokenizer = learn(kind, f"x\n{text}\n{text}", 10_000, ["<pad>"])
     ids = tokenizer.encode(text)
     expected = "".join(word + " " for word in text.split()) if kind == "bpe-w" else text
-    assert tokenizer.decode(ids) == expected
-    assert tokenizer.encode(expected) == ids
+    assert (tokenizer.decode(ids), tokenizer.encode(expected)) == (expected, ids)
     assert tokenizer.unknown(text) == {}
     same = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
     assert type(same) is type(tokenizer)
@@ -270,8 +268,7 @@ def test_broken_json_is_refused_with_the_reason(kind, name, value, reason):
 def test_char_ids_are_sorted_by_code_point_and_specials_come_last():
     tokenizer = CharTokenizer.train("ßa Bä", ("<pad>", "<unk>"))
     assert tokenizer.encode(" Baßä") == [0, 1, 2, 3, 4]
-    assert tokenizer.specials == {"<pad>": 5, "<unk>": 6}
-    assert tokenizer.vocab_size == 7
+    assert (tokenizer.specials, tokenizer.vocab_size) == ({"<pad>": 5, "<unk>": 6}, 7)
     assert tokenizer.kind == "char"
 
 

@@ -215,14 +215,8 @@ def test_without_a_home_a_corpus_is_used_but_not_kept(monkeypatch, tmp_path):
 
 # The encodings of pipes on many Windows systems, and of files on a system without a locale. And Python must complain
 # wherever the choice of an encoding is left to the system.
-FOREIGN = {
-    "PYTHONIOENCODING": "cp1252",
-    "PYTHONUTF8": "0",
-    "PYTHONCOERCECLOCALE": "0",
-    "LC_ALL": "C",
-    "PYTHONWARNDEFAULTENCODING": "1",
-    "PYTHONWARNINGS": "error::EncodingWarning",
-}
+FOREIGN = "PYTHONIOENCODING=cp1252 PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 LC_ALL=C PYTHONWARNDEFAULTENCODING=1"
+FOREIGN = dict(word.split("=") for word in f"{FOREIGN} PYTHONWARNINGS=error::EncodingWarning".split())
 PROMPT = "Grün – süß ☃"
 
 

@@ -66,12 +66,6 @@ def test_the_prompt_does_not_stop_the_text_and_a_stop_string_can_be_a_line_break
 # --- probabilities ------------------------------------------------------------------------------------------------
 
 
-def pretend_terminal(monkeypatch) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-
-
 COMMON = ("--start", "Grau", "--max_new_tokens", 20)
 
 
@@ -85,7 +79,9 @@ def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
 
 @pytest.mark.parametrize("stop", [(), ("--stop", "e")])
 def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, capsys, monkeypatch, stop):
-    pretend_terminal(monkeypatch)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     plain, _ = sampled(capsys, *COMMON, *stop)
     out, err = sampled(capsys, *COMMON, *stop, "--show_probs")
     assert ESCAPES.sub("", out) == plain

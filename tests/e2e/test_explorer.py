@@ -360,14 +360,8 @@ def test_filters_and_draws_are_those_of_python(explained):
 
 
 MARKS = ("<answer>", END)
-MESSAGES = [
-    "Es <end> irrt",
-    "so lang <answer>",
-    "der Mensch, " * 3,
-    "strebt?",
-    "er strebt",
-    "der Mensch er strebt " * 4,
-]
+MESSAGES = ["Es <end> irrt", "so lang <answer>", "der Mensch, " * 3, "strebt?", "er strebt"]
+MESSAGES += ["der Mensch er strebt " * 4]
 
 
 @pytest.mark.parametrize(("plain", "step"), [(CHARACTERS, 56), (BPE, 46)], ids=["char", "bpe"])

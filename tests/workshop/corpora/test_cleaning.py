@@ -53,13 +53,8 @@ Ohne Namen und ohne Strich.
 
 
 ATTRIBUTIONS = [
-    "-- Goethe",
-    "-- Göthe",
-    "-- Johann Wolfgang von Goethe",
-    "-- Johann Wolfgang Goethe",
-    "-- J. W. v. Goethe",
-    "--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)",
-    "-- Goethe, Maximen und Reflexionen, Nr. 12",
+    *("-- Goethe", "-- Göthe", "-- Johann Wolfgang von Goethe", "-- Johann Wolfgang Goethe", "-- J. W. v. Goethe"),
+    *("--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)", "-- Goethe, Maximen und Reflexionen, Nr. 12"),
     "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
 ]
 

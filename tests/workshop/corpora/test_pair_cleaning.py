@@ -126,17 +126,10 @@ def test_sides_with_other_numbers_of_entries_are_refused(line):
         cleaning.ding_pairs(f"# comment\nHund :: dog\n{line}\nKatze :: cat\n")
 
 
-KEPT = [
-    "Das Boot sinkt.",
-    "Sinkt das Boot?",
-    "Sieh das Boot!",
-    '"Das Boot sinkt."',
-    "'Das Boot sinkt!'",
-    "Über uns regnet's.",
-]
+KEPT = ["Das Boot sinkt.", "Sinkt das Boot?", "Sieh das Boot!", '"Das Boot sinkt."', "'Das Boot sinkt!'"]
 
 
-@pytest.mark.parametrize("german", KEPT)
+@pytest.mark.parametrize("german", [*KEPT, "Über uns regnet's."])
 def test_a_sentence_is_kept(german):
     pair = (german, "The boat is sinking.")
     assert cleaning.whole_sentences([pair]) == [pair]

@@ -52,8 +52,7 @@ def test_loss_and_all_gradients_are_those_of_the_project(sizes, batch, length):
     loss.backward()
     expected = model.loss((Tensor(ids[:, :-1]), Tensor(ids[:, 1:])))
     expected.backward()
-    assert loss.data.dtype == np.float32
-    assert loss.data.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert (loss.data.dtype, loss.data.item()) == (np.float32, pytest.approx(expected.item(), rel=1e-5))
     for name, parameter in model.named_parameters():
         found, right = small.weights[name].grad, parameter.grad.numpy()
         assert np.abs(found - right).max() <= 1e-5 * np.abs(right).max(), name

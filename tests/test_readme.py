@@ -284,8 +284,7 @@ def test_the_twenty_translations_are_of_the_sentences_chosen_beforehand():
     lines = (ROOT / "seq2seq" / "simple_sentences.tsv").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
     shown = [(row[0], row[2]) for row in rows if len(row) == 3 and row[0].endswith((".", "?"))]
-    assert shown == [tuple(line.split("\t")) for line in lines]
-    assert len(shown) == 20
+    assert (shown, len(shown)) == ([tuple(line.split("\t")) for line in lines], 20)
 
 
 def test_the_version_is_the_newest_in_the_changelog():

@@ -147,8 +147,7 @@ def test_samples_go_to_stdout_and_to_a_file_and_everything_else_to_stderr(capsys
     assert out.count("\n\n") >= 3  # three evaluations, a blank line after each sample
     headings = [line for line in err.splitlines() if re.match(r"step \d+: validation loss", line)]
     blocks = run.samples.read_text(encoding="utf-8").split("=== ")[1:]
-    assert [block.splitlines()[0] for block in blocks] == headings
-    assert len(headings) == 3
+    assert ([block.splitlines()[0] for block in blocks], len(headings)) == (headings, 3)
     assert "".join(block.partition("\n")[2] for block in blocks).split() == out.split()
     run_training(max_iters=4, overwrite=True)
     assert capsys.readouterr().out == ""

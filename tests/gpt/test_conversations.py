@@ -66,8 +66,7 @@ def test_what_the_tests_ask_was_not_in_the_training():
 def test_the_conversations_are_always_the_same_and_all_different():
     corpus = chat_corpus(count=200, held_out=40)
     assert corpus == chat_corpus(count=200, held_out=40)
-    assert len({source for source, _ in corpus.train}) == 200
-    assert len(corpus.held_out) == 40
+    assert (len({source for source, _ in corpus.train}), len(corpus.held_out)) == (200, 40)
     told = next(source for source, target in corpus.train if target.startswith(("Du heißt", "Your name is")))
     assert len(told.split("\n")) == 3
 

@@ -47,8 +47,7 @@ def test_the_earlier_text_remains_the_context(start, lines, asked):
     talk, parrot = conversation(start)
     assert all(talk.take(line) for line in lines)
     turns = [0, 0] if "/reset" in lines else [*range(len(asked))]
-    assert parrot.asked == [*zip(asked, turns, strict=True)]
-    assert talk.text == f"{asked[-1]}Ara{turns[-1]}"
+    assert (parrot.asked, talk.text) == ([*zip(asked, turns, strict=True)], f"{asked[-1]}Ara{turns[-1]}")
     assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
 
 

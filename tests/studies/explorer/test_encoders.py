@@ -172,8 +172,7 @@ def test_occlusion_is_the_difference_that_one_hidden_token_makes(workplace, monk
         hidden = by_label([*data["ids"][:t], model.config.mask, *data["ids"][t + 1 :]])
         np.testing.assert_allclose(row, [hidden[name] for name in names], rtol=1e-4)
         changes.append((abs(whole[names[0]] - hidden[names[0]]), t))
-    assert len(changes) == len(data["ids"]) - 2 - text.count("\t")
-    assert data["start"] == max(changes)[1]
+    assert (len(changes), data["start"]) == (len(data["ids"]) - 2 - text.count("\t"), max(changes)[1])
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

@@ -133,8 +133,7 @@ def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch, cache):
     serve(monkeypatch)
     cache.parent.write_text("a file where the folder should be", encoding="utf-8")
     corpus, said = loaded()
-    assert len(corpus.pairs) == 3
-    assert sum("cannot be cached: " in line for line in said) == 1
+    assert (len(corpus.pairs), sum("cannot be cached: " in line for line in said)) == (3, 1)
 
 
 def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):

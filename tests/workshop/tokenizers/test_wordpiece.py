@@ -108,8 +108,7 @@ def test_rare_characters_beyond_the_alphabet_are_unknown(monkeypatch):
     text = "aa ab ab aabc abq zab"
     assert WordPieceTokenizer.train(text, 5 + 3).pieces[5:] == ["a", "##a"]  # no merge: a pair with b is unknown
     trained = WordPieceTokenizer.train(text, 14)
-    assert trained.unknown("ab abc zab q") == {"zab": 1, "q": 1}
-    assert trained.pieces[5:8] == ["a", "b", "c"]
+    assert (trained.unknown("ab abc zab q"), trained.pieces[5:8]) == ({"zab": 1, "q": 1}, ["a", "b", "c"])
 
 
 # --- folders of a pretrained BERT -----------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ CASES = {
         (f"{TUNE} --lora_rank 2 --lora_targets lm_head", "lm_head shares its matrix with another part"),
         (f"{TUNE} --lora_rank 2 --lora_targets querry", "no linear map is called querry: there are query, key, value"),
         ("merge own", "three arguments are needed"),
-        ("merge own run own", "must be a new file whose name ends in .safetensors"),
+        ("merge own run run/last.safetensors", "must be a new file whose name ends in .safetensors"),
         ("train gpt3", "only for estimates of the cost: add --dry_run"),
         ("train --watts 10", "only for estimates of the cost: add --dry_run"),
         ("train goethe-char --flops_per_second 1e12", "only for estimates of the cost: add --dry_run"),

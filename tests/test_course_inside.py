@@ -50,19 +50,19 @@ def test_an_experiment_prints_a_table_and_draws(name, capsys, workplace):
     assert f"]({name}.svg)" in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("script", "options", "sentence"),
-    [
-        (induction, ["--plot", "a.png"], "--plot a.png: must end with .svg"),
-        (superposition, ["--plot", "no/a.svg"], "--plot no/a.svg: there is no folder no"),
-        (superposition, ["--densities", "0,1"], "--densities 0,1: write numbers above 0 and at most 1"),
-        (superposition, ["--densities", "few"], "--densities few: write numbers above 0 and at most 1"),
-        (patching, ["--a", "abc"], "--a and --b: they have 3 and 10 tokens, but need the same number, from 1 to 32"),
-        (patching, ["--a", "a b"], "--a and --b: ' ' is not a token of this model"),
-        (patching, ["--a", "ab", "--b", "ab", "--max_iters", "1"], "--a and --b: the model answers both alike"),
-        (patching, ["nowhere"], "there is no checkpoint nowhere"),
-    ],
-)
+REFUSED = [
+    (induction, ["--plot", "a.png"], "--plot a.png: must end with .svg"),
+    (superposition, ["--plot", "no/a.svg"], "--plot no/a.svg: there is no folder no"),
+    (superposition, ["--densities", "0,1"], "--densities 0,1: write numbers above 0 and at most 1"),
+    (superposition, ["--densities", "few"], "--densities few: write numbers above 0 and at most 1"),
+    (patching, ["--a", "abc"], "--a and --b: they have 3 and 10 tokens, but need the same number, from 1 to 32"),
+    (patching, ["--a", "a b"], "--a and --b: ' ' is not a token of this model"),
+    (patching, ["--a", "ab", "--b", "ab", "--max_iters", "1"], "--a and --b: the model answers both alike"),
+    (patching, ["nowhere"], "there is no checkpoint nowhere"),
+]
+
+
+@pytest.mark.parametrize(("script", "options", "sentence"), REFUSED)
 def test_what_cannot_be_done_is_said_in_a_sentence(script, options, sentence):
     with pytest.raises(UserError, match=re.escape(sentence)):
         script.main(options)
@@ -135,8 +135,7 @@ def test_the_stream_leads_to_the_model_s_own_answer_from_every_layer(model):
 def test_what_a_patch_must_do(model):
     """The prompts differ at position 2: before it nothing moves, and at the end all that has moved is in one place."""
     effects, both = patching.patching(model, A, B, [3, 4])
-    assert both == [3, 4]
-    assert effects.shape == (3, 6)
+    assert (both, effects.shape) == ([3, 4], (3, 6))
     np.testing.assert_allclose(effects[:, :2], 0, atol=1e-3)
     np.testing.assert_allclose(effects[0], [0, 0, 1, 0, 0, 0], atol=1e-3)
     np.testing.assert_allclose(effects[2], [0, 0, 0, 0, 0, 1], atol=1e-3)

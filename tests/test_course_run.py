@@ -84,21 +84,16 @@ def test_a_mistake_in_any_answer_is_named(course, capsys):
     assert f"0 of {len(MISTAKES)} parts are yours, {len(MISTAKES)} are wrong" in out
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "reason"),
-    [
-        (
-            "rms_norm",
-            "return x",
-            "assert x.ndim < 3 or x.shape[1] < 20, x.ndim\n    return x",
-            "line 8: AssertionError: 3",
-        ),
-        ("causal_attention", "return", "if q.shape[-1] == 16: return q\n    return", "its result differs by "),
-        ("rms_norm_backward", "return", "if len(h) > 100: return h\n    return", "its gradient differs by "),
-        ("clip", "return [", "return [gradients[0] * np.nan] * 15 if len(gradients) > 9 else [", "its result "),
-        ("decode", "return", "if len(pieces) < 99: return 'Sohn'\n    return", " become 'Sohn', and not "),
-    ],
-)
+WRONG_IN_TRAINING = [
+    ("rms_norm", "return x", "assert x.ndim < 3 or x.shape[1] < 20, x.ndim\n    return x", "line 8: AssertionError: 3"),
+    ("causal_attention", "return", "if q.shape[-1] == 16: return q\n    return", "its result differs by "),
+    ("rms_norm_backward", "return", "if len(h) > 100: return h\n    return", "its gradient differs by "),
+    ("clip", "return [", "return [gradients[0] * np.nan] * 15 if len(gradients) > 9 else [", "its result "),
+    ("decode", "return", "if len(pieces) < 99: return 'Sohn'\n    return", " become 'Sohn', and not "),
+]
+
+
+@pytest.mark.parametrize(("name", "old", "new", "reason"), WRONG_IN_TRAINING)
 def test_an_answer_that_only_its_check_finds_right_ends_the_training(course, name, old, new, reason):
     file = course[run.EXERCISES[name]] / "exercise.py"
     text = file.read_text(encoding="utf-8")

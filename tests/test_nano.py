@@ -39,10 +39,10 @@ def random_model(shape: dict, deviation: float) -> nano.GPT:
     return small
 
 
-@pytest.mark.parametrize(
-    ("sizes", "batch", "length"),
-    [((1, 1, 4), 1, 1), ((1, 2, 8), 3, 5), ((2, 2, 16), 2, 12), ((3, 4, 24), 2, 9), ((2, 1, 32), 4, 16)],
-)
+SIZES = [((1, 1, 4), 1, 1), ((1, 2, 8), 3, 5), ((2, 2, 16), 2, 12), ((3, 4, 24), 2, 9), ((2, 1, 32), 4, 16)]
+
+
+@pytest.mark.parametrize(("sizes", "batch", "length"), SIZES)
 def test_loss_and_all_gradients_are_those_of_the_project(sizes, batch, length):
     shape = dict(zip(("n_layer", "n_head", "n_embd"), sizes, strict=True)) | {"block_size": 16, "attention_scale": 0.3}
     small = random_model(shape, 0.2)
@@ -52,8 +52,7 @@ def test_loss_and_all_gradients_are_those_of_the_project(sizes, batch, length):
     loss.backward()
     expected = model.loss((Tensor(ids[:, :-1]), Tensor(ids[:, 1:])))
     expected.backward()
-    assert loss.data.dtype == np.float32
-    assert loss.data.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert (loss.data.dtype, loss.data.item()) == (np.float32, pytest.approx(expected.item(), rel=1e-5))
     for name, parameter in model.named_parameters():
         found, right = small.weights[name].grad, parameter.grad.numpy()
         assert np.abs(found - right).max() <= 1e-5 * np.abs(right).max(), name

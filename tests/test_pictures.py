@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from docs.course import pictures
+from tests.studies.pictures.test_pictures import contrast, shares
 from tinygrad_lite.device import random_key
 
 FILES = [pictures.COURSE / name for name in pictures.PICTURES]
@@ -109,20 +110,11 @@ def test_a_picture_shows_the_numbers_of_its_chapter(name, file, old, new, shown,
 def test_text_is_legible_on_light_and_on_dark_pages():
     """The contrast that WCAG 2.2 asks for (1.4.3): of ink on all boxes, and of coloured text on pages and boxes."""
 
-    def luminance(colour: str) -> float:
-        parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    def contrast(one: str, other: str) -> float:
-        dark, light = sorted((luminance(one), luminance(other)))
-        return (light + 0.05) / (dark + 0.05)
-
     for mode, page in enumerate(("#ffffff", "#0d1117")):
         for modes in pictures.COLOURS.values():
             fill, marked, line = modes[mode]
             for text, ground in ((pictures.INK[mode], fill), (pictures.INK[mode], marked), (line, page), (line, fill)):
-                assert contrast(text, ground) >= 4.5, (text, ground)
+                assert contrast(shares(text), shares(ground)) >= 4.5, (text, ground)
 
 
 def test_the_script_writes_all_pictures_and_names_them(tmp_path, monkeypatch, capsys):

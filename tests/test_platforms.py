@@ -16,6 +16,7 @@ from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -50,6 +51,9 @@ class Msvcrt(SimpleNamespace):
         if self.owners.get(byte) != (handle if mode == self.LK_UNLCK else None):
             raise PermissionError(errno.EACCES, "Permission denied")
         self.owners[byte] = None if mode == self.LK_UNLCK else handle
+
+
+busy = Mock(side_effect=PermissionError(errno.EACCES, "The process cannot access the file"))
 
 
 @pytest.fixture
@@ -140,12 +144,7 @@ def test_a_file_opened_by_another_program_is_replaced_a_moment_later(tmp_path, w
     monkeypatch.setattr(os, "replace", busy_at_first)
     (tmp_path / "last").write_bytes(b"old")
     write_atomically(tmp_path / "last", b"new")
-    assert (tmp_path / "last").read_bytes() == b"new"
-    assert waited == [0.1, 0.2, 0.5]
-
-
-def busy(*_, **__):
-    raise PermissionError(errno.EACCES, "The process cannot access the file")
+    assert ((tmp_path / "last").read_bytes(), waited) == (b"new", [0.1, 0.2, 0.5])
 
 
 def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, monkeypatch):
@@ -165,9 +164,10 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
         write_atomically(tmp_path / "last", b"new")
 
 
-@pytest.mark.parametrize(
-    ("variable", "expected"), [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
-)
+CONSOLES = [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
+
+
+@pytest.mark.parametrize(("variable", "expected"), CONSOLES)
 def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypatch):
     for name in ("WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -186,22 +186,16 @@ def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypa
 @pytest.mark.parametrize("error", [TypeError, OSError, AttributeError])
 def test_without_glibc_memory_is_not_tuned(error, monkeypatch):
     """ctypes.CDLL(None) is a TypeError on Windows, and macOS has no mallopt."""
-
-    def none_of_it(name):
-        raise error("not here")
-
-    monkeypatch.setattr(ctypes, "CDLL", none_of_it)
+    monkeypatch.setattr(ctypes, "CDLL", Mock(side_effect=error("not here")))
     assert tune_memory() is False
 
 
 @pytest.mark.parametrize(("platform", "hinted"), [("darwin", True), ("linux", False), ("win32", False)])
 def test_a_python_without_certificates_says_where_they_are_on_macos(monkeypatch, platform, hinted):
-    def refuse(request, timeout):
-        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "unable to get local issuer certificate"))
-
+    error = urllib.error.URLError(ssl.SSLCertVerificationError(1, "unable to get local issuer certificate"))
     monkeypatch.setattr(sys, "platform", platform)
     with pytest.raises(CorpusError, match="unable to get local issuer certificate") as refused:
-        fetch.https_text("https://example.org/", refuse)
+        fetch.https_text("https://example.org/", Mock(side_effect=error))
     assert ("Install Certificates.command" in str(refused.value)) is hinted
 
 
@@ -221,14 +215,8 @@ def test_without_a_home_a_corpus_is_used_but_not_kept(monkeypatch, tmp_path):
 
 # The encodings of pipes on many Windows systems, and of files on a system without a locale. And Python must complain
 # wherever the choice of an encoding is left to the system.
-FOREIGN = {
-    "PYTHONIOENCODING": "cp1252",
-    "PYTHONUTF8": "0",
-    "PYTHONCOERCECLOCALE": "0",
-    "LC_ALL": "C",
-    "PYTHONWARNDEFAULTENCODING": "1",
-    "PYTHONWARNINGS": "error::EncodingWarning",
-}
+FOREIGN = "PYTHONIOENCODING=cp1252 PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 LC_ALL=C PYTHONWARNDEFAULTENCODING=1"
+FOREIGN = dict(word.split("=") for word in f"{FOREIGN} PYTHONWARNINGS=error::EncodingWarning".split())
 PROMPT = "Grün – süß ☃"
 
 
@@ -255,17 +243,17 @@ def trained(tmp_path_factory):
         yield folder
 
 
-@pytest.mark.parametrize(
-    ("command", "typed", "written"),
-    [
-        ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
-        pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
-        ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
-        pytest.param("-m studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
-        ("-m gpt.export run exported", "", ""),
-        ("-m studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
-    ],
-)
+COMMANDS = [
+    ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
+    pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
+    ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
+    pytest.param("-m studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
+    ("-m gpt.export run exported", "", ""),
+    ("-m studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
+]
+
+
+@pytest.mark.parametrize(("command", "typed", "written"), COMMANDS)
 def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, written):
     Path("prompt.txt").write_text(PROMPT, encoding="utf-8", newline="\n")
     out, err = run_in_foreign_locale(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)

@@ -8,7 +8,7 @@ import pytest
 
 import sample
 from tests.tiny_runs import made_up_text, rows, sampled
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError
 from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.every_device
@@ -66,12 +66,6 @@ def test_the_prompt_does_not_stop_the_text_and_a_stop_string_can_be_a_line_break
 # --- probabilities ------------------------------------------------------------------------------------------------
 
 
-def pretend_terminal(monkeypatch) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-
-
 COMMON = ("--start", "Grau", "--max_new_tokens", 20)
 
 
@@ -85,7 +79,9 @@ def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
 
 @pytest.mark.parametrize("stop", [(), ("--stop", "e")])
 def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, capsys, monkeypatch, stop):
-    pretend_terminal(monkeypatch)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
     plain, _ = sampled(capsys, *COMMON, *stop)
     out, err = sampled(capsys, *COMMON, *stop, "--show_probs")
     assert ESCAPES.sub("", out) == plain
@@ -128,26 +124,3 @@ def test_unknown_characters_are_named(trained, capsys):
     (trained / "odd.txt").write_text("Grün €α€", encoding="utf-8")
     _, err = sampled(capsys, "--score", "odd.txt")
     assert "never saw 'α' '€';" in err
-
-
-# --- contradictory options ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--score", "text.txt", "--temperature", "1"], "--temperature"),
-        (["--interactive", "--num_samples", "2"], "--num_samples"),
-        (["--interactive", "--start", "-"], "--start -"),
-        (["--beam", "2", "--min_p", "0.1"], "--min_p"),
-        (["--greedy", "--temperature", "2"], "--temperature"),
-        (["--beam", "2", "--n_best", "3"], "--n_best"),
-        (["--beam", "2", "--length_penalty", "-1"], "--length_penalty"),
-        (["--beam", "2", "--temperature", "0.5"], "--temperature"),
-        (["--score", "missing.txt"], r"no file missing\.txt"),
-    ],
-)
-def test_contradictory_options_give_one_sentence(trained, arguments, named):
-    with pytest.raises(UserError, match=named) as refused:
-        sample.main(arguments)
-    assert "\n" not in str(refused.value)

@@ -53,25 +53,17 @@ def test_views_share_memory(xp):
     assert a[1:].T.base is a
 
 
-@pytest.mark.parametrize(
-    "mix",
-    [
-        lambda a, host: a + host,
-        lambda a, host: host + a,
-        lambda a, host: a @ host,
-        lambda a, host: np.add(host, a, out=host),
-        lambda a, host: np.where(a > 0, a, host),
-        lambda a, host: np.concatenate([a, host]),
-        lambda a, host: a[host.astype(int)],
-        lambda a, host: a.__setitem__(..., host),
-        lambda a, host: a.__iadd__(host),
-        lambda a, host: host.__iadd__(a),
-        lambda a, host: host.__setitem__(..., a),
-        lambda a, host: np.asarray(a),
-        lambda a, host: np.array([a, a]),
-        lambda a, host: a.dot(host),
-    ],
-)
+MIXTURES = [
+    *[lambda a, host: a + host, lambda a, host: host + a, lambda a, host: a @ host],
+    *[lambda a, host: np.add(host, a, out=host), lambda a, host: np.where(a > 0, a, host)],
+    *[lambda a, host: np.concatenate([a, host]), lambda a, host: a[host.astype(int)]],
+    *[lambda a, host: a.__setitem__(..., host), lambda a, host: a.__iadd__(host), lambda a, host: host.__iadd__(a)],
+    *[lambda a, host: host.__setitem__(..., a), lambda a, host: np.asarray(a), lambda a, host: np.array([a, a])],
+    lambda a, host: a.dot(host),
+]
+
+
+@pytest.mark.parametrize("mix", MIXTURES)
 def test_host_arrays_are_refused(xp, mix):
     with pytest.raises((TypeError, ValueError)):
         mix(xp.ones(3), np.ones(3))
@@ -126,10 +118,10 @@ def trained(device, kind, **changes):
     return losses, model.state_dict(), optimizer.state_dict()
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [(AdamW, {"dropout": 0.2, "bias": True}), (Adam, {"bias": True}), (SGD, {"positions": "sinusoidal"})],
-)
+OPTIMIZERS = [(AdamW, {"dropout": 0.2, "bias": True}), (Adam, {"bias": True}), (SGD, {"positions": "sinusoidal"})]
+
+
+@pytest.mark.parametrize(("kind", "changes"), OPTIMIZERS)
 def test_a_training_step_gives_the_parameters_of_numpy(device, kind, changes):
     tolerance = {"rtol": 0, "atol": 0 if device == "standin" else 1e-12}
     losses, weights, moments = trained(device, kind, **changes)

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import sample
 import train
 from gpt import export, merge
 from gpt.family import FAMILY
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize, weight_bytes
 from workshop.processes.processes import OneProcess
@@ -181,29 +180,6 @@ def test_a_dry_run_and_a_profile_know_what_learns(capsys):
     assert not Path("new").exists()
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"init_from": "scratch"}, "--lora_rank is for weights that are trained already: add --init_from BASE"),
-        ({"lora_rank": None, "freeze": "x", "init_from": "scratch"}, "--freeze is for weights that are trained"),
-        ({"lora_rank": 99}, "--lora_rank 99: rank 99 is above 16, the smaller side of blocks.0.mixer.query"),
-        ({"freeze": "*"}, "--lora_rank freezes all weights of --init_from already: omit --freeze"),
-        ({"lora_rank": None, "freeze": "base"}, "--freeze base leaves nothing to learn"),
-        ({"lora_rank": None, "freeze": "nothing"}, "--freeze nothing: nothing to freeze is called nothing"),
-        ({"lora_rank": None, "lora_alpha": 2}, "--lora_alpha changes nothing without a rank: add --lora_rank"),
-        ({"lora_rank": None, "quantize": "nf4"}, "--quantize nf4: quantized weights cannot learn, only changes added"),
-        ({"quantize": "nf5"}, "one of int8, int8-block, nf4, nf4-single, or none"),
-        ({"lora_targets": "lm_head"}, "lm_head shares its matrix with another part"),
-        ({"lora_targets": "querry"}, "no linear map is called querry: there are query, key, value"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(changes, sentence):
-    with pytest.raises(OptionError) as refusal:
-        adapt(out_dir="new", **changes)
-    assert sentence in str(refusal.value)
-    assert not Path("new").exists()
-
-
 def test_what_an_adapter_is_cannot_be_changed_later():
     for name, value, before in (("lora_rank", 4, 2), ("quantize", "nf4", None)):
         with pytest.raises(OptionError, match=f"cannot resume with --{name} {value}: the run in adapter has {before}"):
@@ -243,13 +219,3 @@ def test_another_base_is_refused_and_a_missing_one_is_named():
     assert np.isfinite(logits("moved/best.safetensors", "adapter")).all()
     assert Path("adapter/last.safetensors").read_bytes() == before
     assert not Path("merged.safetensors").exists()
-
-
-def test_only_an_adapter_is_one():
-    for script, words, sentence in (
-        (sample, [BASE, "--adapter", BASE], "is a whole model, not an adapter: name it alone"),
-        (merge, [BASE, "adapter", BASE], r"must be a new file whose name ends in \.safetensors"),
-        (merge, [BASE], "three arguments are needed"),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            script.main(words)

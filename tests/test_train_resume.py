@@ -14,23 +14,12 @@ import pytest
 
 import train
 from tests.gpt.combined_settings import COMBINED
-from tests.tiny_runs import (
-    ROOT,
-    arguments,
-    contents,
-    finish,
-    losses,
-    made_up_text,
-    run_training,
-    same,
-    script,
-    stop_after,
-)
+from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
 from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from workshop.run.log import RunLog
-from workshop.run.run_folder import RunFolder
+from workshop.run.run_folder import STOPPING, RunFolder
 
 RESUME = ["--resume", "--out_dir=run"]
 
@@ -56,22 +45,23 @@ NUMBERS = {"preset": "reverse", "dataset": "numbers", "norm": "rmsnorm", "positi
 NUMBERS |= {"attention_scale": 1.5, "activation": "relu2", "zero_init": True, "optimizer": "muon"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "stops"),  # an evaluation is at 4 and at 8
-    [
-        *((CHAR, stops) for stops in ([1], [4], [6], [9], [2, 3, 8])),
-        *((BPE, [4]), (SGD, [6]), (MUON, [6]), (TRANSLATION, [3]), (TRANSLATION, [8]), (NUMBERS, [8])),
-        *(pytest.param(BPE, [stop], marks=pytest.mark.slow) for stop in (1, 6, 9)),
-        *(pytest.param(SGD, [stop], marks=pytest.mark.slow) for stop in (1, 4, 9)),
-    ],
-)
+# Settings, and after which steps a run is stopped; an evaluation is at 4 and at 8.
+STOPPED = [
+    *((CHAR, stops) for stops in ([1], [4], [6], [9], [2, 3, 8])),
+    *((BPE, [4]), (SGD, [6]), (MUON, [6]), (TRANSLATION, [3]), (TRANSLATION, [8]), (NUMBERS, [8])),
+    *(pytest.param(BPE, [stop], marks=pytest.mark.slow) for stop in (1, 6, 9)),
+    *(pytest.param(SGD, [stop], marks=pytest.mark.slow) for stop in (1, 4, 9)),
+]
+
+
+@pytest.mark.parametrize(("settings", "stops"), STOPPED)
 def test_a_stopped_run_resumes_bit_for_bit(settings, stops, monkeypatch, capsys):
     whole, run, words = run_training(out_dir="whole", **settings), RunFolder("run"), arguments(**settings)
-    for stop in stops:
+    for stop, number in zip(stops, STOPPING, strict=False):
         with monkeypatch.context() as patch:
-            stop_after(patch, stop)
-            assert train.main(words) == 130
-        assert f"stopped by SIGINT after {counted(stop, 'step')}; saved run" in capsys.readouterr().err
+            stop_after(patch, stop, number)
+            assert train.main(words) == 128 + number
+        assert f"stopped by {number.name} after {counted(stop, 'step')}; saved run" in capsys.readouterr().err
         assert load_checkpoint(run.last).step == stop
         words = RESUME
     assert train.main(RESUME) == 0
@@ -190,11 +180,6 @@ def test_the_same_model_may_be_named_again_and_other_changes_are_shown_as_a_diff
     assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
 
 
-def test_resuming_without_a_run_is_refused():
-    with pytest.raises(CheckpointError, match=r"there is no checkpoint run.last\.safetensors"):
-        train.main(RESUME)
-
-
 @pytest.mark.parametrize("note", ["", "[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
 def test_without_options_json_a_resumed_run_needs_the_text(note, run):
     """People may edit and damage options.json, so its contents are checked."""
@@ -233,10 +218,9 @@ def until_a_step(run: RunFolder, meanwhile: Callable[[], object]) -> None:
 
 @pytest.mark.cpu_only("runs in a separate process")
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_signal_saves_and_says_how_to_resume(number, status):
-    number = getattr(signal, number)
-    run = RunFolder("run")
+def test_ctrl_c_saves_and_says_how_to_resume():
+    """Other processes get the other signals: in test_workers.py, and below when a terminal is closed."""
+    number, run = signal.SIGINT, RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
     before = signal.signal(number, signal.SIG_DFL)  # a process inherits that a signal is ignored, as under nohup
     try:
@@ -246,7 +230,7 @@ def test_a_signal_saves_and_says_how_to_resume(number, status):
     until_a_step(run, lambda: time.sleep(0.02))
     process.send_signal(number)
     code, _, err = finish(process)
-    assert code == status
+    assert code == 130
     assert "Traceback" not in err
     stopped = int(re.search(rf"stopped by {number.name} after ([\d,]+) steps?", err)[1].replace(",", ""))
     assert load_checkpoint(run.last).step == stopped > 0
@@ -260,8 +244,9 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
     """What it would say has no place any more, which must not be an error before the checkpoint is written."""
     run, (ours, terminal) = RunFolder("run"), os.openpty()
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=workers)
-    code = f"import fcntl, os, runpy, sys, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); sys.path[0] = {str(ROOT)!r}; "
-    code += f"sys.argv[0] = {str(ROOT / 'train.py')!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    code = "import fcntl, os, runpy, sys, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); "
+    code += f"sys.argv[0] = {train.__file__!r}; sys.path[0] = os.path.dirname(sys.argv[0]); "
+    code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
     process = subprocess.Popen([sys.executable, "-c", code, *endless], **streams, start_new_session=True)
     os.close(terminal)

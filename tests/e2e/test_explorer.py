@@ -3,6 +3,7 @@
 pip install -e ".[dev,e2e]" && pytest -m e2e tests/e2e
 """
 
+import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -20,6 +21,7 @@ from gpt.speaking import write_continuation
 from gpt.trained import load_trained
 from studies.baselines import KneserNey
 from tests.gpt.saved_models import TEXT, saved_gpt
+from tests.studies.explorer.test_encoders import softmax
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor, no_grad
 from workshop.decoding.sample_options import SampleOptions
@@ -69,9 +71,9 @@ def explained(workplace, opened):
     return explain
 
 
-def softmax(logits):
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
+def number(text: str) -> float:
+    """The first number in a text."""
+    return float(re.search(r"[-−+]?\d+(\.\d+)?(e[+-]\d+)?", text)[0].replace("−", "-"))
 
 
 # --- the numbers ------------------------------------------------------------------------------------------------
@@ -177,6 +179,10 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
     assert weight == pytest.approx(100 * attention[1, 1, row, column], abs=0.5)
     names = page.locator("#attention .opened h3 .token").all_inner_texts()
     assert names == [PROMPT[i].replace(" ", "·") for i in (row, column)]
+    product, scale, score = (number(said.split(words)[1]) for words in ("products sum to ", "the scale ", "the score "))
+    assert product * scale == pytest.approx(score, abs=0.01)
+    e_score, total = (number(said.split(words)[1]) for words in ("e^score is ", "they sum to "))
+    assert 100 * e_score / total == pytest.approx(weight, rel=0.02)
     side = grid.bounding_box()["width"] / len(PROMPT)
     place = {"x": side * (s + 0.5), "y": side * (t + 0.5)}
     grid.hover(position=place)
@@ -224,6 +230,13 @@ def test_the_parts_of_a_logit_are_those_of_numpy(explained, name):
     best = logits.argmax()
     shown = page.locator("#wanted tr.chosen td").last.inner_text().replace("−", "-")
     assert float(shown) == pytest.approx(logits[best] - logits.mean(), abs=0.02)
+    rows = page.locator("#wanted tbody tr")
+    before = rows.all_inner_texts()
+    *shown, all_together = (number(row.split("\t")[-1]) for row in before)
+    assert sum(shown) == pytest.approx(all_together, abs=0.02)
+    page.locator("#wanted .controls .token").nth(1).click()
+    page.wait_for_timeout(200)
+    assert rows.all_inner_texts() != before
 
 
 def test_patching_moves_the_answer_as_in_numpy(explained):
@@ -282,6 +295,8 @@ def test_two_texts_that_cannot_be_compared_get_a_sentence(explained):
     box.fill(PROMPT[:-1] + "L")
     page.get_by_role("button", name="Patch").click()
     page.locator("#patched").get_by_text("continue").wait_for()
+    shares = [number(cell) for cell in page.locator("#patching td").all_inner_texts()]
+    assert max(shares) == pytest.approx(100, abs=1)  # with this token exchanged, the text is the other one
 
 
 def test_six_grams_are_counted_as_in_python(explained):
@@ -345,14 +360,8 @@ def test_filters_and_draws_are_those_of_python(explained):
 
 
 MARKS = ("<answer>", END)
-MESSAGES = [
-    "Es <end> irrt",
-    "so lang <answer>",
-    "der Mensch, " * 3,
-    "strebt?",
-    "er strebt",
-    "der Mensch er strebt " * 4,
-]
+MESSAGES = ["Es <end> irrt", "so lang <answer>", "der Mensch, " * 3, "strebt?", "er strebt"]
+MESSAGES += ["der Mensch er strebt " * 4]
 
 
 @pytest.mark.parametrize(("plain", "step"), [(CHARACTERS, 56), (BPE, 46)], ids=["char", "bpe"])

@@ -1,6 +1,7 @@
 """The page in which a GPT learns: its numbers are those of nano.py; it works by mouse, by keyboard and on a phone."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -253,6 +254,17 @@ def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
     assert page.locator("#characters text").count() == 54
 
 
+def test_after_a_while_it_writes_words_of_the_text(page):
+    page = page()
+    page.get_by_role("link", name="What it writes").click()
+    for _ in range(120):
+        page.wait_for_timeout(500)
+        found = re.search(r"words of the text, (\d+) of (\d+)", page.locator("#writes").inner_text())
+        if found and int(found[1]) >= 5:
+            break
+    assert int(found[1]) >= 5
+
+
 def test_attention_is_that_of_the_model_and_each_row_sums_to_1(page):
     page = page()
     until(page, "learning.look")
@@ -378,7 +390,7 @@ def test_without_a_worker_the_page_s_own_thread_learns_and_the_page_answers(page
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
-def test_it_fits_a_phone_in_light_and_dark(page, tmp_path, width, scheme):
+def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, tmp_path, accessible, width, scheme):
     page = page(width=width, scheme=scheme)
     until(page, "learning.report?.step >= 30")
     for panel in ("loss", "writes", "attends", "characters", "size", "text"):
@@ -390,6 +402,9 @@ def test_it_fits_a_phone_in_light_and_dark(page, tmp_path, width, scheme):
     bar = page.locator(".sticky.top").bounding_box()
     assert bar["y"] == 0
     assert bar["height"] < 120
+    page.evaluate("learning.set({ running: false })")
+    page.wait_for_timeout(600)
+    assert accessible(page) == []
 
 
 def test_the_page_can_be_used_by_keyboard_alone(page, tab):
@@ -416,15 +431,3 @@ def test_the_page_can_be_used_by_keyboard_alone(page, tab):
     page.locator("#attends .heads button").nth(7).focus()
     page.keyboard.press("Enter")
     assert page.locator("#attends-said").inner_text().startswith("Layer 2, head 4")
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
-def test_axe_finds_nothing(page, accessible, width, scheme):
-    found = page(width=width, scheme=scheme)
-    until(found, "learning.report?.step > 20")
-    for panel in ("loss", "writes", "attends", "characters", "size", "text"):
-        found.locator(f"#{panel}").scroll_into_view_if_needed()
-        found.wait_for_timeout(150)
-    found.evaluate("learning.set({ running: false })")
-    found.wait_for_timeout(600)
-    assert accessible(found) == []

@@ -8,17 +8,15 @@ import pytest
 
 from encoder.bert import Bert, LabelledBatch, MaskedBatch, mean_of_text, without_head
 from encoder.config import BertConfig
-from tests.lively import gradients, lively
+from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
 
 SMALL = BertConfig(40, 0, 1, 2, 3, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
 KINDS = [
-    {"next_sentence": True},
-    {"norm_first": False, "next_sentence": True},
-    {"positions": "rotary", "next_sentence": True},
-    {"objective": "labels", "labels": "a|b|c"},
+    *[{"next_sentence": True}, {"norm_first": False, "next_sentence": True}],
+    *[{"positions": "rotary", "next_sentence": True}, {"objective": "labels", "labels": "a|b|c"}],
     {"objective": "labels", "labels": "a|b", "pooling": "mean", "norm_first": False},
 ]
 IDS = np.array([[1, 7, 3, 9, 2, 12, 2], [1, 8, 2, 0, 0, 0, 0]])
@@ -62,14 +60,8 @@ def test_gradients_are_right_and_reach_every_parameter(settings):
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_recomputed_blocks_give_the_same_gradients(settings):
-    found = []
-    for recompute in (False, True):
-        model = small(**settings, recompute=recompute, dropout=0.2)
-        with random_key(1):
-            loss = model.loss(batch_for(model))
-        loss.backward()
-        found.append(gradients(model))
-    assert all((found[0][name] == found[1][name]).all() for name in found[0])
+    make = lambda recompute: small(**settings, recompute=recompute, dropout=0.2)  # noqa: E731
+    assert_recompute_changes_nothing(make, [batch_for(small(**settings))])
 
 
 def test_every_position_sees_every_other_but_no_padding():
@@ -126,14 +118,13 @@ def test_a_new_head_keeps_the_encoder():
     np.testing.assert_allclose(model(Tensor(IDS)).numpy(), words(Tensor(IDS)).numpy())
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"labels": "a|a"}, "must be different names"),
-        ({"labels": "a|"}, "must be different names"),
-        ({"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
-        ({"n_embd": 13}, "not a multiple of"),
-    ],
-)
+MISFITS = [
+    *[({"labels": "a|a"}, "must be different names"), ({"labels": "a|"}, "must be different names")],
+    ({"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
+    ({"n_embd": 13}, "not a multiple of"),
+]
+
+
+@pytest.mark.parametrize(("settings", "sentence"), MISFITS)
 def test_settings_that_do_not_fit_together_are_named(settings, sentence):
     assert sentence in replace(SMALL, **settings).misfit()

@@ -46,10 +46,6 @@ def same_weights(one: str, two: str, atol: float = 0.0) -> None:
         np.testing.assert_allclose(first[name], second[name], rtol=0, atol=atol)
 
 
-def words_run(folder: str = "words", *more: str, max_iters: int = 10) -> RunFolder:
-    return run(*WORDS, *more, folder, max_iters=max_iters)
-
-
 @pytest.fixture
 def table(workplace):
     """A table of texts whose label is told by one word."""
@@ -112,12 +108,8 @@ def test_two_processes_learn_the_same(words, atol, drawn):
 
 
 def test_sample_refuses_what_an_encoder_cannot_do(drawn):
-    run(*WORDS, "words", max_iters=0)
     run(*VIT, "pictures", max_iters=0)
     for words, sentence in (
-        (["words"], "give a text"),
-        (["words", "--start", "Es irrt"], r"there is no \[MASK\]"),
-        (["words", "--start", "Es [MASK]", "--temperature", "1"], "--temperature is for models that write"),
         (["pictures"], "give a picture"),
         (["pictures", "--image", "test:99"], "numbered from test:0 to test:11"),
         (["pictures", "--image", "test:x"], "numbered from"),
@@ -125,8 +117,6 @@ def test_sample_refuses_what_an_encoder_cannot_do(drawn):
     ):
         with pytest.raises((OptionError, CorpusError), match=sentence):
             sample.main(words)
-    with pytest.raises(OptionError, match="predicts words, not labels"):
-        evaluate.main(["words"])
 
 
 # --- words ----------------------------------------------------------------------------------------------------
@@ -134,7 +124,7 @@ def test_sample_refuses_what_an_encoder_cannot_do(drawn):
 
 @pytest.mark.parametrize("more", [[], ["--next_sentence=true", "--block_size=32"]])
 def test_a_run_learns_hidden_words_and_reports_its_accuracy(more, capsys):
-    found = rows(words_run("words", *more, "--learning_rate=1e-2", "--lr_decay_iters=40", max_iters=40))
+    found = rows(run(*WORDS, *more, "--learning_rate=1e-2", "--lr_decay_iters=40", "words", max_iters=40))
     losses = [float(row["val_loss"]) for row in found if row["val_loss"]]
     assert losses[-1] < losses[0] - 0.5
     assert 0 < float(found[-1]["accuracy"]) <= 1
@@ -152,14 +142,7 @@ def test_a_mask_stands_for_a_word_with_the_blank_before_it():
     for tokenizer in (BPETokenizer.train(text, 290, SPECIALS), WordPieceTokenizer.train(text, 60)):
         whole = whole_sequence(tokenizer, "Es irrt der Mensch")
         hidden = whole_sequence(tokenizer, "Es [MASK] der Mensch")
-        assert len(whole) == len(hidden)
-        assert (whole != hidden).sum() == 1
-
-
-def test_a_text_that_is_too_short_is_refused(workplace):
-    (workplace / "short.txt").write_text("Es irrt der Mensch, so lang er strebt. " * 3)
-    with pytest.raises(CorpusError, match="the text is too short"):
-        run("bert-goethe", "--text=short.txt", *TEXT, "--block_size=64", "short")
+        assert (len(whole), (whole != hidden).sum()) == (len(hidden), 1)
 
 
 def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, monkeypatch, capsys):
@@ -183,11 +166,10 @@ HEAD = {f"{name}.{kind}" for name in ("pooler", "label_head") for kind in ("weig
 
 
 def test_a_pretrained_encoder_learns_labels(table, capsys):
-    words_run(max_iters=0)
+    run(*WORDS, "words", max_iters=0)
     run("classify", "--init_from=words", table, "--learning_rate=1e-2", *TINY[3:], "labels", max_iters=40)
     before, after = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels"))
-    assert set(after.weights) - set(before.weights) == HEAD
-    assert after.model["labels"] == "negative|positive"
+    assert (set(after.weights) - set(before.weights), after.model["labels"]) == (HEAD, "negative|positive")
     assert float(rows(RunFolder("labels"))[-1]["accuracy"]) > 0.8
     said = sampled(capsys, "labels", "--start", "der Baum gut 3\nder Baum schlecht 3").out
     assert [line.split("\t")[0] for line in said.splitlines()] == ["positive", "negative"]
@@ -200,7 +182,7 @@ def test_a_pretrained_encoder_learns_labels(table, capsys):
 @pytest.mark.parametrize("option", ["--freeze=base", "--lora_rank=2"])
 def test_a_frozen_encoder_stays_as_it_is(option, table, capsys):
     """A new head learns in any case; it stands in the checkpoint, and with its base it makes a whole model."""
-    words_run(max_iters=0)
+    run(*WORDS, "words", max_iters=0)
     for folder, steps in (("labels", 10), ("parts", 5)):
         run("classify", "--init_from=words", option, table, TINY[0], *TINY[3:], folder, max_iters=steps)
     assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0

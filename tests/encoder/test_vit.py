@@ -24,14 +24,14 @@ def small(config):
 
 
 # Dosovitskiy et al. 2020, table 1, with a head for the 1,000 classes of ImageNet.
-@pytest.mark.parametrize(
-    ("sizes", "millions"),
-    [
-        ({"patch_size": 16, "n_layer": 12, "n_head": 12, "n_embd": 768}, 86.6),
-        ({"patch_size": 16, "n_layer": 24, "n_head": 16, "n_embd": 1024}, 304.3),
-        ({"patch_size": 14, "n_layer": 32, "n_head": 16, "n_embd": 1280}, 632.0),
-    ],
-)
+PAPERS = [
+    ({"patch_size": 16, "n_layer": 12, "n_head": 12, "n_embd": 768}, 86.6),
+    ({"patch_size": 16, "n_layer": 24, "n_head": 16, "n_embd": 1024}, 304.3),
+    ({"patch_size": 14, "n_layer": 32, "n_head": 16, "n_embd": 1280}, 632.0),
+]
+
+
+@pytest.mark.parametrize(("sizes", "millions"), PAPERS)
 def test_the_papers_sizes(sizes, millions):
     config = ViTConfig(1000, 224, 3, **sizes)
     assert ViT.blueprint(config).num_parameters() / 1e6 == pytest.approx(millions, abs=0.06)
@@ -56,10 +56,10 @@ def test_a_linear_map_of_patches_is_a_convolution():
     np.testing.assert_allclose(mapped.numpy(), convolved.numpy().reshape(3, 8, 4).transpose(0, 2, 1), atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [SMALL, replace(SMALL, positions="2d", pooling="mean"), replace(SMALL, positions="2d"), CONVOLUTIONS],
-)
+KINDS = [SMALL, replace(SMALL, positions="2d", pooling="mean"), replace(SMALL, positions="2d"), CONVOLUTIONS]
+
+
+@pytest.mark.parametrize("config", KINDS)
 def test_gradients_are_right_and_reach_every_parameter(config):
     model, batch = small(config), PictureBatch(Tensor(PICTURES), Tensor(np.array([0, 2, 1])))
     model.loss(batch).backward()
@@ -93,12 +93,12 @@ def test_a_convolution_finds_a_shape_wherever_it_is():
     np.testing.assert_allclose(np.roll(here_, (2, 1), (2, 3)), there, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("config", "sentence"),
-    [
-        (replace(SMALL, patch_size=3), "image_size 4 is not a multiple of patch_size 3"),
-        (replace(CONVOLUTIONS, n_stage=3), "n_stage 3 is too many"),
-    ],
-)
+MISFITS = [
+    (replace(SMALL, patch_size=3), "image_size 4 is not a multiple of patch_size 3"),
+    (replace(CONVOLUTIONS, n_stage=3), "n_stage 3 is too many"),
+]
+
+
+@pytest.mark.parametrize(("config", "sentence"), MISFITS)
 def test_settings_that_do_not_fit_together_are_named(config, sentence):
     assert sentence in config.misfit()

@@ -16,8 +16,9 @@ from safetensors.numpy import save_file
 from gpt.model import GPT
 from tests.places import here
 from tinygrad_lite.tensor import Tensor
-from workshop.formats.pretrained import load_pretrained
+from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained
 from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.byte import ByteTokenizer
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 SETTINGS = {"model_type": "gpt2", "vocab_size": 23, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3}
@@ -44,6 +45,14 @@ def write_folder(folder: Path, weights: dict[str, np.ndarray], **changes: object
     """Write config.json, with these changes (None omits a setting), and model.safetensors."""
     settings = {name: value for name, value in (SETTINGS | changes).items() if value is not None}
     return write_model(folder, settings, weights)
+
+
+def byte_folder(path: str | Path, **changes: object) -> Path:
+    """A folder in GPT-2's layout with random weights, whose tokens are bytes."""
+    settings = SETTINGS | {"vocab_size": 256} | changes
+    folder = write_folder(Path(path), random_weights(settings, "float32"), **settings)
+    (folder / OWN_TOKENIZER).write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
+    return folder
 
 
 def write_model(folder: Path, settings: dict, weights: dict[str, np.ndarray]) -> Path:

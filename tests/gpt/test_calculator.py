@@ -74,8 +74,7 @@ class Places:
 
 CALLS = [
     (f"{CALL}?? ok", f"{CALL}84 ok"),  # the result takes the place of what the model would have written
-    (f"{CALL}??{CALL}??", f"{CALL}84{CALL}84"),
-    ("<calc>1/0</calc>5", "<calc>1/0</calc>5"),
+    *[(f"{CALL}??{CALL}??", f"{CALL}84{CALL}84"), ("<calc>1/0</calc>5", "<calc>1/0</calc>5")],
     ("<calc>import os</calc>5", "<calc>import os</calc>5"),
     ("<calc>1<calc>2*3</calc>?", "<calc>1<calc>2*3</calc>6"),  # the last mark opens
     ("1+1</calc>5", "1+1</calc>5"),  # nothing was opened
@@ -105,8 +104,7 @@ def test_a_call_in_a_prompt_is_only_text():
 def test_results_are_not_the_models_own():
     ids = TOKENIZER.encode(f"a{CALL}84!<calc>1+1</calc>2")
     assert TOKENIZER.decode(np.array(ids)[computed(TOKENIZER, ids)].tolist()) == "842"
-    assert without_calls(f"{CALL}84") == "84"
-    assert without_calls("84") == "84"
+    assert (without_calls(f"{CALL}84"), without_calls("84")) == ("84", "84")
 
 
 @pytest.mark.parametrize("dataset", ["sums", "calculations"])

@@ -13,7 +13,7 @@ from gpt.chat import Chat, ChatFormat, RememberingModel, fitting, render
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.small_gpts import small_gpt
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, UserError
 from workshop.decoding.sample_options import SampleOptions
 from workshop.tokenizers.byte import ByteTokenizer
 
@@ -185,12 +185,6 @@ def test_an_answer_ends_at_the_models_end_token(folder, monkeypatch, capsys):
 
 def certain(token):
     return np.log(np.eye(258)[[token]] + 1e-9)
-
-
-@pytest.mark.parametrize("clash", [["--interactive"], ["--num_samples", "2"], ["--beam", "2"]])
-def test_options_that_contradict_a_chat_are_refused(folder, clash):
-    with pytest.raises(OptionError, match=r"cannot be combined|choose"):
-        sample.main([str(folder), "--chat", *clash])
 
 
 # --- templates, which are untrusted programs -------------------------------------------------------------------------

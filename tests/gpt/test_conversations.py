@@ -1,5 +1,6 @@
 """Conversations about a small world: what a test asks was not in the training, turns become tokens, and models talk."""
 
+import functools
 import io
 import sys
 from dataclasses import replace
@@ -26,6 +27,12 @@ from workshop.tokenizers.byte import ByteTokenizer
 ANSWER = "<answer>"
 TALKER = ByteTokenizer((ANSWER, END))
 CHAT = {"dataset": "chat", "separator": ANSWER, "tokenizer": "byte", "block_size": 256, "held_out": 4}
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Fewer conversations are made than a training takes."""
+    monkeypatch.setattr("gpt.pairs.chat_corpus", functools.partial(chat_corpus, count=2000))
 
 
 def test_there_are_a_hundred_facts_and_fifty_questions_by_hand_and_an_answer_for_each_kind():
@@ -59,13 +66,12 @@ def test_what_the_tests_ask_was_not_in_the_training():
 def test_the_conversations_are_always_the_same_and_all_different():
     corpus = chat_corpus(count=200, held_out=40)
     assert corpus == chat_corpus(count=200, held_out=40)
-    assert len({source for source, _ in corpus.train}) == 200
-    assert len(corpus.held_out) == 40
+    assert (len({source for source, _ in corpus.train}), len(corpus.held_out)) == (200, 40)
     told = next(source for source, target in corpus.train if target.startswith(("Du heißt", "Your name is")))
     assert len(told.split("\n")) == 3
 
 
-def test_of_a_conversation_only_the_last_answer_is_learned():
+def test_of_a_conversation_only_the_last_answer_is_learned(few):
     task = AnswerTask(GPTOptions(**CHAT))
     first, last = TALKER.specials[ANSWER], TALKER.specials[END]
     (pair,) = task.encode([("ab\ncd\ne", "f")])
@@ -82,7 +88,7 @@ def test_the_oldest_turns_are_forgotten_where_there_is_no_room_and_marks_that_ar
     assert typed == [*f"{END} {ANSWER}".encode(), first]
 
 
-def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(monkeypatch):
+def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(few, monkeypatch):
     text = "".join(f"{n:05d}" for n in range(2000))
     monkeypatch.setattr("gpt.pairs.load_corpus", lambda name: texts.Corpus(name, text, "a test", "none", ""))
     data = AnswerTask(GPTOptions(**CHAT, replay="goethe", replay_share=0.2)).data
@@ -96,13 +102,12 @@ def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(monkey
     assert data.windows * 256 / learned == pytest.approx(0.2, abs=0.01)
 
 
-def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(workplace, capsys, monkeypatch):
-    saved_gpt(Path("base.safetensors"), ByteTokenizer(), block_size=128)
-    short = "--warmup_iters 1 --sample_tokens 0 --eval_pairs 2 --eval_interval 2 --workers 1 --out_dir run".split()
-    assert train.main(["chat", "--init_from", "base.safetensors", "--max_iters", "2", *short]) == 0
+def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(few, workplace, capsys, monkeypatch):
+    saved_gpt(Path("base.safetensors"), ByteTokenizer(), block_size=64, n_layer=1)
+    short = "--warmup_iters 1 --sample_tokens 0 --eval_pairs 2 --eval_interval 2 --workers 1".split()
+    assert train.main(["chat", "--init_from", "base.safetensors", "--max_iters", "2", "--out_dir", "run", *short]) == 0
     after = questions.FAMILY.read(Path("run"))
-    assert [*after.tokenizer.specials] == [ANSWER, END]
-    assert after.config.vocab_size == 256 + 2
+    assert ([*after.tokenizer.specials], after.config.vocab_size) == ([ANSWER, END], 256 + 2)
     assert train.main(["--resume", "--max_iters", "3", "--out_dir", "run"]) == 0
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hallo!\nWer bist du?\n\n")))
     capsys.readouterr()

@@ -46,31 +46,26 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("settings", KINDS)
-def test_an_exported_model_is_read_back_unchanged(tmp_path, settings, dtype):
-    trained = make_trained(dtype, **settings)
-    export(trained, tmp_path / "folder")
-    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", "gpt")
+def test_an_exported_model_is_a_gpt2_with_the_same_logits_and_read_back_unchanged(tmp_path, settings, dtype):
+    trained, folder = make_trained(dtype, **settings), tmp_path / "folder"
+    export(trained, folder)
+    _, config, found, tokenizer = load_pretrained(folder, "gpt")
     assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
     assert tokenizer.to_json() == TOKENIZER.to_json()
-    for name, array in weights.items():
+    for name, array in found.items():
         expected = trained.weights.get(name, np.zeros(array.shape, dtype))  # a bias that the model does not have
         assert array.dtype == dtype
         np.testing.assert_array_equal(array, expected)
-    assert trained.weights.keys() <= weights.keys()
-
-
-@pytest.mark.parametrize("settings", KINDS)
-def test_the_files_describe_a_gpt2_with_the_same_logits(tmp_path, settings):
-    trained = make_trained("float64", **settings)
-    export(trained, tmp_path / "folder")
-    theirs = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
+    assert trained.weights.keys() <= found.keys()
+    theirs = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert (theirs["model_type"], theirs["architectures"]) == ("gpt2", ["GPT2LMHeadModel"])
     assert (theirs["n_inner"], theirs["resid_pdrop"]) == (settings.get("n_inner"), 0.1)
-    with safe_open(tmp_path / "folder" / "model.safetensors", framework="numpy") as file:
+    with safe_open(folder / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
         weights = {name.removeprefix("transformer."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    logits = trained.make_model(here())(Tensor(np.array([folders.IDS]))).numpy()[0]
-    np.testing.assert_allclose(logits, folders.forward(weights, theirs, folders.IDS), rtol=0, atol=1e-10)
+    if dtype == "float64":
+        logits = trained.make_model(here())(Tensor(np.array([folders.IDS]))).numpy()[0]
+        np.testing.assert_allclose(logits, folders.forward(weights, theirs, folders.IDS), rtol=0, atol=1e-10)
 
 
 def test_nothing_is_overwritten(tmp_path):

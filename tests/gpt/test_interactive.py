@@ -17,10 +17,7 @@ class Parrot:
     """Replies with the number of the turn, in two pieces, and records its arguments."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, int]] = []
-        self.options: list[SampleOptions] = []
-        self.lines: list[str] = []
-        self.error: BaseException | None = None
+        self.asked, self.options, self.lines, self.error = [], [], [], None
 
     def __call__(self, options: SampleOptions, text: str, turn: int) -> Iterator[str]:
         self.asked.append((text, turn))
@@ -50,18 +47,13 @@ def test_the_earlier_text_remains_the_context(start, lines, asked):
     talk, parrot = conversation(start)
     assert all(talk.take(line) for line in lines)
     turns = [0, 0] if "/reset" in lines else [*range(len(asked))]
-    assert parrot.asked == [*zip(asked, turns, strict=True)]
-    assert talk.text == f"{asked[-1]}Ara{turns[-1]}"
+    assert (parrot.asked, talk.text) == ([*zip(asked, turns, strict=True)], f"{asked[-1]}Ara{turns[-1]}")
     assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
 
 
 SETTING_COMMANDS = [
-    ("/temperature 0.5", "temperature", 0.5),
-    ("/top-k  20 ", "top_k", 20),
-    ("/greedy", "greedy", True),
-    ("/greedy off", "greedy", False),
-    ("/stop 'a b' c", "stop", ["a b", "c"]),
-    ("/stop", "stop", []),
+    *[("/temperature 0.5", "temperature", 0.5), ("/top-k  20 ", "top_k", 20), ("/greedy", "greedy", True)],
+    *[("/greedy off", "greedy", False), ("/stop 'a b' c", "stop", ["a b", "c"]), ("/stop", "stop", [])],
     ("/stop --help -h", "stop", ["--help", "-h"]),
 ]
 
@@ -72,8 +64,7 @@ def test_settings_change_for_the_next_turns(command, name, value, capsys):
     talk.take("Tag")
     assert talk.take(command)
     talk.take("Tag")
-    assert getattr(parrot.options[1], name) == value
-    assert parrot.options[0] == SampleOptions()
+    assert (getattr(parrot.options[1], name), parrot.options[0]) == (value, SampleOptions())
     assert "/" not in talk.text
     out, err = capsys.readouterr()
     assert (out, err) == ("", f"{name} is {value}\n")
@@ -84,8 +75,7 @@ WRONG_COMMANDS = [
     ("/temperature", "--temperature needs a value"),
     ("/temperature 1 --help", "--temperature 1 --help: must be a finite number"),
     ("/seed 1 --start=x", "--seed 1 --start=x: must be a whole number"),
-    ("/stop 'a", "quotation mark"),
-    ("/beam 4", "there is no command /beam: /help"),
+    *[("/stop 'a", "quotation mark"), ("/beam 4", "there is no command /beam: /help")],
 ]
 
 

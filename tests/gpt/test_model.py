@@ -10,10 +10,10 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
 from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
+from tests.lively import assert_recompute_changes_nothing
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
@@ -202,8 +202,7 @@ def test_a_blueprint_has_the_sizes_of_the_model_and_weights_restore_it(settings)
     model, tokens = gpt_with_large_weights("float32", dropout=0.3, **settings), ids(2, 6)
     blueprint = GPT.blueprint(model.config)
     shapes = [[(name, p.shape) for name, p in one.named_parameters()] for one in (blueprint, model)]
-    assert shapes[0] == shapes[1]
-    assert blueprint.num_parameters() == model.num_parameters()
+    assert (shapes[0], blueprint.num_parameters()) == (shapes[1], model.num_parameters())
     assert blueprint.flops_per_token() == model.flops_per_token()
     config = replace(GPTConfig.from_json(model.config.to_json()), dropout=0.1)
     again = GPT.from_weights(config, model.state_dict(), here())
@@ -227,8 +226,7 @@ def test_the_size_of_qwen_takes_no_memory():
     """Qwen3 0.6B, with the count of its report; studies/test_costs.py has Llama 3."""
     modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
     qwen = GPTConfig(151_936, 32_768, 28, 16, 1024, n_inner=3072, head_dim=128, qk_norm=True, **modern)
-    assert GPT.blueprint(qwen).num_parameters() == 596_049_920
-    assert qwen.cached_width == 1024
+    assert (GPT.blueprint(qwen).num_parameters(), qwen.cached_width) == (596_049_920, 1024)
 
 
 def test_residual_projections_of_zero_leave_the_embeddings_unchanged():
@@ -279,14 +277,7 @@ def test_the_estimate_of_activations_includes_every_part():
 
 @pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, {"bias": True}], ids=["speed run", "llama", "gpt-2"])
 def test_recompute_gives_the_same_gradients_to_the_last_bit(settings):
-    batches, found = [(ids(3, 8), ids(3, 8)) for _ in range(2)], []
-    for recompute in (False, True):
-        model = gpt_with_large_weights("float32", dropout=0.2, recompute=recompute, **settings).train()
-        losses = []
-        for micro_step, batch in enumerate(batches):
-            with random_key(5, micro_step):
-                loss = model.loss(batch)
-            loss.backward()
-            losses.append(loss.item())
-        found.append((losses, {name: p.grad.numpy().tobytes() for name, p in model.named_parameters()}))
-    assert found[0] == found[1]
+    def make(recompute):
+        return gpt_with_large_weights("float32", dropout=0.2, recompute=recompute, **settings).train()
+
+    assert_recompute_changes_nothing(make, [(ids(3, 8), ids(3, 8)) for _ in range(2)])

@@ -42,10 +42,8 @@ def test_only_the_answer_and_its_end_are_learned():
     pairs = encode_pairs(TOKENIZER, [("ab", "cd"), ("a", "")], TO, END)
     data = AnswerData(TOKENIZER, pairs, pairs, batch_tokens=99, micro_steps=1, seed=1)
     ids, targets = (tensor.numpy().tolist() for tensor in data.batch(pairs))
-    assert ids[0] == [A, B, SEPARATOR, C, D]
-    assert targets[0] == [IGNORED, IGNORED, C, D, STOP]
-    assert ids[1][:2] == [A, SEPARATOR]
-    assert targets[1] == [IGNORED, STOP, IGNORED, IGNORED, IGNORED]
+    assert (ids[0], targets[0]) == ([A, B, SEPARATOR, C, D], [IGNORED, IGNORED, C, D, STOP])
+    assert (ids[1][:2], targets[1]) == ([A, SEPARATOR], [IGNORED, STOP, IGNORED, IGNORED, IGNORED])
     assert data.target_tokens(0) == 4
     # Each counted token is predicted from all before it, and padding changes nothing.
     model, nats = small(), []
@@ -123,5 +121,4 @@ def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():
         return
     _, model, sentence, words = evaluate.rouge_table(texts, ["a b c d.", "one"], ["a b", "one"])
     assert model.split()[2::3] == ["83.3", "25.0", "83.3"]  # 2 of 4 words, 1 of 3 pairs of words; one word, no pair
-    assert sentence.split()[3::3][0] == "60.0"
-    assert words.split()[4::3][0] == "51.1"
+    assert (sentence.split()[3::3][0], words.split()[4::3][0]) == ("60.0", "51.1")

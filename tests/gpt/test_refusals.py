@@ -26,11 +26,24 @@ MANY = "this text has 400 different characters, which with </w> and 1 special to
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
+TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
-MODULES = {"train": "train", "sample": "sample"}
+MODULES = {"train": "train", "sample": "sample", "merge": "gpt.merge"}
 MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
 CASES = {
     OptionError: [
+        ("train goethe-char --min_lr 0.02 --learning_rate 0.01", "--min_lr 0.02 is above --learning_rate 0.01"),
+        ("train goethe-char --min_lr 1", "--min_lr 1 is above --learning_rate 0.001"),
+        ("train goethe-char --tokenizer hf", "--tokenizer hf: such a tokenizer comes with pretrained weights"),
+        ("train --init_from gone", "no such file or folder; it takes 'scratch', 'resume', a checkpoint or the"),
+        ("train reverse --src a", "--src needs --tgt"),
+        ("train reverse --val_tgt a", "--val_tgt needs --val_src"),
+        ("train reverse --src a --tgt b --pairs c", "--pairs and --src cannot be combined"),
+        ("train reverse --n_head 3", "is not a multiple of --n_head 3"),
+        ("train reverse --mixer lstm --positions rotary", "--positions is a setting of the Transformer, not of"),
+        ("train reverse --mixer rnn --recompute", "--recompute is a setting of the Transformer, not of --mixer rnn"),
+        ("train reverse --attend none", "--attend is a setting of models of recurrent layers, not of --mixer"),
+        ("train reverse --mixer lstm --attend none --input_feeding", "--input_feeding feeds what attention found, and"),
         ("train --pairs a.tsv", "--pairs a.tsv belongs to the translation model: use python train.py translate-de-en"),
         ("train --dataset libreoffice-help", "--dataset libreoffice-help belongs to the translation model"),
         ("train --separator <to>", "--separator <to> separates the sides of pairs: add --pairs FILE.tsv"),
@@ -55,6 +68,19 @@ CASES = {
         ("train --text text.txt --teachers own --teachers_share 0", "--teachers_share 0"),
         ("train --teachers_share 0.5", "--teachers_share 0.5 is a share of what --teachers names: add it"),
         ("train --replay_share 0.5", "--replay_share 0.5 is a share of what --replay names: add it"),
+        ("train --lora_rank 2", "--lora_rank is for weights that are trained already: add --init_from BASE"),
+        ("train --freeze x", "--freeze is for weights that are trained"),
+        (f"{TUNE} --lora_rank 99", "--lora_rank 99: rank 99 is above 8, the smaller side of blocks.0.mixer.query"),
+        (f"{TUNE} --lora_rank 2 --freeze '*'", "--lora_rank freezes all weights of --init_from already: omit --freeze"),
+        (f"{TUNE} --freeze base", "--freeze base leaves nothing to learn"),
+        (f"{TUNE} --freeze nothing", "--freeze nothing: nothing to freeze is called nothing"),
+        (f"{TUNE} --lora_alpha 2", "--lora_alpha changes nothing without a rank: add --lora_rank"),
+        (f"{TUNE} --quantize nf4", "--quantize nf4: quantized weights cannot learn, only changes"),
+        (f"{TUNE} --lora_rank 2 --quantize nf5", "one of int8, int8-block, nf4, nf4-single, or none"),
+        (f"{TUNE} --lora_rank 2 --lora_targets lm_head", "lm_head shares its matrix with another part"),
+        (f"{TUNE} --lora_rank 2 --lora_targets querry", "no linear map is called querry: there are query, key, value"),
+        ("merge own", "three arguments are needed"),
+        ("merge own run run/last.safetensors", "must be a new file whose name ends in .safetensors"),
         ("train gpt3", "only for estimates of the cost: add --dry_run"),
         ("train --watts 10", "only for estimates of the cost: add --dry_run"),
         ("train goethe-char --flops_per_second 1e12", "only for estimates of the cost: add --dry_run"),
@@ -79,6 +105,9 @@ CASES = {
         ("draw attention run --text ab --head 3", "--head 3: the model has 2"),
         ("draw attention run --text ab --of ach", "--of ach: the tokens are a b"),
         ("draw attention run --text ab --beam 2", "--part and --beam are for translation models"),
+        ("draw attention seq", "give the model something to read"),
+        (f"draw attention seq --text {LONG[:100]}", "--text has 100 tokens, but the model reads at most 40"),
+        ("draw attention seq --text a --part both", "must be one of cross, encoder, decoder"),
         ("draw positions run --part encoder", "--part is for translation models"),
         ("draw positions none", "none has no position codes (--positions none)"),
         ("draw attention", "the checkpoint is missing: python -m studies.draw attention out/goethe"),
@@ -106,11 +135,29 @@ CASES = {
         ("longer none --times x", "--times x: write whole numbers from 1 on"),
         ("quantized run", "add --text FILE"),
         ("quantized", "the checkpoint is missing: python -m studies.quantized out/goethe"),
+        ("scores", "the checkpoint is missing: python -m studies.scores out/translate-de-en"),
+        ("scores seq --compare 0,x --pairs gone", "--compare 0,x: write numbers from 0 to 10"),
+        ("scores seq --compare 11 --pairs gone", "--compare 11: write numbers from 0 to 10"),
+        ("scores seq --compare 1 --beam 1 --pairs gone", "cannot be combined with --beam 1"),
+        ("scores seq --compare 1 --rouge true --pairs gone", "cannot be combined with --rouge"),
+        ("scores seq --src a", "--src and --tgt must be given together"),
+        ("accuracy bert", "predicts words, not labels"),
         ("together", "the model is missing: python -m studies.together out/goethe"),
         ("together own --text text.txt --rates fast", "--rates fast: write learning rates such as 0.02,0.05"),
         ("together own --text text.txt --rates=-1", "--rates -1: write learning rates"),
         ("together own --text text.txt --orders 1-2 --stride 9", "--stride 9: the windows of this model have 8"),
         ("update own", "the tuned model is missing: python -m studies.update smollm2"),
+        ("sample run --score text.txt --temperature 1", "--score cannot be combined with --temperature"),
+        ("sample run --interactive --num_samples 2", "--interactive cannot be combined with --num_samples"),
+        ("sample run --interactive --start -", "--interactive cannot be combined with --start -"),
+        ("sample run --beam 2 --min_p 0.1", "--beam cannot be combined with --min_p"),
+        ("sample run --greedy --temperature 2", "--greedy cannot be combined with --temperature"),
+        ("sample run --beam 2 --n_best 3", "--n_best 3: a beam search with --beam 2 finds at most 2"),
+        ("sample run --beam 2 --length_penalty -1", "--length_penalty -1: must be at least 0"),
+        ("sample run --beam 2 --temperature 0.5", "--beam cannot be combined with --temperature"),
+        ("sample talks --chat --interactive", "--chat cannot be combined with --interactive"),
+        ("sample talks --chat --num_samples 2", "--chat cannot be combined with --num_samples"),
+        ("sample talks --chat --beam 2", "--beam cannot be combined with --chat"),
         ("sample run --compare goethe", "--compare is an option of the page: add --explain page.html"),
         (f"{GPT} --compare gone.txt", "--compare gone.txt: name an existing file, or one of goethe"),
         (f"{GPT} --max_new_tokens 3", "--explain cannot be combined with --max_new_tokens"),
@@ -123,6 +170,9 @@ CASES = {
         ("sample talks", "give the text before <answer>"),
         ("sample run --attention a.gif", "a.gif: must end with"),
         ("sample run --attention a.svg --interactive", "so omit --interactive"),
+        ("sample bert", "give a text"),
+        ("sample bert --start 'Es irrt'", "there is no [MASK]"),
+        ("sample bert --start 'Es [MASK]' --temperature 1", "--temperature is for models that write"),
         (f"{BERT} --start 'a\nb'", "--explain needs exactly one line of text; lines given: 2"),
         (f"{BERT} --start ' '", "--explain needs exactly one line of text"),
         (f"{BERT} --start '{LETTERS}'", "the page shows at most 40 tokens of this model, and"),
@@ -130,6 +180,15 @@ CASES = {
         (f"{BERT} --image test:1", "--image is for models that write"),
         (f"{BERT} --start a --compare goethe", "--compare is for models that write"),
         ("sample bert --explain none/p.html --start 'a [MASK]'", "cannot be written"),
+        ("sample seq --start a --attention a.gif", "a.gif: must end with one of"),
+        ("sample seq --start 'a\nb' --attention a.svg", "needs exactly one line"),
+        ("sample seq --start '' --attention a.svg", "needs exactly one line"),
+        ("sample seq --start a --attention a.svg --temperature 1", "so omit --temperature"),
+        ("sample seq --interactive --attention a.svg", "so omit --interactive"),
+        ("sample seq --score a.txt", "python -m studies.scores"),
+        ("sample seq --stop .", "--stop is for models that continue a text"),
+        ("sample seq", "give a sentence"),
+        ("sample seq --start a --n_best 2", "--n_best is an option of beam search"),
         (f"{SEQ} --start 'a\nb'", "needs exactly one line, with a sentence; lines given: 2"),
         (f"{SEQ} --start a --temperature 1", "so omit --temperature"),
         (f"{SEQ} --start a --compare goethe", "--compare is for models that continue a text"),
@@ -145,6 +204,12 @@ CASES = {
         ("train --separator <to> --pairs short.txt", "short.txt, line 1: expected source TAB target"),
         (f"{REWARDS} --method dpo --reference no", "--reference no: there is no"),
         ("train --text text.txt --teachers gone", "--teachers gone: there is no such file"),
+        ("sample run --score missing.txt", "there is no file missing.txt"),
+        ("sample run --start FILE:missing.txt", "there is no file missing.txt"),
+        ("sample run --start FILE:binary.txt", "binary.txt is not UTF-8"),
+        ("scores seq --pairs gone", "there is no file gone"),
+        ("scores seq --pairs empty.tsv", "there are no pairs"),
+        ("train bert-goethe --text short.txt --vocab_size 262", "the text is too short"),
         ("baselines --text short.txt", "too short: of its 4 characters 0 are held out"),
         ("baselines --text missing.txt", "there is no file missing.txt"),
         ("compare_tokenizers no/such/file.txt", "there is no file no/such/file.txt"),
@@ -162,6 +227,15 @@ CASES = {
         (f"{REWARDS} --method dpo --reference odd", "has different tokens"),
         ("train --text chinese.txt --teachers own", "--teachers own: it learned from a different text from"),
         ("train --text text.txt --tokenizer byte --teachers own", "own: it has different tokens: give both runs"),
+        ("train --resume --out_dir gone", "last.safetensors; train one with: python train.py"),
+        ("train --init_from short.txt", "not a readable checkpoint"),
+        ("train --init_from empty", "there is no checkpoint empty; train one with: python train.py"),
+        ("sample", "there is no checkpoint out; train one with: python train.py"),
+        ("sample gone.safetensors", "there is no checkpoint gone.safetensors; train one with: python train.py"),
+        ("sample nowhere", "there is no checkpoint nowhere"),
+        ("sample a.gguf", "a.gguf is a GGUF file: make"),
+        ("sample own --adapter own", "is a whole model, not an adapter: name it alone"),
+        ("scores nowhere", "there is no checkpoint"),
         ("scores own", "continues texts; this measures models that learned from pairs"),
         ("questions own", "did not learn from conversations"),
         ("baselines --text text.txt --checkpoint gone", "there is no checkpoint gone"),
@@ -181,13 +255,14 @@ CASES = {
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory):
     """Texts, checkpoints of GPTs with random weights, and two runs without an evaluation."""
-    texts = {"text.txt": made_up_text(), "short.txt": "Nun!", "two.txt": "Habe nun, ach! Da"}
+    texts = {"text.txt": made_up_text(), "short.txt": "Nun!", "two.txt": "Habe nun, ach! Da", "empty.tsv": ""}
     chinese = "".join(map(chr, range(0x4E00, 0x4E00 + 700)))
     texts |= {"many.txt": chinese[:400] + "中" * 50, "chinese.txt": chinese, "long.txt": "ab" * 500_001}
     with pytest.MonkeyPatch.context() as patch, undone():
         patch.chdir(tmp_path_factory.mktemp("place"))
         for name, text in texts.items():
             Path(name).write_text(text, encoding="utf-8")
+        Path("empty").mkdir()
         Path("binary.txt").write_bytes(b"\xff\xfe\x00 no text" * 99)
         data = prepare(GPTOptions(text=["text.txt"]))
         known, small = {"corpus_sha256": data.corpus.sha256}, {"n_layer": 1, "n_embd": 8, "block_size": 8}
@@ -215,6 +290,7 @@ ROWS = [(error, *row) for error, rows in CASES.items() for row in rows]
 @pytest.mark.parametrize(("error", "line", "sentence"), ROWS)
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
-    with pytest.raises(error, match=re.escape(sentence)):
+    with pytest.raises(error, match=re.escape(sentence)) as refused:
         import_module(MODULES.get(command, f"studies.{command}")).main(words)
+    assert "\n" not in str(refused.value)
     assert sorted(Path().rglob("*")) == place

@@ -180,13 +180,17 @@ def run(base, out, *words):
 
 def test_a_model_learns_what_gets_points(base, monkeypatch):
     monkeypatch.setitem(REWARDS, "length", lambda said, right: said.count("1") / 10)
-    status, folder = run(base, "run", "--max_iters=20", "--learning_rate=3e-3", "--optimizer=adamw")
+    val_losses = iter((1.0, 2.0, 3.0))
+    monkeypatch.setattr(train, "evaluate", lambda *_: next(val_losses))
+    status, folder = run(
+        base, "run", "--max_iters=20", "--learning_rate=3e-3", "--optimizer=adamw", "--eval_interval=10"
+    )
     assert status == 0
     points = losses(folder, "reward")
     assert points[20] > 2 * points[0]
     measured = {name: losses(folder, name)[20] for name in ("drawn_right", "group_right", "entropy", "exact")}
     assert all(map(math.isfinite, measured.values()))
-    assert load_checkpoint(folder.best).step == 20  # the latest is the best
+    assert load_checkpoint(folder.best).step == 20  # the latest is the best, whatever its loss is
 
 
 @pytest.mark.parametrize("words", [[], ["--dataset=calculations", "--method=dpo", "--reference=base.safetensors"]])

@@ -33,13 +33,8 @@ def test_the_marks_of_turns_get_other_names_and_keep_their_ids():
     assert (renamed.vocab_size, renamed.encode("Ja! <end>")) == (300, tokenizer.encode("Ja! <end>"))
     assert (separator_of(tokenizer), separator_of(renamed)) == ("", "<answer>")
     marks = [tokenizer.specials[mark] for mark in TURNS]
-    assert turns_ids(renamed, ["a", "b", "c"]) == [
-        *tokenizer.encode("a"),
-        marks[0],
-        *tokenizer.encode("b"),
-        marks[1],
-        *tokenizer.encode("c"),
-    ]
+    a, b, c = map(tokenizer.encode, "abc")
+    assert turns_ids(renamed, ["a", "b", "c"]) == [*a, marks[0], *b, marks[1], *c]
     with pytest.raises(TokenizerError, match=r"the tokenizer of these weights has no <\|im_start\|>, which could be"):
         HFTokenizer(definition()).with_specials(("<answer>", END))
 
@@ -49,21 +44,8 @@ def test_an_adapter_of_such_a_model_answers_chats_and_resumes(workplace, capsys)
     settings = SETTINGS | {"vocab_size": tokenizer.vocab_size, "n_positions": 256}
     folder = write_folder(Path("base"), random_weights(settings), **settings)
     (folder / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
-    short = ["--optimizer", "adamw", "--max_iters", "2", "--eval_interval", "2", "--eval_pairs", "1", "--workers", "1"]
-    chat = [
-        "chat",
-        "--init_from",
-        "base",
-        "--lora_rank",
-        "2",
-        "--held_out",
-        "4",
-        "--train_pairs",
-        "9",
-        "--batch_size",
-        "1",
-        *short,
-    ]
+    chat = "chat --init_from base --lora_rank 2 --held_out 4 --train_pairs 9 --batch_size 1 --optimizer adamw".split()
+    chat += "--max_iters 2 --eval_interval 2 --eval_pairs 1 --workers 1".split()
     assert train.main(chat) == 0
     assert train.main(["--resume", "--max_iters", "3", "--out_dir", "out/chat"]) == 0
     assert load_checkpoint(Path("out/chat/last.safetensors")).step == 3

@@ -14,7 +14,6 @@ from studies import draw
 from tests.tiny_runs import undone
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
@@ -102,17 +101,3 @@ def test_every_picture_can_be_drawn(run, capsys):
     picture = Path("attention.svg").read_text(encoding="utf-8")
     assert "layer 2, head 2" in picture
     assert "Cross-attention of run" in picture
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["attention", "run"], "give the model something to read"),
-        (["attention", "run", "--text", "a" * 100], "--text has 100 tokens, but the model reads at most 32"),
-        (["attention", "nowhere", "--text", "a"], "there is no checkpoint"),
-        (["attention", "run", "--text", "a", "--part", "both"], "must be one of cross, encoder, decoder"),
-    ],
-)
-def test_mistakes_give_one_sentence(run, words, reason):
-    with pytest.raises(UserError, match=reason):
-        draw.main(words)

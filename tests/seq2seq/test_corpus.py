@@ -77,8 +77,7 @@ def test_pairs_that_are_not_used_are_counted(tmp_path):
     table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(20)) + "\tempty\nleer\t\n")
     de, en = write(tmp_path / "val.de", "wort 3!\nneu\n\n"), write(tmp_path / "val.en", "third word\nWord 4.\nx\n")
     corpus = load_pairs(Seq2SeqOptions(pairs=str(table), val_src=str(de), val_tgt=str(en)))
-    assert corpus.held_out == [("wort 3!", "third word"), ("neu", "Word 4.")]
-    assert len(corpus.train) == 18
+    assert (corpus.held_out, len(corpus.train)) == ([("wort 3!", "third word"), ("neu", "Word 4.")], 18)
     assert not {"Wort 3", "Wort 4"} & {source for source, _ in corpus.train}
     assert corpus.left_out == ["3 with an empty side", "2 that share a sentence with a held-out pair"]
 
@@ -110,21 +109,3 @@ def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(m
     corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
     assert sorted(corpus.train + corpus.held_out) == sorted(others)
     assert corpus.left_out == ["240 that share a sentence with those that test translations"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "reason"),
-    [
-        ({"src": "a"}, "--src needs --tgt"),
-        ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
-        ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src cannot be combined"),
-        ({"n_head": 3}, "--n_embd 256 is not a multiple of --n_head 3"),
-        ({"mixer": "lstm", "positions": "rotary"}, "--positions is a setting of the Transformer, not of --mixer lstm"),
-        ({"mixer": "rnn", "recompute": True}, "--recompute is a setting of the Transformer, not of --mixer rnn"),
-        ({"attend": "none"}, "--attend is a setting of models of recurrent layers, not of --mixer attention"),
-        ({"mixer": "lstm", "attend": "none", "input_feeding": True}, "--input_feeding feeds what attention found, and"),
-    ],
-)
-def test_contradictory_options_are_refused(settings, reason):
-    with pytest.raises(OptionError, match=reason):
-        Seq2SeqOptions(**settings).check(learns_tokenizer=True)

@@ -9,7 +9,7 @@ import pytest
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY
-from tests.lively import gradients, lively
+from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import keyed_rng, random_key
@@ -81,13 +81,13 @@ def test_an_untrained_model_finds_every_token_equally_likely(settings):
     assert model.loss((Tensor(sources), Tensor(targets))).item() == pytest.approx(math.log(500), abs=0.1)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        *({"pad": 1}, {"eos": 23}, {"n_head": 5}, {"dropout": 1.0}, {"positions": "none"}, {"activation": "x"}),
-        *({"bias": 1}, {"norm": "batchnorm"}, {"norm_weight": False}, {"n_head": 4, "positions": "rotary"}),
-    ],
-)
+INVALID = [
+    *({"pad": 1}, {"eos": 23}, {"n_head": 5}, {"dropout": 1.0}, {"positions": "none"}, {"activation": "x"}),
+    *({"bias": 1}, {"norm": "batchnorm"}, {"norm_weight": False}, {"n_head": 4, "positions": "rotary"}),
+]
+
+
+@pytest.mark.parametrize("wrong", INVALID)
 def test_invalid_settings_are_refused(wrong):
     with pytest.raises(CheckpointError):
         Seq2SeqConfig.from_json(SMALL.to_json() | wrong)
@@ -129,17 +129,11 @@ def test_the_future_never_leaks(settings):
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_recompute_gives_the_same_gradients_to_the_last_bit(norm_first):
     """The memory, which every block of the decoder uses, gets its gradients in the same order."""
-    found = []
-    for recompute in (False, True):
-        model = small("float32", dropout=0.2, n_layer=3, norm_first=norm_first, recompute=recompute)
-        losses = []
-        for micro_step, sources in enumerate(([[3, 4, 5], [6, 7]], [[8, 9, 3, 4], [5]])):
-            with random_key(5, micro_step):
-                loss = model.loss(batch_of(sources))
-            loss.backward()
-            losses.append(loss.item())
-        found.append((losses, {name: gradient.tobytes() for name, gradient in gradients(model).items()}))
-    assert found[0] == found[1]
+
+    def make(recompute):
+        return small("float32", dropout=0.2, n_layer=3, norm_first=norm_first, recompute=recompute)
+
+    assert_recompute_changes_nothing(make, [batch_of([[3, 4, 5], [6, 7]]), batch_of([[8, 9, 3, 4], [5]])])
 
 
 @pytest.mark.parametrize("settings", EVERY_KIND)

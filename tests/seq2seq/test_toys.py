@@ -13,15 +13,13 @@ pytestmark = pytest.mark.every_device
 def test_every_task_is_unlimited_and_reproducible():
     for name in TOYS:
         pairs = toy_pairs(name, 200)
-        assert len(set(pairs)) == 200
-        assert pairs[:50] == toy_pairs(name, 50)
+        assert (len(set(pairs)), pairs[:50]) == (200, toy_pairs(name, 50))
         assert pairs != toy_pairs(name, 200, seed=1)
 
 
 def test_the_tasks_do_what_their_names_say():
     for source, target in toy_pairs("reverse", 20):
-        assert source == target[::-1]
-        assert len(source) == 10
+        assert (source, len(source)) == (target[::-1], 10)
     lengths = {len(source) for source, target in toy_pairs("reverse-long", 2000) if source == target[::-1]}
     assert lengths == set(range(5, 41))
     for source, target in toy_pairs("sort", 20):
@@ -31,18 +29,14 @@ def test_the_tasks_do_what_their_names_say():
 NEUN, NINE = "neunhundertneunundneunzig", "nine hundred ninety-nine"
 
 
-@pytest.mark.parametrize(
-    ("n", "german", "english"),
-    [
-        (0, "null", "zero"),
-        (16, "sechzehn", "sixteen"),
-        (17, "siebzehn", "seventeen"),
-        (30, "dreißig", "thirty"),
-        (100, "einhundert", "one hundred"),
-        (1001, "eintausendeins", "one thousand one"),
-        (999_999, f"{NEUN}tausend{NEUN}", f"{NINE} thousand {NINE}"),
-    ],
-)
+NUMBERS = [
+    *[(0, "null", "zero"), (16, "sechzehn", "sixteen"), (17, "siebzehn", "seventeen"), (30, "dreißig", "thirty")],
+    *[(100, "einhundert", "one hundred"), (1001, "eintausendeins", "one thousand one")],
+    (999_999, f"{NEUN}tausend{NEUN}", f"{NINE} thousand {NINE}"),
+]
+
+
+@pytest.mark.parametrize(("n", "german", "english"), NUMBERS)
 def test_numbers_in_words(n, german, english):
     assert (german_number(n), english_number(n)) == (german, english)
 
@@ -52,14 +46,14 @@ def test_all_numbers_are_different(number):
     assert len({number(n) for n in range(20_000)}) == 20_000
 
 
-SHORT = ["--pairs=pairs.tsv", "--batch_tokens=384", "--max_iters=300", "--eval_interval=300", "--min_lr=0"]
+SHORT = ["--pairs=pairs.tsv", "--batch_tokens=384", "--max_iters=220", "--eval_interval=220", "--min_lr=0"]
 
 
 @pytest.mark.too_long_to_emulate("half an hour")
 @pytest.mark.parametrize("settings", [SHORT, pytest.param([], marks=pytest.mark.slow)])
 def test_reversal_is_learned_perfectly(settings, workplace):
-    """Five letters, or the preset's ten, never seen in this order: every one of 200 words right."""
-    pairs = [(source[:5], target[-5:]) for source, target in toy_pairs("reverse", 8200)]
+    """Four letters, or the preset's ten, never seen in this order: every one of 200 words right."""
+    pairs = [(source[:4], target[-4:]) for source, target in toy_pairs("reverse", 8200)]
     (workplace / "pairs.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     assert train.main(["reverse", "--out_dir=run", *settings]) == 0
     exact = losses(RunFolder("run"), "exact")

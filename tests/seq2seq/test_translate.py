@@ -15,7 +15,6 @@ from tests.gpt.gpt2_folders import padded
 from tests.lively import lively
 from tests.places import here
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import DecodingError
 from workshop.decoding.batches import same_limit
 from workshop.tokenizers.byte import ByteTokenizer
 
@@ -80,16 +79,6 @@ def test_a_sentence_that_is_too_long_is_cut(model):
     (found,), (begun,) = (translate(short, TOKENIZER, [text]) for text in ("abcdefghijklm", "abcdefgh"))
     assert found == begun
     assert found[0].length <= 7
-
-
-def test_several_hypotheses_come_best_first_with_their_scores(model):
-    (found,) = translate(model, TOKENIZER, ["Guten Tag"], beam=4, n_best=4, length_penalty=0.8)
-    assert len({t.text for t in found}) > 1
-    assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
-    for t in found:
-        assert t.score == pytest.approx(t.log_prob / ((5 + t.length) / 6) ** 0.8)
-    with pytest.raises(DecodingError, match="n_best"):
-        translate(model, TOKENIZER, ["Guten Tag"], beam=2, n_best=3)
 
 
 def test_the_length_penalty_is_that_of_the_settings_unless_one_is_given(model):

@@ -85,8 +85,7 @@ def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
     blocks = out.split("\n\n")[1:]
     assert [block.split(":")[0] for block in blocks] == KINDS
     char, byte, bpe, bpe_w, word, pieces = (block.splitlines() for block in blocks)
-    assert char[0] == "char: 30 characters, 30 tokens"
-    assert len(char[1].split("|")) == 30
+    assert (char[0], len(char[1].split("|"))) == ("char: 30 characters, 30 tokens", 30)
     assert byte[0].startswith("byte: 30 characters, ")
     passage = "".join(char[1].split("|"))
     assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage
@@ -111,9 +110,7 @@ def test_control_characters_are_escaped():
 TERMINALS = [
     (True, {}, True),
     (True, {"NO_COLOR": ""}, True),  # by convention, an empty value does not count
-    (True, {"NO_COLOR": "1"}, False),
-    (True, {"TERM": "dumb"}, False),
-    (False, {}, False),
+    *[(True, {"NO_COLOR": "1"}, False), (True, {"TERM": "dumb"}, False), (False, {}, False)],
 ]
 
 
@@ -135,11 +132,8 @@ def test_colour_reaches_the_output(file, capsys, monkeypatch):
 
 
 PASSAGES = [
-    ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
-    ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
-    ("lf\nDer Tag\n", 10**30, "Der Tag"),
-    ("lf\n", 5, "lf"),
-    ("Donaudampf", 5, "Donau"),
+    *[("lf\nDer Tag, die Nacht", 9, "Der Tag,"), ("lf\nDer Tag, die Nacht", 7, "Der Tag")],
+    *[("lf\nDer Tag\n", 10**30, "Der Tag"), ("lf\n", 5, "lf"), ("Donaudampf", 5, "Donau")],
 ]
 
 

@@ -31,8 +31,7 @@ def test_the_attention_drawn_is_that_of_the_model(make, more):
     found, trained = np.load("a.npz"), load_trained(Path("run"))
     inside = look_inside(trained.make_model(), trained.tokenizer.encode("Habe nun"))
     np.testing.assert_array_equal(found["weights"], inside.attention[1:])
-    assert "".join(found["keys"]) == "Habe·nun"
-    assert found["weights"].shape == (1, 4, 8, 8)
+    assert ("".join(found["keys"]), found["weights"].shape) == ("Habe·nun", (1, 4, 8, 8))
 
 
 def test_every_kind_of_positions(make):

@@ -11,7 +11,7 @@ import sample
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from studies import quantized
-from tests.tiny_runs import table
+from tests.tiny_runs import sampled, table
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from workshop.run.family import Trained
@@ -29,17 +29,11 @@ def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
         out, err = capsys.readouterr()
         assert out.split()[0] == bits
         assert kind == "none" or f"all weights {float(size):,.1f} MB instead of" in err
+    out, _ = sampled(capsys, *"--quantize int8 --greedy --max_new_tokens 20 --start Grau".split())
+    assert (out[:4], len(out)) == ("Grau", len("Grau") + 20 + 1)
     loss = {kind: float(row[3]) for kind, row in rows.items()}
     assert abs(loss["int8"] / loss["none"] - 1) < 0.01
     assert 0 < abs(loss["nf4"] / loss["none"] - 1) < 0.1
-
-
-def test_sample_writes_with_quantized_weights(trained, capsys):
-    assert sample.main(["--quantize", "int8", "--greedy", "--max_new_tokens", "20", "--start", "Grau"]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith("Grau")
-    assert len(out) == len("Grau") + 20 + 1
-    assert "weights take" in err
 
 
 def test_a_gpu_is_refused(trained, monkeypatch):

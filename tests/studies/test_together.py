@@ -77,8 +77,7 @@ def test_each_window_is_predicted_before_it_is_learned(data):
 def test_no_half_has_a_say_in_its_own_choice():
     p = {1: np.array([0.9, 0.9, 0.1, 0.2]), 2: np.array([0.5, 0.5, 0.5, 0.5])}
     found, chosen = together.best_for_other_half([1, 2], p.get)
-    assert chosen == [2, 1]
-    assert found.tolist() == [0.5, 0.5, 0.1, 0.2]
+    assert (chosen, found.tolist()) == ([2, 1], [0.5, 0.5, 0.1, 0.2])
     p[2][2:] = 0.01  # changes the first half's choice alone
     assert together.best_for_other_half([1, 2], p.get)[1] == [1, 1]
 

@@ -32,11 +32,11 @@ SETTINGS = {
 LABELS = {"architectures": ["BertForSequenceClassification"]}
 
 
+THEIRS = [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_new"))]
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("architecture", "activation"),
-    [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_new"))],
-)
+@pytest.mark.parametrize(("architecture", "activation"), THEIRS)
 def test_transformers_computes_the_same(architecture, activation, tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     settings = SETTINGS | {"id2label": {0: "bad", 1: "fair", 2: "good"}, "hidden_act": activation}
@@ -102,24 +102,22 @@ def with_words(path):
     return path
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"architectures": ["BertForQuestionAnswering"]}, "supports only BertModel"),
-        ({"position_embedding_type": "relative_key"}, "supports only 'absolute'"),
-        ({"is_decoder": True}, "supports only False"),
-        ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
-        ({"type_vocab_size": None}, "type_vocab_size is missing"),
-        ({"num_attention_heads": 5}, "not a multiple of"),
-        ({"hidden_size": -1}, "n_embd cannot be -1"),
-        ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
-        ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
-        (LABELS | {"id2label": ["a"]}, "id2label is .* not name the labels"),
-        (LABELS | {"id2label": 5}, "id2label is"),
-        (LABELS | {"id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
-        (LABELS | {"problem_type": "multi"}, "problem_type is 'multi', but .* supports only 'single_label_class"),
-    ],
-)
+OTHER_MODELS = [
+    ({"architectures": ["BertForQuestionAnswering"]}, "supports only BertModel"),
+    ({"position_embedding_type": "relative_key"}, "supports only 'absolute'"),
+    *[({"is_decoder": True}, "supports only False"), ({"hidden_act": "silu"}, "hidden_act is 'silu'")],
+    *[({"type_vocab_size": None}, "type_vocab_size is missing"), ({"num_attention_heads": 5}, "not a multiple of")],
+    ({"hidden_size": -1}, "n_embd cannot be -1"),
+    ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
+    ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
+    (LABELS | {"id2label": ["a"]}, "id2label is .* not name the labels"),
+    (LABELS | {"id2label": 5}, "id2label is"),
+    (LABELS | {"id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
+    (LABELS | {"problem_type": "multi"}, "problem_type is 'multi', but .* supports only 'single_label_class"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), OTHER_MODELS)
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
         FAMILY.load(folder_with(tmp_path, **changes))
@@ -178,14 +176,14 @@ def test_an_exported_model_is_read_back_unchanged(architecture, tmp_path, capsys
     assert "vocab.txt" in {path.name for path in (tmp_path / "second").iterdir()}
 
 
-@pytest.mark.parametrize(
-    ("architecture", "setting", "allowed"),
-    [
-        ("BertModel", {"norm_first": True}, "false"),
-        ("BertForMaskedLM", {"activation": "relu2"}, "gelu"),
-        ("BertForSequenceClassification", {"pooling": "mean"}, "cls"),
-    ],
-)
+LACKING = [
+    ("BertModel", {"norm_first": True}, "false"),
+    ("BertForMaskedLM", {"activation": "relu2"}, "gelu"),
+    ("BertForSequenceClassification", {"pooling": "mean"}, "cls"),
+]
+
+
+@pytest.mark.parametrize(("architecture", "setting", "allowed"), LACKING)
 def test_a_setting_that_bert_lacks_is_named(architecture, setting, allowed, tmp_path):
     (name, value), *_ = setting.items()
     message = f"the model has {name} {value}, but the layout of {architecture} allows only .*: train one with --{name} "
@@ -199,11 +197,11 @@ def test_settings_of_a_head_that_is_absent_do_not_matter(setting, tmp_path):
     export(made("BertForMaskedLM", **setting), tmp_path / "folder")
 
 
+EXPORTED = [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_tanh"))]
+
+
 @pytest.mark.torch
-@pytest.mark.parametrize(
-    ("architecture", "activation"),
-    [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_tanh"))],
-)
+@pytest.mark.parametrize(("architecture", "activation"), EXPORTED)
 def test_transformers_computes_the_same_for_an_exported_model(architecture, activation, tmp_path):
     transformers = pytest.importorskip("transformers")
     trained = made(architecture, activation=activation)
@@ -234,15 +232,13 @@ def modes(**chosen):
     return {f"pooling_mode_{name}_token{'s' * (name != 'cls')}": value for name, value in chosen.items()}
 
 
-@pytest.mark.parametrize(
-    ("pooling", "longest", "cls"),
-    [
-        (modes(cls=True, mean=False), None, True),
-        (modes(cls=False, mean=True, max=False), 5, False),
-        ({}, 7, False),
-        ({"pooling_mode": "cls"}, 5, True),
-    ],
-)
+POOLED = [
+    *[(modes(cls=True, mean=False), None, True), (modes(cls=False, mean=True, max=False), 5, False), ({}, 7, False)],
+    ({"pooling_mode": "cls"}, 5, True),
+]
+
+
+@pytest.mark.parametrize(("pooling", "longest", "cls"), POOLED)
 def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, tmp_path, capsys):
     folder = sentence_folder(tmp_path / "model", pooling, max_seq_length=longest)
     (tmp_path / "lines.txt").write_text("w1 w2 w3 w4 w5 w6\nw9 w8\n", encoding="utf-8")
@@ -288,15 +284,15 @@ def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
         sentence_settings(folder, tokenizer)
 
 
-@pytest.mark.parametrize(
-    ("pooling", "module", "reason"),
-    [
-        (modes(max=True), "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
-        (modes(mean=True, cls=True), "1_Pooling", "has mean and cls, but"),
-        ({"pooling_mode": "max"}, "1_Pooling", "has max, but this program supports only cls or mean"),
-        ({}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
-    ],
-)
+OTHER_POOLINGS = [
+    (modes(max=True), "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
+    (modes(mean=True, cls=True), "1_Pooling", "has mean and cls, but"),
+    ({"pooling_mode": "max"}, "1_Pooling", "has max, but this program supports only cls or mean"),
+    ({}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
+]
+
+
+@pytest.mark.parametrize(("pooling", "module", "reason"), OTHER_POOLINGS)
 def test_another_pooling_is_refused_by_name(pooling, module, reason, tmp_path):
     folder = sentence_folder(tmp_path / "model", pooling)
     (folder / module).mkdir(exist_ok=True)

@@ -99,37 +99,36 @@ def test_a_setting_that_the_layout_lacks_is_named(setting, allowed, tmp_path):
         export(made(**setting), tmp_path / "folder")
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"architectures": ["ViTForMaskedImageModeling"]}, "supports only ViTForImageClassification"),
-        ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', but this program supports only 'gelu'"),
-        ({"qkv_bias": False}, "qkv_bias is False, but this program supports only True"),
-        ({"layerscale_value": 1.0}, "layerscale_value is 1.0, a setting that this program does not know"),
-        ({"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification', but this"),
-        ({"patch_size": None}, "patch_size is missing, which a vit needs"),
-        ({"image_size": [8, 8]}, "image_size cannot be"),
-        ({"patch_size": 3}, "image_size 8 is not a multiple of patch_size 3"),
-        ({"id2label": {"0": "cat"}}, r"classifier\.weight has the shape \(4, 12\), config\.json says \(1, 12\)"),
-    ],
-)
+OTHER_MODELS = [
+    ({"architectures": ["ViTForMaskedImageModeling"]}, "supports only ViTForImageClassification"),
+    ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', but this program supports only 'gelu'"),
+    ({"qkv_bias": False}, "qkv_bias is False, but this program supports only True"),
+    ({"layerscale_value": 1.0}, "layerscale_value is 1.0, a setting that this program does not know"),
+    ({"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification', but this"),
+    ({"patch_size": None}, "patch_size is missing, which a vit needs"),
+    ({"image_size": [8, 8]}, "image_size cannot be"),
+    ({"patch_size": 3}, "image_size 8 is not a multiple of patch_size 3"),
+    ({"id2label": {"0": "cat"}}, r"classifier\.weight has the shape \(4, 12\), config\.json says \(1, 12\)"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), OTHER_MODELS)
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
         VIT_FAMILY.load(folder_with(tmp_path, **changes))
 
 
-@pytest.mark.parametrize(
-    ("preparation", "reason"),
-    [
-        *(({"image_mean": mean}, "image_mean is .* supports only") for mean in ([0.485, 0.456, 0.406], {})),
-        ({"image_std": 0.2}, "image_std is .* supports only"),
-        ({"do_normalize": False}, "do_normalize is .* supports only"),
-        ({"do_center_crop": True}, "do_center_crop is "),
-        ({"do_resize": False}, "do_resize is "),
-        *(({"size": size}, "size is ") for size in ({"shortest_edge": 8}, 9, None)),
-        ({"resample": 9}, "resample is "),
-    ],
-)
+PREPARED = [
+    *(({"image_mean": mean}, "image_mean is .* supports only") for mean in ([0.485, 0.456, 0.406], {})),
+    ({"image_std": 0.2}, "image_std is .* supports only"),
+    ({"do_normalize": False}, "do_normalize is .* supports only"),
+    *[({"do_center_crop": True}, "do_center_crop is "), ({"do_resize": False}, "do_resize is ")],
+    *(({"size": size}, "size is ") for size in ({"shortest_edge": 8}, 9, None)),
+    ({"resample": 9}, "resample is "),
+]
+
+
+@pytest.mark.parametrize(("preparation", "reason"), PREPARED)
 def test_pictures_that_are_prepared_in_another_way_are_refused(preparation, reason, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 8} | preparation))
     with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {reason}"):

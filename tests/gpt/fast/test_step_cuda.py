@@ -40,8 +40,7 @@ def test_the_fast_step_equals_the_general_one(settings, dtype, cuda):
     with composed():
         expected, _ = steps(model, PROMPT, TOKENS)
     found, is_fast = steps(model.to(cuda, dtype), PROMPT, TOKENS)
-    assert is_fast == is_fast_on_cpu
-    assert found.dtype == np.dtype(dtype)
+    assert (is_fast, found.dtype) == (is_fast_on_cpu, np.dtype(dtype))
     np.testing.assert_allclose(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
@@ -104,15 +103,13 @@ def test_replayed_tokens_equal_launched_ones_and_no_weight_changes(count, rows, 
         fast, caches = FastStepCuda(model), model.new_caches()
         fast.device = dataclasses.replace(device, to_host=to_host)
         found.append([fast(row, caches).tobytes() for row in tokens])
-    assert found[0] == found[1]
-    assert replays == [5 * len(model.blocks) + 3] * (count - 1)
+    assert (found[0], replays) == (found[1], [5 * len(model.blocks) + 3] * (count - 1))
     assert transfers == [(rows, 23)] * (2 * count)
     assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
 
 
 NOT_CAPTURED = [
-    (lambda x: x + 1, "an allocation"),
-    (lambda x: float(x[0]), "a number that the host reads"),
+    *[(lambda x: x + 1, "an allocation"), (lambda x: float(x[0]), "a number that the host reads")],
     (lambda x: x.set(np.ones(2)), "a copy from the host"),
     (lambda x: get_device("cuda").to_host(x), "an array that the host reads"),
 ]

@@ -130,8 +130,7 @@ def test_several_files_of_float16_with_an_index_are_read(tmp_path):
         places |= dict.fromkeys(part, f"model-{number}.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
     title, _, found, _ = load_pretrained(folder, "gpt")
-    assert title == "Llama"
-    assert found.keys() == expected.keys()
+    assert (title, found.keys()) == ("Llama", expected.keys())
     for name, array in expected.items():
         assert found[name].dtype == np.float32
         np.testing.assert_array_equal(found[name], array)

@@ -10,8 +10,8 @@ from safetensors.numpy import load_file, save_file
 from gpt import export
 from gpt.family import FAMILY
 from gpt.model import GPT
-from tests.gpt import gpt2_folders
 from tests.gpt.formats import test_llama as test_llama_layout
+from tests.gpt.gpt2_folders import byte_folder
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
 from tinygrad_lite.device import random_key
@@ -19,7 +19,6 @@ from tinygrad_lite.errors import CheckpointError
 from workshop.adapters import fingerprint
 from workshop.formats.pretrained import load_pretrained
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
-from workshop.tokenizers.byte import ByteTokenizer
 
 IDS = np.array([[3, 1, 4, 1, 5, 9, 2, 6]])
 BASES = ["gpt2", "llama"]
@@ -27,15 +26,11 @@ BASES = ["gpt2", "llama"]
 
 def base_folder(kind: str, folder: Path) -> Path:
     """A model with random weights in the layout of GPT-2 or Llama, whose tokens are bytes."""
-    folder.mkdir(parents=True)
-    if kind == "gpt2":
-        settings = gpt2_folders.SETTINGS | {"vocab_size": 256}
-        gpt2_folders.write_folder(folder, gpt2_folders.random_weights(settings, "float32"), **settings)
-    else:
+    byte_folder(folder)
+    if kind == "llama":
         settings = test_llama_layout.LLAMA | {"vocab_size": 256}
         weights = test_llama_layout.random_weights(settings)
         test_llama_layout.write_folder(folder, settings, {name: w.astype("float32") for name, w in weights.items()})
-    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
     return folder
 
 

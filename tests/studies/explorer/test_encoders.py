@@ -132,8 +132,7 @@ def test_hidden_words_and_attention_are_those_of_numpy(workplace, norm_first):
     special, w = TOKENIZER.specials, model.w
     text = TEXT.replace(" [MASK]", "[MASK]")  # in byte-pair encoding a word has the blank before it
     ids = [special["[CLS]"], *TOKENIZER.encode(text, allow_special=["[MASK]"]), special["[SEP]"]]
-    assert data["ids"] == ids
-    assert "".join(data["tokens"]).replace("·", " ") == f"[CLS]{text}[SEP]"
+    assert (data["ids"], "".join(data["tokens"]).replace("·", " ")) == (ids, f"[CLS]{text}[SEP]")
     x = w["token_embedding.weight"][ids] + w["position_embedding.weight"][: len(ids)] + w["segment_embedding.weight"][0]
     found = model.blocks(x if norm_first else model.norm("embedding_norm", x), norm_first)
     check_inside(data, arrays, found)
@@ -156,8 +155,7 @@ def test_occlusion_is_the_difference_that_one_hidden_token_makes(workplace, monk
     path = saved_bert(objective="labels", labels="bad|</script>|good")
     data, _ = explained(path, "--start", text)
     model = FAMILY.load(Path(path)).make_model()
-    assert data["segments"][1] == 0
-    assert data["segments"][-1] == text.count("\t")
+    assert (data["segments"][1], data["segments"][-1]) == (0, text.count("\t"))
 
     def by_label(ids):
         found = softmax(model.label_logits(Tensor([ids]), Tensor([data["segments"]])).numpy()[0].astype(np.float64))
@@ -174,8 +172,7 @@ def test_occlusion_is_the_difference_that_one_hidden_token_makes(workplace, monk
         hidden = by_label([*data["ids"][:t], model.config.mask, *data["ids"][t + 1 :]])
         np.testing.assert_allclose(row, [hidden[name] for name in names], rtol=1e-4)
         changes.append((abs(whole[names[0]] - hidden[names[0]]), t))
-    assert len(changes) == len(data["ids"]) - 2 - text.count("\t")
-    assert data["start"] == max(changes)[1]
+    assert (len(changes), data["start"]) == (len(data["ids"]) - 2 - text.count("\t"), max(changes)[1])
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])

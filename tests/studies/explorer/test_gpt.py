@@ -85,8 +85,7 @@ def test_no_prompt_and_no_tokenizer_breaks_out(workplace):
     path = saved_gpt(Path("m.safetensors"), CharTokenizer(sorted({*HOSTILE}), ("<unk>", "</script><b>", "<!--")))
     html, data = explained(path, start=HOSTILE)
     plain, _ = explained(path, start="x")
-    assert data["prompt"] == HOSTILE
-    assert data["specials"][1] == "</script><b>"
+    assert (data["prompt"], data["specials"][1]) == (HOSTILE, "</script><b>")
     tags = [[tag for tag, *_ in Elements(text).found] for text in (html, plain)]
     assert tags[0] == tags[1]
     own = "".join(text for attributes, text in Elements(html).named("script") if attributes)
@@ -181,8 +180,7 @@ def test_a_model_too_large_for_a_page_is_recorded(path, monkeypatch, capsys):
     recording, trained = data["recording"], load_trained(path)
     ids = trained.tokenizer.encode(TEXT)[:16]
     found = look_inside(trained.make_model(), ids)
-    assert recording["ids"] == ids
-    assert recording["pieces"][ids[0]].encode("latin-1") == b"E"
+    assert (recording["ids"], recording["pieces"][ids[0]].encode("latin-1")) == (ids, b"E")
     np.testing.assert_allclose(blob(html, "recorded-attention"), found.attention.ravel(), atol=1e-3)
     p = np.exp(found.logits) / np.exp(found.logits).sum(-1, keepdims=True)
     np.testing.assert_allclose(np.exp(blob(html, "recorded-logits")).reshape(16, -1), p[-1], atol=0.002)

@@ -89,6 +89,5 @@ def test_sample_writes_the_page(workplace, capsys):
     html = Path("p.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'id="data">(.*?)</script>', html)[1])
     assert data["source"] == ["a", "b", "·", "$", "c", "a", "b"]
-    assert data["shape"] == [2, 2, len(data["target"]), 7]
-    assert data["beam"] == 3
+    assert (data["shape"], data["beam"]) == ([2, 2, len(data["target"]), 7], 3)
     assert np.isfinite([node["total"] for node in data["nodes"]]).all()

@@ -82,10 +82,8 @@ def test_a_picture_is_readable_and_says_what_it_shows(layers, heads, tokens, cho
     assert picture.size[0] * 160 <= 1600
     assert words in picture.caption
     shown = charts(picture)
-    assert shown[0].get_gridspec().ncols == row
-    assert len(shown) == (1 if chosen else layers * heads)
-    assert bool(shown[0].get_yticklabels()) == named
-    assert bool(shown[0].texts) == numbers
+    assert (shown[0].get_gridspec().ncols, len(shown)) == (row, 1 if chosen else layers * heads)
+    assert (bool(shown[0].get_yticklabels()), bool(shown[0].texts)) == (named, numbers)
     lowest = [axes for axes in shown if axes.get_xticklabels()]
     assert len(lowest) == row * named  # a chart with no other below has the names, even in a row that is not full
 

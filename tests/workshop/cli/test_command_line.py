@@ -37,36 +37,28 @@ def complaint(*argv: str, **settings) -> str:
 # --- what is accepted -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("argv", "values"),
-    [
-        ([], {}),
-        (["--max_iters", "5"], {"max_iters": 5}),
-        (["--max_iters", "0", "--batch_size", "4096"], {"max_iters": 0, "batch_size": 4096}),
-        (["--top_p", "1"], {"top_p": 1.0}),
-        (["--max_iters", "5", "--max-iters=6"], {"max_iters": 6}),
-        (["--max_iters", "1e3"], {"max_iters": 1000}),
-        (["--max_iters", "1_000"], {"max_iters": 1000}),
-        (["--max_iters", "12.0"], {"max_iters": 12}),
-        (["--max_iters", "1e23"], {"max_iters": 10**23}),  # as a float it would be 99999999999999991611392
-        (["--temperature", "3"], {"temperature": 3.0}),
-        (["--cutoff", "-1.5"], {"cutoff": -1.5}),
-        (["--bias"], {"bias": True}),
-        (["--bias", "False"], {"bias": False}),
-        (["--bias", "--max_iters", "5"], {"bias": True, "max_iters": 5}),
-        (["--bias", "yes", "--compile-cache=0"], {"bias": True, "compile_cache": False}),
-        (["--out_dir", ""], {"out_dir": ""}),
-        (["--out_dir=a=b"], {"out_dir": "a=b"}),
-        (["--out_dir", "-- Goethe"], {"out_dir": "-- Goethe"}),
-        (["--out_dir=--bias"], {"out_dir": "--bias"}),
-        (["--out_dir", "none"], {"out_dir": "none"}),
-        (["--text", "a.txt", "b.txt", "--bias"], {"text": ["a.txt", "b.txt"], "bias": True}),
-        (["--text", "a", "--text", "b"], {"text": ["b"]}),
-        (["--decay_iters", "none"], {"decay_iters": None}),
-        (["--decay_iters=None", "--cutoff", "none"], {"decay_iters": None, "cutoff": None}),
-        (["--name=none"], {"name": None}),
-    ],
-)
+GIVEN = [
+    *[([], {}), (["--max_iters", "5"], {"max_iters": 5})],
+    (["--max_iters", "0", "--batch_size", "4096"], {"max_iters": 0, "batch_size": 4096}),
+    *[(["--top_p", "1"], {"top_p": 1.0}), (["--max_iters", "5", "--max-iters=6"], {"max_iters": 6})],
+    *[(["--max_iters", "1e3"], {"max_iters": 1000}), (["--max_iters", "1_000"], {"max_iters": 1000})],
+    (["--max_iters", "12.0"], {"max_iters": 12}),
+    (["--max_iters", "1e23"], {"max_iters": 10**23}),  # as a float it would be 99999999999999991611392
+    *[(["--temperature", "3"], {"temperature": 3.0}), (["--cutoff", "-1.5"], {"cutoff": -1.5})],
+    *[(["--bias"], {"bias": True}), (["--bias", "False"], {"bias": False})],
+    (["--bias", "--max_iters", "5"], {"bias": True, "max_iters": 5}),
+    (["--bias", "yes", "--compile-cache=0"], {"bias": True, "compile_cache": False}),
+    *[(["--out_dir", ""], {"out_dir": ""}), (["--out_dir=a=b"], {"out_dir": "a=b"})],
+    *[(["--out_dir", "-- Goethe"], {"out_dir": "-- Goethe"}), (["--out_dir=--bias"], {"out_dir": "--bias"})],
+    (["--out_dir", "none"], {"out_dir": "none"}),
+    (["--text", "a.txt", "b.txt", "--bias"], {"text": ["a.txt", "b.txt"], "bias": True}),
+    *[(["--text", "a", "--text", "b"], {"text": ["b"]}), (["--decay_iters", "none"], {"decay_iters": None})],
+    (["--decay_iters=None", "--cutoff", "none"], {"decay_iters": None, "cutoff": None}),
+    (["--name=none"], {"name": None}),
+]
+
+
+@pytest.mark.parametrize(("argv", "values"), GIVEN)
 def test_the_parsed_values_are_exactly_those_given(argv, values):
     parsed = parse(*argv)
     assert parsed.values == values
@@ -75,23 +67,24 @@ def test_the_parsed_values_are_exactly_those_given(argv, values):
     assert parsed.notes == []
 
 
-@pytest.mark.parametrize(
-    "argv", ["tiny --bias", "--bias tiny", "--bias True tiny", "--max_iters 5 tiny", "--out_dir out tiny"]
-)
+WITH_A_PRESET = ["tiny --bias", "--bias tiny", "--bias True tiny", "--max_iters 5 tiny", "--out_dir out tiny"]
+
+
+@pytest.mark.parametrize("argv", WITH_A_PRESET)
 def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
     parsed = parse(*argv.split())
     assert parsed.positional == "tiny"
     assert parsed.values in ({"bias": True}, {"max_iters": 5}, {"out_dir": "out"})
 
 
-@pytest.mark.parametrize(
-    ("argv", "notes"),
-    [
-        (["--compile=False"], ["--compile=False does nothing here: nothing is compiled"]),
-        (["--compile", "--bias"], ["--compile does nothing here: nothing is compiled"]),
-        (["--wandb-project", "owt"], ["--wandb-project owt does nothing here: nothing is sent anywhere"]),
-    ],
-)
+IGNORED = [
+    (["--compile=False"], ["--compile=False does nothing here: nothing is compiled"]),
+    (["--compile", "--bias"], ["--compile does nothing here: nothing is compiled"]),
+    (["--wandb-project", "owt"], ["--wandb-project owt does nothing here: nothing is sent anywhere"]),
+]
+
+
+@pytest.mark.parametrize(("argv", "notes"), IGNORED)
 def test_ignored_options_are_accepted_with_a_note(argv, notes):
     parsed = parse(*argv)
     assert parsed.positional is None
@@ -102,52 +95,49 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help all lists them)"),
-        (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help all lists them)"),
-        (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help all lists them)"),
-        (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help all lists them)"),
-        (["--epochs", "3"], "--epochs is counted elsewhere"),
-        (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help all lists them)"),
-        (["--zzz=1"], "unknown option --zzz: train.py --help all lists them"),
-        (["--batch_size", "0"], "--batch_size 0: must be at least 1 and at most 4096 (sequences per micro-step)"),
-        (["--temperature", "-1"], "--temperature -1: must be at least 0"),
-        (["--top_p", "0"], "--top_p 0: must be above 0 and at most 1"),
-        (["--beta2", "1.0"], "--beta2 1.0: must be at least 0 and below 1"),
-        (["--decay_iters", "0"], "--decay_iters 0: must be at least 1, or none (steps)"),
-        (["--device", "tpu"], "--device tpu: must be one of cpu, cuda, auto"),
-        (["--max_iters", "1.5"], "--max_iters 1.5: must be a whole number, at least 0 (steps)"),
-        (["--max_iters", "none"], "--max_iters none: must be a whole number, at least 0 (steps)"),
-        (["--max_iters="], "--max_iters '': must be a whole number, at least 0 (steps)"),
-        (["--decay_iters", "x"], "--decay_iters x: must be a whole number, at least 1, or none (steps)"),
-        (["--max_iters", "1e999999999"], "--max_iters 1e999999999: must be a whole number, at least 0 (steps)"),
-        (["--max_iters", "1e-999999999"], "--max_iters 1e-999999999: must be a whole number, at least 0 (steps)"),
-        (["--max_iters", "inf"], "--max_iters inf: must be a whole number, at least 0 (steps)"),
-        (["--temperature", "nan"], "--temperature nan: must be a finite number, at least 0"),
-        (["--temperature", "1e999"], "--temperature 1e999: must be a finite number, at least 0"),
-        (["--cutoff", "-inf"], "--cutoff -inf: must be a finite number, or none"),
-        (["--bias=maybe"], "--bias maybe: must be true or false"),
-        (["--bias="], "--bias '': must be true or false"),
-        (["--max_iters"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
-        (["--max_iters", "--bias"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
-        (["--text"], "--text needs a value: a list of paths"),
-        (["--device"], "--device needs a value: one of cpu, cuda, auto"),
-        (
-            ["--out_dir", "--bias"],
-            "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)",
-        ),
-        (["--help", "tiny"], "--help tiny: only all can follow --help; a name of anything else comes before it"),
-        (["-h", "5"], "--help 5: only all can follow --help; a name of anything else comes before it"),
-        (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help all lists them)"),
-        (["--"], "unexpected argument '--': write options as --name value (train.py --help all lists them)"),
-        ([""], "unexpected argument '': write options as --name value (train.py --help all lists them)"),
-        (["--max_iters", "9" * 1001], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
-        (["--max_iters", "9" * 5000 + "x"], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
-        (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
-    ],
-)
+MISTAKES = [
+    (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help all lists them)"),
+    (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help all lists them)"),
+    (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help all lists them)"),
+    (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help all lists them)"),
+    (["--epochs", "3"], "--epochs is counted elsewhere"),
+    (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help all lists them)"),
+    (["--zzz=1"], "unknown option --zzz: train.py --help all lists them"),
+    (["--batch_size", "0"], "--batch_size 0: must be at least 1 and at most 4096 (sequences per micro-step)"),
+    (["--temperature", "-1"], "--temperature -1: must be at least 0"),
+    (["--top_p", "0"], "--top_p 0: must be above 0 and at most 1"),
+    (["--beta2", "1.0"], "--beta2 1.0: must be at least 0 and below 1"),
+    (["--decay_iters", "0"], "--decay_iters 0: must be at least 1, or none (steps)"),
+    (["--device", "tpu"], "--device tpu: must be one of cpu, cuda, auto"),
+    (["--max_iters", "1.5"], "--max_iters 1.5: must be a whole number, at least 0 (steps)"),
+    (["--max_iters", "none"], "--max_iters none: must be a whole number, at least 0 (steps)"),
+    (["--max_iters="], "--max_iters '': must be a whole number, at least 0 (steps)"),
+    (["--decay_iters", "x"], "--decay_iters x: must be a whole number, at least 1, or none (steps)"),
+    (["--max_iters", "1e999999999"], "--max_iters 1e999999999: must be a whole number, at least 0 (steps)"),
+    (["--max_iters", "1e-999999999"], "--max_iters 1e-999999999: must be a whole number, at least 0 (steps)"),
+    (["--max_iters", "inf"], "--max_iters inf: must be a whole number, at least 0 (steps)"),
+    (["--temperature", "nan"], "--temperature nan: must be a finite number, at least 0"),
+    (["--temperature", "1e999"], "--temperature 1e999: must be a finite number, at least 0"),
+    (["--cutoff", "-inf"], "--cutoff -inf: must be a finite number, or none"),
+    (["--bias=maybe"], "--bias maybe: must be true or false"),
+    (["--bias="], "--bias '': must be true or false"),
+    (["--max_iters"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
+    (["--max_iters", "--bias"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
+    (["--text"], "--text needs a value: a list of paths"),
+    (["--device"], "--device needs a value: one of cpu, cuda, auto"),
+    (["--out_dir", "--bias"], "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)"),
+    (["--help", "tiny"], "--help tiny: only all can follow --help; a name of anything else comes before it"),
+    (["-h", "5"], "--help 5: only all can follow --help; a name of anything else comes before it"),
+    (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help all lists them)"),
+    (["--"], "unexpected argument '--': write options as --name value (train.py --help all lists them)"),
+    ([""], "unexpected argument '': write options as --name value (train.py --help all lists them)"),
+    (["--max_iters", "9" * 1001], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
+    (["--max_iters", "9" * 5000 + "x"], f"--max_iters {'9' * 57}...: must be a whole number, at least 0 (steps)"),
+    (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), MISTAKES)
 def test_a_mistake_gives_one_sentence(argv, message):
     assert complaint(*argv) == message
 
@@ -167,8 +157,7 @@ def help_text(monkeypatch, capsys, columns: int, *argv: str, **settings) -> str:
     with pytest.raises(SystemExit) as caught:
         parse(*(argv or ["--help", "all"]), **settings)
     captured = capsys.readouterr()
-    assert caught.value.code == 0
-    assert captured.err == ""
+    assert (caught.value.code, captured.err) == (0, "")
     return captured.out
 
 
@@ -288,8 +277,7 @@ def test_every_value_survives_the_command_line(values, dashes):
         text = value[0] if isinstance(value, list) else str(value)
         argv.append(f"--{name.replace('_', '-') if dashes else name}={text}")
     parsed = parse_command_line(Free, argv, prog="p", description="")
-    assert parsed.values == values
-    assert build(Free, ("command line", parsed.values)) == Free(**values)
+    assert (parsed.values, build(Free, ("command line", parsed.values))) == (values, Free(**values))
 
 
 @given(files=st.lists(TEXT.filter(lambda text: not text.startswith("--")), min_size=1), number=st.integers())

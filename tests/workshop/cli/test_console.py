@@ -10,18 +10,17 @@ import pytest
 from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError
 from workshop.cli.console import run_command
 
+ERRORS = [
+    (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
+    (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
+    (CheckpointError("no such file"), 1, "make: no such file\n"),
+    (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
+    (OSError("the disk is full"), 1, "make: the disk is full\n"),
+    (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
+]
 
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
-        (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
-        (CheckpointError("no such file"), 1, "make: no such file\n"),
-        (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
-        (OSError("the disk is full"), 1, "make: the disk is full\n"),
-        (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
-    ],
-)
+
+@pytest.mark.parametrize(("error", "status", "said"), ERRORS)
 def test_errors_of_the_user_give_one_sentence_and_a_status(error, status, said, capsys):
     def main(argv):
         raise error

@@ -73,8 +73,7 @@ def test_what_may_be_missing_is_not_waited_for(tmp_path):
 
 def test_a_regular_file_is_read(tmp_path):
     (tmp_path / "a").write_bytes("ä\r\nb\rc\n".encode())
-    assert read_file(tmp_path / "a", 8) == "ä\r\nb\rc\n".encode()
-    assert text_of(tmp_path / "a") == "ä\nb\nc\n"
+    assert (read_file(tmp_path / "a", 8), text_of(tmp_path / "a")) == ("ä\r\nb\rc\n".encode(), "ä\nb\nc\n")
     with pytest.raises(OSError, match="it has more than 7 bytes: use a smaller file"):
         read_file(tmp_path / "a", 7)
     with pytest.raises(OSError, match=r"its name cannot be used: .*null"):

@@ -23,8 +23,7 @@ def test_a_list_is_never_shared():
     preset = {"text": ["a.txt"]}
     build(Options, ("preset", preset)).text.append("b.txt")
     Options().text.append("c.txt")
-    assert preset == {"text": ["a.txt"]}
-    assert Options().text == []
+    assert (preset, Options().text) == ({"text": ["a.txt"]}, [])
 
 
 def test_numbers_of_a_preset_take_the_type_of_their_field():
@@ -34,27 +33,27 @@ def test_numbers_of_a_preset_take_the_type_of_their_field():
     assert [type(options.temperature), type(options.max_iters), type(options.cutoff)] == [float, int, float]
 
 
-@pytest.mark.parametrize(
-    ("toml", "message"),
-    [
-        ("max_itres = 5", "unknown option max_itres (preset odd): did you mean max_iters?"),
-        ("max-iters = 5", "unknown option max-iters (preset odd): did you mean max_iters?"),
-        ("[training]\nmax_iters = 5", "unknown option training (preset odd)"),
-        ("max_iters = -1", "--max_iters -1 (preset odd): must be at least 0 (steps)"),
-        ('max_iters = "5"', "--max_iters '5' (preset odd): must be a whole number, at least 0 (steps)"),
-        ("max_iters = true", "--max_iters True (preset odd): must be a whole number, at least 0 (steps)"),
-        ("max_iters = 1.5", "--max_iters 1.5 (preset odd): must be a whole number, at least 0 (steps)"),
-        ("temperature = false", "--temperature False (preset odd): must be a finite number, at least 0"),
-        ("temperature = nan", "--temperature nan (preset odd): must be a finite number, at least 0"),
-        (f"temperature = {10**400}", f"--temperature 1{'0' * 56}... (preset odd): must be a finite number, at least 0"),
-        ('bias = "true"', "--bias 'true' (preset odd): must be true or false"),
-        ('device = "tpu"', "--device 'tpu' (preset odd): must be one of cpu, cuda, auto"),
-        ("out_dir = 5", "--out_dir 5 (preset odd): must be a text"),
-        ('text = "a.txt"', "--text 'a.txt' (preset odd): must be a list of paths"),
-        ('text = ["a", 1]', "--text ['a', 1] (preset odd): must be a list of paths"),
-        ("name = 2024-01-01", "--name datetime.date(2024, 1, 1) (preset odd): must be a text, or none"),
-    ],
-)
+MISTAKES = [
+    ("max_itres = 5", "unknown option max_itres (preset odd): did you mean max_iters?"),
+    ("max-iters = 5", "unknown option max-iters (preset odd): did you mean max_iters?"),
+    ("[training]\nmax_iters = 5", "unknown option training (preset odd)"),
+    ("max_iters = -1", "--max_iters -1 (preset odd): must be at least 0 (steps)"),
+    ('max_iters = "5"', "--max_iters '5' (preset odd): must be a whole number, at least 0 (steps)"),
+    ("max_iters = true", "--max_iters True (preset odd): must be a whole number, at least 0 (steps)"),
+    ("max_iters = 1.5", "--max_iters 1.5 (preset odd): must be a whole number, at least 0 (steps)"),
+    ("temperature = false", "--temperature False (preset odd): must be a finite number, at least 0"),
+    ("temperature = nan", "--temperature nan (preset odd): must be a finite number, at least 0"),
+    (f"temperature = {10**400}", f"--temperature 1{'0' * 56}... (preset odd): must be a finite number, at least 0"),
+    ('bias = "true"', "--bias 'true' (preset odd): must be true or false"),
+    ('device = "tpu"', "--device 'tpu' (preset odd): must be one of cpu, cuda, auto"),
+    ("out_dir = 5", "--out_dir 5 (preset odd): must be a text"),
+    ('text = "a.txt"', "--text 'a.txt' (preset odd): must be a list of paths"),
+    ('text = ["a", 1]', "--text ['a', 1] (preset odd): must be a list of paths"),
+    ("name = 2024-01-01", "--name datetime.date(2024, 1, 1) (preset odd): must be a text, or none"),
+]
+
+
+@pytest.mark.parametrize(("toml", "message"), MISTAKES)
 def test_a_mistake_in_a_preset_names_option_and_preset(toml, message):
     with pytest.raises(OptionError) as caught:
         build(Options, ("preset odd", tomllib.loads(toml)))
@@ -85,20 +84,19 @@ def write(path: Path, content: bytes) -> Path:
 def test_a_preset_is_read_with_either_line_end_and_a_byte_order_mark(tmp_path):
     content = '\ufeff# für Umlaute\r\nname = "Götz"\r\nmax_iters = 1_000\r\n'.encode()
     preset = read_preset(write(tmp_path / "a.toml", content))
-    assert preset == {"name": "Götz", "max_iters": 1000}
-    assert list_presets(tmp_path) == {"a": "für Umlaute"}
+    assert (preset, list_presets(tmp_path)) == ({"name": "Götz", "max_iters": 1000}, {"a": "für Umlaute"})
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (b"a = 1\nb = = 2\n", r"bad\.toml is not valid TOML: .*line 2"),
-        (b"a = 1\na = 2\n", r"bad\.toml is not valid TOML: .*line 2"),
-        (b"a = 1\n\nb = '\xfc'\n", r"bad\.toml is not UTF-8 text \(byte 0xfc at line 3\)"),
-        (b"a = " + b"9" * 5000, r"bad\.toml is not valid TOML: "),
-        (b"a = " + b"[" * 10_000, r"bad\.toml is not valid TOML: "),
-    ],
-)
+BROKEN = [
+    (b"a = 1\nb = = 2\n", r"bad\.toml is not valid TOML: .*line 2"),
+    (b"a = 1\na = 2\n", r"bad\.toml is not valid TOML: .*line 2"),
+    (b"a = 1\n\nb = '\xfc'\n", r"bad\.toml is not UTF-8 text \(byte 0xfc at line 3\)"),
+    (b"a = " + b"9" * 5000, r"bad\.toml is not valid TOML: "),
+    (b"a = " + b"[" * 10_000, r"bad\.toml is not valid TOML: "),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), BROKEN)
 def test_a_broken_preset_is_named_with_file_and_line(tmp_path, content, expected):
     with pytest.raises(OptionError, match=expected) as caught:
         read_preset(write(tmp_path / "bad.toml", content))

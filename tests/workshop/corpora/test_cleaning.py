@@ -5,17 +5,8 @@ import unicodedata
 import pytest
 
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora.cleaning import (
-    GOETHE,
-    goethe_text,
-    jean_paul_text,
-    manual_text,
-    normalise,
-    prose_of,
-    spread,
-    without_overlaps,
-    words_of,
-)
+from workshop.corpora import cleaning
+from workshop.corpora.cleaning import GOETHE, goethe_text, normalise, words_of
 
 PHP = """<?php
 class Text
@@ -61,39 +52,34 @@ Ohne Namen und ohne Strich.
 """
 
 
-@pytest.mark.parametrize(
-    "attribution",
-    [
-        "-- Goethe",
-        "-- Göthe",
-        "-- Johann Wolfgang von Goethe",
-        "-- Johann Wolfgang Goethe",
-        "-- J. W. v. Goethe",
-        "--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)",
-        "-- Goethe, Maximen und Reflexionen, Nr. 12",
-        "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
-    ],
-)
+ATTRIBUTIONS = [
+    *("-- Goethe", "-- Göthe", "-- Johann Wolfgang von Goethe", "-- Johann Wolfgang Goethe", "-- J. W. v. Goethe"),
+    *("--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)", "-- Goethe, Maximen und Reflexionen, Nr. 12"),
+    "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
+]
+
+
+@pytest.mark.parametrize("attribution", ATTRIBUTIONS)
 def test_every_spelling_of_the_attribution_goes_and_the_words_stay(attribution):
     assert words_of(GOETHE, f"\nZwei Zeilen,\neine Meinung.\n\t\t{attribution}\n") == "Zwei Zeilen,\neine Meinung."
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        "Über Goethe spricht jeder.\n\t\t-- Jean Paul\n",
-        "Goethe: Das habe ich gesagt.\n",
-        "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
-        "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
-        "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
-        "\t\t-- Goethe\n",
-        "Ein [...] Satz.\n\t\t-- Goethe\n",
-        "Ein Apfel = eine Birne.\n\t\t-- Goethe\n",
-        "Ein Rück\bschritt.\n\t\t-- Goethe\n",
-        "Goetheaner sind viele.\n\t\t-- Goethebund\n",
-        "\n",
-    ],
-)
+LEFT_OUT = [
+    "Über Goethe spricht jeder.\n\t\t-- Jean Paul\n",
+    "Goethe: Das habe ich gesagt.\n",
+    "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
+    "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
+    "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
+    "\t\t-- Goethe\n",
+    "Ein [...] Satz.\n\t\t-- Goethe\n",
+    "Ein Apfel = eine Birne.\n\t\t-- Goethe\n",
+    "Ein Rück\bschritt.\n\t\t-- Goethe\n",
+    "Goetheaner sind viele.\n\t\t-- Goethebund\n",
+    "\n",
+]
+
+
+@pytest.mark.parametrize("entry", LEFT_OUT)
 def test_words_of_others_and_unclean_words_are_left_out(entry):
     assert words_of(GOETHE, entry) is None
 
@@ -108,10 +94,10 @@ def test_overlapping_texts_lose_the_shorter_one():
     part = "Wer den Berg besteigt, der sieht das Tal."
     respelt = "WER DEN BERG BESTEIGT - DER SIEHT DAS TAL, MIT NEUEN AUGEN"
     other = "Das Tal bleibt, wo es ist, auch bei Nebel."
-    assert without_overlaps([part, other, respelt, long], known="") == [respelt, other]
-    assert without_overlaps([part, other], known=long) == [other]
+    assert cleaning.without_overlaps([part, other, respelt, long], known="") == [respelt, other]
+    assert cleaning.without_overlaps([part, other], known=long) == [other]
     old, new = "Ich weiß, daß es so ist.", "Ich weiss, dass es so ist."
-    assert without_overlaps([old, new], known="") == [new]
+    assert cleaning.without_overlaps([old, new], known="") == [new]
 
 
 def test_goethe_holds_letters_in_order_among_the_quotations_once_each():
@@ -136,7 +122,7 @@ def test_goethe_does_not_depend_on_the_order_of_its_sources_nor_on_their_ends_of
 def test_jean_paul_is_another_author_of_the_same_file():
     goethes, own = "Die Wolke zieht, der Hügel bleibt!", "Nur Reisen ist Leben.\n"
     others = f"%\n{goethes}\n\t\t-- Jean Paul\n%\n{own}\t\t-- Jean Paul, Titan\n"
-    assert jean_paul_text(FORTUNES + others) == own
+    assert cleaning.jean_paul_text(FORTUNES + others) == own
 
 
 def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
@@ -145,10 +131,10 @@ def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
     macros = '.\\" Copyright\n.TH LS 1\n.SH NAME\nls \\- listet auf\n.PP\n'
     unclean = long.replace("Datei", "Δatei")
     broken = f".PP\n{long}\n.BR ls (1)\nund so weiter.\n"
-    assert prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
-    assert manual_text([macros + long, long]) == printed + "\n"
+    assert cleaning.prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
+    assert cleaning.manual_text([macros + long, long]) == printed + "\n"
     with pytest.raises(CorpusError, match="manpages-de no longer holds"):
-        manual_text([macros])
+        cleaning.manual_text([macros])
 
 
 def test_goethe_from_changed_packages_is_an_error():
@@ -159,7 +145,7 @@ def test_goethe_from_changed_packages_is_an_error():
 
 
 def test_spread_gives_every_part_of_the_text_its_share():
-    merged = "".join(spread(["A" * 50] * 10, ["b" * 5] * 300))
+    merged = "".join(cleaning.spread(["A" * 50] * 10, ["b" * 5] * 300))
     tenths = [merged[i : i + 200].count("A") for i in range(0, 2000, 200)]
     assert sum(tenths) == 500
     assert all(45 <= count <= 55 for count in tenths)

@@ -10,6 +10,7 @@ import urllib.request
 from email.message import Message
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,13 +55,10 @@ def test_one_file_is_read_out_of_a_package():
 
 
 def test_a_package_that_dpkg_deb_cannot_unpack_is_an_error():
-    def hang(command, **options):
-        raise subprocess.TimeoutExpired(command, options["timeout"])
-
     with pytest.raises(CorpusError, match=r"cannot unpack .* unknown compression$"):
         read(b"", run=lambda command, **options: subprocess.CompletedProcess(command, 2, b"", b"unknown compression\n"))
     with pytest.raises(CorpusError, match=r"`dpkg-deb` did not unpack poems_1\.0_all\.deb within 60 s"):
-        read(b"", run=hang)
+        read(b"", run=Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)))
 
 
 def test_only_the_exact_regular_file_is_read():
@@ -110,43 +108,29 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
     assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}, run) == {"poems": "Übermut", "more": "c"}
     (update, options), (download, _) = run.calls
     folder = Path(options["cwd"])
-    assert update[0] == "apt-get"
-    assert update[-1] == "update"
+    assert (update[0], update[-1]) == ("apt-get", "update")
     assert download[-3:] == ["download", "more", "poems"]
     assert update[1:-1] == download[1:-3] == ["-q", "-c", str(folder / "apt.conf")]
     assert f'Dir::State::Lists "{folder / "lists"}";\nDir::Cache "{folder / "cache"}";\n' in run.settings
-    assert options["stdin"] == subprocess.DEVNULL
-    assert options["env"]["LC_ALL"] == "C"
+    assert (options["stdin"], options["env"]["LC_ALL"]) == (subprocess.DEVNULL, "C")
     assert options["timeout"] > 0
     assert "shell" not in options
     assert not folder.exists()
 
 
-def failing(error: Exception):
-    """Stands in for subprocess.run, or for the opener of an address."""
+APT_FAILURES = [
+    (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
+    (FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")), "fetch x  no route"),
+    (FakeApt(download=(100, b"")), "it gave no reason"),
+    (FakeApt(), "left no file of the package poems"),
+    (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
+    (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+    (Mock(side_effect=subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
+    (Mock(side_effect=PermissionError("no")), "`apt-get update` cannot be started: no"),
+]
 
-    def fail(what, **options):
-        raise error
 
-    return fail
-
-
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
-        (
-            FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")),
-            "fetch x  no route",
-        ),
-        (FakeApt(download=(100, b"")), "it gave no reason"),
-        (FakeApt(), "left no file of the package poems"),
-        (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
-        (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
-        (failing(subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
-        (failing(PermissionError("no")), "`apt-get update` cannot be started: no"),
-    ],
-)
+@pytest.mark.parametrize(("run", "reason"), APT_FAILURES)
 def test_a_failure_of_apt_get_says_why(run, reason):
     with pytest.raises(CorpusError, match=reason):
         fetch.debian_files({"poems": MEMBER}, run)
@@ -186,12 +170,13 @@ def cut_short(request, timeout):
 URL = "https://example.org/poem.txt"
 
 
-@pytest.mark.parametrize(
-    "url", ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"]
-)
+OTHER_SCHEMES = ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"]
+
+
+@pytest.mark.parametrize("url", OTHER_SCHEMES)
 def test_other_schemes_than_https_are_refused(url):
     with pytest.raises(CorpusError, match="is not an https:// address"):
-        fetch.https_text(url, failing(AssertionError("not to be opened")))
+        fetch.https_text(url, Mock(side_effect=AssertionError("not to be opened")))
 
 
 @pytest.mark.parametrize("target", ["http://example.org/b", "file:///etc/hostname", "//example.org/b"])
@@ -214,18 +199,18 @@ def test_a_redirect_to_a_malformed_address_is_refused():
         fetch.https_bytes(URL, redirected)
 
 
-@pytest.mark.parametrize(
-    ("open_url", "reason"),
-    [
-        (failing(urllib.error.HTTPError(URL, 403, "Forbidden", Message(), io.BytesIO())), "answered 403 Forbidden"),
-        (failing(urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
-        (failing(TimeoutError("timed out")), "failed: .*timed out"),
-        (failing(http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
-        (cut_short, "failed: it lacks 6 bytes"),
-        (answer(b"\xff\xfe"), "is not UTF-8"),
-        (answer(b"1234"), "has more than 3 bytes"),
-    ],
-)
+HTTPS_FAILURES = [
+    (Mock(side_effect=urllib.error.HTTPError(URL, 403, "Forbidden", Message(), None)), "answered 403 Forbidden"),
+    (Mock(side_effect=urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
+    (Mock(side_effect=TimeoutError("timed out")), "failed: .*timed out"),
+    (Mock(side_effect=http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
+    (cut_short, "failed: it lacks 6 bytes"),
+    (answer(b"\xff\xfe"), "is not UTF-8"),
+    (answer(b"1234"), "has more than 3 bytes"),
+]
+
+
+@pytest.mark.parametrize(("open_url", "reason"), HTTPS_FAILURES)
 def test_a_page_that_cannot_be_had_says_why(monkeypatch, open_url, reason):
     monkeypatch.setattr(fetch, "MAX_BYTES", 3)
     assert fetch.https_text(URL, answer(b"1\r\n")) == "1\r\n"
@@ -243,26 +228,19 @@ def test_a_stored_text_is_recalled_with_its_facts(cache):
     assert fetch.recall("poem") is None
     fetch.store("poem", "schön\n\nund gut\n", FACTS)
     text, facts = fetch.recall("poem")
-    assert text == "schön\n\nund gut\n"
-    assert facts == {**FACTS, "sha256": fetch.sha256(text)}
+    assert (text, facts) == ("schön\n\nund gut\n", {**FACTS, "sha256": fetch.sha256(text)})
     assert sorted(os.listdir(cache)) == ["poem.json", "poem.txt"]
     assert (cache / "poem.txt").read_bytes() == text.encode("utf-8")
 
 
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("poem.txt", b"sch\xc3\xb6"),
-        ("poem.txt", b"sch\xc3"),
-        ("poem.txt", None),
-        ("poem.json", None),
-        ("poem.json", b""),
-        ("poem.json", b"[1]"),
-        ("poem.json", b"[" * 100_000),
-        ("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"),
-        ("poem.json", b'{"sha256": "0"}'),
-    ],
-)
+DAMAGES = [
+    *[("poem.txt", b"sch\xc3\xb6"), ("poem.txt", b"sch\xc3"), ("poem.txt", None), ("poem.json", None)],
+    *[("poem.json", b""), ("poem.json", b"[1]"), ("poem.json", b"[" * 100_000)],
+    *[("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"), ("poem.json", b'{"sha256": "0"}')],
+]
+
+
+@pytest.mark.parametrize(("file", "content"), DAMAGES)
 def test_a_damaged_cache_is_noticed(cache, file, content):
     fetch.store("poem", "schön", FACTS)
     if content is None:
@@ -276,15 +254,10 @@ def test_a_damaged_cache_is_noticed(cache, file, content):
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "poem.txt"
     fetch.write_atomically(path, b"alt")
-
-    def fail(*args):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(fetch.os, "replace", fail)
+    monkeypatch.setattr(fetch.os, "replace", Mock(side_effect=OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         fetch.write_atomically(path, b"neu")
-    assert path.read_text(encoding="utf-8") == "alt"
-    assert os.listdir(tmp_path) == ["poem.txt"]
+    assert (path.read_text(encoding="utf-8"), os.listdir(tmp_path)) == ("alt", ["poem.txt"])
 
 
 def test_the_cache_folder_follows_the_environment(monkeypatch):

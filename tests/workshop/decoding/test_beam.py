@@ -90,8 +90,7 @@ def test_a_wide_beam_equals_exhaustive_search(stops, forbidden, penalty):
     for hypothesis, (score, tokens) in zip(found, best, strict=True):
         assert hypothesis.score == pytest.approx(score, rel=1e-12)
         assert hypothesis.log_prob == pytest.approx(model.log_prob(1, tokens), rel=1e-12)
-        assert hypothesis.length == len(tokens)
-        assert hypothesis.finished == (tokens[-1] in stops)
+        assert (hypothesis.length, hypothesis.finished) == (len(tokens), tokens[-1] in stops)
 
 
 def reference_beam(model: ToyModel, prompt: int, beam: int, max_new_tokens: int, penalty: float, stop: int):
@@ -144,8 +143,7 @@ def test_beam_one_is_greedy(stop, penalty, dtype):
         for (hypothesis,), expected in zip(found, greedy, strict=True):
             if stop in expected:
                 expected = expected[: expected.index(stop) + 1]
-            assert hypothesis.tokens == expected
-            assert hypothesis.finished == (expected[-1] == stop)
+            assert (hypothesis.tokens, hypothesis.finished) == (expected, expected[-1] == stop)
         assert len(model.batches) == steps
 
 
@@ -179,8 +177,7 @@ def test_the_search_stops_at_once_when_no_other_hypothesis_can_win():
     assert model.batches == []
     # The second best is needed too: it is known after three more steps.
     (two,) = search(model, [0], beam=2, n_best=2, max_new_tokens=8, stop_token=0)
-    assert [h.tokens for h in two] == [[0], [1, 1, 1, 0]]
-    assert len(model.batches) == 3
+    assert ([h.tokens for h in two], len(model.batches)) == ([[0], [1, 1, 1, 0]], 3)
 
 
 def test_a_finished_row_takes_part_in_no_further_step():
@@ -188,8 +185,7 @@ def test_a_finished_row_takes_part_in_no_further_step():
     log_probs, state = model.prefill([0, 0])
     log_probs[0] = np.log([0.98, 0.01, 0.01])  # the first row is decided by its first token
     found = beam_search(model.step, log_probs, state, beam=2, max_new_tokens=8, stop_token=0, length_penalty=1.0)
-    assert [row[0].tokens for row in found] == [[0], [1, 1, 1, 0]]
-    assert model.batches == [2, 1, 1]
+    assert ([row[0].tokens for row in found], model.batches) == ([[0], [1, 1, 1, 0]], [2, 1, 1])
 
 
 def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():
@@ -199,22 +195,19 @@ def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():
     assert [h.tokens for h in found] == [[1, 1], [1, 2]]
 
 
-@pytest.mark.parametrize(
-    ("bad", "message"),
-    [
-        ({"beam": 0}, "beam is 0"),
-        ({"n_best": 0}, "n_best is 0"),
-        ({"n_best": 3}, "n_best is 3, but a beam of 2"),
-        ({"max_new_tokens": -1}, "max_new_tokens is -1"),
-        ({"length_penalty": -1.0}, "length_penalty is -1.0"),
-        ({"length_penalty": math.inf}, "length_penalty is inf"),
-        ({"length_penalty": math.nan}, "length_penalty is nan"),
-        ({"stop_token": 4}, "token 4 is not in the vocabulary"),
-        ({"forbidden": (7,)}, "token 7 is not in the vocabulary of 4 tokens"),
-        ({"forbidden": (-1,)}, "token -1 is not in the vocabulary"),
-        ({"stop_token": 1, "forbidden": (1,)}, "stop_token 1 is also in forbidden"),
-    ],
-)
+OUT_OF_RANGE = [
+    *[({"beam": 0}, "beam is 0"), ({"n_best": 0}, "n_best is 0"), ({"n_best": 3}, "n_best is 3, but a beam of 2")],
+    *[({"max_new_tokens": -1}, "max_new_tokens is -1"), ({"length_penalty": -1.0}, "length_penalty is -1.0")],
+    ({"length_penalty": math.inf}, "length_penalty is inf"),
+    ({"length_penalty": math.nan}, "length_penalty is nan"),
+    ({"stop_token": 4}, "token 4 is not in the vocabulary"),
+    ({"forbidden": (7,)}, "token 7 is not in the vocabulary of 4 tokens"),
+    ({"forbidden": (-1,)}, "token -1 is not in the vocabulary"),
+    ({"stop_token": 1, "forbidden": (1,)}, "stop_token 1 is also in forbidden"),
+]
+
+
+@pytest.mark.parametrize(("bad", "message"), OUT_OF_RANGE)
 def test_settings_out_of_range_are_refused(bad, message):
     model = ToyModel(4)
     with pytest.raises(DecodingError, match=message):

@@ -92,15 +92,13 @@ def test_neutral_settings_change_nothing():
     np.testing.assert_array_equal(plain, generated(table, prompt, max_new_tokens=20, no_repeat_ngram_size=30))
 
 
-@pytest.mark.parametrize(
-    ("prompt", "message"),
-    [
-        ([[0], [1]], "2, 1.* but the text has 1 row"),
-        ([0], "the text has 1 row"),
-        ([[4]], "outside"),
-        ([[-1]], "outside"),
-    ],
-)
+PROMPTS = [
+    *[([[0], [1]], "2, 1.* but the text has 1 row"), ([0], "the text has 1 row"), ([[4]], "outside")],
+    ([[-1]], "outside"),
+]
+
+
+@pytest.mark.parametrize(("prompt", "message"), PROMPTS)
 def test_prompts_that_do_not_fit_are_refused(prompt, message):
     with pytest.raises(ValueError, match=message):
         Repetition(1, 4, penalty=1.5, ngram_size=2, prompt=np.array(prompt))

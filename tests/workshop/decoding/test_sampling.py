@@ -119,9 +119,10 @@ def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
         assert weights[draw(logs(weights), np.array([u]))[0]] > 0
 
 
-@pytest.mark.parametrize(
-    ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
-)
+FILTERS = [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), FILTERS)
 def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
     n = 20_000
     log_probs = random_table(8, seed=3)[:1]
@@ -193,8 +194,7 @@ def test_a_stopped_row_repeats_the_stop_token_until_all_rows_have_stopped():
     table = np.log(np.eye(5)[[4, 0, 1, 2, 4]] + 1e-9)
     model = Markov(table)
     columns = list(generate(model.step, table[[1, 3]], None, max_new_tokens=10, temperature=0, stop_token=0))
-    assert np.array(columns).T.tolist() == [[0, 0, 0], [2, 1, 0]]
-    assert model.calls == 2
+    assert (np.array(columns).T.tolist(), model.calls) == ([[0, 0, 0], [2, 1, 0]], 2)
 
 
 def test_a_stopped_row_may_have_no_possible_token():
@@ -210,8 +210,7 @@ def test_the_model_is_not_called_after_the_last_token_nor_in_advance(max_new_tok
     for position in range(max_new_tokens):
         next(tokens)
         assert model.calls == position
-    assert list(tokens) == []
-    assert model.calls == max(0, max_new_tokens - 1)
+    assert (list(tokens), model.calls) == ([], max(0, max_new_tokens - 1))
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0, 50.0])

@@ -47,8 +47,7 @@ def test_tokens_in_the_cache_are_not_read_again():
     for prompt, new in (([1, 2, 5], [5]), ([1, 2, 5], [5]), ([1, 3], [3]), ([1, 3, 4, 5, 6], [3, 4, 5, 6]), ([3], [3])):
         del model.given[:]
         log_probs, state = model.resume(prompt, state)
-        assert model.given == [[new]]
-        assert log_probs.argmax() == prompt[-1] + 1
+        assert (model.given, log_probs.argmax()) == ([[new]], prompt[-1] + 1)
         assert state.window.tolist() == [prompt[-4:]]
 
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from dataclasses import replace
 from multiprocessing import util
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -75,14 +76,14 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
 # --- the same numbers -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"optimizer": "muon", "gradient_accumulation_steps": 3, **COMBINED["speed run"]},
-        pytest.param({"gradient_accumulation_steps": 3}, marks=SLOW),
-        pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
-    ],
-)
+COMPARED = [
+    {"optimizer": "muon", "gradient_accumulation_steps": 3, **COMBINED["speed run"]},
+    pytest.param({"gradient_accumulation_steps": 3}, marks=SLOW),
+    pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
+]
+
+
+@pytest.mark.parametrize("settings", COMPARED)
 def test_one_process_and_several_compute_the_same_numbers(settings):
     """Three processes share five rows: 1, 2 and 2."""
     found = {}
@@ -158,10 +159,10 @@ def test_a_batch_may_have_fewer_pairs_than_workers():
 # --- number of workers-------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("cores", "settings", "expected"),
-    [(2, {}, 2), (64, {}, 4), (64, {"batch_size": 3}, 3), (1, {}, 1), (2, {"workers": 3}, 3)],
-)
+DEFAULTS = [(2, {}, 2), (64, {}, 4), (64, {"batch_size": 3}, 3), (1, {}, 1), (2, {"workers": 3}, 3)]
+
+
+@pytest.mark.parametrize(("cores", "settings", "expected"), DEFAULTS)
 def test_workers_default_to_the_cores_at_most_four_and_at_most_the_batch(cores, settings, expected, monkeypatch):
     monkeypatch.setattr(start, "available_cores", lambda: cores)
     assert start.number_of_workers(build(GPTOptions, ("test", settings))) == expected
@@ -227,10 +228,10 @@ def test_a_process_that_was_killed_is_named():
     assert not any(process.is_alive() for process in comm.processes)
 
 
-@pytest.mark.parametrize(
-    ("what", "error", "words"),
-    [("fail", RuntimeError, "KeyError: 'a reason'"), ("run out of memory", MemoryError, None)],
-)
+FAILURES = [("fail", RuntimeError, "KeyError: 'a reason'"), ("run out of memory", MemoryError, None)]
+
+
+@pytest.mark.parametrize(("what", "error", "words"), FAILURES)
 def test_a_failure_in_another_process_is_reported(what, error, words):
     with start_processes(meet, *parts(workers=2)) as comm:
         comm.gather(what)
@@ -371,9 +372,7 @@ def test_where_signals_cannot_be_blocked_processes_start_as_well(monkeypatch):
 
 
 def test_a_system_without_memory_for_the_processes_gives_advice(monkeypatch):
-    def refuse(*_):
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
+    refuse = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
     monkeypatch.setattr(multiprocessing.get_context("spawn").__class__, "RawArray", refuse)
     with pytest.raises(UserError, match=r"^there is not enough memory on the computer: .* or --workers 1"):
         train.main(arguments(workers=2))

@@ -2,6 +2,7 @@
 
 import errno
 import re
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,13 +18,6 @@ from workshop.run.estimate import amount, is_shortage, shortage
 
 CUPY = "Out of memory allocating 2,684,354,560 bytes (allocated so far: 1,000 bytes)."
 NUMPY = "Unable to allocate 4.00 GiB for an array with shape (1073741824,) and data type float32"
-
-
-def fail(error):
-    def failing(*args, **options):
-        raise error
-
-    return failing
 
 
 def said_by(name, main, words, monkeypatch, capsys):
@@ -77,22 +71,19 @@ def test_a_shortage_repeats_the_size_that_the_library_requested():
     nowhere = "there is not enough memory on the computer: "
     assert shortage(MemoryError(NUMPY), "cpu") == f"{nowhere}4.00 GiB was requested"
     assert shortage(MemoryError(), "cpu") == f"{nowhere}more was requested"
-    assert amount(2**20 * 1023) == "1,023 MiB"
-    assert amount(2**30 * 1024) == "1,024.0 GiB"
+    assert (amount(2**20 * 1023), amount(2**30 * 1024)) == ("1,023 MiB", "1,024.0 GiB")
 
 
-@pytest.mark.parametrize(
-    ("error", "right"),
-    [
-        (MemoryError(), True),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
-        (OSError(errno.ENOSPC, "No space left on device"), False),
-        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
-        (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
-        (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
-        (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
-    ],
-)
+ERRORS = [
+    *[(MemoryError(), True), (OSError(errno.ENOMEM, "Cannot allocate memory"), True)],
+    *[(OSError(errno.ENOSPC, "No space left on device"), False), (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True)],
+    (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
+    (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
+    (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
+]
+
+
+@pytest.mark.parametrize(("error", "right"), ERRORS)
 def test_errors_of_the_system_and_of_cuda_libraries_are_recognised(error, right):
     assert is_shortage(error) is right
 
@@ -109,13 +100,14 @@ def nearly_full(cuda):
 CUBLAS = RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
 
 
-@pytest.mark.parametrize(
-    ("profile", "error", "amount"), [(True, MemoryError(CUPY), r"2\.5 GiB"), (False, CUBLAS, "more")]
-)
+SHORTAGES = [(True, MemoryError(CUPY), r"2\.5 GiB"), (False, CUBLAS, "more")]
+
+
+@pytest.mark.parametrize(("profile", "error", "amount"), SHORTAGES)
 def test_training_on_a_gpu_that_is_too_small_gives_advice(
     profile, error, amount, workplace, nearly_full, monkeypatch, capsys
 ):
-    monkeypatch.setattr(GPT, "loss", fail(error))
+    monkeypatch.setattr(GPT, "loss", Mock(side_effect=error))
     words = arguments(device=nearly_full, profile=profile)
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
     assert re.fullmatch(
@@ -130,7 +122,7 @@ def test_training_on_a_gpu_that_is_too_small_gives_advice(
 def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkeypatch, capsys):
     """As on a GPU, without advice for GPUs; for a resumed run, only options that can be changed are named."""
     run_training(max_iters=2, eval_interval=2)
-    monkeypatch.setattr(GPT, "loss", fail(MemoryError(NUMPY)))
+    monkeypatch.setattr(GPT, "loss", Mock(side_effect=MemoryError(NUMPY)))
     said = said_by("train.py", train.main, arguments(out_dir="other"), monkeypatch, capsys)
     assert "there is not enough memory on the computer: 4.00 GiB was requested; weights, gradients and two" in said
     assert said.endswith("a smaller model (--n_layer, --n_embd)")
@@ -143,7 +135,7 @@ def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkey
     )
     with pytest.raises(TooLittleMemory):  # both a MemoryError and a UserError
         train.main(words)
-    monkeypatch.setattr(GPT, "loss", fail(RuntimeError("cudaErrorIllegalAddress")))  # is about something else
+    monkeypatch.setattr(GPT, "loss", Mock(side_effect=RuntimeError("cudaErrorIllegalAddress")))  # something else
     with pytest.raises(RuntimeError, match="cudaErrorIllegalAddress"):
         train.main(words)
 
@@ -151,7 +143,7 @@ def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkey
 @pytest.mark.parametrize("beam", [0, 3])
 def test_generating_on_a_gpu_that_is_too_small_gives_advice(beam, workplace, nearly_full, monkeypatch, capsys):
     run = run_training(max_iters=2)
-    monkeypatch.setattr(GPT, "start", fail(MemoryError(CUPY)))
+    monkeypatch.setattr(GPT, "start", Mock(side_effect=MemoryError(CUPY)))
     words = [str(run.best), f"--device={nearly_full}", *([f"--beam={beam}"] if beam else [])]
     said = said_by("sample.py", sample.main, words, monkeypatch, capsys)
     assert "on the GPU: 2.5 GiB was requested, 1.5 GiB of its 8.0 GiB is free; the weights take 0 MiB, keys and" in said

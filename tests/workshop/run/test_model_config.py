@@ -81,8 +81,7 @@ def test_every_setting_that_has_a_default_is_an_option(config, options, old):
 def test_special_tokens_come_from_the_tokenizer():
     config = Seq2SeqOptions().model_config(23, {"<pad>": 7, "<bos>": 5, "<eos>": 6, "<unk>": 1})
     assert (config.pad, config.bos, config.eos) == (7, 5, 6)
-    assert config.specials == {"<pad>": 7, "<bos>": 5, "<eos>": 6}
-    assert GPTConfig(11).specials == {}
+    assert (config.specials, GPTConfig(11).specials) == ({"<pad>": 7, "<bos>": 5, "<eos>": 6}, {})
     for wrong in ({"pad": 1}, {"eos": 23}):
         with pytest.raises(CheckpointError, match="are not 3 different tokens among 23"):
             Seq2SeqConfig.from_json(SEQ2SEQ_OF_0_1_0 | wrong)

@@ -29,8 +29,7 @@ def test_every_option_has_a_help_text_and_a_group():
 def test_the_default_schedule_is_nanogpts_cosine():
     rate = TrainOptions().learning_rate_at
     assert rate(0) == pytest.approx(1e-3 / 101)  # never 0
-    assert rate(99) == pytest.approx(1e-3 * 100 / 101)
-    assert rate(100) == 1e-3
+    assert (rate(99), rate(100)) == (pytest.approx(1e-3 * 100 / 101), 1e-3)
     assert rate(1050) == pytest.approx((1e-3 + 1e-4) / 2)  # half-way between step 100 and step 2,000
     assert rate(2000) == rate(5000) == 1e-4
     assert [rate(step) for step in range(100, 2001)] == sorted((rate(s) for s in range(100, 2001)), reverse=True)
@@ -50,8 +49,7 @@ def test_a_constant_rate_warms_up_unless_there_is_no_schedule():
 def test_the_trapezoid_rises_stays_and_falls():
     """Rise over 100 steps, 1e-3 up to step 800 (0.4 of 2,000), then a straight line to a tenth at step 2,000."""
     rate = TrainOptions(schedule="trapezoid").learning_rate_at
-    assert rate(0) == 1e-3 / 101
-    assert rate(99) == 1e-3 * 100 / 101
+    assert (rate(0), rate(99)) == (1e-3 / 101, 1e-3 * 100 / 101)
     assert {rate(step) for step in range(100, 801)} == {1e-3}
     assert [rate(step) for step in (1100, 1400, 1700)] == pytest.approx([7.75e-4, 5.5e-4, 3.25e-4], rel=1e-12)
     assert rate(1999) == pytest.approx(1e-4 + 9e-4 / 1200, rel=1e-12)
@@ -111,5 +109,4 @@ def test_muon_and_its_adamw_follow_one_schedule():
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.3, 0.0]
     assert (matrices["param_names"], matrices["muon_lr_factor"]) == (["blocks.0.linear.weight"], pytest.approx(0.2))
     assert (matrices["momentum"], tables["betas"]) == (0.6, (0.7, 0.8))
-    assert tables["param_names"] == ["token_embedding.weight"]
-    assert len(vectors["param_names"]) == 3
+    assert (tables["param_names"], len(vectors["param_names"])) == (["token_embedding.weight"], 3)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -72,14 +73,15 @@ def test_only_a_folder_with_a_checkpoint_counts_as_used(run):
         run.refuse_if_used()
 
 
-@pytest.mark.parametrize(
-    ("best", "said"),  # the best loss and its step, as `best` has them; `last` knows of 2.5 at step 50 only
-    [
-        ((1.5, 100), "gpt with 14 parameters after 100 steps, validation loss 1.5000 nats: continue"),
-        ((2.5, 50), "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
-        (None, "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
-    ],
-)
+# The best loss and its step, as `best` has them; `last` knows of 2.5 at step 50 only.
+OCCUPIED = [
+    ((1.5, 100), "gpt with 14 parameters after 100 steps, validation loss 1.5000 nats: continue"),
+    ((2.5, 50), "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
+    (None, "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
+]
+
+
+@pytest.mark.parametrize(("best", "said"), OCCUPIED)
 def test_an_occupied_folder_tells_the_best_loss_that_was_reached(run, best, said):
     save_checkpoint(run.last, replace(example(), step=100, best_loss=2.5, best_step=50))
     if best:
@@ -89,10 +91,7 @@ def test_an_occupied_folder_tells_the_best_loss_that_was_reached(run, best, said
 
 
 def test_notes_that_cannot_be_written_leave_the_old_ones(run, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     with pytest.raises(CheckpointError, match=r"options\.json \(No space left on device\)"):
         run.note_options({"seed": 2})
     assert run.noted_options()["seed"] == 1
@@ -125,10 +124,7 @@ def test_only_one_run_can_use_a_folder(run):
 def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
     import fcntl
 
-    def none_here(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", none_here)
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
     with pytest.raises(OptionError, match=r"is on a drive without file locks .*: choose another"), run.locked():
         pass
 
@@ -215,16 +211,15 @@ def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypat
 # --- which checkpoint a folder means --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("newest_first", "chosen"),
-    [
-        ("a/last a/best b/c/last", "a/best"),
-        ("b/c/last a/best a/last", "b/c/last"),  # no evaluation has chosen a best one yet
-        ("b/c/last.safetensors.tmp a/step-00000004 a/last a/best", "a/best"),
-        ("a/average a/last a/best", "a/average"),
-        ("mine a/best", "mine"),
-    ],
-)
+FOLDERS = [
+    ("a/last a/best b/c/last", "a/best"),
+    ("b/c/last a/best a/last", "b/c/last"),  # no evaluation has chosen a best one yet
+    ("b/c/last.safetensors.tmp a/step-00000004 a/last a/best", "a/best"),
+    *[("a/average a/last a/best", "a/average"), ("mine a/best", "mine")],
+]
+
+
+@pytest.mark.parametrize(("newest_first", "chosen"), FOLDERS)
 def test_a_folder_means_the_best_checkpoint_of_the_newest_run_under_it(tmp_path, newest_first, chosen):
     for age, name in enumerate(newest_first.split()):
         path = tmp_path / (name if "." in name else f"{name}.safetensors")
@@ -235,9 +230,10 @@ def test_a_folder_means_the_best_checkpoint_of_the_newest_run_under_it(tmp_path,
     assert find_checkpoint(tmp_path) == find_checkpoint(found) == found
 
 
-@pytest.mark.parametrize(
-    ("name", "command"), [("", ""), ("goethe", " goethe"), ("reverse/last.safetensors", " reverse")]
-)
+MISSING = [("", ""), ("goethe", " goethe"), ("reverse/last.safetensors", " reverse")]
+
+
+@pytest.mark.parametrize(("name", "command"), MISSING)
 def test_where_there_is_no_checkpoint_the_error_says_how_to_train_one(tmp_path, name, command):
     with pytest.raises(CheckpointError, match=rf"no checkpoint .*; train one with: python train\.py{command}$"):
         find_checkpoint(tmp_path / name)

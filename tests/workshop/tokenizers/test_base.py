@@ -81,8 +81,7 @@ def test_a_stream_never_outputs_part_of_a_character(text):
     tokenizer = BPETokenizer([])
     stream = StreamDecoder(tokenizer)
     pieces = [stream.push(token) for token in tokenizer.encode(text)]
-    assert "".join(pieces) == text
-    assert [piece for piece in pieces if piece] == list(text)
+    assert ("".join(pieces), [piece for piece in pieces if piece]) == (text, list(text))
     assert stream.finish() == ""
 
 
@@ -102,8 +101,7 @@ def test_any_text_is_known_to_what_was_learned_from_it_also_after_a_round_trip_t
     tokenizer = learn(kind, f"x\n{text}\n{text}", 10_000, ["<pad>"])
     ids = tokenizer.encode(text)
     expected = "".join(word + " " for word in text.split()) if kind == "bpe-w" else text
-    assert tokenizer.decode(ids) == expected
-    assert tokenizer.encode(expected) == ids
+    assert (tokenizer.decode(ids), tokenizer.encode(expected)) == (expected, ids)
     assert tokenizer.unknown(text) == {}
     same = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
     assert type(same) is type(tokenizer)
@@ -130,27 +128,27 @@ def test_learning_does_not_depend_on_the_hash_seed():
     assert len(outputs) == 1
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "vocab_size", "specials", "reason"),
-    [
-        ("char", "", 9, ["<unk>"], "is the text empty"),
-        ("char", "abc", 9, ["<pad>"], "a char tokenizer needs the special <unk>"),
-        ("char", "abc", 9, "<unk>", "not one string"),
-        ("word", "", 9, ["<unk>"], "is the text empty"),
-        ("word", "abc", 2, ["<pad>", "<unk>"], "vocab_size is 2, but 2 special tokens and one word need 3"),
-        ("word", "abc", 9, ["<pad>"], "a word tokenizer needs the special <unk>"),
-        ("word", "abc", 9, "<unk>", "not one string"),
-        ("bpe", "", 300, [], "empty text"),
-        ("bpe", "abc", 257, ["<bos>", "<eos>"], "vocab_size is 257, .* use at least 258"),
-        ("bpe", "abc", 300, ["<eos>", "<eos>"], "given twice"),
-        ("bpe-w", "", 300, ["<unk>"], "is the text empty"),
-        ("bpe-w", " \n\t ", 300, ["<unk>"], "is the text empty"),
-        ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
-        ("bpe-w", "abc", 300, ["<pad>"], "a bpe-w tokenizer needs the special <unk>"),
-        ("wordpiece", " \n", 100, ["[UNK]"], "without words"),
-        ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
-    ],
-)
+UNLEARNABLE = [
+    ("char", "", 9, ["<unk>"], "is the text empty"),
+    ("char", "abc", 9, ["<pad>"], "a char tokenizer needs the special <unk>"),
+    ("char", "abc", 9, "<unk>", "not one string"),
+    ("word", "", 9, ["<unk>"], "is the text empty"),
+    ("word", "abc", 2, ["<pad>", "<unk>"], "vocab_size is 2, but 2 special tokens and one word need 3"),
+    ("word", "abc", 9, ["<pad>"], "a word tokenizer needs the special <unk>"),
+    ("word", "abc", 9, "<unk>", "not one string"),
+    ("bpe", "", 300, [], "empty text"),
+    ("bpe", "abc", 257, ["<bos>", "<eos>"], "vocab_size is 257, .* use at least 258"),
+    ("bpe", "abc", 300, ["<eos>", "<eos>"], "given twice"),
+    ("bpe-w", "", 300, ["<unk>"], "is the text empty"),
+    ("bpe-w", " \n\t ", 300, ["<unk>"], "is the text empty"),
+    ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
+    ("bpe-w", "abc", 300, ["<pad>"], "a bpe-w tokenizer needs the special <unk>"),
+    ("wordpiece", " \n", 100, ["[UNK]"], "without words"),
+    ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
         class_of(kind).learn(text, vocab_size, specials)
@@ -168,9 +166,10 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"), [(kind, name, value) for kind, data in GOOD.items() for name, value in data.items()]
-)
+PARTS = [(kind, name, value) for kind, data in GOOD.items() for name, value in data.items()]
+
+
+@pytest.mark.parametrize(("kind", "name", "value"), PARTS)
 def test_each_part_of_the_json_must_be_there_and_of_its_type(kind, name, value):
     data = {"kind": kind} | GOOD[kind]
     assert tokenizer_from_json(data).to_json() == data
@@ -183,79 +182,50 @@ def test_each_part_of_the_json_must_be_there_and_of_its_type(kind, name, value):
             tokenizer_from_json(wrong)
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        (None, "JSON object, not as None"),
-        ([], "JSON object"),
-        ("char", "JSON object"),
-        ({}, "unknown kind of tokenizer None: known are char, byte, .*bpe, bpe-w, word"),
-        ({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"),
-        ({"kind": ["char"]}, "unknown kind"),
-    ],
-)
-def test_what_is_no_tokenizer_is_refused_with_the_reason(data, reason):
-    with pytest.raises(TokenizerError, match=reason):
-        tokenizer_from_json(data)
+NO_TOKENIZERS = [
+    *[(None, "JSON object, not as None"), ([], "JSON object"), ("char", "JSON object")],
+    ({}, "unknown kind of tokenizer None: known are char, byte, .*bpe, bpe-w, word"),
+    *[({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"), ({"kind": ["char"]}, "unknown kind")],
+]
 
 
 # By kind and part: values, each with the reason why it is refused.
 BROKEN = {
     ("char", "characters"): [
-        ([], "at least one character"),
-        (["a", "bc"], "single characters, not 'bc'"),
-        (["", "a"], "single characters, not ''"),
-        (["a", 98], "single characters, not 98"),
-        (["a", ["b"]], "single characters"),
-        (["a", "a"], "'a' follows 'a'"),
-        (["b", "a"], "sorted by code point"),
+        *[([], "at least one character"), (["a", "bc"], "single characters, not 'bc'")],
+        *[(["", "a"], "single characters, not ''"), (["a", 98], "single characters, not 98")],
+        *[(["a", ["b"]], "single characters"), (["a", "a"], "'a' follows 'a'"), (["b", "a"], "sorted by code point")],
     ],
     ("char", "specials"): [
-        ([], "needs the special <unk>"),
-        (["<unk>", "<unk>"], "'<unk>' is given twice"),
-        (["<unk>", ""], "1 to 100 printable characters"),
-        (["<unk>", 3], "not 3"),
-        (["<unk>", None], "not None"),
+        *[([], "needs the special <unk>"), (["<unk>", "<unk>"], "'<unk>' is given twice")],
+        *[(["<unk>", ""], "1 to 100 printable characters"), (["<unk>", 3], "not 3"), (["<unk>", None], "not None")],
         (["<unk>", "x" * 101], "1 to 100 printable characters"),
-        (["<unk>", "\ud800"], "1 to 100 printable characters"),
-        (["<unk>", "\n"], "printable"),
+        *[(["<unk>", "\ud800"], "1 to 100 printable characters"), (["<unk>", "\n"], "printable")],
         (["<unk>"] * 10_001, "too many"),
     ],
     ("byte", "specials"): [(["a", "a"], "'a' is given twice"), ([7], "not 7")],
     ("word", "words"): [
-        ([], "at least one word"),
-        (["a", ""], "single characters, not ''"),
-        (["a b"], "single characters, not 'a b'"),
-        (["a1"], "single characters, not 'a1'"),
-        ([" " * 2], "words of letters and single characters"),
-        (["x" * 10**6 + "!"], "not 'xxx"),
-        (["a", 1], "not 1"),
-        ([["a"]], "not \\['a'\\]"),
-        (["a", "b", "a"], "'a' is given twice"),
+        *[([], "at least one word"), (["a", ""], "single characters, not ''")],
+        *[(["a b"], "single characters, not 'a b'"), (["a1"], "single characters, not 'a1'")],
+        *[([" " * 2], "words of letters and single characters"), (["x" * 10**6 + "!"], "not 'xxx")],
+        *[(["a", 1], "not 1"), ([["a"]], "not \\['a'\\]"), (["a", "b", "a"], "'a' is given twice")],
     ],
     ("word", "specials"): [([], "needs the special <unk>")],
     ("bpe", "merges"): [
-        (["ab"], "list of two token ids, not 'ab'"),
-        ([97], "list of two token ids, not 97"),
-        ([[97]], "list of two token ids"),
-        ([[97, 98, 99]], "list of two token ids"),
-        ([[97, "b"]], "list of two token ids"),
-        ([[97, 98.0]], "list of two token ids"),
-        ([[97, True]], "list of two token ids"),
-        ([[97, None]], "list of two token ids"),
+        *[(["ab"], "list of two token ids, not 'ab'"), ([97], "list of two token ids, not 97")],
+        *[([[97]], "list of two token ids"), ([[97, 98, 99]], "list of two token ids")],
+        *[([[97, "b"]], "list of two token ids"), ([[97, 98.0]], "list of two token ids")],
+        *[([[97, True]], "list of two token ids"), ([[97, None]], "list of two token ids")],
         ([[97, [98] * 1000]], "list of two token ids"),
         ([[97, 256]], r"merge 0 \(token 256\) joins 97 and 256, but only ids below 256 exist yet"),
-        ([[97, 98], [258, 97]], "only ids below 257 exist yet"),
-        ([[-1, 97]], "only ids below 256"),
+        *[([[97, 98], [258, 97]], "only ids below 257 exist yet"), ([[-1, 97]], "only ids below 256")],
         ([[97, 98], [256, 99], [97, 98]], "as an earlier merge already does"),
         ([[97, 97], *([i, i] for i in range(256, 300))], "has 512 bytes"),
         ([[97, 98]] * 1_000_001, "too many"),
     ],
     ("bpe-w", "characters"): [
-        ([], "at least one character"),
-        (["a", "bc"], "single characters, not 'bc'"),
-        (["b", "a"], "sorted by code point"),
-        ([" ", "a"], "' ' cannot be in one"),
+        *[([], "at least one character"), (["a", "bc"], "single characters, not 'bc'")],
+        *[(["b", "a"], "sorted by code point"), ([" ", "a"], "' ' cannot be in one")],
         (["a", "\u2003"], "white space is where words are split"),
     ],
     ("bpe-w", "merges"): [
@@ -268,8 +238,7 @@ BROKEN = {
     ("wordpiece", "pieces"): [
         (["[UNK]", "a", "a"], "the piece 'a' of the vocabulary is given twice"),
         (["a b", "[UNK]"], "without white space, but number 0 is 'a b'"),
-        (["a" * 103, "[UNK]"], "at most 100 characters"),
-        (["a", 5], "number 1 is 5"),
+        *[(["a" * 103, "[UNK]"], "at most 100 characters"), (["a", 5], "number 1 is 5")],
         (["a"], r"special token '\[UNK\]' is not in the vocabulary"),
     ],
     ("wordpiece", "specials"): [(["a"], r"needs the special \[UNK\] for unknown text")],
@@ -278,12 +247,14 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value", "reason"), [(*part, *row) for part, rows in BROKEN.items() for row in rows]
-)
-def test_broken_json_is_refused_with_the_reason(kind, name, value, reason):
+ROWS = [(*part, *row) for part, rows in BROKEN.items() for row in rows]
+REFUSED = [({"kind": kind} | GOOD[kind] | {name: value}, reason) for kind, name, value, reason in ROWS]
+
+
+@pytest.mark.parametrize(("data", "reason"), [*NO_TOKENIZERS, *REFUSED])
+def test_broken_json_is_refused_with_the_reason(data, reason):
     with pytest.raises(TokenizerError, match=reason) as caught:
-        tokenizer_from_json({"kind": kind} | GOOD[kind] | {name: value})
+        tokenizer_from_json(data)
     assert len(str(caught.value)) < 300
 
 
@@ -293,15 +264,13 @@ def test_broken_json_is_refused_with_the_reason(kind, name, value, reason):
 def test_char_ids_are_sorted_by_code_point_and_specials_come_last():
     tokenizer = CharTokenizer.train("ßa Bä", ("<pad>", "<unk>"))
     assert tokenizer.encode(" Baßä") == [0, 1, 2, 3, 4]
-    assert tokenizer.specials == {"<pad>": 5, "<unk>": 6}
-    assert tokenizer.vocab_size == 7
+    assert (tokenizer.specials, tokenizer.vocab_size) == ({"<pad>": 5, "<unk>": 6}, 7)
     assert tokenizer.kind == "char"
 
 
 def test_unseen_characters_become_unk():
     tokenizer = CharTokenizer.train("abc")
-    assert tokenizer.encode("axbx\ud800") == [0, 3, 1, 3, 3]
-    assert tokenizer.decode([0, 3, 1]) == "a\ufffdb"
+    assert (tokenizer.encode("axbx\ud800"), tokenizer.decode([0, 3, 1])) == ([0, 3, 1, 3, 3], "a\ufffdb")
     assert tokenizer.unknown("axbx\ud800") == {"x": 2, "\ud800": 1}
 
 
@@ -311,8 +280,7 @@ def test_unseen_characters_become_unk():
 @given(TEXT)
 def test_ids_are_bytes_as_in_byte_pair_encoding_without_merges(text):
     ids = ByteTokenizer(["<eos>"]).encode(text)
-    assert bytes(ids) == text.encode("utf-8", "surrogatepass")
-    assert ids == BPETokenizer([]).encode(text)
+    assert (bytes(ids), ids) == (text.encode("utf-8", "surrogatepass"), BPETokenizer([]).encode(text))
 
 
 # --- words ----------------------------------------------------------------------------------------------------

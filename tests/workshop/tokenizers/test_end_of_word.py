@@ -57,8 +57,7 @@ def test_nineteen_merges_make_ten_subtokens_of_a_long_compound():
     tokenizer = EndOfWordTokenizer(characters, merges)
     assert learned(tokenizer) == [pair.replace(" ", "") for pair in listed]
     shown = render(tokenizer, "Abwasserbehandlungsanlage")  # a new word: "B e" and "A n" come from others
-    assert " ".join(shown) == "Abwasser b e han dlung s an lag e </w>"
-    assert len(shown) == 10
+    assert (" ".join(shown), len(shown)) == ("Abwasser b e han dlung s an lag e </w>", 10)
 
 
 @given(FEW_LETTERS)

@@ -8,19 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import TokenizerError
-from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers import huggingface, tokenizer_from_json
 from workshop.tokenizers.base import StreamDecoder
-from workshop.tokenizers.huggingface import (
-    BLANK,
-    BYTES,
-    FROM_SENTENCEPIECE,
-    NEWER,
-    OLDER,
-    SPLITS,
-    HFTokenizer,
-    byte_characters,
-    starting_with,
-)
+from workshop.tokenizers.huggingface import BLANK, BYTES, FROM_SENTENCEPIECE, NEWER, OLDER, SPLITS, HFTokenizer
 
 END = "<|endoftext|>"
 MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
@@ -28,7 +18,7 @@ MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
 
 def gpt2_definition(ids=None, merges=MERGES):
     """A tokenizer.json as GPT-2's; by default all bytes, then merges, then the special."""
-    tokens = [*byte_characters(), *("".join(pair) for pair in merges), END]
+    tokens = [*huggingface.byte_characters(), *("".join(pair) for pair in merges), END]
     ids = ids or {token: number for number, token in enumerate(tokens)}
     special = [{"id": ids[END], "content": END, "special": True}] if END in ids else []
     definition = {"added_tokens": special, "model": {"vocab": ids, "merges": merges}}
@@ -42,7 +32,7 @@ def tokenizer():
 
 
 def test_every_byte_has_one_visible_character():
-    table = byte_characters()
+    table = huggingface.byte_characters()
     assert sorted(table.values()) == list(range(256))
     assert all(character.isprintable() and not character.isspace() for character in table)
     assert (table["Ġ"], table["Ċ"], table["ä"]) == (0x20, 0x0A, 0xE4)  # as seen in GPT-2's own vocabulary
@@ -56,8 +46,7 @@ def test_any_text_survives_a_round_trip_with_the_packages_ids(tokenizer, text):
     assert tokenizer.decode(ids) == text
     if END not in text:
         assert ids == package.encode(text).ids
-    assert package.decode(ids, skip_special_tokens=True) == text
-    assert tokenizer.unknown(text) == {}
+    assert (package.decode(ids, skip_special_tokens=True), tokenizer.unknown(text)) == (text, {})
     stream = StreamDecoder(tokenizer)
     assert "".join([*map(stream.push, ids), stream.finish()]) == text
 
@@ -71,8 +60,7 @@ def test_special_tokens_may_have_any_id_and_truncation_and_padding_are_off(token
     definition["padding"] |= {"pad_id": 0, "pad_type_id": 0, "pad_token": "!"}
     definition["model"]["vocab"].pop(END)
     other = HFTokenizer(json.dumps(definition))
-    assert other.specials == {"&": 5}
-    assert other.token_bytes(5) == b""
+    assert (other.specials, other.token_bytes(5)) == ({"&": 5}, b"")
     added = next(iter(set(other.encode("a<ä>b")) - set(other.encode("ab"))))
     assert other.token_bytes(added) == "<ä>".encode()
     assert other.decode(other.encode("der der der<ä>")) == "der der der<ä>"
@@ -87,23 +75,21 @@ def test_a_vocabulary_without_all_bytes_has_unknown_characters():
 def test_a_model_may_have_more_rows_than_tokens(tokenizer):
     wide = HFTokenizer(tokenizer.definition, 300)
     assert (tokenizer.vocab_size, wide.vocab_size) == (256 + len(MERGES) + 1, 300)
-    assert wide.decode([299, 260]) == " der"
-    assert tokenizer_from_json(wide.to_json()).vocab_size == 300
+    assert (wide.decode([299, 260]), tokenizer_from_json(wide.to_json()).vocab_size) == (" der", 300)
     with pytest.raises(TokenizerError, match="ids up to 261, which do not fit into 200 tokens"):
         HFTokenizer(tokenizer.definition, 200)
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"definition": "{"}, "cannot be read by tokenizers"),
-        ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
-        ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
-        ({"vocab_size": True}, "the tokenizer.s vocab_size must be a whole number"),
-        ({"vocab_size": 10**12}, "do not fit into"),
-        ({"more": 1}, "fields kind, definition, vocab_size, not"),
-    ],
-)
+INVALID = [
+    ({"definition": "{"}, "cannot be read by tokenizers"),
+    ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
+    ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
+    ({"vocab_size": True}, "the tokenizer.s vocab_size must be a whole number"),
+    *[({"vocab_size": 10**12}, "do not fit into"), ({"more": 1}, "fields kind, definition, vocab_size, not")],
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), INVALID)
 def test_invalid_json_is_refused(tokenizer, change, reason):
     with pytest.raises(TokenizerError, match=reason):
         tokenizer_from_json(tokenizer.to_json() | change)
@@ -128,16 +114,13 @@ def template(*before, after=(), ids=(261,)):
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
 
 
-@pytest.mark.parametrize(
-    ("processor", "count"),
-    [
-        (None, 0),
-        (BYTE_LEVEL, 0),
-        (template("a"), 1),
-        (template("a", "b", ids=(261, 5)), 4),
-        ({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1),
-    ],
-)
+PROCESSORS = [
+    *[(None, 0), (BYTE_LEVEL, 0), (template("a"), 1), (template("a", "b", ids=(261, 5)), 4)],
+    ({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1),
+]
+
+
+@pytest.mark.parametrize(("processor", "count"), PROCESSORS)
 def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor, count):
     tokenizers = pytest.importorskip("tokenizers")
     definition = json.dumps(json.loads(tokenizer.definition) | {"post_processor": processor})
@@ -150,15 +133,14 @@ def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor
     assert (again.prefix, again.to_json()) == (ours.prefix, ours.to_json())
 
 
-@pytest.mark.parametrize(
-    ("about", "reason"),
-    [
-        ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
-        ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
-        ({"add_prefix_space": False, "add_bos_token": True}, ""),
-        ([], "cannot be read"),
-    ],
-)
+BESIDE = [
+    ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
+    ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
+    *[({"add_prefix_space": False, "add_bos_token": True}, ""), ([], "cannot be read")],
+]
+
+
+@pytest.mark.parametrize(("about", "reason"), BESIDE)
 def test_settings_beside_the_tokenizer_are_checked(tokenizer, about, reason, tmp_path):
     (tmp_path / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
@@ -201,7 +183,7 @@ def sentencepiece(normalizer, cutting, scheme=None):
         "added_tokens": special,
         "normalizer": normalizer,
         "pre_tokenizer": cutting and cutting | {"prepend_scheme": scheme},
-        "post_processor": starting_with([("<s>", [1])]),
+        "post_processor": huggingface.starting_with([("<s>", [1])]),
         "decoder": FROM_SENTENCEPIECE,
         "model": model | {"vocab": vocab, "merges": merges},
     }

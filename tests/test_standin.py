@@ -54,11 +54,19 @@ def test_views_share_memory(xp):
 
 
 MIXTURES = [
-    *[lambda a, host: a + host, lambda a, host: host + a, lambda a, host: a @ host],
-    *[lambda a, host: np.add(host, a, out=host), lambda a, host: np.where(a > 0, a, host)],
-    *[lambda a, host: np.concatenate([a, host]), lambda a, host: a[host.astype(int)]],
-    *[lambda a, host: a.__setitem__(..., host), lambda a, host: a.__iadd__(host), lambda a, host: host.__iadd__(a)],
-    *[lambda a, host: host.__setitem__(..., a), lambda a, host: np.asarray(a), lambda a, host: np.array([a, a])],
+    lambda a, host: a + host,
+    lambda a, host: host + a,
+    lambda a, host: a @ host,
+    lambda a, host: np.add(host, a, out=host),
+    lambda a, host: np.where(a > 0, a, host),
+    lambda a, host: np.concatenate([a, host]),
+    lambda a, host: a[host.astype(int)],
+    lambda a, host: a.__setitem__(..., host),
+    lambda a, host: a.__iadd__(host),
+    lambda a, host: host.__iadd__(a),
+    lambda a, host: host.__setitem__(..., a),
+    lambda a, host: np.asarray(a),
+    lambda a, host: np.array([a, a]),
     lambda a, host: a.dot(host),
 ]
 

@@ -15,8 +15,10 @@ from tinygrad_lite.device import random_key
 
 SMALL = BertConfig(40, 0, 1, 2, 3, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
 KINDS = [
-    *[{"next_sentence": True}, {"norm_first": False, "next_sentence": True}],
-    *[{"positions": "rotary", "next_sentence": True}, {"objective": "labels", "labels": "a|b|c"}],
+    {"next_sentence": True},
+    {"norm_first": False, "next_sentence": True},
+    {"positions": "rotary", "next_sentence": True},
+    {"objective": "labels", "labels": "a|b|c"},
     {"objective": "labels", "labels": "a|b", "pooling": "mean", "norm_first": False},
 ]
 IDS = np.array([[1, 7, 3, 9, 2, 12, 2], [1, 8, 2, 0, 0, 0, 0]])
@@ -119,7 +121,8 @@ def test_a_new_head_keeps_the_encoder():
 
 
 MISFITS = [
-    *[({"labels": "a|a"}, "must be different names"), ({"labels": "a|"}, "must be different names")],
+    ({"labels": "a|a"}, "must be different names"),
+    ({"labels": "a|"}, "must be different names"),
     ({"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
     ({"n_embd": 13}, "not a multiple of"),
 ]

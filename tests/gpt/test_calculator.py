@@ -74,7 +74,8 @@ class Places:
 
 CALLS = [
     (f"{CALL}?? ok", f"{CALL}84 ok"),  # the result takes the place of what the model would have written
-    *[(f"{CALL}??{CALL}??", f"{CALL}84{CALL}84"), ("<calc>1/0</calc>5", "<calc>1/0</calc>5")],
+    (f"{CALL}??{CALL}??", f"{CALL}84{CALL}84"),
+    ("<calc>1/0</calc>5", "<calc>1/0</calc>5"),
     ("<calc>import os</calc>5", "<calc>import os</calc>5"),
     ("<calc>1<calc>2*3</calc>?", "<calc>1<calc>2*3</calc>6"),  # the last mark opens
     ("1+1</calc>5", "1+1</calc>5"),  # nothing was opened

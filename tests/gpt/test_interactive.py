@@ -52,8 +52,12 @@ def test_the_earlier_text_remains_the_context(start, lines, asked):
 
 
 SETTING_COMMANDS = [
-    *[("/temperature 0.5", "temperature", 0.5), ("/top-k  20 ", "top_k", 20), ("/greedy", "greedy", True)],
-    *[("/greedy off", "greedy", False), ("/stop 'a b' c", "stop", ["a b", "c"]), ("/stop", "stop", [])],
+    ("/temperature 0.5", "temperature", 0.5),
+    ("/top-k  20 ", "top_k", 20),
+    ("/greedy", "greedy", True),
+    ("/greedy off", "greedy", False),
+    ("/stop 'a b' c", "stop", ["a b", "c"]),
+    ("/stop", "stop", []),
     ("/stop --help -h", "stop", ["--help", "-h"]),
 ]
 
@@ -75,7 +79,8 @@ WRONG_COMMANDS = [
     ("/temperature", "--temperature needs a value"),
     ("/temperature 1 --help", "--temperature 1 --help: must be a finite number"),
     ("/seed 1 --start=x", "--seed 1 --start=x: must be a whole number"),
-    *[("/stop 'a", "quotation mark"), ("/beam 4", "there is no command /beam: /help")],
+    ("/stop 'a", "quotation mark"),
+    ("/beam 4", "there is no command /beam: /help"),
 ]
 
 

@@ -24,7 +24,9 @@ def load_gpt2(folder):
 
 
 CHANGES = [
-    *[{}, {"activation_function": "gelu"}, {"activation_function": "relu"}],
+    {},
+    {"activation_function": "gelu"},
+    {"activation_function": "relu"},
     {"activation_function": "gelu_pytorch_tanh", "n_inner": 7},
     {"n_layer": 1, "n_head": 1, "n_embd": 4, "vocab_size": 5 * 2, "n_positions": 12},
     {"n_layer": 3, "n_head": 4, "n_embd": 8, "layer_norm_epsilon": 0.3, "n_inner": 40},
@@ -77,7 +79,8 @@ DIFFERENT = [
     ({"add_cross_attention": True}, "add_cross_attention is True"),
     ({"activation_function": "silu"}, "activation_function is 'silu', but this program supports only gelu_new"),
     ({"activation_function": ["gelu"]}, "activation_function is"),
-    *[({"n_layer": "2"}, "n_layer cannot be '2'"), ({"layer_norm_epsilon": 0}, "norm_eps cannot be 0")],
+    ({"n_layer": "2"}, "n_layer cannot be '2'"),
+    ({"layer_norm_epsilon": 0}, "norm_eps cannot be 0"),
     ({"n_layer": 3}, r"lacks h\.2\.ln_1\.weight.*and 7 more"),
     ({"n_layer": 1000}, "holds 28 tensors, too few for 1000 layers"),
     ({"n_layer": 1}, r"holds the unknown h\.1\.attn.* more: the architecture in config.json has no such part"),

@@ -30,8 +30,12 @@ NEUN, NINE = "neunhundertneunundneunzig", "nine hundred ninety-nine"
 
 
 NUMBERS = [
-    *[(0, "null", "zero"), (16, "sechzehn", "sixteen"), (17, "siebzehn", "seventeen"), (30, "dreißig", "thirty")],
-    *[(100, "einhundert", "one hundred"), (1001, "eintausendeins", "one thousand one")],
+    (0, "null", "zero"),
+    (16, "sechzehn", "sixteen"),
+    (17, "siebzehn", "seventeen"),
+    (30, "dreißig", "thirty"),
+    (100, "einhundert", "one hundred"),
+    (1001, "eintausendeins", "one thousand one"),
     (999_999, f"{NEUN}tausend{NEUN}", f"{NINE} thousand {NINE}"),
 ]
 

@@ -110,7 +110,9 @@ def test_control_characters_are_escaped():
 TERMINALS = [
     (True, {}, True),
     (True, {"NO_COLOR": ""}, True),  # by convention, an empty value does not count
-    *[(True, {"NO_COLOR": "1"}, False), (True, {"TERM": "dumb"}, False), (False, {}, False)],
+    (True, {"NO_COLOR": "1"}, False),
+    (True, {"TERM": "dumb"}, False),
+    (False, {}, False),
 ]
 
 
@@ -132,8 +134,11 @@ def test_colour_reaches_the_output(file, capsys, monkeypatch):
 
 
 PASSAGES = [
-    *[("lf\nDer Tag, die Nacht", 9, "Der Tag,"), ("lf\nDer Tag, die Nacht", 7, "Der Tag")],
-    *[("lf\nDer Tag\n", 10**30, "Der Tag"), ("lf\n", 5, "lf"), ("Donaudampf", 5, "Donau")],
+    ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
+    ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
+    ("lf\nDer Tag\n", 10**30, "Der Tag"),
+    ("lf\n", 5, "lf"),
+    ("Donaudampf", 5, "Donau"),
 ]
 
 

@@ -105,8 +105,10 @@ def with_words(path):
 OTHER_MODELS = [
     ({"architectures": ["BertForQuestionAnswering"]}, "supports only BertModel"),
     ({"position_embedding_type": "relative_key"}, "supports only 'absolute'"),
-    *[({"is_decoder": True}, "supports only False"), ({"hidden_act": "silu"}, "hidden_act is 'silu'")],
-    *[({"type_vocab_size": None}, "type_vocab_size is missing"), ({"num_attention_heads": 5}, "not a multiple of")],
+    ({"is_decoder": True}, "supports only False"),
+    ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
+    ({"type_vocab_size": None}, "type_vocab_size is missing"),
+    ({"num_attention_heads": 5}, "not a multiple of"),
     ({"hidden_size": -1}, "n_embd cannot be -1"),
     ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
     ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
@@ -233,7 +235,9 @@ def modes(**chosen):
 
 
 POOLED = [
-    *[(modes(cls=True, mean=False), None, True), (modes(cls=False, mean=True, max=False), 5, False), ({}, 7, False)],
+    (modes(cls=True, mean=False), None, True),
+    (modes(cls=False, mean=True, max=False), 5, False),
+    ({}, 7, False),
     ({"pooling_mode": "cls"}, 5, True),
 ]
 

@@ -122,7 +122,8 @@ PREPARED = [
     *(({"image_mean": mean}, "image_mean is .* supports only") for mean in ([0.485, 0.456, 0.406], {})),
     ({"image_std": 0.2}, "image_std is .* supports only"),
     ({"do_normalize": False}, "do_normalize is .* supports only"),
-    *[({"do_center_crop": True}, "do_center_crop is "), ({"do_resize": False}, "do_resize is ")],
+    ({"do_center_crop": True}, "do_center_crop is "),
+    ({"do_resize": False}, "do_resize is "),
     *(({"size": size}, "size is ") for size in ({"shortest_edge": 8}, 9, None)),
     ({"resample": 9}, "resample is "),
 ]

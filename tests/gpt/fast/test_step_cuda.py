@@ -109,7 +109,8 @@ def test_replayed_tokens_equal_launched_ones_and_no_weight_changes(count, rows, 
 
 
 NOT_CAPTURED = [
-    *[(lambda x: x + 1, "an allocation"), (lambda x: float(x[0]), "a number that the host reads")],
+    (lambda x: x + 1, "an allocation"),
+    (lambda x: float(x[0]), "a number that the host reads"),
     (lambda x: x.set(np.ones(2)), "a copy from the host"),
     (lambda x: get_device("cuda").to_host(x), "an array that the host reads"),
 ]

@@ -234,9 +234,15 @@ def test_a_stored_text_is_recalled_with_its_facts(cache):
 
 
 DAMAGES = [
-    *[("poem.txt", b"sch\xc3\xb6"), ("poem.txt", b"sch\xc3"), ("poem.txt", None), ("poem.json", None)],
-    *[("poem.json", b""), ("poem.json", b"[1]"), ("poem.json", b"[" * 100_000)],
-    *[("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"), ("poem.json", b'{"sha256": "0"}')],
+    ("poem.txt", b"sch\xc3\xb6"),
+    ("poem.txt", b"sch\xc3"),
+    ("poem.txt", None),
+    ("poem.json", None),
+    ("poem.json", b""),
+    ("poem.json", b"[1]"),
+    ("poem.json", b"[" * 100_000),
+    ("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"),
+    ("poem.json", b'{"sha256": "0"}'),
 ]
 
 

@@ -81,15 +81,19 @@ ENTRIES = [
     ("ein (sehr (ganz (wirklich))) alter Hund", ["ein alter Hund"]),
     ("Hund [zool. {m} <Tier (groß)>]", ["Hund"]),
     ("laufen {lief; gelaufen}; rennen (schnell; weit)", ["laufen", "rennen"]),  # no ";" of an annotation splits
-    *[("(nur so); Hund", ["Hund"]), ("Bundesamt /BA/; Amt", ["Bundesamt", "Amt"])],
-    *[("Bundesamt /BA/, kleines", ["Bundesamt, kleines"]), ("/BA/", [])],
+    ("(nur so); Hund", ["Hund"]),
+    ("Bundesamt /BA/; Amt", ["Bundesamt", "Amt"]),
+    ("Bundesamt /BA/, kleines", ["Bundesamt, kleines"]),
+    ("/BA/", []),
     ("Hund m}; Hund ); Hund {m; Hund [zool; Hund <; Katze", ["Katze"]),
     ("er/sie geht; er geht nach rechts / links; km/h; alle gehen", ["alle gehen"]),
     ("jdm. / etw. helfen; jdn./etw. sehen", ["jdm. helfen", "jdn. sehen"]),
     ("to help sb./sth.; to see sb. / sth.", ["to help sb.", "to see sb."]),
     ("Ich ... dich; Ich … dich; Ich .. dich; ich mag dich", ["ich mag dich"]),
-    *[("a + b; a = b; ~ b; a * b; a | b; c", ["c"]), ("‘er’ ist’s , ja (so) ?", ["'er' ist's, ja?"])],
-    *[("Gru\u0308n\u00a0 ;\ufeffBlau", ["Grün", "Blau"]), (" ; ;", [])],
+    ("a + b; a = b; ~ b; a * b; a | b; c", ["c"]),
+    ("‘er’ ist’s , ja (so) ?", ["'er' ist's, ja?"]),
+    ("Gru\u0308n\u00a0 ;\ufeffBlau", ["Grün", "Blau"]),
+    (" ; ;", []),
 ]
 
 

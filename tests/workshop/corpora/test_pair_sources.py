@@ -90,7 +90,8 @@ def encrypted():
 
 NO_ARCHIVES = [
     *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
-    *[(CHANGED, "cannot be unpacked: Bad CRC-32"), (with_size(5), "cannot be unpacked: Bad CRC-32")],
+    (CHANGED, "cannot be unpacked: Bad CRC-32"),
+    (with_size(5), "cannot be unpacked: Bad CRC-32"),
     (encrypted(), "cannot be unpacked: .*encrypted"),
     (zipped({"deu.txt": "Hund"}, zipfile.ZIP_BZIP2), r"cannot .*: deu\.txt has an unusual compression method"),
     (zipped({"deu.txt": "Hund"}, zipfile.ZIP_LZMA), r"cannot .*: deu\.txt has an unusual compression method"),

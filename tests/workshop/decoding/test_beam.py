@@ -196,8 +196,11 @@ def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():
 
 
 OUT_OF_RANGE = [
-    *[({"beam": 0}, "beam is 0"), ({"n_best": 0}, "n_best is 0"), ({"n_best": 3}, "n_best is 3, but a beam of 2")],
-    *[({"max_new_tokens": -1}, "max_new_tokens is -1"), ({"length_penalty": -1.0}, "length_penalty is -1.0")],
+    ({"beam": 0}, "beam is 0"),
+    ({"n_best": 0}, "n_best is 0"),
+    ({"n_best": 3}, "n_best is 3, but a beam of 2"),
+    ({"max_new_tokens": -1}, "max_new_tokens is -1"),
+    ({"length_penalty": -1.0}, "length_penalty is -1.0"),
     ({"length_penalty": math.inf}, "length_penalty is inf"),
     ({"length_penalty": math.nan}, "length_penalty is nan"),
     ({"stop_token": 4}, "token 4 is not in the vocabulary"),

@@ -93,7 +93,9 @@ def test_neutral_settings_change_nothing():
 
 
 PROMPTS = [
-    *[([[0], [1]], "2, 1.* but the text has 1 row"), ([0], "the text has 1 row"), ([[4]], "outside")],
+    ([[0], [1]], "2, 1.* but the text has 1 row"),
+    ([0], "the text has 1 row"),
+    ([[4]], "outside"),
     ([[-1]], "outside"),
 ]
 

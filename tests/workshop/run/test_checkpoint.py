@@ -103,14 +103,25 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(path, monkeypa
 
 
 WRONG = [
-    *[({"format_version": 2}, "format version 2"), ({"format_version": None}, "format version None")],
-    *[({"step": None}, "'step'"), ({"step": -1}, "step is -1"), ({"step": True}, "'step'"), ({"step": "5"}, "'step'")],
-    *[({"model": []}, "'model'"), ({"best_loss": "low"}, "'best_loss'"), ({"best_loss": 3}, "'best_loss'")],
-    *[({"best_loss": float("nan")}, "best loss is nan"), ({"best_loss": float("inf")}, "best loss is inf")],
-    *[({"family": 7}, "'family'"), ({"tokenizer": None}, "'tokenizer'"), ("", "not JSON"), ("{", "not JSON")],
+    ({"format_version": 2}, "format version 2"),
+    ({"format_version": None}, "format version None"),
+    ({"step": None}, "'step'"),
+    ({"step": -1}, "step is -1"),
+    ({"step": True}, "'step'"),
+    ({"step": "5"}, "'step'"),
+    ({"model": []}, "'model'"),
+    ({"best_loss": "low"}, "'best_loss'"),
+    ({"best_loss": 3}, "'best_loss'"),
+    ({"best_loss": float("nan")}, "best loss is nan"),
+    ({"best_loss": float("inf")}, "best loss is inf"),
+    ({"family": 7}, "'family'"),
+    ({"tokenizer": None}, "'tokenizer'"),
+    ("", "not JSON"),
+    ("{", "not JSON"),
     ("[" * 100_000, "not JSON"),
     ("9" * 10_000, "not JSON"),  # too long a number for Python
-    *[("[]", "not a JSON object"), ("null", "not a JSON object")],
+    ("[]", "not a JSON object"),
+    ("null", "not a JSON object"),
 ]
 
 

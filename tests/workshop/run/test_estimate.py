@@ -75,8 +75,10 @@ def test_a_shortage_repeats_the_size_that_the_library_requested():
 
 
 ERRORS = [
-    *[(MemoryError(), True), (OSError(errno.ENOMEM, "Cannot allocate memory"), True)],
-    *[(OSError(errno.ENOSPC, "No space left on device"), False), (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True)],
+    (MemoryError(), True),
+    (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+    (OSError(errno.ENOSPC, "No space left on device"), False),
+    (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
     (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
     (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
     (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),

@@ -215,7 +215,8 @@ FOLDERS = [
     ("a/last a/best b/c/last", "a/best"),
     ("b/c/last a/best a/last", "b/c/last"),  # no evaluation has chosen a best one yet
     ("b/c/last.safetensors.tmp a/step-00000004 a/last a/best", "a/best"),
-    *[("a/average a/last a/best", "a/average"), ("mine a/best", "mine")],
+    ("a/average a/last a/best", "a/average"),
+    ("mine a/best", "mine"),
 ]
 
 

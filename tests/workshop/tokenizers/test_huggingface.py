@@ -85,7 +85,8 @@ INVALID = [
     ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
     ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
     ({"vocab_size": True}, "the tokenizer.s vocab_size must be a whole number"),
-    *[({"vocab_size": 10**12}, "do not fit into"), ({"more": 1}, "fields kind, definition, vocab_size, not")],
+    ({"vocab_size": 10**12}, "do not fit into"),
+    ({"more": 1}, "fields kind, definition, vocab_size, not"),
 ]
 
 
@@ -115,7 +116,10 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": Fal
 
 
 PROCESSORS = [
-    *[(None, 0), (BYTE_LEVEL, 0), (template("a"), 1), (template("a", "b", ids=(261, 5)), 4)],
+    (None, 0),
+    (BYTE_LEVEL, 0),
+    (template("a"), 1),
+    (template("a", "b", ids=(261, 5)), 4),
     ({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1),
 ]
 
@@ -136,7 +140,8 @@ def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor
 BESIDE = [
     ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
     ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
-    *[({"add_prefix_space": False, "add_bos_token": True}, ""), ([], "cannot be read")],
+    ({"add_prefix_space": False, "add_bos_token": True}, ""),
+    ([], "cannot be read"),
 ]
 
 

@@ -3,7 +3,7 @@
 import importlib.abc
 import sys
 
-VERSION = "0.2.0"
+VERSION = "0.3.0"
 
 # The old name of a module or folder, and the new one, or that it was removed; the longest match counts.
 MOVED = {

@@ -7,6 +7,7 @@ differently. (One product with all three, concatenated for it, is no faster.)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 from unittest import mock
@@ -96,8 +97,8 @@ class MuonAndAdamW:
 
     Muon is PyTorch's, except for the polynomials of its rounds, which are ours (`orthogonal`): with its own, it would
     take five rounds instead of three. Its other defaults are ours too. PyTorch always orthogonalises in bfloat16: about
-    as fast as float32, or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one: it is
-    faster.
+    as fast as float32, or faster, with AVX512-BF16, and many times slower without. Only the first update is not rounded so:
+    after it the losses of both sides are compared. AdamW is the fused one: it is faster.
     """
 
     def __init__(self, options: TrainOptions, model: nn.Module) -> None:
@@ -108,6 +109,7 @@ class MuonAndAdamW:
         chosen = set(matrices)
         rest = [p for p in model.parameters() if p not in chosen]
         self.both = torch.optim.Muon(matrices, **muon), torch.optim.AdamW(decay_groups(rest, decay), **adamw)
+        self.is_rounded = False
 
     def zero_grad(self) -> None:
         """Remove all gradients."""
@@ -116,15 +118,18 @@ class MuonAndAdamW:
 
     def step(self) -> None:
         """Update all weights."""
-        with mock.patch("torch.optim._muon._zeropower_via_newtonschulz", orthogonal):
+        rounds = functools.partial(orthogonal, is_rounded=self.is_rounded)
+        with mock.patch("torch.optim._muon._zeropower_via_newtonschulz", rounds):
             for optimizer in self.both:
                 optimizer.step()
+        self.is_rounded = True
 
 
-def orthogonal(matrix: torch.Tensor, *_: Any) -> torch.Tensor:
+def orthogonal(matrix: torch.Tensor, *_: Any, is_rounded: bool = True) -> torch.Tensor:
     """What PyTorch's function of the same purpose computes, in the same way, with a polynomial for each round."""
     is_tall = matrix.shape[0] > matrix.shape[1]
-    x = (matrix.T if is_tall else matrix).bfloat16()
+    x = matrix.T if is_tall else matrix
+    x = x.bfloat16() if is_rounded else x
     x = x / x.norm().clamp(min=EPS)
     for a, b, c in ROUNDS:
         gram = x @ x.T

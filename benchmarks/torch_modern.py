@@ -97,8 +97,8 @@ class MuonAndAdamW:
 
     Muon is PyTorch's, except for the polynomials of its rounds, which are ours (`orthogonal`): with its own, it would
     take five rounds instead of three. Its other defaults are ours too. PyTorch always orthogonalises in bfloat16: about
-    as fast as float32, or faster, with AVX512-BF16, and many times slower without. Only the first update is not rounded so:
-    after it the losses of both sides are compared. AdamW is the fused one: it is faster.
+    as fast as float32, or faster, with AVX512-BF16, and many times slower without. The first update alone is not
+    rounded, since after it the losses of both sides are compared. AdamW is the fused one: it is faster.
     """
 
     def __init__(self, options: TrainOptions, model: nn.Module) -> None:

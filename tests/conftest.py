@@ -21,6 +21,8 @@ from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
+from tinygrad_lite.errors import CorpusError
+from workshop.corpora import fetch
 from workshop.run import setup as start
 
 sys.dont_write_bytecode = False  # in this process as well
@@ -165,6 +167,17 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
     with undone():
         yield tmp_path
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """No network and no apt-get: every download fails."""
+
+    def unreachable(*what):
+        raise CorpusError("there is no network here")
+
+    monkeypatch.setattr(fetch, "debian_folders", unreachable)
+    monkeypatch.setattr(fetch, "https_bytes", unreachable)
 
 
 @pytest.fixture(scope="module")

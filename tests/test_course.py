@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from docs.course import check as course
-from tests.test_imports import FILES
+from tests.test_imports import FILES, ROOT
 from tinygrad_lite.errors import OptionError, UserError
 
-ROOT = Path(__file__).parent.parent
 CAPSTONE = ROOT / "docs" / "course" / "capstone"
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
 SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]

@@ -10,10 +10,10 @@ import pytest
 from docs.course import check
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("workplace")
 FOLDER = check.chapters()[15]
 induction, patching, superposition = (
     check.load(FOLDER / f"{name}.py") for name in ("induction", "patching", "superposition")
@@ -23,14 +23,6 @@ SCRIPTS = {
     "patching": (patching, ["--max_iters", "1", "--answer_a", "m", "--answer_b", "k"]),
     "superposition": (superposition, ["--max_iters", "2", "--starts", "2"]),
 }
-
-
-@pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """An empty folder, into which plots are written."""
-    monkeypatch.chdir(tmp_path)
-    with undone():
-        yield tmp_path
 
 
 def is_drawing(file: Path) -> bool:

@@ -16,11 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.test_readme import commands
-from tests.tiny_runs import arguments, losses, made_up_text
+from tests.tiny_runs import ROOT, arguments, losses, made_up_text
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
 
-ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
 RECIPES = {part.splitlines()[0]: part for part in PAGE.split("\n## ")[1:]}
 CODE = r"\n\n```[\w+]*\n(.*?)^```\n\n"

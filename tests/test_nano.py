@@ -1,9 +1,6 @@
 """nano.py, the whole idea in one file, against the project: loss, gradients, 50 updates, weights in both directions."""
 
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +11,7 @@ import sample
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.trained import load_trained
-from tests.tiny_runs import ROOT, made_up_text, run_training
+from tests.tiny_runs import finish, made_up_text, run_training, script
 from tinygrad_lite import Tensor
 from tinygrad_lite.optim import AdamW, trapezoid
 
@@ -88,8 +85,7 @@ def test_it_learns_the_same(capsys):
     assert f"held out: {held_out:.3f} bits per character" in capsys.readouterr().err
 
 
-def test_its_weights_are_written_with_by_sample_py(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_its_weights_are_written_with_by_sample_py(workplace, capsys):
     small = random_model(TINY, 0.4)
     nano.save(Path("out/nano.safetensors"), small, 3)
     trained = load_trained(Path("out/nano.safetensors"))
@@ -103,9 +99,7 @@ def test_its_weights_are_written_with_by_sample_py(tmp_path, capsys, monkeypatch
     assert "".join(nano.write(again, "cab", 40)) != "".join(nano.write(again, "cab", 40, seed=2))
 
 
-def test_it_writes_with_the_weights_of_train_py(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text(made_up_text(), encoding="utf-8")
+def test_it_writes_with_the_weights_of_train_py(workplace, capsys):
     run = run_training("goethe-char-modern", max_iters=9, learning_rate=0.05, block_size=32)
     nano.main(str(run.best), "der ")
     capsys.readouterr()
@@ -115,25 +109,18 @@ def test_it_writes_with_the_weights_of_train_py(tmp_path, capsys, monkeypatch):
     assert "der " + "".join(nano.write(small, "der ", 20, temperature=0)) + "\n" == expected
 
 
-def run_nano(*words: str, **environment: str) -> tuple[int, str, str]:
-    """Run the file: exit status, stdout and stderr."""
-    command = [sys.executable, str(ROOT / "nano.py"), *words]
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, encoding="utf-8")
-    return done.returncode, done.stdout, done.stderr
-
-
-def test_what_it_cannot_read_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_it_cannot_read_is_one_sentence(workplace):
     Path("short.txt").write_text("Ach!", encoding="utf-8")
     Path("latin.txt").write_bytes(b"Gr\xfcn" * 2000)
     Path("broken.safetensors").write_bytes(b"\x05\0\0\0\0\0\0\0{}   ")
     for words, reason in (
-        ([], f"nano.py: there is no {tmp_path / 'goethe.txt'}: name a text"),
+        ([], f"nano.py: there is no {workplace / 'goethe.txt'}: name a text"),
         (["missing.txt"], "nano.py: there is no missing.txt: name a text"),
         (["short.txt"], "4 characters, and at least 2580 are needed"),
         (["latin.txt"], "nano.py: latin.txt is neither a long enough text in UTF-8"),
         (["broken.safetensors"], "nano.py: broken.safetensors is neither a long enough text in UTF-8 nor a checkpoint"),
     ):
-        status, out, err = run_nano(*words, TINYGRAD_LITE_CACHE=str(tmp_path), PYTHONIOENCODING="utf-8")
+        settings = {"TINYGRAD_LITE_CACHE": str(workplace), "PYTHONIOENCODING": "utf-8"}
+        status, out, err = finish(script("nano.py", *words, **settings))
         assert (status, out, len(err.splitlines())) == (1, "", 1)
         assert reason in err

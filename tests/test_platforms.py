@@ -164,20 +164,27 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
         write_atomically(tmp_path / "last", b"new")
 
 
-CONSOLES = [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
+# Whether this is Windows, and a terminal; the variables that are set; whether colours are used.
+CONSOLES = [
+    (True, True, {}, False),  # the old console
+    *((True, True, {name: "xterm"}, True) for name in ("WT_SESSION", "TERM_PROGRAM", "TERM")),
+    (False, True, {}, True),
+    (False, True, {"NO_COLOR": ""}, True),  # by convention, an empty value does not count
+    (False, True, {"NO_COLOR": "1"}, False),
+    (False, True, {"TERM": "dumb"}, False),
+    (False, False, {}, False),
+]
 
 
-@pytest.mark.parametrize(("variable", "expected"), CONSOLES)
-def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypatch):
+@pytest.mark.parametrize(("is_windows", "is_terminal", "variables", "expected"), CONSOLES)
+def test_colour_is_used_only_on_a_terminal_that_shows_it(is_windows, is_terminal, variables, expected, monkeypatch):
     for name in ("WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    if variable:
-        monkeypatch.setenv(variable, "xterm")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(console, "WINDOWS", True)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: is_terminal))
+    monkeypatch.setattr(console, "WINDOWS", is_windows)
     assert wants_colour() is expected
-    monkeypatch.setattr(console, "WINDOWS", False)
-    assert wants_colour()
 
 
 # --- everywhere except on Debian ------------------------------------------------------------------------------

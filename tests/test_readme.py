@@ -3,6 +3,7 @@
 All presets, modules, files and commands that the pages name exist.
 """
 
+import functools
 import glob
 import importlib
 import importlib.util
@@ -185,7 +186,7 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     encoders = "out/bert-goethe out/classify out/pairs my-bert out/vit-digits out/igpt-digits minilm"
     reads = arguments[0] in encoders.split()
     if not (translates or reads) and "--max_new_tokens" not in arguments and "--score" not in arguments:
-        arguments += ["--max_new_tokens", "8"]
+        arguments += ["--max_new_tokens", "4"]
     assert sample.main(arguments) == 0
     assert capsys.readouterr().out.strip() or translates  # an untrained model may end at once
     return 1
@@ -260,12 +261,16 @@ def test_a_page_names_only_files_that_exist(path):
         missing += [word for word in words.split() if word.startswith("tests/") and not (ROOT / word).exists()]
     if path.name != "CHANGELOG.md":  # which names former files and commands
         missing += [name for name in re.findall(r"python -m ([a-z][\w.]*)", page) if not importlib.util.find_spec(name)]
-        folders = (ROOT / name for name in (*FOLDERS, "tests"))
-        known = [f"/{file.relative_to(ROOT).as_posix()}" for folder in folders for file in folder.glob("**/*.*")]
-        known += ["/train.py", "/sample.py"]
         sources = re.findall(r"`([\w/]+\.(?:py|cuh?))`", page)
-        missing += [name for name in sources if not any(file.endswith(f"/{name}") for file in known)]
+        missing += [name for name in sources if not any(file.endswith(f"/{name}") for file in known_files())]
     assert missing == []
+
+
+@functools.cache
+def known_files() -> list[str]:
+    """The files whose names a page may mention."""
+    files = [file for name in (*FOLDERS, "tests") for file in (ROOT / name).glob("**/*.*")]
+    return ["/train.py", "/sample.py", *(f"/{file.relative_to(ROOT).as_posix()}" for file in files)]
 
 
 def headings(page: str) -> set[str]:

@@ -40,35 +40,34 @@ CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "k
 BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "log_interval": 3, **COMBINED["qwen"]}
 MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
-TRANSLATION = {"preset": "reverse", "dropout": 0.2, "gradient_accumulation_steps": 2}
+TRANSLATION = {"preset": "reverse", "eval_pairs": 2, "dropout": 0.2, "gradient_accumulation_steps": 2}
 NUMBERS = {"preset": "reverse", "dataset": "numbers", "norm": "rmsnorm", "positions": "rotary", "qk_norm": True}
-NUMBERS |= {"attention_scale": 1.5, "activation": "relu2", "zero_init": True, "optimizer": "muon"}
+NUMBERS |= {"eval_pairs": 2, "attention_scale": 1.5, "activation": "relu2", "zero_init": True, "optimizer": "muon"}
 
 
-# Settings, and after which steps a run is stopped; an evaluation is at 4 and at 8.
-STOPPED = [
-    *((CHAR, stops) for stops in ([1], [4], [6], [9], [2, 3, 8])),
-    *((BPE, [4]), (SGD, [6]), (MUON, [6]), (TRANSLATION, [3]), (TRANSLATION, [8]), (NUMBERS, [8])),
-    *(pytest.param(BPE, [stop], marks=pytest.mark.slow) for stop in (1, 6, 9)),
-    *(pytest.param(SGD, [stop], marks=pytest.mark.slow) for stop in (1, 4, 9)),
-]
+# Settings, and after which steps each run is stopped; an evaluation is at 4 and at 8.
+STOPPED = [(CHAR, [[1], [4], [6], [9], [2, 3, 8]]), (BPE, [[4]]), (SGD, [[6]]), (MUON, [[6]]), (NUMBERS, [[8]])]
+STOPPED += [(TRANSLATION, [[3], [8]])]
+STOPPED += [pytest.param(kind, [[1], [stop], [9]], marks=pytest.mark.slow) for kind, stop in ((BPE, 6), (SGD, 4))]
 
 
-@pytest.mark.parametrize(("settings", "stops"), STOPPED)
-def test_a_stopped_run_resumes_bit_for_bit(settings, stops, monkeypatch, capsys):
-    whole, run, words = run_training(out_dir="whole", **settings), RunFolder("run"), arguments(**settings)
-    for stop, number in zip(stops, STOPPING, strict=False):
-        with monkeypatch.context() as patch:
-            stop_after(patch, stop, number)
-            assert train.main(words) == 128 + number
-        assert f"stopped by {number.name} after {counted(stop, 'step')}; saved run" in capsys.readouterr().err
-        assert load_checkpoint(run.last).step == stop
-        words = RESUME
-    assert train.main(RESUME) == 0
-    said = capsys.readouterr().err
-    assert f"resuming after {counted(stops[-1], 'step')}" in said
-    assert ("changed" in said, "warning" in said) == (False, False)
-    same(run, whole)
+@pytest.mark.parametrize(("settings", "runs"), STOPPED)
+def test_a_stopped_run_resumes_bit_for_bit(settings, runs, monkeypatch, capsys):
+    whole, run = run_training(out_dir="whole", **settings), RunFolder("run")
+    for stops in runs:
+        words = [*arguments(**settings), "--overwrite"]
+        for stop, number in zip(stops, STOPPING, strict=False):
+            with monkeypatch.context() as patch:
+                stop_after(patch, stop, number)
+                assert train.main(words) == 128 + number
+            assert f"stopped by {number.name} after {counted(stop, 'step')}; saved run" in capsys.readouterr().err
+            assert load_checkpoint(run.last).step == stop
+            words = RESUME
+        assert train.main(RESUME) == 0
+        said = capsys.readouterr().err
+        assert f"resuming after {counted(stops[-1], 'step')}" in said
+        assert ("changed" in said, "warning" in said) == (False, False)
+        same(run, whole)
 
 
 @pytest.mark.parametrize(("where", "owner"), [("evaluate", train), ("report", RunLog), ("step", Optimizer)])

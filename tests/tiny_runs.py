@@ -77,10 +77,15 @@ def table(capsys, command: ModuleType, *words: object) -> dict[str, list[str]]:
     return {row.split()[0]: row.split()[1:] for row in capsys.readouterr().out.splitlines()[1:]}
 
 
+def csv_rows(path: Path | str) -> list[dict[str, str]]:
+    """The rows of a CSV file, by the names of its columns."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def rows(folder: RunFolder) -> list[dict[str, str]]:
     """The rows of metrics.csv."""
-    with open(folder.metrics, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return csv_rows(folder.metrics)
 
 
 def losses(folder: RunFolder, column: str = "loss") -> dict[int, float]:

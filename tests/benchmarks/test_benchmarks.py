@@ -52,6 +52,7 @@ def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, capsys)
     said = capsys.readouterr()
     assert said.out == out.read_text(encoding="utf-8")
     assert said.out.count("1.50 (1.25 to 1.75)") == 3  # row 9, and two rows with the number 11
+    assert "- Made with --quick: the numbers are meaningless\n" in said.out
     assert "row 11: encoding it" in said.err
 
 

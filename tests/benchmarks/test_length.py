@@ -1,6 +1,5 @@
 """`python -m benchmarks.length`: what it measures, fits and writes; times themselves are not tested."""
 
-import csv
 from dataclasses import replace
 
 import pytest
@@ -9,6 +8,7 @@ from benchmarks import length
 from benchmarks.length import WORKS, Measured, exponents, peak_of, prepare
 from benchmarks.shapes import GOETHE
 from gpt.model import GPT
+from tests.tiny_runs import csv_rows
 
 
 def test_the_exponent_is_that_of_the_longer_texts():
@@ -16,7 +16,6 @@ def test_the_exponent_is_that_of_the_longer_texts():
     times = {t: max(t / 512, (t / 512) ** 2) for t in (64, 128, 256, 512, 1024, 2048, 4096)}
     found = {t: Measured([9 * seconds, 2 * seconds, seconds], 10 * t) for t, seconds in times.items()}
     assert exponents(found) == pytest.approx((2, 1))
-    assert "| 512 | 2,000.00 ms | 5.12 kB |" in length.table(dict.fromkeys(WORKS, found), "a machine")
 
 
 def test_a_step_with_a_cache_allocates_little_and_training_most():
@@ -25,13 +24,11 @@ def test_a_step_with_a_cache_allocates_little_and_training_most():
     assert peaks["with cache"][1] < peaks["without cache"][1] / 5 < peaks["training"][1] / 10
 
 
-def test_the_command_writes_the_table_and_the_numbers(tmp_path, monkeypatch, capsys):
+def test_the_command_writes_the_table_and_the_numbers(workplace, monkeypatch, capsys):
     monkeypatch.setattr(length, "GROUP", 0.0)
-    monkeypatch.chdir(tmp_path)
     assert length.main(["--shortest", "16", "--longest", "32", "--turns", "1", "--mixers", "attention,lstm"]) == 0
     assert "\n| 32 |" in capsys.readouterr().out
-    with open("docs/experiments/length.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows("docs/experiments/length.csv")
     expected = [(mixer, t, work) for mixer in ("attention", "lstm") for work in WORKS for t in ("16", "32")]
     assert [(row["mixer"], row["tokens"], row["work"]) for row in rows] == expected
     assert all(float(row["milliseconds"]) > 0 < int(row["bytes"]) for row in rows)

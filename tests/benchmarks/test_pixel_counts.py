@@ -1,13 +1,10 @@
-"""None"""
-
-import subprocess
-import sys
+"""How well counting neighbours predicts pixels, and where the command was before."""
 
 import numpy as np
 import pytest
 
 from benchmarks.pixel_counts import neighbour_bits
-from tests.test_imports import ROOT
+from tests.tiny_runs import finish, script
 
 
 def test_counting_neighbours_is_a_distribution_and_learns():
@@ -21,6 +18,5 @@ def test_counting_neighbours_is_a_distribution_and_learns():
 
 
 def test_its_former_command_says_where_it_is():
-    done = subprocess.run([sys.executable, "-m", "gpt.pictures"], cwd=ROOT, capture_output=True, encoding="utf-8")
-    assert done.returncode == 1
-    assert "gpt.pictures as a command is now python -m benchmarks.pixel_counts" in done.stderr
+    said = "gpt.pictures as a command is now python -m benchmarks.pixel_counts\n"
+    assert finish(script("gpt/pictures.py")) == (1, "", said)

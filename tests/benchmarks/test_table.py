@@ -1,9 +1,9 @@
-"""Ratios, quartiles, verdicts and Markdown, on synthetic measurements."""
+"""Ratios and verdicts, on synthetic measurements."""
 
 import pytest
 
-from benchmarks.rows import BenchmarkOptions, Finding, Row
-from benchmarks.table import conditions, ratios, render, shown, spread, verdict
+from benchmarks.rows import Finding, Row
+from benchmarks.table import ratios, verdict
 
 TIME = Row(1, "a step", "train", "small", "ms", 1.15, 1.5)
 SPEED = Row(6, "writing", "write", "small", "tokens/s", 4, 8)
@@ -36,15 +36,3 @@ VERDICTS = [
 @pytest.mark.parametrize(("measured", "expected"), VERDICTS)
 def test_verdict(measured, expected):
     assert verdict(measured) == expected
-
-
-def test_the_page_is_a_table_below_its_conditions():
-    assert [shown(value) for value in (1234.5, 99.96, 1.0, 0.04567)] == ["1,234", "100.", "1.00", "0.0457"]
-    assert spread([1.0, 2.0, 3.0], "s") == "2.00 (1.50 to 2.50) s"
-    findings = [finding(TIME, [10], [20]), finding(START, [0.1])]
-    findings[0].facts, findings[0].turns["torch-compiled"] = {"ours": ["2 processes"]}, [5]
-    lines = render(findings, conditions(BenchmarkOptions(quick=True, turns=2), "0.5")).splitlines()
-    assert {"- Made with --quick: the numbers are meaningless", "- This project: 2 processes"} <= set(lines)
-    header, _, first, second = [line.split(" | ") for line in lines if line.startswith("|")]
-    assert first[1:5] == ["a step", "10.0 (10.0 to 10.0) ms", "20.0 (20.0 to 20.0) ms", "**2.00 (2.00 to 2.00)**"]
-    assert [header[7], first[7], second[7]] == ["torch.compile", "5.00 (5.00 to 5.00) ms", ""]

@@ -87,12 +87,11 @@ MOVED = [*VIT, "--shift=1", "--flip=true", "--dropout=0.0"]
 # --- what every run does --------------------------------------------------------------------------------------
 
 
+RESUMED = {"words": [*WORDS, "--dropout=0.1"], "labels": ["classify", "--table=table.csv", *TEXT], "pictures": MOVED}
+
+
 @pytest.mark.usefixtures("table", "drawn")
-@pytest.mark.parametrize(
-    "words",
-    [[*WORDS, "--dropout=0.1"], ["classify", "--table=table.csv", *TEXT], MOVED],
-    ids=["words", "labels", "pictures"],
-)
+@pytest.mark.parametrize("words", RESUMED.values(), ids=RESUMED)
 def test_a_resumed_run_gives_the_same_weights(words):
     run(*words, "whole")
     run(*words, "parts", max_iters=5)

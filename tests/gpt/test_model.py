@@ -23,9 +23,8 @@ from workshop.decoding.sampling import generate
 pytestmark = pytest.mark.every_device
 
 rng = np.random.default_rng(9)
-POSITIONS = ("learned", "sinusoidal")
 every_kind = pytest.mark.parametrize("settings", EVERY_KIND.values(), ids=EVERY_KIND)
-both_positions = pytest.mark.parametrize("positions", POSITIONS)
+both_positions = pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 
 
 # --- what it computes -----------------------------------------------------------------------------------------
@@ -80,7 +79,7 @@ def test_initialisation_reaches_all_matrices():
 # --- gradients ------------------------------------------------------------------------------------------------
 
 
-DIFFERENTIATED = [{"dropout": 0.1, "positions": name, "bias": bias} for name in POSITIONS for bias in (True, False)]
+DIFFERENTIATED = [{"dropout": 0.1, "positions": "learned", "bias": True}, {"dropout": 0.1, "positions": "sinusoidal"}]
 DIFFERENTIATED += [kind | {"n_layer": 1} for kind in (SPEED_RUN, LLAMA, QWEN)]
 
 
@@ -119,31 +118,34 @@ def test_the_model_learns_a_sentence():
 
 
 # Shorter and longer than the context of 8 tokens.
-UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8], [2, 7]]
+UNEQUAL = [[3], [1, 4, 1, 5, 9], [9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8], [2, 6, 5, 3, 5, 8, 9, 7], [2, 7]]
+# In float32 for every kind of state.
+CACHED = [(kind, "float64", 1e-12) for kind in EVERY_KIND] + [
+    (kind, "float32", 1e-4) for kind in "gpt-2 rnn lstm hyena mamba2".split()
+]
 
 
-@every_kind
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
-def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
+@pytest.mark.parametrize(("kind", "dtype", "tolerance"), CACHED)
+def test_a_cache_changes_no_prediction(kind, dtype, tolerance):
     """In pieces, and step by step beyond a full context, for a batch of texts of unequal lengths and for each alone."""
-    model, tokens = gpt_with_large_weights(dtype, **settings), ids(3, 8)
+    model, tokens = gpt_with_large_weights(dtype, **EVERY_KIND[kind]), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
-        for pieces in ([1] * 8, [5, 1, 2], [3, 5]):
+        for pieces in ([1] * 8, [3, 1, 4]):
             caches = model.new_caches()
             parts = [model(part, caches).numpy() for part in tokens.split(pieces, axis=1)]
             np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=tolerance)
     if model.config.mixer == "attention":
         assert caches[0].both.shape[2] == (model.config.n_kv_head or model.config.n_head)
-    states = [model.start(UNEQUAL), model.start(UNEQUAL, use_cache=False)]
+    states = [model.start(UNEQUAL[:3]), model.start(UNEQUAL[:3], use_cache=False)]
     assert states[1][1].caches is None
-    alone = [model.start([prompt]) for prompt in UNEQUAL]
-    for _ in range(12):
+    alone = [model.start([prompt]) for prompt in UNEQUAL[:3]]
+    for _ in range(9):
         for log_probs, state in states:
             np.testing.assert_allclose(log_probs, np.concatenate([row for row, _ in alone]), rtol=0, atol=tolerance)
             for text, (_, one) in zip(state.texts(), alone, strict=True):
                 np.testing.assert_array_equal(text, one.window[0])
-        column = ids(len(UNEQUAL)).numpy()
+        column = ids(3).numpy()
         states = [model.step(column, state) for _, state in states]
         alone = [model.step(token, state) for token, (_, state) in zip(column[:, None], alone, strict=True)]
 
@@ -212,8 +214,8 @@ def test_a_blueprint_has_the_sizes_of_the_model_and_weights_restore_it(settings)
 
 def test_weights_of_another_model_are_refused():
     model = small_gpt()
-    with pytest.raises(CheckpointError, match=r"describe a GPT of 1,\d+,\d+ parameters, but the weights have 3,\d+"):
-        GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())
+    with pytest.raises(CheckpointError, match=r"describe a GPT of 1\d+,\d+ parameters, but the weights have 3,\d+"):
+        GPT.from_weights(replace(model.config, n_layer=90), model.state_dict())
     renamed = {name.replace("mixer", "mixture"): array for name, array in model.state_dict().items()}
     with pytest.raises(CheckpointError, match=r"do not fit the model's settings: missing: .*mixer"):
         GPT.from_weights(model.config, renamed)

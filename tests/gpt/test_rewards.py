@@ -32,9 +32,9 @@ rng = np.random.default_rng(2)
 
 def reward_task(**settings):
     """A task with the tokens of the small models, and one of these models to learn."""
-    given = {"dataset": "sums", "separator": ASK, "block_size": 32, "rewards": ["length"], "group": 4, "batch_size": 24}
+    given = {"dataset": "sums", "separator": ASK, "block_size": 20, "rewards": ["length"], "group": 4, "batch_size": 16}
     task = RewardTask(GPTOptions(**given | {"train_pairs": 10} | settings), DIGITS)
-    task.model = small_gpt(vocab_size=DIGITS.vocab_size, block_size=32)
+    task.model = small_gpt(vocab_size=DIGITS.vocab_size, block_size=20)
     return task
 
 
@@ -161,13 +161,13 @@ def test_points(name, said, right, points):
 
 # --- runs --------------------------------------------------------------------------------------------------------
 
-RUN = "rewards --block_size 32 --train_pairs 10 --group 4 --batch_size 16 --eval_interval 2 --eval_pairs 4".split()
+RUN = "rewards --block_size 20 --train_pairs 10 --group 4 --batch_size 8 --eval_interval 2 --eval_pairs 4".split()
 
 
 @pytest.fixture
 def base(workplace):
     """The name of a model that answers, in the folder in which the test runs."""
-    saved_gpt(Path("base.safetensors"), DIGITS, block_size=32)
+    saved_gpt(Path("base.safetensors"), DIGITS, block_size=20)
     return "base.safetensors"
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.reliability.mutations import Outcomes, harmless, resident
 from tests.reliability.tiny_models import available_kinds, make_model
-from tinygrad_lite.errors import CorpusError, UserError
-from workshop.corpora import fetch
+from tinygrad_lite.errors import UserError
 
 
 @pytest.fixture
@@ -41,17 +40,6 @@ def models(tmp_path_factory):
     """The checkpoints of tiny models, by kind of tokenizer."""
     folder = tmp_path_factory.mktemp("models")
     return {kind: make_model(kind, folder) for kind in available_kinds()}
-
-
-@pytest.fixture
-def no_network(monkeypatch):
-    """No network and no apt-get: every download fails."""
-
-    def unreachable(what, *rest):
-        raise CorpusError("there is no network here")
-
-    monkeypatch.setattr(fetch, "debian_files", unreachable)
-    monkeypatch.setattr(fetch, "https_bytes", unreachable)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -25,6 +25,11 @@ def marked(mark: str) -> dict[int, list[str]]:
     return found
 
 
+def children_of(pid: int) -> list[int]:
+    """The ids of a process's children."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()]
+
+
 def kill_all(mark: str) -> None:
     """Kill what is left of a trial."""
     for pid in marked(mark):

@@ -24,12 +24,11 @@ from pathlib import Path
 import train
 from benchmarks.two_hosts import TwoHosts
 from tests.reliability.disturbed import kill_all, marked, wait_until, whole_checkpoints
-from tests.tiny_runs import arguments, made_up_text, same
+from tests.tiny_runs import ROOT, arguments, made_up_text, same
 from tinygrad_lite.optim import Optimizer
 from workshop.processes.mpirun import on_all_ranks
 from workshop.run.run_folder import RunFolder
 
-ROOT = Path(__file__).parents[2]
 KINDS = {  # the exit status of mpirun
     "kill": 9,
     "exception": 1,

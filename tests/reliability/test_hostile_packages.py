@@ -21,6 +21,7 @@ from gpt.trained import load_trained
 from tests.gpt.formats.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
 from tests.workshop.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
+from tests.workshop.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CorpusError, UserError
 from workshop.corpora import fetch, pair_sources
 
@@ -160,12 +161,9 @@ def test_a_broken_zip_archive_gives_its_file_or_is_refused(count, workplace, tri
         right += pair_sources.unzip(data, "deu.txt", WHERE) == POEM.decode()
 
     def attempt(rng):
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
-            for name in rng.sample(NAMES[:4], rng.randint(0, 3)):
-                archive.writestr(name, b"evil")
-            archive.writestr("deu.txt", POEM)
-        data = buffer.getvalue()
+        compression = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+        others = dict.fromkeys(rng.sample(NAMES[:4], rng.randint(0, 3)), b"evil")
+        data = zipped(others | {"deu.txt": POEM}, compression)
         return functools.partial(read, odd_bytes(rng, data) if rng.random() < 0.9 else data)
 
     tried_many(count, SEED + 1, "broken zip archives", attempt, allowed=CorpusError)

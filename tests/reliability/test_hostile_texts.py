@@ -19,7 +19,7 @@ from studies import baselines
 from studies import compare_tokenizers as compare
 from studies import scores as evaluate
 from studies.pictures import loss
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text, traced
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, traced
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
@@ -338,9 +338,3 @@ def test_a_broken_table_of_losses_is_plotted_or_refused(count, tried_many):
 
     what = "broken tables of losses for the plot"
     tried_many(count, SEED + 4, what, attempt, allowed=OptionError, used=0.05, refused=0)
-
-
-def test_odd_text_differs_from_the_text():
-    """A test of the mutations themselves."""
-    rng = random.Random(SEED)
-    assert sum(odd_text(rng, TEXT) != TEXT for _ in range(100)) > 90

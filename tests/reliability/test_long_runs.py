@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.disturbed import children_of
 from tests.tiny_runs import arguments, rows, run_training, script
 from workshop.run.run_folder import RunFolder
 
@@ -23,12 +24,6 @@ needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ne
 
 CACHES = 64 << 10  # bytes: Python's and NumPy's free lists of small objects may still be filling
 LONG = {"block_size": 4, "batch_size": 2, "n_embd": 8, "dropout": 0.1, "sample_tokens": 5, "eval_iters": 2, "keep": 2}
-
-
-def process_and_children(number: int) -> list[Path]:
-    """The folders in /proc of a process and of its worker processes."""
-    words = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="utf-8").split()
-    return [Path("/proc", word) for word in (str(number), *words)]
 
 
 def resident(folder: Path) -> int:
@@ -54,7 +49,7 @@ def watch(process, run: RunFolder) -> list[tuple[int, list[int], list[int]]]:
     seen = []
     while process.poll() is None:
         try:
-            folders = process_and_children(process.pid)
+            folders = [Path("/proc", str(pid)) for pid in (process.pid, *children_of(process.pid))]
             memory, files = [resident(f) for f in folders], [len(list((f / "fd").iterdir())) for f in folders]
             seen.append((steps_done(run), memory, files))
         except (OSError, StopIteration):  # it is ending

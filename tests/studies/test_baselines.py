@@ -99,12 +99,11 @@ def test_bits_are_the_mean_over_all_characters_but_the_first():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """An empty folder with two texts to work in."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "faust.txt").write_text(TEXT, encoding="utf-8")
-    (tmp_path / "tor.txt").write_text(OTHER, encoding="utf-8")
-    return tmp_path
+def folder(workplace):
+    """A folder with two texts to work in."""
+    (workplace / "faust.txt").write_text(TEXT, encoding="utf-8")
+    (workplace / "tor.txt").write_text(OTHER, encoding="utf-8")
+    return workplace
 
 
 def make_checkpoint(path, text, tokenizer="char", age=0, step=5):

@@ -1,13 +1,10 @@
 import math
 import re
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from studies import compare_tokenizers as compare
-from workshop.cli.console import wants_colour
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
@@ -105,24 +102,6 @@ def test_colours_alternate_and_add_nothing_else():
 def test_control_characters_are_escaped():
     shown = compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False)
     assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
-
-
-TERMINALS = [
-    (True, {}, True),
-    (True, {"NO_COLOR": ""}, True),  # by convention, an empty value does not count
-    (True, {"NO_COLOR": "1"}, False),
-    (True, {"TERM": "dumb"}, False),
-    (False, {}, False),
-]
-
-
-@pytest.mark.parametrize(("is_terminal", "settings", "expected"), TERMINALS)
-def test_colour_is_used_only_on_a_terminal_that_allows_it(monkeypatch, is_terminal, settings, expected):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    for name, value in ({"TERM": "xterm"} | settings).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(isatty=lambda: is_terminal))
-    assert wants_colour() is expected
 
 
 def test_colour_reaches_the_output(file, capsys, monkeypatch):

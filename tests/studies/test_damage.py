@@ -1,6 +1,5 @@
 """What `python -m studies.damage` removes is exactly what it says, and comes back; the loss is that of what is left."""
 
-import csv
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from studies import damage
 from studies.damage import WAYS, damaged, head_importance, linear_maps, smallest
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tests.gpt.test_inside import IDS
+from tests.tiny_runs import csv_rows
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora.texts import load_files
@@ -110,8 +110,7 @@ def test_the_command_writes_every_number(trained, tmp_path, capsys):
     held_out = replace(corpus, text=corpus.split()[1][:300])
     undamaged = f"{score(trained.make_model(), trained.tokenizer, held_out).bits_per_character:.4f}"
     assert table[0][1:] == [undamaged] * 4
-    with open("all.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows("all.csv")
     losses = {(row["removed"], row["share"], row["seed"]): row["bits_per_char"] for row in rows}
     seeds = {way: ["1", "2"] if way.startswith("random") else [""] for way in WAYS}
     assert list(losses) == [

@@ -56,15 +56,8 @@ def test_pictures_and_neighbours(make, capsys):
     for words in (one, ["positions"], ["positions", "run"], ["neighbours", "run"]):
         assert draw_main([*words, "--out", f"{words[0]}.svg"]) == 0
         assert "</svg>" in Path(f"{words[0]}.svg").read_text(encoding="utf-8")
-
-
-def test_sample_plots_what_each_token_attends_to(make, capsys):
-    pytest.importorskip("matplotlib")
-    make()
     assert sample.main(["run", "--start", "Habe nun", "--max_new_tokens", "3", "--attention", "a.svg"]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith("Habe nun")
-    assert "wrote a.svg" in err
+    assert "wrote a.svg" in capsys.readouterr().err
     assert "layer 2, head 4" in Path("a.svg").read_text(encoding="utf-8")
 
 

@@ -151,9 +151,8 @@ def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path):
     np.testing.assert_allclose(as_input(trained.make_model(), ours).numpy()[0], expected, atol=1e-5)
 
 
-def test_sample_looks_at_a_picture_in_colour(tmp_path, monkeypatch, capsys):
+def test_sample_looks_at_a_picture_in_colour(workplace, capsys):
     image = pytest.importorskip("PIL.Image")
-    monkeypatch.chdir(tmp_path)
     pixels = np.random.default_rng(4).integers(0, 256, (8, 8, 3), np.uint8)
     image.fromarray(pixels).save("picture.png")
     Path("model").mkdir()
@@ -172,8 +171,7 @@ def test_a_large_picture_is_printed_small():
     assert small(np.zeros((28, 28))).shape == (28, 28)
 
 
-def test_a_model_of_five_colours_has_no_picture(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_model_of_five_colours_has_no_picture(workplace):
     export(made(channels=5), Path("model"))
     with pytest.raises(OptionError, match="has 1 or 3 numbers for each pixel, this model needs 5"):
         sample.main(["model", "--image", "picture.png"])

@@ -1,6 +1,5 @@
 """Pictures that need no model: position codes, neighbours among vectors, tokens, merges, schedules, graphs."""
 
-import csv
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from studies.pictures.graphviz import quote, to_dot
 from studies.pictures.kinds import shared_kinds
 from studies.pictures.neighbours import NeighbourOptions, draw_neighbours
 from studies.pictures.positions import draw_learned, draw_rotary, draw_sinusoidal
-from tests.test_imports import ROOT
+from tests.tiny_runs import ROOT, csv_rows
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
@@ -28,19 +27,13 @@ PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def place(workplace):
     Path("my.txt").write_text(TEXT, encoding="utf-8")
 
 
 def run(*words):
     """Run the command; any checkpoint has a tokenizer of characters."""
     return draw("python -m studies.draw", shared_kinds(lambda path: CharTokenizer.train(TEXT)), list(words))
-
-
-def rows(name):
-    with open(name, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 # --- light and dark pages -------------------------------------------------------------------------------------
@@ -133,7 +126,7 @@ def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_pat
 def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place):
     assert run("tokens", "my.txt", "model", "--text", "und nün", "--vocab_size", "280", "--out", "t.csv") == 0
     found = {}
-    for row in rows("t.csv"):
+    for row in csv_rows("t.csv"):
         found.setdefault(row["tokenizer"], []).append(row["token"])
     assert list(found)[::6] == ["char, learned from my.txt", "model"]
     assert " ".join(found["model"]) == "u n d · n <unk> n"
@@ -149,9 +142,9 @@ def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place):
 def test_merges_are_those_of_the_paper_with_their_counts(place, capsys):
     assert run("merges", PAPER, "--kind", "bpe-w", "--steps", "3", "--out", "m.csv") == 0
     assert "step 3: est + </w> becomes est</w>, 9 times" in capsys.readouterr().out
-    merged = [(row["left"], row["right"], row["count"]) for row in rows("m.csv") if row["is_merged"] == "1"]
+    merged = [(row["left"], row["right"], row["count"]) for row in csv_rows("m.csv") if row["is_merged"] == "1"]
     assert merged == [("e", "s", "9"), ("es", "t", "9"), ("est", "</w>", "9")]
-    first = {(row["left"], row["right"]): int(row["count"]) for row in rows("m.csv") if row["step"] == "1"}
+    first = {(row["left"], row["right"]): int(row["count"]) for row in csv_rows("m.csv") if row["step"] == "1"}
     assert (first["l", "o"], first["w", "e"], first["w", "</w>"]) == (7, 8, 5)
     assert run("merges", PAPER, "--steps", "2") == 0  # the same on bytes; the text alone
     assert "step 1: e + s becomes es, 9 times" in capsys.readouterr().out
@@ -166,13 +159,13 @@ def test_merges_are_those_of_the_paper_with_their_counts(place, capsys):
 
 def test_the_schedule_of_a_preset_and_of_options(place):
     assert run("schedule", "goethe", "reverse", "--warmup_iters", "10", "--out", "s.csv") == 0
-    rates = {(row["preset"], int(row["step"])): float(row["learning_rate"]) for row in rows("s.csv")}
+    rates = {(row["preset"], int(row["step"])): float(row["learning_rate"]) for row in csv_rows("s.csv")}
     assert len([name for name, _ in rates if name == "goethe"]) == 1500
     for step in (0, 5, 700, 1499):
         assert rates["goethe", step] == trapezoid(step, 3e-3, 10, 1500, 0.0, 0.4)
     assert ("reverse", 499) in rates
     assert run("schedule", "--schedule", "constant", "--max_iters", "5", "--warmup_iters", "0", "--out", "c.csv") == 0
-    assert {row["learning_rate"] for row in rows("c.csv")} == {"0.001"}
+    assert {row["learning_rate"] for row in csv_rows("c.csv")} == {"0.001"}
     pytest.importorskip("matplotlib")
     assert run("schedule", "goethe") == 0
     assert "trapezoid, 1,500 steps" in Path("schedule.svg").read_text(encoding="utf-8")

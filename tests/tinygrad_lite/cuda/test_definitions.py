@@ -104,18 +104,17 @@ def between_packs(operation):
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "gaps", "between packs"])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", TOLERANCES)
-def test_it_equals_its_definition(cuda, name, dtype, layout):
+def test_it_equals_its_definition(cuda, name, layout):
     cases = [arguments for arguments in CASES[name].values() if "dropout_p" not in arguments]  # it has other masks here
     layout = "contiguous" if name in UPDATES else layout  # that of an optimizer's memory
     version = between_packs(REGISTRY[name]) if layout == "between packs" else REGISTRY[name]
     for arguments in cases + (SIZES.get(name, []) if layout == "contiguous" else []):
         with composed(), np.errstate(all="ignore"):
             expected = outcome(REGISTRY[name], arguments, np.float64)
-        expected = {key: array.astype(dtype) for key, array in expected.items()}
-        found = outcome(version, arguments, dtype, device=cuda, strided=layout == "gaps")
-        assert_close(found, expected, TOLERANCES[name][dtype == "float32"])
+        for dtype, tolerance in zip(("float64", "float32"), TOLERANCES[name], strict=True):
+            found = outcome(version, arguments, dtype, device=cuda, strided=layout == "gaps")
+            assert_close(found, {key: array.astype(dtype) for key, array in expected.items()}, tolerance)
 
 
 # Parts of a joint array (4, 3, 80) as an operation gets them in a model, which are copied only if they must be.

@@ -70,9 +70,9 @@ def test_batches_are_the_same(cuda):
 @pytest.mark.parametrize(("numbers", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-3)])
 def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, use_muon, cuda):
     """RMS norm, rotary positions, SwiGLU or ReLU squared, norms of queries and keys, groups of queries; and Muon."""
-    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 6, use_muon=use_muon)
+    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 4, use_muon=use_muon)
     with precision(numbers):
-        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 6, use_muon=use_muon)
+        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 4, use_muon=use_muon)
     assert expected[-1] < expected[0] - 0.01
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
@@ -85,10 +85,10 @@ def test_the_generated_text_is_the_same(how, cuda):
         model = with_large_weights(tiny_gpt(device, bias=True))
         begun = model.start(np.array([[3, 4, 5], [6, 7, 8]]))
         if how == "beam":
-            texts.append([[h.tokens for h in r] for r in beam_search(model.step, *begun, beam=3, max_new_tokens=12)])
+            texts.append([[h.tokens for h in r] for r in beam_search(model.step, *begun, beam=3, max_new_tokens=7)])
         else:
             heat = 0.0 if how == "greedy" else 1.0
-            rows = generate(model.step, *begun, max_new_tokens=12, temperature=heat, seed=4)
+            rows = generate(model.step, *begun, max_new_tokens=7, temperature=heat, seed=4)
             texts.append([row.tolist() for row in rows])
     assert texts[0] == texts[1]
 
@@ -122,7 +122,7 @@ def test_translations_are_the_same(beam, cuda):
 
 
 @both
-@pytest.mark.parametrize("steps", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("steps", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_losses_equal_those_of_the_cpu(make, steps, cuda):
     np.testing.assert_allclose(train(make(cuda), cuda, steps), train(make("cpu"), "cpu", steps), rtol=1e-4)
 
@@ -151,20 +151,20 @@ def test_the_loss_falls_with_fewer_bits_too(make, numbers, largest, cuda):
 def test_a_run_can_move_between_devices(trained_on, cuda):
     """Stopped on one device, it continues on the other, from the same bytes to the same losses."""
     places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
-    whole = run_training(out_dir="whole", device="cpu", max_iters=8)
-    run = run_training(device=places[0], max_iters=4, lr_decay_iters=8)
+    whole = run_training(out_dir="whole", device="cpu", max_iters=6)
+    run = run_training(device=places[0], max_iters=3, lr_decay_iters=6)
     saved, trained = load_checkpoint(run.last), read_any(run.last)
     assert bytes_of(trained.make_model(places[1])) == {name: array.tobytes() for name, array in saved.weights.items()}
-    assert train_py.main(["--resume", "--out_dir=run", "--max_iters=8", f"--device={places[1]}"]) == 0
+    assert train_py.main(["--resume", "--out_dir=run", "--max_iters=6", f"--device={places[1]}"]) == 0
     found, expected = losses(run), losses(whole)
-    assert list(found) == list(range(1, 9))
+    assert list(found) == list(range(1, 7))
     np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-4)
 
 
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_same_command_gives_the_same_bytes(dtype, cuda):
-    settings = {"device": cuda, "dtype": dtype, "dropout": 0.1, "sample_tokens": 5, "max_iters": 6}
+    settings = {"device": cuda, "dtype": dtype, "dropout": 0.1, "sample_tokens": 5, "max_iters": 4}
     same(*(run_training(out_dir=name, **settings) for name in ("one", "two")))
 
 

@@ -49,12 +49,7 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def offline(cache, monkeypatch, request) -> None:
+def offline(cache, request) -> None:
     """An empty cache and, but for tests of the network, nothing to fill it from."""
-
-    def unreachable(*what: object) -> None:
-        raise CorpusError("there is no network here")
-
     if "network" not in request.keywords:
-        monkeypatch.setattr(fetch, "debian_folders", unreachable)
-        monkeypatch.setattr(fetch, "https_bytes", unreachable)
+        request.getfixturevalue("no_network")

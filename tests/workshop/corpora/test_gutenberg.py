@@ -68,17 +68,17 @@ def test_the_book_alone_is_taken_out():
     assert gutenberg_text(windows, "page") == BOOK
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "*** START OF THE PROJECT GUTENBERG EBOOK X ***",
-        "***START OF THE PROJECT GUTENBERG EBOOK X***",
-        "*** START OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK X ***",
-        "  *** START OF THIS PROJECT GUTENBERG EBOOK A*B ***",
-        "*** START OF THIS PROJECT GUTENBERG EBOOK EIN STÜCK\nIN VIELEN ZEILEN,\nVON NIEMAND ***",
-        "*** START OF THE PROJECT GUTENBERG EBOOK, X",
-    ],
-)
+FIRST_LINES = [
+    "*** START OF THE PROJECT GUTENBERG EBOOK X ***",
+    "***START OF THE PROJECT GUTENBERG EBOOK X***",
+    "*** START OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK X ***",
+    "  *** START OF THIS PROJECT GUTENBERG EBOOK A*B ***",
+    "*** START OF THIS PROJECT GUTENBERG EBOOK EIN STÜCK\nIN VIELEN ZEILEN,\nVON NIEMAND ***",
+    "*** START OF THE PROJECT GUTENBERG EBOOK, X",
+]
+
+
+@pytest.mark.parametrize("line", FIRST_LINES)
 def test_every_form_of_the_first_line(line):
     end = "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***"
     assert found_in(f"{HEADER}\n{line}\n\n{BOOK}{end}") == BOOK
@@ -86,15 +86,15 @@ def test_every_form_of_the_first_line(line):
     assert found_in(f"{line}\n\n{BOOK}{end}") == BOOK  # the header was taken off
 
 
-@pytest.mark.parametrize(
-    "closing",
-    [
-        "*** END OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***",
-        "***END OF THE PROJECT GUTENBERG EBOOK DAS\nSTÜCK***",
-        "End of the Project Gutenberg EBook of Das Stück, by \nNiemand\n\n*** END OF THIS PROJECT GUTENBERG X ***",
-        'Ende dieses Projekt Gutenberg Etexes "Das Stück\nin einem Akt".\n\n*** END OF THE PROJECT GUTENBERG',
-    ],
-)
+ENDS = [
+    "*** END OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***",
+    "***END OF THE PROJECT GUTENBERG EBOOK DAS\nSTÜCK***",
+    "End of the Project Gutenberg EBook of Das Stück, by \nNiemand\n\n*** END OF THIS PROJECT GUTENBERG X ***",
+    'Ende dieses Projekt Gutenberg Etexes "Das Stück\nin einem Akt".\n\n*** END OF THE PROJECT GUTENBERG',
+]
+
+
+@pytest.mark.parametrize("closing", ENDS)
 def test_every_form_of_the_end(closing):
     start = f"{HEADER}\n*** START OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***\n\n"
     assert found_in(f"{start}{BOOK}\n\n\n{closing}\n") == BOOK
@@ -130,23 +130,21 @@ def test_nothing_of_a_book_is_lost(lines):
         assert found_in(put_into_page(book)) == book
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "Habe nun, ach!\n\nProduced by nobody.\n",
-        "Project Gutenberg has it.\n\nEnd of the Project Gutenberg story.\n",
-        # Someone writes about the form of these files.
-        "How the files look\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nand then\n\n"
-        "*** END OF THE PROJECT GUTENBERG EBOOK X ***\n\nThat is all.\n",
-        "Title: is said first, and later\n\n"
-        + "so on\n" * 6000
-        + "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nZ\n",
-        "Erst\n\n*** START OF PART ONE ***\n\ndann\n\n*** END OF PART ONE ***\n",
-        "Erst\n\nTranscriber's Note: odd.\n\nTitle: x\n",
-        "Er las: *** START OF THE PROJECT GUTENBERG EBOOK X *** und schwieg.\n",
-    ],
-)
+OTHER_TEXTS = [
+    "",
+    "Habe nun, ach!\n\nProduced by nobody.\n",
+    "Project Gutenberg has it.\n\nEnd of the Project Gutenberg story.\n",
+    # Someone writes about the form of these files.
+    "How the files look\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nand then\n\n"
+    "*** END OF THE PROJECT GUTENBERG EBOOK X ***\n\nThat is all.\n",
+    "Title: is said first, and later\n\n" + "so on\n" * 6000 + "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nZ\n",
+    "Erst\n\n*** START OF PART ONE ***\n\ndann\n\n*** END OF PART ONE ***\n",
+    "Erst\n\nTranscriber's Note: odd.\n\nTitle: x\n",
+    "Er las: *** START OF THE PROJECT GUTENBERG EBOOK X *** und schwieg.\n",
+]
+
+
+@pytest.mark.parametrize("text", OTHER_TEXTS)
 def test_other_texts_are_no_such_file(text):
     assert gutenberg_books(text) == ([], False)
 
@@ -165,16 +163,16 @@ def test_half_a_file_gives_half_a_book():
     assert gutenberg_books(page[: page.index("ENDE")]) == ([BOOK.removesuffix("\n\nENDE")], False)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "<html>Forbidden</html>",
-        "*** START OF THE PROJECT GUTENBERG X ***\nhalf a boo",
-        put_into_page().partition("ENDE")[0],
-        put_into_page(""),
-        "",
-    ],
-)
+NOT_WHOLE = [
+    "<html>Forbidden</html>",
+    "*** START OF THE PROJECT GUTENBERG X ***\nhalf a boo",
+    put_into_page().partition("ENDE")[0],
+    put_into_page(""),
+    "",
+]
+
+
+@pytest.mark.parametrize("page", NOT_WHOLE)
 def test_a_download_that_is_not_whole_is_refused(page):
     with pytest.raises(CorpusError, match="page 7 is not a whole book"):
         gutenberg_text(page, "page 7")

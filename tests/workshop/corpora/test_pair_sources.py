@@ -8,13 +8,13 @@ import json
 import re
 import subprocess
 import sys
-import tracemalloc
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from seq2seq.corpus import TEST_FILES
+from tests.reliability.mutations import traced
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import fetch, pair_sources
 from workshop.corpora.divided_pairs import read_table, without_sentences_of
@@ -58,13 +58,10 @@ def test_a_bomb_is_not_unpacked_whole(monkeypatch, pack):
     monkeypatch.setattr(pair_sources, "MAX_UNPACKED", 1000)
     size = 8 * 2**20
     bomb = zipped({"deu.txt": "x" * size}, pack)
-    tracemalloc.start()
-    try:
+    with traced() as most:
         with pytest.raises(CorpusError, match=WHERE):
             unzip(bomb, "deu.txt", WHERE)
-        assert tracemalloc.get_traced_memory()[1] < size / 8  # the most that was held at once
-    finally:
-        tracemalloc.stop()
+        assert most() < size / 8
 
 
 WHOLE = zipped({"deu.txt": "Hund"})
@@ -153,22 +150,21 @@ def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
 UNREADABLE = ['[{"de": "Ja."', "", "nothing", "\ufeff[]", "Grün".encode("latin-1"), "[" * 100_000]
 
 
-@pytest.mark.parametrize(
-    ("files", "reason"),
-    [
-        (None, r'is not installed: pip install -e "\.\[translate\]"'),
-        ({}, "no longer holds lessons where it used to"),
-        ({"content": "a file where the folder should be"}, "no longer holds lessons where it used to"),
-        ({"content/a.txt": "?"}, "no longer holds lessons where it used to"),
-        ({"content/a.json": "[]"}, "no longer holds lessons where it used to"),
-        ({"content/a.json": '{"de": "Ja."}'}, "no longer holds lessons where it used to"),
-        *(
-            ({"content/a.json": lesson(("Ja.", "Yes.")), "content/b.json": content}, "cannot be read: .*")
-            for content in UNREADABLE
-        ),
-    ],
-    ids=lambda value: str(value)[:60],
-)
+NO_COURSES = [
+    (None, r'is not installed: pip install -e "\.\[translate\]"'),
+    ({}, "no longer holds lessons where it used to"),
+    ({"content": "a file where the folder should be"}, "no longer holds lessons where it used to"),
+    ({"content/a.txt": "?"}, "no longer holds lessons where it used to"),
+    ({"content/a.json": "[]"}, "no longer holds lessons where it used to"),
+    ({"content/a.json": '{"de": "Ja."}'}, "no longer holds lessons where it used to"),
+    *(
+        ({"content/a.json": lesson(("Ja.", "Yes.")), "content/b.json": content}, "cannot be read: .*")
+        for content in UNREADABLE
+    ),
+]
+
+
+@pytest.mark.parametrize(("files", "reason"), NO_COURSES, ids=lambda value: str(value)[:60])
 def test_a_course_that_is_missing_or_cannot_be_read(course, files, reason):
     if files is not None:
         course(files)

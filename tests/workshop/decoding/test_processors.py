@@ -66,16 +66,6 @@ def test_exactly_the_n_grams_of_the_text_are_forbidden(text, n):
     assert set(np.flatnonzero(np.isneginf(values[0])).tolist()) == forbidden_after(text, n, 3)
 
 
-@pytest.mark.parametrize("temperature", [0, 1.0])
-@pytest.mark.parametrize("n", [2, 3])
-def test_no_n_gram_occurs_twice_in_prompt_and_text(n, temperature):
-    prompt = np.array([[0, 1, 2, 0], [1, 1, 2, 3]])
-    text = generated(random_table(6), prompt, max_new_tokens=16, temperature=temperature, no_repeat_ngram_size=n)
-    for row in np.concatenate([prompt, text], axis=1).tolist():
-        grams = [tuple(row[i : i + n]) for i in range(len(row) - n + 1)]
-        assert len(set(grams)) == len(grams)
-
-
 def test_when_every_token_is_forbidden_there_is_an_error():
     with pytest.raises(DecodingError, match=r"row 0: no token can follow, .* would repeat an n-gram"):
         generated(random_table(3), np.array([[0]]), max_new_tokens=5, no_repeat_ngram_size=1)

@@ -20,7 +20,7 @@ from gpt.model import GPT as GPT_MODEL
 from gpt.options import GPTOptions
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
-from tests.reliability.disturbed import wait_until
+from tests.reliability.disturbed import children_of, wait_until
 from tests.tiny_runs import arguments, losses, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
@@ -52,11 +52,6 @@ def is_running(process_id):
             return file.read().rsplit(") ", 1)[1][0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def children_of(process_id):
-    with open(f"/proc/{process_id}/task/{process_id}/children", encoding="utf-8") as file:
-        return [int(word) for word in file.read().split()]
 
 
 def train_on(settings, steps, change=lambda model: None, family=GPT):

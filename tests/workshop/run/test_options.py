@@ -7,7 +7,7 @@ import pytest
 
 from gpt.options import GPTOptions
 from tinygrad_lite.nn import Embedding, LayerNorm, Linear, Module
-from tinygrad_lite.optim import SCHEDULES, SGD, Adam, AdamW, Muon
+from tinygrad_lite.optim import SCHEDULES, SGD, Adam, AdamW, Muon, cosine
 from workshop.run.options import TrainOptions
 
 NANOGPT = (
@@ -27,23 +27,17 @@ def test_every_option_has_a_help_text_and_a_group():
 
 
 def test_the_default_schedule_is_nanogpts_cosine():
+    """With a warm-up of 100 steps, down to a tenth at step 2,000; test_optim.py tests the formulas of schedules."""
     rate = TrainOptions().learning_rate_at
-    assert rate(0) == pytest.approx(1e-3 / 101)  # never 0
-    assert (rate(99), rate(100)) == (pytest.approx(1e-3 * 100 / 101), 1e-3)
-    assert rate(1050) == pytest.approx((1e-3 + 1e-4) / 2)  # half-way between step 100 and step 2,000
-    assert rate(2000) == rate(5000) == 1e-4
-    assert [rate(step) for step in range(100, 2001)] == sorted((rate(s) for s in range(100, 2001)), reverse=True)
+    assert [rate(step) for step in range(2500)] == [cosine(step, 1e-3, 100, 2000, 1e-4) for step in range(2500)]
     early = TrainOptions(lr_decay_iters=500).learning_rate_at  # it may end before the run
     assert [early(300), early(500)] == pytest.approx([(1e-3 + 1e-4) / 2, 1e-4])
     for min_lr, end in ((None, 0.002), (0.0, 0.0), (0.01, 0.01)):  # a tenth unless it is given
         assert TrainOptions(learning_rate=0.02, min_lr=min_lr).learning_rate_at(2000) == end
 
 
-def test_a_constant_rate_warms_up_unless_there_is_no_schedule():
+def test_without_a_schedule_the_rate_is_constant():
     assert {TrainOptions(decay_lr=False).learning_rate_at(step) for step in (0, 1, 99, 100, 5000)} == {1e-3}
-    options = TrainOptions(schedule="constant", warmup_iters=10)
-    assert options.learning_rate_at(0) == pytest.approx(1e-3 / 11)
-    assert options.learning_rate_at(10) == options.learning_rate_at(9000) == 1e-3
 
 
 def test_the_trapezoid_rises_stays_and_falls():
@@ -59,14 +53,6 @@ def test_the_trapezoid_rises_stays_and_falls():
     late = TrainOptions(schedule="trapezoid", plateau=0.01, warmup_iters=1000, min_lr=0.0)  # falls after the rise
     assert [late.learning_rate_at(step) for step in (1000, 1500)] == pytest.approx([1e-3, 5e-4])
     assert TrainOptions(schedule="trapezoid", plateau=1.0, min_lr=0.0).learning_rate_at(1999) == 1e-3
-
-
-def test_the_schedule_of_the_transformer_paper_peaks_after_the_warmup():
-    """learning_rate is the peak, at step warmup_iters; four times as many steps later it is half of it."""
-    options = TrainOptions(schedule="inverse_square_root", learning_rate=0.01, warmup_iters=100)
-    assert options.learning_rate_at(49) == pytest.approx(0.005)
-    assert options.learning_rate_at(99) == pytest.approx(0.01)
-    assert options.learning_rate_at(399) == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

@@ -1,6 +1,5 @@
 """The surroundings of a run: its folder and log, the lock, the signals."""
 
-import csv
 import errno
 import os
 import re
@@ -13,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from tests.tiny_runs import ROOT
+from tests.tiny_runs import ROOT, rows
 from tests.workshop.run.test_checkpoint import example
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -33,11 +32,6 @@ def run(tmp_path) -> RunFolder:
     return run
 
 
-def table(run: RunFolder) -> list[dict[str, str]]:
-    with open(run.metrics, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 # --- the folder -----------------------------------------------------------------------------------------------
 
 
@@ -53,7 +47,7 @@ def test_a_new_run_replaces_the_old_one(run):
     (run.path / "notes.txt").write_text("mine", encoding="utf-8")
     run.log(step=1, loss=2.0)
     run.begin({"seed": 2})
-    assert table(run) == []
+    assert rows(run) == []
     assert sorted(path.name for path in run.path.iterdir()) == ["lock", "metrics.csv", "notes.txt", "options.json"]
     assert run.noted_options() == {"seed": 2}
 
@@ -135,7 +129,7 @@ def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
 def test_columns_that_are_not_given_stay_empty(run):
     run.log(step=1200, loss=0.123456789, learning_rate=1e-5, grad_norm=1e8, tokens_per_second=12345.678)
     run.log(step=1200, val_loss=2.0, bits_per_char=3.0)
-    first, second = table(run)
+    first, second = rows(run)
     assert list(first.values()) == ["1200", "0.123457", "1e-05", "1e+08", "12345.7"] + [""] * (len(METRICS) - 5)
     assert list(second.values()) == ["1200", "", "", "", "", "2", "3"] + [""] * (len(METRICS) - 7)
 
@@ -146,11 +140,11 @@ def test_resuming_drops_the_rows_that_will_be_written_again(run):
             run.log(step=step, loss=step / 2)
         run.log(step=step, val_loss=step)
     run.rewind(4)
-    assert [(row["step"], row["loss"]) for row in table(run)] == [("0", ""), ("2", "1"), ("2", ""), ("4", "2")]
+    assert [(row["step"], row["loss"]) for row in rows(run)] == [("0", ""), ("2", "1"), ("2", ""), ("4", "2")]
     run.log(step=4, val_loss=4)  # rows can still be added
-    assert len(table(run)) == 5
+    assert len(rows(run)) == 5
     run.rewind(0)
-    assert table(run) == []
+    assert rows(run) == []
 
 
 def test_a_truncated_or_deleted_table_is_repaired(run):
@@ -158,11 +152,11 @@ def test_a_truncated_or_deleted_table_is_repaired(run):
     with open(run.metrics, "a", encoding="utf-8") as file:
         file.write("2,0.5")  # half a row: later columns are missing
     run.rewind(3)
-    assert [row["step"] for row in table(run)] == ["1", "2"]
+    assert [row["step"] for row in rows(run)] == ["1", "2"]
     with open(run.metrics, "a", encoding="utf-8") as file:
         file.write("rubbish\n,,\n\n")
     run.rewind(3)
-    assert [row["step"] for row in table(run)] == ["1", "2"]
+    assert [row["step"] for row in rows(run)] == ["1", "2"]
     run.metrics.unlink()
     run.rewind(3)
     assert run.metrics.read_text(encoding="utf-8") == ",".join(METRICS) + "\n"
@@ -202,10 +196,10 @@ def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypat
     monkeypatch.setattr("tinygrad_lite.cuda.gemm.gemm", lambda a, b: seen.append(a))
     monkeypatch.setattr(run_folder, "LARGE", {"cuda": 2048})
     assert matmul_rate.__wrapped__(cuda, "float32") > 0
-    rows = get_device(cuda).to_host(seen[0])
-    assert rows.shape == (2048, 2048)
-    assert len(np.unique(rows)) > 1e6
-    assert rows.std() == pytest.approx(1, abs=0.01)
+    factor = get_device(cuda).to_host(seen[0])
+    assert factor.shape == (2048, 2048)
+    assert len(np.unique(factor)) > 1e6
+    assert factor.std() == pytest.approx(1, abs=0.01)
 
 
 # --- which checkpoint a folder means --------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_what_the_page_says_of_each_break_is_so(still):
     """It says "jumps to 3 nats or more", "falls almost to 0" and "stays near 3 nats"; here with a smaller model."""
 
     def losses(at=None, **changes):
-        """The means of 20 losses before step 250, after it, and before step 500; from `at` on with 30 times the rate."""
+        """The means of 20 losses before step 250, after it, and before step 500; from `at` on at 30 times the rate."""
         found = still.evaluate(
             """([at, changes]) => {
               const training = new Training(() => {}, 0);

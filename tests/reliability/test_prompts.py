@@ -32,6 +32,11 @@ SPECIAL_WORDS = ["<eos>", "<bos>", "<pad>", "<unk>", END_OF_TEXT, "</w>", "<s>",
 WRITERS = [kind for kind in available_kinds() if KINDS[kind][0] != "seq2seq"]
 
 
+def read_by(kind: str, text: str) -> str:
+    """The text that a model reads: the tokenizers of others get it unchanged."""
+    return text if kind == "hf" else normalise(text)
+
+
 def printed(text: str) -> str:
     """The text as stdout prints it: UTF-8 cannot encode a lone surrogate."""
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -67,7 +72,7 @@ def test_any_prompt_from_any_source_is_answered(count, models, workplace, report
         tried = f"seed {seed}: {kind}, {way}, {text!r}"
         assert ended.status == 0, f"{tried}: {ended.err}"
         if way != "conversation" and kind in WRITERS:
-            assert ended.out.startswith(printed(normalise(text))), tried
+            assert ended.out.startswith(printed(read_by(kind, text))), tried
             assert ended.out.endswith("\n"), tried
         elif way != "conversation":
             assert ended.out.count("\n") == normalise(text).removesuffix("\n").count("\n") + 1, tried
@@ -116,7 +121,7 @@ def test_a_long_prompt_in_one_line_is_answered(what, size, models, workplace, re
         ended = sample_py(model, "--start=FILE:long.txt", *rules, *more, seconds=600 if size > 10**6 else 20)
         assert ended.status == 0, f"{kind}: {ended.err}"
         assert len(ended.err) < 2000, f"{kind}: {ended.err[:2000]}"
-        assert ended.out.startswith(normalise(text)) or kind not in WRITERS, kind
+        assert ended.out.startswith(read_by(kind, text)) or kind not in WRITERS, kind
     report(f"a prompt of {len(text):,} characters, {what} in one line: answered by {len(models)} kinds of models")
 
 

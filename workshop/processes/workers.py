@@ -149,9 +149,9 @@ def start_processes(
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
     context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one
-    rows, values = 1 + len(optimizer.states) + options.workers, optimizer.values.data
+    rows = 1 + len(optimizer.states) + options.workers
     frozen = sum(aligned(tensor.data.nbytes) for tensor in fixed(model, optimizer))
-    memory = context.RawArray(ctypes.c_char, rows * values.nbytes + frozen)
+    memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes + frozen)
     gradients = move_into(memory, model, optimizer, rank=0, contents=True)
     release_memory()  # the memory of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)

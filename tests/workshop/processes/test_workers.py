@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import weakref
 from dataclasses import replace
 from multiprocessing import util
 from unittest.mock import Mock
@@ -59,9 +60,10 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
     options, task, model, _ = parts(family, **settings, max_iters=steps, decay_lr=False)
     model = change(model) or model
     optimizer = options.make_optimizer(model)
-    numbers = []
+    numbers, flat = [], weakref.ref(optimizer.values.data)
     with start_processes(train.only_updates, options, task, model, optimizer) as comm:
         assert comm.size == options.workers
+        assert comm.size == 1 or flat() is None  # the weights are in shared memory, and nowhere else
         for step in range(steps):
             train.only_updates(replace(options, max_iters=step + 1), task, model, optimizer, comm)
             numbers += comm.numbers()[1:]

@@ -22,6 +22,7 @@ from workshop.run.run_folder import matmul_rate
 from workshop.run.setup import RunSetup
 
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
+LONG = 2.0  # seconds: if a step takes longer, --dry_run measures only one
 
 
 def instead(setup: RunSetup, updates: Program, evaluate: Callable) -> int:
@@ -38,12 +39,14 @@ def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: A
         run: task, model, optimizer and communication, as for `updates`.
     """
     task, model, _, comm = run
-    updates(replace(options, max_iters=1), *run)  # only warms up
+    started = time.perf_counter()
+    updates(replace(options, max_iters=1), *run)  # warms up
     began = time.perf_counter()
-    updates(replace(options, max_iters=1 + MEASURED), *run)
+    steps = 1 if max(comm.gather(began - started)) > LONG else MEASURED  # all processes make as many
+    updates(replace(options, max_iters=1 + steps), *run)
     evaluated = time.perf_counter()
     evaluate(task, model, comm)
-    return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
+    return (evaluated - began) / steps, time.perf_counter() - evaluated
 
 
 def profile(

@@ -180,8 +180,8 @@ def test_a_broken_preset_is_used_or_refused(count, tried_many):
 
 
 BOMBS = [
-    ("a." * 5000 + "a = 1", "unknown option a"),
-    ("seed." + "a." * 5000 + "a = 1", "must be a whole number"),
+    ("a." * 5000 + "a = 1", "unknown option a|not valid TOML"),  # Python 3.15 no longer reads so many dots
+    ("seed." + "a." * 5000 + "a = 1", "must be a whole number|not valid TOML"),
     ("seed = " + "[" * 200 + "]" * 200, "must be a whole number"),
     ("seed = 0x" + "f" * 10_000, "must be a whole number"),
     ("family = 0x" + "f" * 10_000, r"the preset names the family \.\.\."),

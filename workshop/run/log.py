@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+from threading import RLock
 from types import TracebackType
 
 import numpy as np
@@ -26,6 +27,8 @@ from workshop.processes.processes import Numbers
 from workshop.run.checkpoint import Checkpoint, mean_weights, save_checkpoint
 from workshop.run.family import Task
 from workshop.run.setup import RunSetup
+
+tqdm.set_lock(RLock())  # only one process writes; for tqdm's own lock of all processes, Python 3.14 starts a process
 
 
 class RunLog(AbstractContextManager):

@@ -236,7 +236,21 @@ def test_a_section_begins_with_each_definition_and_each_comment():
     )
 
 
-def test_without_zensical_one_sentence_says_what_to_install(monkeypatch):
+REFUSED = {"": r'pip install -e "\.\[docs\]"', "nosuch": "nosuch: the only argument", ". -h": "-h: the only argument"}
+
+
+@pytest.mark.parametrize(("argv", "sentence"), REFUSED.items())
+def test_what_the_site_cannot_be_built_with_is_said(argv, sentence, monkeypatch):
     monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r'pip install -e "\.\[docs\]"'):
-        build.main([])
+    with pytest.raises(UserError, match=sentence):
+        build.main(argv.split())
+
+
+def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained(tmp_path, monkeypatch):
+    ran = []
+    monkeypatch.setattr(build.demo, "program", lambda *words: ran.append(words[:2]))
+    (tmp_path / "goethe").mkdir()
+    (tmp_path / "goethe/best.safetensors").touch()
+    build.demo.write(tmp_path / "demo", tmp_path, tmp_path / "build")
+    shown = [("sample.py", str(tmp_path / run)) for run in ("goethe", "build/reverse")]
+    assert ran[:3] == [shown[0], ("train.py", "reverse"), shown[1]]

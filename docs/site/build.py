@@ -1,7 +1,9 @@
 """Build the documentation site, with a notebook of every chapter, and check its links.
 
     pip install -e ".[docs]"
-    python docs/site/build.py      then open build/site/index.html; no server and no network are needed
+    python docs/site/build.py [RUNS]      then open build/site/index.html; no server and no network are needed
+
+The live pages show the models in the folder RUNS (default: out).
 
 The pages are written for GitHub: their links lead to files of the repository. For the site, `prepare` copies README.md,
 docs/ and every file that they link to into build/pages, at the same path; a source file becomes a page that shows it.
@@ -290,15 +292,16 @@ def dead_links(site: Path) -> Iterator[str]:
 
 def main(argv: list[str]) -> int:
     """Build everything and return the exit status: 1 if a link is dead."""
-    if argv:
-        raise OptionError(f"{argv[0]}: the site is built without options")
+    runs = Path(argv[0]).resolve() if argv else ROOT / "out"
+    if argv[1:] or (argv and not runs.is_dir()):
+        raise OptionError(f"{argv[-1]}: the only argument is a folder of runs")
     if not importlib.util.find_spec("zensical"):
         raise UserError('the site is built by Zensical, which is not installed: pip install -e ".[docs]"')
     build = ROOT / "build"
     for name in ("pages", "site"):
         shutil.rmtree(build / name, ignore_errors=True)
     prepare(build / "pages")
-    demo.write(build / "pages" / "demo", build)
+    demo.write(build / "pages" / "demo", runs, build)
     config = tomllib.loads((HERE / "zensical.toml").read_text(encoding="utf-8"))["project"]
     config_file = build / "mkdocs.yml"  # JSON is YAML
     config_file.write_text(json.dumps(config | {"nav": navigation()}), encoding="utf-8")

@@ -1,7 +1,7 @@
 """The live pages of the site: a GPT, a translation and a training in the browser, each in one file.
 
-The models are those in out/, where `python train.py` and `python train.py reverse` leave them. A missing one is trained
-for half a minute, on the text of the course.
+The models are those in a folder of runs, where `python train.py` and `python train.py reverse` leave them. A missing
+one is trained for half a minute, on the text of the course.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ INDEX = """# Live pages
 """
 
 
-def write(folder: Path, build: Path) -> None:
-    """Write the pages, and one that lists them."""
+def write(folder: Path, runs: Path, build: Path) -> None:
+    """Write the pages, and one that lists them; a run that is missing in `runs` is trained in `build`."""
     folder.mkdir()
     texts = sorted(map(str, (ROOT / "docs" / "course").glob("*/README.md")))
     for name, (run, training, showing) in PAGES.items():
-        out = ROOT / "out" / run
+        out = runs / run
         if not (out / "best.safetensors").exists():
             out = build / run
             own = ["--text", *texts] if run == "goethe" else []

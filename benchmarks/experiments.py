@@ -76,7 +76,7 @@ from workshop.run.setup import RunSetup, read_setup
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"
 RESULTS = ROOT / "docs" / "experiments"
-CODE = ("train.py", "encoder", "gpt", "seq2seq", "tinygrad_lite", "presets")  # what a result depends on
+CODE = ("train.py", "encoder", "gpt", "seq2seq", "tinygrad_lite", "workshop", "presets")  # what a result depends on
 KEY = ("name", "options", "seed", "commit")
 # Evaluate on everything, write no samples, and ask no teacher.
 WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0, "teachers": []}

@@ -106,7 +106,7 @@ def test_the_experiments_here_can_be_planned(monkeypatch):
     for module in (command_line, options):  # whose types take most of the time
         monkeypatch.setattr(module, "fields_of", functools.cache(options.fields_of))
     for name in experiments.list_presets(OURS):
-        if name not in ("labels", "adapting", "together", "languages", "same-author"):  # which need a trained model, or files
+        if name not in ("labels", "adapting", "together", "languages", "same-author"):  # they need a model or files
             assert experiments.main([name, "--dry_run"]) == 0
     assert experiments.main(["labels", "--dry_run", "--only", "from scratch"]) == 0
     assert experiments.main(["together", "--dry_run", "--only", "goethe,3000 steps alone"]) == 0

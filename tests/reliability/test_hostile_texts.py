@@ -179,9 +179,10 @@ def test_a_broken_preset_is_used_or_refused(count, tried_many):
     tried_many(count, SEED + 1, "broken presets", attempt, allowed=OptionError)
 
 
+IS_READ = sys.version_info < (3, 15)  # later versions read no key with so many dots
 BOMBS = [
-    ("a." * 5000 + "a = 1", "unknown option a|not valid TOML"),  # Python 3.15 no longer reads so many dots
-    ("seed." + "a." * 5000 + "a = 1", "must be a whole number|not valid TOML"),
+    ("a." * 5000 + "a = 1", "unknown option a" if IS_READ else "not valid TOML"),
+    ("seed." + "a." * 5000 + "a = 1", "must be a whole number" if IS_READ else "not valid TOML"),
     ("seed = " + "[" * 200 + "]" * 200, "must be a whole number"),
     ("seed = 0x" + "f" * 10_000, "must be a whole number"),
     ("family = 0x" + "f" * 10_000, r"the preset names the family \.\.\."),

@@ -182,6 +182,7 @@ def _tail(field: dataclasses.Field, kind: Any) -> str:
     return (", or none" if may_be_none(kind) else "") + (f" ({unit})" if (unit := field.metadata["unit"]) else "")
 
 
+@functools.cache
 def fields_of(cls: type) -> tuple[dict[str, dataclasses.Field], dict[str, Any]]:
     """The fields of the dataclass by name, and their types by name."""
     return {field.name: field for field in dataclasses.fields(cls)}, typing.get_type_hints(cls)

@@ -27,7 +27,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -35,7 +35,7 @@ from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.version import VERSION
-from workshop.cli.options import PRESETS
+from workshop.cli.options import PRESETS, fields_of
 from workshop.formats.tensors import tensors_in
 
 POSIX = os.name == "posix"  # Linux and macOS
@@ -204,7 +204,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         version = reprlib.repr(info.get("format_version"))
         raise CheckpointError(f"{path} has format version {version}, this program reads version {FORMAT_VERSION}")
     info.setdefault("base", {})  # which version 0.1.0 did not write
-    kinds = {name: kind for name, kind in get_type_hints(Checkpoint).items() if name not in TENSORS}
+    kinds = {name: kind for name, kind in fields_of(Checkpoint)[1].items() if name not in TENSORS}
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")

@@ -34,12 +34,12 @@ import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, Self
 
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import LayerNorm, Module, RMSNorm
 from tinygrad_lite.transformer import ACTIVATIONS, Block, FeedForward, MultiHeadAttention, rotary_frequencies
-from workshop.cli.options import allowed, base_type, check, option
+from workshop.cli.options import allowed, base_type, check, fields_of, option
 
 MAX_VOCAB_SIZE = 10_000_000
 
@@ -255,10 +255,9 @@ class ModelConfig:
         Raises: CheckpointError if one is missing, unknown, or has a wrong type or range, or if they do not fit
         together.
         """
-        known = {field.name: field for field in dataclasses.fields(cls)}
+        (known, kinds), values = fields_of(cls), {}
         if not cls.ALWAYS <= data.keys() <= known.keys():
             raise CheckpointError(f"the model's settings are {sorted(data)}, expected {sorted(known)}")
-        kinds, values = get_type_hints(cls), {}
         for name, value in data.items():
             label = f"the model's setting {name} cannot be {reprlib.repr(value)}"
             if base_type(kinds[name]) is int and type(value) is float:  # which is allowed for an option: --n_layer 1e1
@@ -298,7 +297,7 @@ class ModelOptions:
 
 def model_options(config: type[ModelConfig]) -> type[ModelOptions]:
     """A dataclass with an option for every setting that a user chooses: a base class for the options of a model."""
-    kinds = get_type_hints(config)
+    kinds = fields_of(config)[1]
     entries = [
         (name, kinds[name], dataclasses.field(default=field.default, metadata=field.metadata))
         for name, field in config.chosen().items()

@@ -38,7 +38,7 @@ import demo
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-GUIDES = "runs chat rewards together pictures translation encoders corpora weights performance machines".split()
+GUIDES = "runs chat rewards together texts pictures translation encoders corpora weights performance machines".split()
 REFERENCE = "map engine api reliability recipe how-to equations glossary costs".split()
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)

@@ -227,6 +227,12 @@ def test_a_number_on_a_page_is_what_its_source_gives(page, pattern, compute):
     assert re.findall(pattern, text_of(f"docs/{page}.md"), re.MULTILINE) == [compute()]
 
 
+@pytest.mark.parametrize("name", ["texts", "same-author"])
+def test_the_bits_of_every_run_are_on_their_page(name):
+    bits = {f"{float(row['bits_per_char']):.3f}" for row in rows_of(name)}
+    assert bits - set(re.findall(r"\d\.\d{3}", text_of("docs/texts.md"))) == set()
+
+
 def test_the_recipe_marks_what_is_no_difference():
     """The rows of its three tables, in the order of the file; ≈ at a change of at most two standard errors."""
     runs = {}

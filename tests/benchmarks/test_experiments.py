@@ -1,6 +1,5 @@
 """`python -m benchmarks.experiments`: what is run, what a row says, and that only finished runs have one."""
 
-import functools
 import re
 
 import pytest
@@ -11,7 +10,6 @@ from benchmarks.results import COLUMNS, read_rows
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli import command_line, options
 from workshop.run.setup import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
@@ -103,8 +101,6 @@ def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
 
 def test_the_experiments_here_can_be_planned(monkeypatch):
     monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
-    for module in (command_line, options):  # whose types take most of the time
-        monkeypatch.setattr(module, "fields_of", functools.cache(options.fields_of))
     for name in experiments.list_presets(OURS):
         if name not in ("labels", "adapting", "together", "languages", "same-author"):  # they need a model or files
             assert experiments.main([name, "--dry_run"]) == 0

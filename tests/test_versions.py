@@ -42,9 +42,9 @@ WEIGHTS = {
     (37, "76f650a238a0"): "goethe-works",
     (59, "c074b076cc26"): "gpt-translate",
     (26, "4bf2d26c83a7"): "igpt-digits",
-    (131, "d538cdfda9e1"): "tatoeba-de-en translate-en-de",
+    (131, "d538cdfda9e1"): "translate-en-de",
     (47, "5182c3f1fd07"): "reverse",
-    (49, "de2664c0f6a0"): "multi30k-de-en translate-de-en",
+    (49, "de2664c0f6a0"): "multi30k-de-en tatoeba-de-en translate-de-en",
     (72, "11417f76a982"): "vit-digits vit-fashion",
 }
 

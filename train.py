@@ -12,8 +12,10 @@ Generated text goes to stdout, everything else to stderr.
 """
 
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pkgutil import resolve_name
+from typing import Any
 
 if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_lite".split() if not find_spec(name)]:
     sys.exit(f"train.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
@@ -27,6 +29,7 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
+from tinygrad_lite.tensor import Tensor
 from workshop.adapters import in_words
 from workshop.cli.console import quoted, run_command, say
 from workshop.processes.mpirun import on_all_ranks
@@ -144,13 +147,18 @@ def find_gradients(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess, step: int
 ) -> None:
     """Forward and backward pass for this step's batch, in micro-batches whose gradients add up; then clip them."""
-    optimizer.zero_grad()
-    losses = []
-    for micro_step, (batch, share) in enumerate(task.batches(step, comm.rank, comm.size)):
-        with random_key(options.seed, step, micro_step, comm.rank):  # which determines dropout
-            loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
-        loss.backward()
-        losses.append(loss.detach())
+
+    def passes(parts: Iterable[tuple[Any, float]]) -> list[Tensor]:
+        optimizer.zero_grad()
+        losses = []
+        for micro_step, (batch, share) in enumerate(parts):
+            with random_key(options.seed, step, micro_step, comm.rank):  # which determines dropout
+                loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
+            loss.backward()
+            losses.append(loss.detach())
+        return losses
+
+    losses = comm.compute(passes, optimizer, step, task.batches(step, comm.rank, comm.size))
     comm.sum_gradients(optimizer, step, losses)
     comm.clip(optimizer, options.grad_clip)
 

@@ -7,14 +7,14 @@ and only after a group of steps, since training does not wait between steps eith
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
+from workshop.processes.processes import OneGPU, OneProcess
 from workshop.run.options import TrainOptions
 
 MAX_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
@@ -27,20 +27,22 @@ def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Calla
 
     It takes the batch and the number of the step, and returns the loss before the update, not yet fetched.
     """
-    guard = Guard(optimizer.values.data) if optimizer.values.device == "cuda" else None
-    optimizer.guard = guard and guard.numbers
+    comm = OneGPU(optimizer) if optimizer.values.device == "cuda" else OneProcess()
 
     def train(batch: Any, number: int) -> Tensor:
-        optimizer.zero_grad()
-        with random_key(options.seed, number):
-            loss = model.loss(batch)
-        loss.backward()
-        if guard:
-            guard.judge([loss.detach()], optimizer.gather_gradients(), options.grad_clip, number)
-        else:
-            optimizer.clip_grad_norm(options.grad_clip)
+        def passes(parts: Iterable[tuple[Any, float]]) -> list[Tensor]:
+            optimizer.zero_grad()
+            [(part, _)] = parts
+            with random_key(options.seed, number):
+                loss = model.loss(part)
+            loss.backward()
+            return [loss.detach()]
+
+        losses = comm.compute(passes, optimizer, number, [(batch, 1.0)])
+        comm.sum_gradients(optimizer, number, losses)
+        comm.clip(optimizer, options.grad_clip)
         optimizer.step()
-        return loss.detach()
+        return losses[0]
 
     return train
 

@@ -72,7 +72,10 @@ class GPT(Generator):
         x = self.dropout(self._embed(ids, positions))  # (B, T, C)
         options = {"mask": mask, "is_causal": True}
         if self.config.positions == "rotary":
-            options["positions"] = Tensor(positions, device=ids.device)
+            if padding is None:  # the device counts, so that nothing is sent to a GPU
+                options["positions"] = Tensor.arange(past, length, device=ids.device)
+            else:
+                options["positions"] = Tensor(positions, device=ids.device)
         for layer, block in enumerate(self.blocks):
             x = block(x, cache=caches[layer] if caches else None, **options)
         return self.read(x)

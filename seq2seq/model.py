@@ -102,7 +102,7 @@ class Seq2Seq(Generator):
         x = self._embed(target, past, "target_positions")
         cross = {"memory": memory, "mask": mask}
         if self.config.positions == "rotary":  # queries come after those of the caches
-            cross["positions"] = Tensor(np.arange(past, past + target.shape[1]), device=target.device)
+            cross["positions"] = Tensor.arange(past, past + target.shape[1], device=target.device)
         for layer, block in enumerate(self.decoder):
             cross["cache"] = memory_caches[layer] if memory_caches else None
             x = block(x, cross, is_causal=True, cache=caches[layer] if caches else None)

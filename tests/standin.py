@@ -18,6 +18,9 @@ from tinygrad_lite import device
 
 _owners: Any = weakref.WeakValueDictionary()
 fence: Callable[[int, int], None] | None = None  # called with the bytes around each array, which nothing may access
+# While the emulator records a graph: called instead of a function of NumPy, with that, its arguments and options.
+record: Callable[[Callable, tuple, dict], Any] | None = None
+kept: list[Any] | None = None  # where memory goes that must stay as long as a graph
 
 
 def allow(what: str) -> None:
@@ -34,6 +37,8 @@ def moved(array: np.ndarray) -> np.ndarray:
     """
     refuse("an allocation")
     room = np.empty(array.nbytes + 2048, np.uint8)  # more than NumPy would keep for the next array of this size
+    if kept is not None:
+        kept.append(room)
     start = -room.__array_interface__["data"][0] % 512
     copy = np.ndarray(array.shape, array.dtype, memoryview(room), start, array.strides)
     copy[...] = array
@@ -86,6 +91,8 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         found = self.hidden[index]
         if isinstance(found, np.generic):  # a single element is a view too, as in CuPy
             found = self.hidden[(*(index if isinstance(index, tuple) else (index,)), ...)]
+        if record is not None and not np.may_share_memory(found, self.hidden):
+            return record(self.hidden.__getitem__, (index,), {})
         return _wrap(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -117,8 +124,11 @@ class StandInModule:
             return attribute  # float32, pi
 
         def function(*args: Any, **options: Any) -> Any:
-            if name in ("array", "asarray") and isinstance(args[0], np.ndarray):
-                return StandInArray(np.array(*args, **options))
+            if name in ("array", "asarray") and not isinstance(args[0], StandInArray):
+                if np.ndim(args[0]):  # a single number is an argument of the kernel that writes it
+                    refuse("a copy from the host")
+                if isinstance(args[0], np.ndarray):
+                    return StandInArray(np.array(*args, **options))
             return _call(attribute, args, options)
 
         function.at = getattr(attribute, "at", None)  # xp.add.at
@@ -126,8 +136,11 @@ class StandInModule:
 
 
 def _call(function: Callable, args: tuple, options: dict) -> Any:
+    args, options = _unwrap(args), _unwrap(options)
+    if record is not None:
+        return record(function, args, options)
     with np.errstate(all="ignore"):  # CuPy does not warn about NaN and infinity
-        return _wrap(function(*_unwrap(args), **_unwrap(options)))
+        return _wrap(function(*args, **options))
 
 
 def _unwrap(value: Any) -> Any:

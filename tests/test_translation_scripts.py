@@ -80,7 +80,7 @@ def test_a_model_with_other_parts_learns_resumes_and_translates(kind, optimizer,
     assert {name: held.model[name] for name in kind} == kind
     assert all(resumed.weights[name].tobytes() == array.tobytes() for name, array in held.weights.items())
     start = ["whole", "--start=abcdefghij"]
-    for more in (["--beam=3"], ["--temperature=1"], *([["--quantize=int8"]] if kind is TODAYS else [])):
+    for more in (["--beam=3"], ["--temperature=1"], *([["--quantize=int8", "--device=cpu"]] if kind is TODAYS else [])):
         assert len(sampled(capsys, *start, *more).out.splitlines()) == 1
     assert "wrote page.html" in sampled(capsys, *start, "--explain=page.html").err
     assert train.main([*arguments(**settings), "--profile"]) == 0
@@ -88,6 +88,7 @@ def test_a_model_with_other_parts_learns_resumes_and_translates(kind, optimizer,
     assert train.main(["--init_from=whole", *more]) == 0
 
 
+@pytest.mark.cpu_only("several workers are for the CPU")
 @pytest.mark.parametrize("kind", [TODAYS, LUONG])
 def test_two_processes_learn_what_one_learns_with_other_parts(kind):
     one, two = (run_training(**kind, max_iters=4, workers=n, out_dir=f"of-{n}") for n in (1, 2))

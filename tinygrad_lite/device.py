@@ -187,15 +187,16 @@ def next_rng(stream: str) -> np.random.Generator:
     return keyed_rng(seed, stream, *key, _position.count)
 
 
-def next_bits(stream: str) -> int:
-    """64 random bits for the next draw at the current position, as a signed integer.
+def next_bits(stream: str) -> tuple[int, int]:
+    """64 random bits for the next draw at the current position, as an integer, and the first number of its key.
 
-    They are a hash of the key. Making a generator would take more than ten times as long.
+    The bits are a hash of the rest of the key; making a generator would take more than ten times as long. The first
+    number is the step, which a recorded step reads from the GPU's memory (cuda/dropout.py).
     """
     seed, *key = _position.key
     _position.count += 1
-    what_for = repr((seed, stream, *key, _position.count)).encode()
-    return int.from_bytes(hashlib.blake2b(what_for, digest_size=8).digest(), "little", signed=True)
+    what_for = repr((seed, stream, len(key), *key[1:], _position.count)).encode()
+    return int.from_bytes(hashlib.blake2b(what_for, digest_size=8).digest(), "little"), key[0] if key else 0
 
 
 # --- sums -----------------------------------------------------------------------------------------------------

@@ -279,7 +279,7 @@ class MultiHeadAttention(Module):
 
     def _places(self, x: Tensor, past: int = 0) -> Tensor | None:
         """The positions (T,) of x (B, T, ...), after `past` earlier ones; None if nothing is turned by them."""
-        return Tensor(np.arange(past, past + x.shape[1]), device=x.device) if self.frequencies else None
+        return Tensor.arange(past, past + x.shape[1], device=x.device) if self.frequencies else None
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
         """(B, T, H D) -> (B, H, T, D); queries and keys normalised and turned, if that was requested."""

@@ -166,8 +166,8 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
     )
     np.testing.assert_allclose(softmax(scores), attention[1, 1, t, : t + 1], atol=TOLERANCE)
 
-    page.get_by_role("button", name="layer 2, head 2").click()
-    page.mouse.move(0, 0)  # what is under the pointer is chosen, also when the page scrolls
+    page.mouse.move(0, 0)  # what is under the pointer is chosen, also when the map is drawn there or the page scrolls
+    page.get_by_role("button", name="layer 2, head 2").press("Enter")
     grid = page.get_by_role("button", name="Map:")
     row, column = np.unravel_index(
         (attention[1, 1] * (np.arange(len(PROMPT)) > 0)[:, None]).argmax(), (len(PROMPT),) * 2

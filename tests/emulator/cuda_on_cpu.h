@@ -211,6 +211,7 @@ static inline unsigned __float_as_uint(float value) {
     memcpy(&bits, &value, 4);
     return bits;
 }
+static inline unsigned __ldg(const unsigned* place) { return *place; }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
 
 // The functions of CUDA's library; the C++ header that declares them takes longer to read than all of this.

@@ -31,6 +31,7 @@ FLAGS = ["-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fno-threadsafe-sta
 LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # without the C++ library, which nothing uses
 EXTRA_FLAGS = os.environ.get("CUDA_ON_CPU_FLAGS", "").split()  # such as -fsanitize=address
 CUPYS_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")  # that CuPy 14 adds to those of a module
+IN_PLACE = ("__setitem__", "fill", "at", "sort")  # functions that write into an argument
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 GEOMETRY = ctypes.c_uint * 6  # blocks and threads along three axes
 NUMBERS = {
@@ -41,7 +42,7 @@ NUMBERS = {
 
 
 class RoundKeys(ctypes.Structure):
-    _fields_ = (("at", ctypes.c_uint32 * 2 * 7),)
+    _fields_ = (("at", ctypes.c_uint32 * 2 * 7), ("step_at", ctypes.c_void_p), ("step", ctypes.c_uint32))
 
 
 POINTERS = {
@@ -108,10 +109,34 @@ class CUDARuntimeError(RuntimeError):
     """What CuPy raises when the driver refuses."""
 
 
+class MemoryPool:
+    """Where a graph's arrays come from; here they are only kept."""
+
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray] = []
+
+    def malloc(self) -> None:
+        """Given to `using_allocator`, which uses the pool."""
+
+
+@contextmanager
+def using_allocator(malloc: Callable) -> Iterator[None]:
+    """Inside, arrays come from the pool to which this method belongs, also while a stream is captured."""
+    standin.kept = malloc.__self__.arrays
+    try:
+        yield
+    finally:
+        standin.kept = None
+
+
 class Stream:
-    """While one is captured, launches are recorded; allocations and whatever the host reads are refused."""
+    """While one is captured, launches and CuPy's own kernels are recorded.
+
+    Whatever the host reads is refused, and so are copies from the host, and allocations outside a graph's own pool.
+    """
 
     recorded: list[Callable] | None = None
+    ptr = 1
 
     def __init__(self, non_blocking: bool = False) -> None:
         self.non_blocking = non_blocking
@@ -125,19 +150,44 @@ class Stream:
     def begin_capture(self) -> None:
         if not self.non_blocking:
             raise CUDARuntimeError("cudaErrorStreamCaptureImplicit")
-        Stream.recorded, standin.refuse = [], self._refuse
+        Stream.recorded, standin.refuse, standin.record = [], self._refuse, self._record
 
     def end_capture(self) -> "Graph":
-        launches, Stream.recorded, standin.refuse = Stream.recorded, None, standin.allow
+        launches, Stream.recorded, standin.refuse, standin.record = Stream.recorded, None, standin.allow, None
         return Graph(launches)
 
     def _refuse(self, what: str) -> None:
-        raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
+        if what != "an allocation" or standin.kept is None:
+            raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {what}")
+
+    def _record(self, function: Callable, args: tuple, options: dict) -> Any:
+        """Record a call of NumPy; at once, it is done only to learn the shape of its result."""
+        name, out = getattr(function, "__name__", ""), options.get("out")
+        if out is not None or name in IN_PLACE:
+            Stream.recorded.append(functools.partial(quietly, function, args, options))
+            return standin._wrap(out[0] if isinstance(out, tuple) else out)
+        if name in ("item", "tolist"):
+            self._refuse("a number that the host reads")
+        found = quietly(function, args, options)
+        made = standin._wrap(found)
+        read = [one for one in (getattr(function, "__self__", None), *args) if isinstance(one, np.ndarray)]
+        read += [one for part in args if isinstance(part, (list, tuple)) for one in part if isinstance(one, np.ndarray)]
+        is_array = isinstance(found, (np.ndarray, np.generic))
+        if name.startswith("empty") or not is_array or any(np.may_share_memory(found, one) for one in read):
+            return made
+        target = made.hidden
+        Stream.recorded.append(lambda: np.copyto(target, quietly(function, args, options)))
+        return made
 
     @classmethod
     def run(cls, launch: Callable) -> None:
         """Launch a kernel, or record it."""
         launch() if cls.recorded is None else cls.recorded.append(launch)
+
+
+def quietly(function: Callable, args: tuple, options: dict) -> Any:
+    with np.errstate(all="ignore"):
+        return function(*args, **options)
 
 
 class Graph:
@@ -189,6 +239,8 @@ class RawModule:
                 raise TypeError(f"{kernel}: a {what} is given for {parameter!r} ({kind})")
             return ctypes.c_void_p(argument.data.ptr)
         if isinstance(argument, np.ndarray):  # passed by value
+            if argument.size != 1:
+                raise TypeError(f"{kernel}: an array of shape {argument.shape} is given by value, not of one element")
             return getattr(sys.modules[__name__], kind).from_buffer_copy(argument)
         number, c_type = NUMBERS[kind]
         if kind == "long long" and type(argument) is int:
@@ -264,6 +316,18 @@ def gemmEx(handle, transa, transb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta,
     )
 
 
+def direct() -> tuple[types.SimpleNamespace, int]:
+    """cuBLAS's own functions, which may be called while a stream is captured."""
+
+    def recorded(function: Callable) -> Callable:
+        return lambda *args: Stream.run(functools.partial(function, *args))
+
+    MODES[1] = 16
+    nothing = types.SimpleNamespace(set_stream=lambda *_: None, set_workspace=lambda *_: None)
+    nothing.gemmEx, nothing.gemmStridedBatchedEx = recorded(gemmEx), recorded(gemmStridedBatchedEx)
+    return nothing, 1
+
+
 # --- what CuPy does not do with bfloat16 -----------------------------------------------------------------------
 
 ADDABLE = ("int32", "int64", "float16", "float32", "float64", "uint32", "uint64")  # by CuPy's add.at
@@ -323,7 +387,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
         getDeviceProperties=lambda number: {"name": b"a CPU in disguise", "major": 9, "minor": 0},
     )
     cuda.get_current_stream = lambda: types.SimpleNamespace(synchronize=lambda: None)
-    cuda.Event, cuda.Stream = Event, Stream
+    cuda.Event, cuda.Stream, cuda.MemoryPool, cuda.using_allocator = Event, Stream, MemoryPool, using_allocator
     cuda.get_elapsed_time = lambda begin, end: 1e3 * (end.time - begin.time)
     cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
@@ -349,12 +413,13 @@ def emulated_cuda() -> Iterator[str]:
     before = {name: sys.modules.get(name) for name in pretended_modules()}
     known = dict(device._BY_NAME), dict(device._BY_TYPE)
     large, run.LARGE = run.LARGE, run.LARGE | {"cuda": 64}
+    own, gemm.direct, workspace, gemm.WORKSPACE = gemm.direct, direct, gemm.WORKSPACE, 64
     device._BY_NAME.pop("cuda", None)
     sys.modules.update(pretended_modules())
     try:
         yield "cuda"
     finally:
-        run.LARGE = large
+        run.LARGE, gemm.direct, gemm.WORKSPACE = large, own, workspace
         forget()  # kernels compiled for the CPU do not run on a GPU
         for name, module in before.items():
             if module is None:

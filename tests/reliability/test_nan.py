@@ -141,6 +141,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
     )
 
 
+@pytest.mark.cpu_only("a GPU replays the passes, into which nothing can be injected")
 def test_a_nan_that_does_not_recur_is_reported_as_such():
     """As after a memory fault: when the step is run again, nothing is wrong with it."""
     healthy, calls = run_training(out_dir="healthy", **RUN), []

@@ -118,7 +118,7 @@ def test_random_bits_depend_on_key_stream_and_draw():
             with random_key(*key):
                 found.add(next_bits(stream))
     assert len(found) == 8
-    assert all(-(2**63) <= bits < 2**63 for bits in found)
+    assert all(0 <= bits < 2**64 for bits, _ in found)
 
 
 # --- sums -------------------------------------------------------------------------------------------------------

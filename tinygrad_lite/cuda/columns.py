@@ -85,7 +85,7 @@ def as_rows(x: Array) -> Array:
     """(..., V) -> (N, V) with contiguous rows that do not overlap: a view if possible, else a copy."""
     rows = x.reshape(-1, x.shape[-1] if x.ndim else 1)
     down, right = rows.strides
-    if right == x.itemsize and down >= x.itemsize * x.shape[-1]:
+    if right == x.itemsize and down >= x.itemsize * rows.shape[1]:
         return rows
     return xp_of(x).ascontiguousarray(rows)
 

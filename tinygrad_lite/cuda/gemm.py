@@ -13,9 +13,13 @@ Reference: the cuBLAS manual, cublasGemmEx and cublasGemmStridedBatchedEx.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +33,7 @@ TYPES = {"f": 0, "d": 1, "E": 14}  # float32, float64, bfloat16
 IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77
 CHOOSE = -1
 NO_ROUNDED_SUMS = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION
+WORKSPACE = 32 << 20  # bytes, cuBLAS's own choice for Hopper
 
 
 def gemm(
@@ -151,6 +156,8 @@ def cublas() -> tuple[Any, int]:
 
     cuBLAS may split long sums of bfloat16 into parts, and by default may add these in bfloat16; here that is forbidden.
     """
+    if recording is not None:
+        return recording
     library, get_handle, known = binding()
     handle = get_handle()
     if handle not in known:
@@ -166,3 +173,60 @@ def binding() -> tuple[Any, Callable[[], int], set[int]]:
     from cupy_backends.cuda.libs import cublas as library
 
     return library, cupy.cuda.device.get_cublas_handle, set()
+
+
+# --- while a stream is captured (graph.py), when CuPy's binding refuses to be called ------------------------------
+
+recording: tuple[Any, Any] | None = None  # what `cublas` returns then
+
+
+@contextmanager
+def recorded_on(stream: Any, memory: Array) -> Iterator[None]:
+    """Inside, products are launched on this stream by cuBLAS's own functions, with this memory for parts of sums.
+
+    Raises: OSError if the library has another name here; RuntimeError if it refuses.
+    """
+    global recording
+    library, handle = direct()
+    library.set_stream(handle, stream.ptr)
+    library.set_workspace(handle, memory.data.ptr, memory.nbytes)
+    recording = library, handle
+    try:
+        yield
+    finally:
+        recording = None
+
+
+@functools.cache
+def direct() -> tuple[SimpleNamespace, ctypes.c_void_p]:
+    """The library's own functions, with the signatures of CuPy's binding, and a handle for them."""
+    import cupy
+
+    # CuPy has loaded the library already, and the same name finds the same one.
+    major = cupy.cuda.runtime.runtimeGetVersion() // 1000
+    library = ctypes.CDLL(f"cublas64_{major}.dll" if os.name == "nt" else f"libcublas.so.{major}")
+
+    def function(name: str, kinds: str) -> Any:
+        found = getattr(library, name)
+        found.argtypes, found.restype = [C_TYPES[kind] for kind in kinds], succeeded
+        return found
+
+    handle = ctypes.c_void_p()
+    function("cublasCreate_v2", "p")(ctypes.byref(handle))
+    function("cublasSetMathMode", "pi")(handle, NO_ROUNDED_SUMS)
+    functions = SimpleNamespace(
+        set_stream=function("cublasSetStream_v2", "pp"),
+        set_workspace=function("cublasSetWorkspace_v2", "ppl"),
+        gemmEx=function("cublasGemmEx", "piiiiippiipiippiiii"),
+        gemmStridedBatchedEx=function("cublasGemmStridedBatchedEx", "piiiiippiilpiilppiiliii"),
+    )
+    return functions, handle
+
+
+C_TYPES = {"p": ctypes.c_void_p, "i": ctypes.c_int, "l": ctypes.c_longlong}
+
+
+def succeeded(status: int) -> None:
+    """Raise RuntimeError if a function of cuBLAS returned an error."""
+    if status:
+        raise RuntimeError(f"cuBLAS: status {status}")

@@ -129,7 +129,7 @@ SCALARS = {  # no kernel has scalars of other types
     "long long": integer,
     "float": lambda x: np.float32(float(x)),
     "double": lambda x: np.float64(float(x)),
-    "RoundKeys": lambda x: x,  # a NumPy array, whose bytes CuPy passes by value
+    "RoundKeys": lambda x: x,  # a NumPy array of one element, whose bytes CuPy passes by value
 }
 
 

@@ -14,9 +14,12 @@ struct Words {
 };
 
 // The part of the key for each round, computed on the host (dropout.py). As a parameter of the kernel it is a constant,
-// which an instruction can take as an operand.
+// which an instruction can take as an operand. The training step is a part of the counter: its number, or, if the step
+// is replayed as a graph (graph.py), where in memory that is.
 struct RoundKeys {
     unsigned at[7][2];
+    const unsigned* step_at;
+    unsigned step;
 };
 
 __device__ __forceinline__ Words philox(Words count, const RoundKeys& round_keys) {
@@ -31,7 +34,8 @@ __device__ __forceinline__ Words philox(Words count, const RoundKeys& round_keys
 // One call decides eight neighbouring elements, each by 16 bits: word k has those of element 2 k in its lower half and
 // those of element 2 k + 1 in its upper half.
 __device__ __forceinline__ Words random_words(const RoundKeys& round_keys, unsigned long long eight) {
-    return philox({{(unsigned)eight, (unsigned)(eight >> 32), 0, 0}}, round_keys);
+    unsigned step = round_keys.step_at ? __ldg(round_keys.step_at) : round_keys.step;
+    return philox({{(unsigned)eight, (unsigned)(eight >> 32), step, 0}}, round_keys);
 }
 
 // One of the words, when `which` is not known at compile time.

@@ -52,6 +52,8 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     shape = tuple(x.shape[i - extra] if size == -1 and i >= extra else size for i, size in enumerate(shape))
     before = x.shape
     try:
+        if min(shape, default=0) < 0:  # which CuPy does not refuse
+            raise ValueError
         y = x.xp.broadcast_to(x.data, shape)
     except ValueError:
         raise ValueError(f"expand: a tensor of shape {before} cannot be stretched to {shape}") from None
@@ -105,6 +107,8 @@ def raw_index(index: Any, xp: Any) -> Any:
         return xp.asarray(index, dtype=None if index else np.int64)
     if isinstance(index, np.ndarray):
         return xp.asarray(index)
+    if isinstance(index, (float, np.floating)):  # CuPy would take the whole part
+        raise IndexError(f"{index} is not a whole number")
     return index.data if isinstance(index, Tensor) else index
 
 
@@ -113,7 +117,11 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
     Slices and single numbers give a view; arrays of integers or truth values ("advanced" indexing) give a copy.
     """
-    index, shape, xp = raw_index(index, x.xp), x.shape, x.xp
+    shape, xp = x.shape, x.xp
+    try:
+        index = raw_index(index, xp)
+    except IndexError as error:
+        raise IndexError(f"getitem: {error} (a tensor of shape {shape})") from None
     parts = index if isinstance(index, tuple) else (index,)
     advanced = any(hasattr(part, "dtype") and part.ndim > 0 for part in parts)
     if advanced and x.requires_grad:  # a copy, because the caller may write other positions into the same array
@@ -133,5 +141,6 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         if isinstance(y, np.generic):  # NumPy copies a single element, unless an ellipsis asks for an array
             y = x.data[(*parts, ...)]
     except IndexError as error:
-        raise IndexError(f"getitem: {error} (a tensor of shape {shape})") from None
+        reason = str(error)
+        raise IndexError(f"getitem: {reason[:1].lower()}{reason[1:]} (a tensor of shape {shape})") from None
     return node(y, (x,), backward, "getitem", linear=True, view=not advanced and _is_view(y, x))

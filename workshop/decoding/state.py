@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -72,7 +71,7 @@ class Generator(Module):
     fast_versions: ClassVar[Mapping[str, str]] = {}
     is_endless = False
     _fast: Any = None  # made when text is generated, and again after each update
-    _codes: Any = ()  # (positions, C), see `position_codes`
+    _codes: Tensor | None = None  # (positions, C), see `position_codes`
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits (B, n, V) after each of ids (B, n), the tokens of the state that its caches do not hold yet."""
@@ -132,12 +131,15 @@ class Generator(Module):
     def position_codes(self, positions: np.ndarray, like: Tensor) -> Tensor:
         """The codes that are added at positions, of the type of a tensor and on its device: (...) -> (..., C).
 
-        They are kept, since computing them takes milliseconds, for which a GPU would wait in every step.
+        They are kept there, since computing them takes milliseconds, for which a GPU would wait in every step.
         """
-        length = 1 << int(positions.max(initial=0)).bit_length()
-        if len(self._codes) < length:
-            self._codes = POSITION_CODES[self.config.positions](length, self.config.n_embd)
-        return Tensor.wrap(get_device(like.device).from_host(self._codes[positions].astype(like.dtype)))
+        length, codes = 1 << int(positions.max(initial=0)).bit_length(), self._codes
+        if codes is None or len(codes) < length or (codes.dtype, codes.device) != (like.dtype, like.device):
+            table = POSITION_CODES[self.config.positions](length, self.config.n_embd)
+            codes = self._codes = Tensor(table, dtype=like.dtype, device=like.device)
+        if positions.ndim == 1 and len(positions):
+            return codes[positions[0] : positions[-1] + 1]
+        return codes[positions]
 
     def train(self, mode: bool = True) -> Module:
         """As for every module; and the fast version is dropped, since training changes the weights."""

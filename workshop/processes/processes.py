@@ -3,6 +3,7 @@
 The loop in train.py is one program that every process runs, each on its own part of every batch ("single program,
 multiple data"). Where the processes meet, the loop calls the communicator:
 
+    compute          forward and backward passes; on a GPU, their launches are recorded and repeated
     sum_gradients    sum the losses and gradients of all parts
     clip             scale the gradients down to a global norm
     numbers          the loss and norm of the step, the same in all processes
@@ -19,7 +20,7 @@ many machines send each other messages (`Ranks`, mpi.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +34,9 @@ from tinygrad_lite.tensor import Tensor
 from workshop.run.family import Task
 from workshop.run.options import TrainOptions
 from workshop.run.run_folder import StopRequest, tune_memory
+
+Part = tuple[Any, float]  # a micro-batch, and its share of the loss
+Passes = Callable[[Iterable[Part]], Sequence[Tensor]]
 
 
 class Gone(Exception):
@@ -82,6 +86,10 @@ class OneProcess:
         """The values of all processes, in the order of their ranks; waits until all have called it."""
         return [value]
 
+    def compute(self, passes: Passes, optimizer: Optimizer, step: int, parts: Iterable[Part]) -> Sequence[Tensor]:
+        """Do the forward and backward passes of a step; returns the parts of its loss."""
+        return passes(parts)
+
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
         """Sum the gradients of all processes, and their parts of the loss."""
         self.step, self.loss = step, sum(loss.item() for loss in losses)
@@ -115,8 +123,13 @@ class OneGPU(OneProcess):
 
     def __init__(self, optimizer: Optimizer, stop: StopRequest | None = None) -> None:
         super().__init__(stop)
-        self.guard = device_of(optimizer.values.data).module("guard").Guard(optimizer.values.data)
+        place = device_of(optimizer.values.data)
+        self.guard, self.repeated = place.module("guard").Guard(optimizer.values.data), place.module("graph").Repeated()
         optimizer.guard = self.guard.numbers
+
+    def compute(self, passes: Passes, optimizer: Optimizer, step: int, parts: Iterable[Part]) -> Sequence[Tensor]:
+        """Do the passes, or replay them (cuda/graph.py), without waiting for them."""
+        return self.repeated(passes, optimizer, step, parts)
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
         """Remember the losses; they stay on the GPU."""

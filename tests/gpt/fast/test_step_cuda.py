@@ -7,7 +7,7 @@ import pytest
 
 from gpt.fast.step import FastStep, has_known_parts
 from gpt.fast.step_cuda import FastStepCuda
-from tests.emulator.cupy_on_cpu import Graph, Stream
+from tests.emulator.cupy_on_cpu import Stream
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.fast.test_step import CHOICES, SETTINGS, TOLERANCE, fast_step, make_model, steps, updated
 from tinygrad_lite.adapt import add_lora
@@ -89,8 +89,7 @@ def test_replayed_tokens_equal_launched_ones_and_no_weight_changes(count, rows, 
 
     All that the host reads of a token are its log-probabilities.
     """
-    model, replays, launch = make_model("float32", block_size=count + 1, **settings).to(cuda), [], Graph.launch
-    monkeypatch.setattr(Graph, "launch", lambda graph: replays.append(len(graph.launches)) or launch(graph))
+    model, replays, captured = make_model("float32", block_size=count + 1, **settings).to(cuda), [], graph.captured
     before = {name: array.tobytes() for name, array in model.state_dict().items()}
     tokens, found, transfers, device = rng.integers(0, 23, (count, rows)), [], [], get_device(cuda)
 
@@ -98,12 +97,21 @@ def test_replayed_tokens_equal_launched_ones_and_no_weight_changes(count, rows, 
         transfers.append(array.shape)
         return device.to_host(array)
 
-    for captured in (graph.captured, lambda work: work):
-        monkeypatch.setattr(graph, "captured", captured)
+    def counted(work):
+        replay = captured(work)
+        assert replay is not work
+        launches = getattr(replay.args[0], "launches", None)  # only an emulated graph knows them
+        assert launches is None or len(launches) == 5 * len(model.blocks) + 3
+        return lambda: replays.append(replay) or replay()
+
+    for version in (counted, lambda work: work):
+        monkeypatch.setattr(graph, "captured", version)
         fast, caches = FastStepCuda(model), model.new_caches()
         fast.device = dataclasses.replace(device, to_host=to_host)
         found.append([fast(row, caches).tobytes() for row in tokens])
-    assert (found[0], replays) == (found[1], [5 * len(model.blocks) + 3] * (count - 1))
+    assert found[0] == found[1]
+    assert len(replays) == count - 1
+    assert len({*replays}) == 1
     assert transfers == [(rows, 23)] * (2 * count)
     assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
 
@@ -118,16 +126,20 @@ NOT_CAPTURED = [
 
 @pytest.mark.parametrize(("work", "what"), NOT_CAPTURED)
 def test_what_cannot_be_captured_is_launched_as_before(work, what, cuda):
-    x, called = get_device(cuda).xp.ones(2), []
+    xp, called = get_device(cuda).xp, []
+    x = xp.ones(2)
 
     def noted():
         called.append(1)
         work(x)
 
-    Stream(non_blocking=True).begin_capture()
-    with pytest.raises(RuntimeError, match=what):
-        work(x)
-    Stream().end_capture()
+    if "CPU" in xp.__version__:
+        Stream(non_blocking=True).begin_capture()
+        with pytest.raises(RuntimeError, match=what):
+            work(x)
+        Stream().end_capture()
+    elif "reads" not in what:
+        pytest.skip("CuPy lets a graph do this")
     assert graph.captured(noted) is noted
     noted()
     assert len(called) == 2

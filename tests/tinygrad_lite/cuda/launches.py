@@ -10,11 +10,13 @@ On the emulated GPU (tests/emulator), with kernels and products that do nothing.
     CuPy's      other calls that write an array; CuPy launches one kernel for most of them, a few for a sorting;
                 its `matmul` calls cuBLAS
 
+    replayed    the same for a step or token whose launches are a graph (cuda/graph.py), which counts as one
+
 Copies between host and GPU are not counted. The models have all their layers, but are narrow and read few tokens,
 which changes no number: only whether there are several sequences, heads and blocks of rows matters.
 
-Python's time is that of a step without the calls counted as CuPy's, and without launching anything: what this project's
-own code needs. On a GPU CuPy's part is added, several microseconds a launch.
+Python's time is that of a replayed step without the calls counted as CuPy's, and without launching anything: what this
+project's own code needs. On a GPU CuPy's part is added, several microseconds a launch.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from benchmarks.shapes import GPU_SHAPES, SHAPES, Shape
 from tests import standin
 from tests.emulator import cupy_on_cpu
 from tests.standin import StandInArray
+from tinygrad_lite.cuda.graph import LAUNCHED
 from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
 from train import only_updates
@@ -146,11 +149,11 @@ class OneBatch:
 
     def __init__(self, shape: Shape, launches: Launches) -> None:
         self.batch = tuple(Tensor(part, device="cuda") for part in shape.batches()[0])
-        self.launches, self.began, self.seconds, self.counted = launches, 0.0, [], launches
+        self.launches, self.began, self.seconds, self.counted = launches, 0.0, [], []
 
     def batches(self, step: int, rank: int, size: int) -> Iterator[tuple[Any, float]]:
         self.seconds.append(time.perf_counter() - self.began - self.launches.seconds)
-        self.counted = copy.deepcopy(self.launches)
+        self.counted.append(copy.deepcopy(self.launches))  # of the step before
         self.launches.clear()
         self.began = time.perf_counter()
         yield self.batch, 1.0
@@ -165,8 +168,8 @@ def narrow(name: str, n_layer: int = 0) -> Shape:
     return replace(shape, options=options, vocab_size=64 + shape.vocab_size % 64, tokens=TOKENS)
 
 
-def training_step(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, float]:
-    """The launches of one step of train.py, and the milliseconds of Python's."""
+def training_step(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, Launches, float]:
+    """The launches of the second step of train.py, those of a replayed step, and the milliseconds that Python needs."""
     with counting() as launches, precision(numbers), pytest.MonkeyPatch.context() as patch:
         patch.setattr("train.check_finite", lambda *_: None)
         model = make_model(shape)
@@ -176,34 +179,34 @@ def training_step(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, fl
         options = replace(shape.options, max_iters=STEPS + 2, log_interval=100)
         with start_processes(only_updates, options, task, model, optimizer) as comm:
             only_updates(options, task, model, optimizer, comm)
-    return task.counted, 1e3 * min(task.seconds[2:])
+    return task.counted[2], task.counted[-1], 1e3 * min(task.seconds[LAUNCHED + 3 :])
 
 
-def generated_token(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, float]:
-    """The launches for one token with the cache, and the milliseconds of Python's."""
+def generated_token(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, Launches, float]:
+    """The launches for the first token with the cache, those for a later one, and the milliseconds of Python's."""
     with counting() as launches, precision(numbers):
         model = make_model(shape)
         model.to("cuda")
         model.eval()
-        seconds, (_, state) = [], model.start(np.array([[1]]))
+        seconds, counted, (_, state) = [], [], model.start(np.array([[1]]))
         for _ in range(STEPS):
             launches.clear()
             began = time.perf_counter()
             _, state = model.step(np.array([1]), state)
             seconds.append(time.perf_counter() - began - launches.seconds)
-    return launches, 1e3 * min(seconds)
+            counted.append(copy.deepcopy(launches))
+    return counted[0], counted[-1], 1e3 * min(seconds)
 
 
 def table(n_layer: int = 0) -> str:
     """A line for each model, with all its layers or N."""
-    heads = ("launches", "own", "products", "CuPy's", "ms")
+    heads = ("launches", "own", "products", "CuPy's", "replayed", "ms")
     lines = [f"{'bfloat16':32}" + "".join(f"{head:>10}" for head in heads)]
     works = [("training step", training_step, TRAINED), ("generated token", generated_token, WRITTEN)]
     for what, measure, names in works:
         for title, name in names.items():
-            launches, ms = measure(narrow(name, n_layer))
-            own, products, cupys = launches.counts
-            numbers = (own + products + cupys, own, products, cupys, f"{ms:.2f}")
+            launches, replayed, ms = measure(narrow(name, n_layer))
+            numbers = (sum(launches.counts), *launches.counts, sum(replayed.counts), f"{ms:.2f}")
             lines.append(f"{f'{what}, {title}':32}" + "".join(f"{number:>10}" for number in numbers))
             if "--names" in sys.argv:
                 lines.append(f"    {dict(launches.own)}\n    {dict(launches.cupys)}")

@@ -23,20 +23,20 @@ def philox(count, key):
     return c0, c1, c2, c3
 
 
-def bits_of(elements, key):
-    """The 16 random bits of each of these elements."""
+def bits_of(elements, key, step=0):
+    """The 16 random bits of each of these elements in a training step."""
     elements = np.asarray(elements, np.uint64)
     eight, place = elements // 8, (elements % 8).astype(np.int64)
-    word = np.choose(place // 2, philox((eight & WORD, eight >> 32, 0, 0), (key & WORD, key >> 32 & WORD)))
+    word = np.choose(place // 2, philox((eight & WORD, eight >> 32, step, 0), (key & WORD, key >> 32 & WORD)))
     return np.where(place % 2, word >> 16, word & 0xFFFF)
 
 
 def key_of(*position):
-    """The key of the first dropout call at a position of the run."""
+    """The key of the first dropout call at a position of the run, and the step."""
     with random_key(*position):
-        return next_bits("dropout") % 2**64
+        return next_bits("dropout")
 
 
 def mask(shape, p, key):
     """Which elements are kept."""
-    return (bits_of(np.arange(math.prod(shape)), key) >= round(p * 2**16)).reshape(shape)
+    return (bits_of(np.arange(math.prod(shape)), *key) >= round(p * 2**16)).reshape(shape)

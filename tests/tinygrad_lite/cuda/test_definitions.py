@@ -29,7 +29,7 @@ TOLERANCES = {  # in float64 and in float32
     "muon": (1e-12, 5e-6),
     "relu_squared": (1e-12, 1e-6),
     "residual": (1e-12, 1e-6),
-    "rms_norm": (1e-12, 2e-6),
+    "rms_norm": (1e-12, 5e-6),  # a row of one number has a small gradient, the difference of two larger ones
     "rotary": (1e-12, 1e-6),
     "scaled_dot_product_attention": (1e-12, 1e-5),
     "swiglu": (1e-12, 1e-6),

@@ -44,7 +44,7 @@ def test_coarser_products_still_make_the_update_orthogonal(cuda, mode, shape):
     assert lengths.max() < 1.30
     error = np.linalg.norm(given[0].numpy() - exact[0].numpy()) / np.linalg.norm(exact[0].numpy())
     rounding = 2**-11 if mode == "tf32" else 2**-9
-    assert rounding < error < 16 * rounding  # of 9 products; over 40 such matrices, at most 14
+    assert rounding / 2 < error < 16 * rounding  # of 9 products; over 40 such matrices, at most 14
 
 
 def test_stacks_may_begin_between_packs(cuda):

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -55,19 +56,41 @@ def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:
     return Tensor(source, device=device), Tensor(target, device=device)
 
 
-def train(model: Module, device: str, steps: int, lr: float = 3e-3, use_muon: bool = False) -> list[float]:
-    """The losses of N updates, with gradients clipped as in train.py; on a GPU without reading the numbers."""
+def train(
+    model: Module,
+    device: str,
+    steps: int,
+    lr: float = 3e-3,
+    use_muon: bool = False,
+    micro_steps: int = 1,
+    compute: Callable = lambda passes, optimizer, step, parts: passes(parts),
+) -> list[float]:
+    """The losses of N updates, with gradients clipped as in train.py; on a GPU without reading the numbers.
+
+    `compute` is a Repeated() for passes that are recorded and replayed.
+    """
     optimizer = Muon(muon_groups(model, 0.1), lr) if use_muon else AdamW(decay_groups(model, 0.1), lr)
     losses = []
     guard = Guard(optimizer.values.data) if device == "cuda" else None
     optimizer.guard = guard.numbers if guard else None
     for step in range(steps):
-        optimizer.zero_grad()
-        with random_key(3, step, 0):
-            loss = model.loss(batch_of(model, device, step))
-        loss.backward()
+
+        def passes(parts, step=step):
+            optimizer.zero_grad()
+            losses = []
+            for micro_step, (batch, share) in enumerate(parts):
+                with random_key(3, step, micro_step):
+                    loss = model.loss(batch) * share
+                loss.backward()
+                losses.append(loss.detach())
+            return losses
+
+        numbers = range(step * micro_steps, (step + 1) * micro_steps)
+        parts = [(batch_of(model, device, number), 1 / micro_steps) for number in numbers]
+        found = compute(passes, optimizer, step, parts)
+        loss = sum(found[1:], found[0])
         if guard:
-            guard.judge([loss], optimizer.gather_gradients(), 1.0, step)
+            guard.judge(found, optimizer.gather_gradients(), 1.0, step)
         else:
             optimizer.clip_grad_norm(1.0)
         optimizer.step()

@@ -1,0 +1,110 @@
+"""Training steps whose forward and backward passes are a graph: the bytes of launched ones, and when they are not."""
+
+import pytest
+
+from tests.gpt.combined_settings import QWEN, SPEED_RUN
+from tests.tinygrad_lite.cuda.tiny_training import batch_of, tiny_gpt, tiny_seq2seq, train
+from tinygrad_lite.autograd import Observer, no_grad
+from tinygrad_lite.cuda import graph
+from tinygrad_lite.cuda.graph import LAUNCHED, Repeated
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.precision import precision
+
+STEPS = 7
+CASES = {
+    "gpt-2": (tiny_gpt, {"bias": True}, {}),
+    "dropout": (tiny_gpt, {"n_embd": 64, "dropout": 0.2}, {}),
+    "tied": (tiny_gpt, {"tie_weights": True, "vocab_size": 21}, {}),
+    "qwen": (tiny_gpt, QWEN | {"n_embd": 16}, {"use_muon": True}),
+    "speed run": (tiny_gpt, SPEED_RUN | {"dropout": 0.1}, {"use_muon": True}),
+    "accumulated": (tiny_gpt, {"dropout": 0.1}, {"micro_steps": 3}),
+    "translation": (tiny_seq2seq, {"dropout": 0.1}, {}),
+}
+
+
+class Counted(Repeated):
+    """Counts its replays, and says from which step on there are any."""
+
+    def __init__(self):
+        super().__init__()
+        self.replays = []
+
+    def __call__(self, passes, optimizer, step, parts):
+        losses = super().__call__(passes, optimizer, step, parts)
+        if self.replay is not None:
+            self.replays.append(step)
+            return [loss.clone() for loss in losses]  # the next replay writes them again
+        return losses
+
+
+@pytest.mark.parametrize("numbers", ["float32", "bfloat16"])
+@pytest.mark.parametrize("case", CASES)
+def test_replayed_steps_equal_launched_ones(cuda, case, numbers):
+    """Losses and weights, byte for byte, with the same dropout in each step, which differs from step to step."""
+    make, settings, options = CASES[case]
+    found, repeated = [], Counted()
+    with precision(numbers):
+        for compute in ({}, {"compute": repeated}):
+            model = make(cuda, **settings)
+            losses = train(model, cuda, STEPS, **options, **compute)
+            found.append((losses, {name: array.tobytes() for name, array in model.state_dict().items()}))
+    assert found[0] == found[1]
+    first = LAUNCHED + (numbers == "bfloat16")  # the rounded copy of the weights is made after the first step
+    assert repeated.replays == list(range(first, STEPS))
+
+
+@pytest.mark.parametrize("what", ["another shape", "written weights", "an observer", "composed", "removed gradients"])
+def test_what_changes_is_launched_and_recorded_again(cuda, what):
+    """Step 5 differs from the others; the weights are those of launched steps all the same."""
+    found = []
+    for repeated in (None, Counted()):
+        with precision("bfloat16"):
+            model = tiny_gpt(cuda, dropout=0.1)
+
+            def compute(passes, optimizer, step, parts, repeated=repeated, model=model):
+                run = repeated or (lambda passes, optimizer, step, parts: passes(parts))
+                if step != 5:
+                    return run(passes, optimizer, step, parts)
+                if what == "another shape":
+                    parts = [(tuple(x[:2] for x in batch), share) for batch, share in parts]
+                elif what == "written weights":
+                    with no_grad():
+                        model.token_embedding.weight *= 0.5
+                elif what == "removed gradients":
+                    optimizer.zero_grad()
+                elif what == "composed":
+                    with composed():
+                        return run(passes, optimizer, step, parts)
+                elif what == "an observer":
+                    with Observer():
+                        return run(passes, optimizer, step, parts)
+                return run(passes, optimizer, step, parts)
+
+            losses = train(model, cuda, 12, compute=compute)
+        found.append((losses, {name: array.tobytes() for name, array in model.state_dict().items()}))
+    assert found[0] == found[1]
+    assert 5 not in repeated.replays
+    assert {3, 4, 11} <= {*repeated.replays}
+
+
+def test_passes_that_cannot_be_captured_are_launched(cuda):
+    model = tiny_gpt(cuda)
+    plain, read = model.loss, []
+
+    def loss(batch):
+        found = plain(batch)
+        read.append(found.item())  # a number that the host reads
+        return found
+
+    expected = train(tiny_gpt(cuda), cuda, 6)
+    model.loss = loss
+    repeated = Counted()
+    assert train(model, cuda, 6, compute=repeated) == expected
+    assert repeated.replays == []
+    assert len(read) == 6
+
+
+def test_a_graph_refuses_random_numbers_of_the_host(cuda):
+    """Those of `--composed` dropout would be the same in every replay."""
+    with composed():
+        assert graph.facts_of([(batch_of(tiny_gpt(cuda), cuda, 0), 1.0)], None) is None

@@ -11,7 +11,8 @@ kernel that reads each number once and writes each result once cannot be beaten,
 one to the other take twice as long as one that does both. This is why operations are *fused*. Neighbouring threads read
 neighbouring numbers (a *coalesced* load), because memory is fetched in chunks of at least 32 bytes.
 
-Launching a kernel takes Python about 10 microseconds. Python only queues kernels and runs ahead of the GPU, until it
+Launching a kernel takes Python 10 to 100 microseconds, so the passes of a training step are recorded, and replayed as one
+launch. Python only queues kernels and runs ahead of the GPU, until it
 reads a value: that blocks until all queued work is done. So nothing here reads a value.
 
     find.py         finds CuPy and the GPU, or says what is missing
@@ -24,7 +25,7 @@ reads a value: that blocks until all queued work is done. So nothing here reads 
     residual.py     the sum of a residual connection, which the norm after it computes
     tensor_cores.cuh    the instructions of the matrix units
     decode.py       the kernels for a single position, for generating text (gpt/fast/step_cuda.py)
-    graph.py        many launches as one
+    graph.py        many launches as one: a training step, a generated token
     *_naive.cu      the simplest kernel for layer norm, softmax and attention, to read first; only tests launch it
     *.cu, *.py      one operation each; the derivations are in the files of the same names in functional/
 

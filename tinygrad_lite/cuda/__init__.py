@@ -11,9 +11,9 @@ kernel that reads each number once and writes each result once cannot be beaten,
 one to the other take twice as long as one that does both. This is why operations are *fused*. Neighbouring threads read
 neighbouring numbers (a *coalesced* load), because memory is fetched in chunks of at least 32 bytes.
 
-Launching a kernel takes Python 10 to 100 microseconds, so the passes of a training step are recorded, and replayed as one
-launch. Python only queues kernels and runs ahead of the GPU, until it
-reads a value: that blocks until all queued work is done. So nothing here reads a value.
+Launching a kernel takes Python 10 to 100 microseconds, so the passes of a training step are recorded, and replayed as
+one launch. Python only queues work and runs ahead of the GPU, until it reads a value: that blocks until all queued work
+is done. So nothing here reads a value.
 
     find.py         finds CuPy and the GPU, or says what is missing
     launch.py       compiles a source file for the types of the arrays, and launches its kernels

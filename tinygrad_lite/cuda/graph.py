@@ -30,7 +30,8 @@ from tinygrad_lite.tensor import Tensor
 
 LAUNCHED = 2  # steps before the one that is recorded: they load all kernels, and make whatever is kept between steps
 
-Part = tuple[tuple[Tensor, ...], float]  # a micro-batch, and its share of the loss
+Part = tuple[tuple, float]  # a micro-batch of tensors, or numbers, and its share of the loss
+Passes = Callable[[Iterable[Part]], Sequence[Tensor]]
 
 
 def captured(work: Callable[[], None], allocates: bool = False) -> Callable[[], None]:
@@ -74,22 +75,16 @@ class Repeated:
 
     A replay leaves the same losses, and the same gradients in the optimizer's memory, as the launches would. It is made
     only while nothing else changes than the contents of the batches and of the weights; otherwise the passes are
-    launched, and recorded again later.
+    launched, and recorded again after twice as many steps as before.
     """
 
     def __init__(self) -> None:
         self.facts: tuple | None = None  # what a recording depends on, as it was at the last call
-        self.launched = 0  # calls with these facts
+        self.launched, self.needed = 0, LAUNCHED  # calls with these facts, and those before a recording
         self.replay: Callable[[], None] | None = None
 
-    def __call__(
-        self,
-        work: Callable[[Sequence[Part]], list[Tensor]],
-        optimizer: Optimizer,
-        step: int,
-        parts: Iterable[Part],
-    ) -> list[Tensor]:
-        """The losses of work(parts), which also computes the gradients of the optimizer's parameters.
+    def __call__(self, passes: Passes, optimizer: Optimizer, step: int, parts: Iterable[Part]) -> Sequence[Tensor]:
+        """The losses of passes(parts), which also computes the gradients of the optimizer's parameters.
 
         Args:
             step: its number, on which dropout depends.
@@ -97,27 +92,26 @@ class Repeated:
         parts = list(parts)
         facts = facts_of(parts, optimizer)
         if facts is None or facts != self.facts or (self.replay and not self._has_gradients()):
+            self.needed *= 2 if self.replay else 1
             self.facts, self.launched, self.replay = facts, 0, None
+        if facts is not None and self.launched == self.needed:
+            self._record(passes, optimizer, parts)
         self.launched += 1
-        if facts is not None and self.launched == LAUNCHED + 1:
-            self._record(work, optimizer, parts)
         if self.replay is None:
-            return work(parts)
-        for given, own in zip(parts, self.parts, strict=True):
-            for x, mine in zip(given[0], own[0], strict=True):
-                mine.data[...] = x.data
+            return passes(parts)
+        for x, mine in zip(tensors_of(parts), tensors_of(self.parts), strict=True):
+            mine.data[...] = x.data
         self.step.fill(step & dropout.WORD)
         self.replay()
         return self.losses
 
-    def _record(self, work: Callable, optimizer: Optimizer, parts: Sequence[Part]) -> None:
-        """Record work() on arrays that stay; if that is impossible, the calls with these facts are launched."""
-        xp = parts[0][0][0].xp
-        self.step = xp.zeros(1, np.uint32)
-        self.parts = [(as_batch(batch, [Tensor.wrap(x.data.copy()) for x in batch]), share) for batch, share in parts]
+    def _record(self, passes: Passes, optimizer: Optimizer, parts: Sequence[Part]) -> None:
+        """Record the passes on arrays that stay; if that is impossible, the calls with these facts are launched."""
+        self.step = tensors_of(parts)[0].xp.zeros(1, np.uint32)
+        self.parts = [(own_copy(batch), share) for batch, share in parts]
 
         def recorded() -> None:
-            self.losses = work(self.parts)
+            self.losses = passes(self.parts)
 
         dropout.step_at = self.step
         try:
@@ -132,24 +126,24 @@ class Repeated:
         return all(parameter.grad is gradient for parameter, gradient in self.gradients)
 
 
-def as_batch(like: tuple, tensors: Sequence[Tensor]) -> tuple:
-    """A batch of these tensors, of the type of another, which may be a NamedTuple."""
-    return getattr(type(like), "_make", tuple)(tensors)
+def tensors_of(parts: Sequence[Part]) -> list[Tensor]:
+    """The tensors in these micro-batches."""
+    return [x for batch, _ in parts for x in batch if isinstance(x, Tensor)]
+
+
+def own_copy(batch: tuple) -> tuple:
+    """The same batch with its own arrays; it may be a NamedTuple."""
+    copies = [Tensor.wrap(x.data.copy()) if isinstance(x, Tensor) else x for x in batch]
+    return getattr(type(batch), "_make", tuple)(copies)
 
 
 def facts_of(parts: Sequence[Part], optimizer: Optimizer) -> tuple | None:
     """What the launches of a step depend on, apart from the contents of arrays; None if they must not be recorded."""
-    tensors = [x for batch, _ in parts for x in batch]
-    if observers or is_composed() or not all(isinstance(x, Tensor) for x in tensors):
-        return None
-    rounded = optimizer._copy
-    if rounded is not None and rounded.version[0] != optimizer.values.version:
-        return None  # something else has written the weights: their copy is not the one that is kept
-    places = optimizer.values.data.data.ptr, None if rounded is None else rounded.array.data.ptr
-    return (
-        get_precision(),
-        places,
-        [share for _, share in parts],
-        [(x.shape, x.dtype) for x in tensors],
-        [parameter.requires_grad for parameter in optimizer.named.values()],
-    )
+    rounded, values = optimizer._copy, optimizer.values
+    if observers or is_composed() or (rounded is not None and rounded.version[0] != values.version):
+        return None  # the last: something else has written the weights, and their copy will be another one
+    contents = [(x.shape, x.dtype) if isinstance(x, Tensor) else x for batch, share in parts for x in (*batch, share)]
+    if not all(isinstance(x, (tuple, int, float, type(None))) for x in contents):
+        return None  # an array of the host, for example
+    learned = [parameter.requires_grad for parameter in optimizer.named.values()]
+    return get_precision(), values.data.data.ptr, rounded and rounded.array.data.ptr, contents, learned

@@ -3,14 +3,22 @@
 import pytest
 
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
-from tests.tinygrad_lite.cuda.tiny_training import batch_of, tiny_gpt, tiny_seq2seq, train
+from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tinygrad_lite.autograd import Observer, no_grad
-from tinygrad_lite.cuda import graph
 from tinygrad_lite.cuda.graph import LAUNCHED, Repeated
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import precision
 
 STEPS = 7
+
+
+def recomputing(device, **settings):
+    model = tiny_gpt(device, **settings)
+    for block in model.blocks:
+        block.recompute = True
+    return model
+
+
 CASES = {
     "gpt-2": (tiny_gpt, {"bias": True}, {}),
     "dropout": (tiny_gpt, {"n_embd": 64, "dropout": 0.2}, {}),
@@ -18,6 +26,7 @@ CASES = {
     "qwen": (tiny_gpt, QWEN | {"n_embd": 16}, {"use_muon": True}),
     "speed run": (tiny_gpt, SPEED_RUN | {"dropout": 0.1}, {"use_muon": True}),
     "accumulated": (tiny_gpt, {"dropout": 0.1}, {"micro_steps": 3}),
+    "recomputed": (recomputing, {"n_embd": 64, "dropout": 0.2}, {}),
     "translation": (tiny_seq2seq, {"dropout": 0.1}, {}),
 }
 
@@ -104,7 +113,13 @@ def test_passes_that_cannot_be_captured_are_launched(cuda):
     assert len(read) == 6
 
 
-def test_a_graph_refuses_random_numbers_of_the_host(cuda):
-    """Those of `--composed` dropout would be the same in every replay."""
-    with composed():
-        assert graph.facts_of([(batch_of(tiny_gpt(cuda), cuda, 0), 1.0)], None) is None
+def test_recordings_that_are_dropped_again_and_again_become_rare(cuda):
+    """Each takes longer than a launched step; batches of a translation have many shapes."""
+    repeated, model = Counted(), tiny_gpt(cuda)
+
+    def compute(passes, optimizer, step, parts):
+        rows = 4 - step // 4 % 2  # another shape after every fourth step
+        return repeated(passes, optimizer, step, [(tuple(x[:rows] for x in batch), share) for batch, share in parts])
+
+    train(model, cuda, 24, compute=compute)
+    assert repeated.replays == [2, 3]

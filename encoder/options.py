@@ -9,7 +9,7 @@ from encoder.config import MASK_SHARE, BertConfig
 from workshop.cli.options import answers, under
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
-from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.run.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
@@ -33,14 +33,7 @@ class BertOptions(model_options(BertConfig), TrainOptions):
     )
 
     FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
-    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
-        {
-            "--batch_size": f"{BATCH_NAMES} batch_tokens",
-            "--text": DATA_NAMES,
-            "--mask_share": "mlm_probability mask_prob masking_prob",
-            "--next_sentence": "nsp",
-        }
-    )
+    HINTS: ClassVar[dict[str, str]] = answers("train", "encoder", batch="--batch_size", data="--text")
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any text is fetched.

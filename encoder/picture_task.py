@@ -17,13 +17,7 @@ from workshop.run.model_config import model_options
 class ViTOptions(model_options(ViTConfig), PictureOptions):
     """The options of `train.py` for training a Vision Transformer."""
 
-    HINTS: ClassVar[dict[str, str]] = PictureOptions.HINTS | answers(
-        {
-            "--patch_size": "patch patches",
-            "--n_layer": "layers layer n_layers num_layers depth blocks",
-            "--n_head": "heads head n_heads num_heads",
-        }
-    )
+    HINTS: ClassVar[dict[str, str]] = PictureOptions.HINTS | answers("vit")
 
 
 @dataclass

@@ -22,7 +22,7 @@ from workshop.decoding.scores import with_interval
 from workshop.run.epochs import items_in_epochs
 from workshop.run.family import Report
 from workshop.run.model_config import ModelOptions
-from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.run.options import TrainOptions
 from workshop.tokenizers.base import Tokenizer
 from workshop.tokenizers.labels import LabelTokenizer
 
@@ -45,9 +45,9 @@ class PictureOptions(TrainOptions, ModelOptions):
     COUNTED: ClassVar[tuple[int, str]] = (1, "picture")
     HINTS: ClassVar[dict[str, str]] = {
         name: answer
-        for name, answer in OTHER_NAMES.items()
+        for name, answer in answers("train", "pictures", batch="--batch_size", data="--dataset").items()
         if answer not in ("--block_size", "--n_layer", "--n_head", "--n_inner")
-    } | answers({"--batch_size": f"{BATCH_NAMES} batch_tokens", "--dataset": DATA_NAMES})
+    }
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any pictures are fetched.

@@ -13,7 +13,7 @@ from workshop.cli.options import answers, under
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
-from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, ROTARY_NAMES, TrainOptions
+from workshop.run.options import TrainOptions
 from workshop.tokenizers import LEARNED
 from workshop.tokenizers.base import UNKNOWN
 
@@ -87,18 +87,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
     MODELS: ClassVar[tuple[str, ...]] = ("teachers", "reference")
-    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
-        {
-            "--batch_size": f"{BATCH_NAMES} batch_tokens",
-            "--text": DATA_NAMES,
-            "--data_order": "shuffle sampler",
-            "--eval_iters": "eval_batches val_iters",
-            "--teachers": "teacher teacher_model distill distill_from",
-            "--teachers_share": "distill_alpha distillation_weight teacher_weight",
-            "--positions rotary": ROTARY_NAMES,
-            "--n_kv_head": "num_key_value_heads n_kv_heads kv_heads",
-            "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
-        }
+    HINTS: ClassVar[dict[str, str]] = answers(
+        "train", "gpt", batch="--batch_size", data="--text", rotary="--positions rotary"
     )
 
     @property

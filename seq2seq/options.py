@@ -12,7 +12,7 @@ from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pairs import from_cache
 from workshop.run.model_config import model_options
-from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, ROTARY_NAMES, TrainOptions
+from workshop.run.options import TrainOptions
 from workshop.tokenizers import LEARNED
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
@@ -51,18 +51,8 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_tokens", "tokens of source and target"),)
     COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
-    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
-        {
-            "--positions rotary": ROTARY_NAMES,
-            "--batch_tokens": f"{BATCH_NAMES} batch_size max_tokens",
-            "--pairs": DATA_NAMES,
-            "--src": "source src_file source_file train_src",
-            "--tgt": "target trg tgt_file target_file train_tgt",
-            "--val_src": "valid_src dev_src",
-            "--val_tgt": "valid_tgt dev_tgt",
-            "--label_smoothing": "smoothing label_smoothing_factor",
-            "was removed: trained on more data sets, the model translated worse (docs/translation.md)": "extra",
-        }
+    HINTS: ClassVar[dict[str, str]] = answers(
+        "train", "seq2seq", batch="--batch_tokens", data="--pairs", rotary="--positions rotary"
     )
 
     def check(self, learns_tokenizer: bool) -> None:

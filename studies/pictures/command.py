@@ -20,13 +20,7 @@ from workshop.cli.options import answers, nearest, option
 from workshop.figure import METADATA, Picture, check_file, write
 
 CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
-HINTS = answers(
-    {
-        "--out": "o output output_file save file attention svg png",
-        "--text": "start prompt sentence input source",
-        "is not needed: name it without an option, as in attention out/goethe": "checkpoint ckpt model out_dir run",
-    }
-)
+HINTS = answers("draw")
 
 
 @dataclass

@@ -84,15 +84,27 @@ def under(*headings: str) -> Iterator[Callable[..., Any]]:
     return (functools.partial(option, group=heading) for heading in headings)
 
 
-def answers(table: Mapping[str, str]) -> dict[str, str]:
-    """Turn a table {answer: names of options in other programs} into {name: answer}.
+def answers(*tables: str, **shared: str) -> dict[str, str]:
+    """Names of options in other programs, and what to use here, from these tables of other_names.toml.
 
     An answer is the option to use here, such as `--learning_rate`, or the rest of a sentence that begins with the name.
 
-    >>> answers({"--eggs": "ei eier", "is not for eating": "stone"})
-    {'ei': '--eggs', 'eier': '--eggs', 'stone': 'is not for eating'}
+    Args:
+        shared: for a line of the table of that name, what its names mean here.
+
+    >>> answers("vit")["patches"], answers(rotary="--positions rotary")["rope"]
+    ('--patch_size', '--positions rotary')
     """
-    return {name: answer for answer, names in table.items() for name in names.split()}
+    found = other_names()
+    lines = [line for table in tables for line in found[table].items()]
+    lines += [(answer, found["shared"][line]) for line, answer in shared.items()]
+    return {name: answer for answer, names in lines for name in names.split()}
+
+
+@functools.cache
+def other_names() -> dict[str, dict[str, str]]:
+    """The tables of other_names.toml."""
+    return tomllib.loads(Path(__file__).with_name("other_names.toml").read_text(encoding="utf-8"))
 
 
 # --- values ---------------------------------------------------------------------------------------------------

@@ -105,45 +105,7 @@ class SampleOptions(Sampling):
 
 
 # Our names for other programs' options.
-HINTS = answers(
-    {
-        "--start": "prompt p text input context prefix begin beginning sentence source",
-        "--start FILE:PATH": "file input_file prompt_file text_file",
-        "--max_new_tokens": "tokens max_tokens n_tokens num_tokens length len max_length max_len n_predict steps",
-        "--num_samples": "n num_return_sequences samples n_samples count",
-        "--seed": "random_seed manual_seed rng_seed",
-        "--stop": "stop_token stop_tokens stop_string stop_strings stop_sequence stop_sequences until",
-        "--show_probs": "probs show_probabilities logprobs",
-        "--interactive": "i repl interact",
-        "--chat": "conversation dialog dialogue instruct",
-        "--score": "perplexity ppl eval evaluate bpc",
-        "--temperature": "temp t",
-        "--top_k": "k topk",
-        "--top_p": "topp nucleus",
-        "--repetition_penalty": "repeat_penalty penalty",
-        "--no_repeat_ngram_size": "no_repeat_ngram no_repeat_ngrams",
-        "--greedy": "argmax deterministic",
-        "--beam": "beams num_beams n_beams beam_size beam_width beam_search",
-        "--n_best": "nbest",
-        "--explain": "explorer page html inspect visualize visualise",
-        "--compare": "baseline ngram ngrams",
-        "--attention": "attn plot_attention",
-        "--device cpu": "cpu no_cuda use_cpu",
-        "--device cuda": "gpu cuda gpus use_gpu use_cuda",
-        "--dtype": "precision fp16 bf16 half",
-        "--quantize int8": "load_in_8bit int8 w8",
-        "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization",
-        "--use_cache": "cache kv_cache",
-        "--adapter": "lora peft adapter_path lora_path lora_weights",
-        "--out_dir": "run run_dir",
-        "is not needed: name the file or folder alone, as in python sample.py out/goethe": (
-            "ckpt checkpoint model model_path model_name_or_path weights load load_from pretrained init_from resume"
-        ),
-        "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o output output_file save",
-        "is for train.py": "learning_rate lr max_iters batch_size epochs dataset block_size n_layer overwrite",
-        "is an environment variable here: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
-    }
-)
+HINTS = answers("sample")
 # Options of text that is generated token by token.
 SAMPLING = (*RANDOM, *REPETITION, "greedy", "num_samples", "stop", "show_probs", "interactive", "chat")
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.

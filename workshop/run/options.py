@@ -20,67 +20,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize
-from workshop.cli.options import answers, under
-
-# Our names for other programs' options: those that every model has, ...
-OTHER_NAMES = answers(
-    {
-        "--out_dir": "o out output outdir output_dir output_path save save_dir run_dir log_dir logdir exp_dir",
-        "--init_from": "init pretrained pretrained_model model_name_or_path finetune ckpt checkpoint weights load",
-        "--resume": "resume_from resume_from_checkpoint continue continue_training restart",
-        "--overwrite": "force overwrite_output_dir",
-        "--seed": "random_seed manual_seed rng_seed",
-        "--device cpu": "cpu no_cuda use_cpu",
-        "--device cuda": "gpu cuda gpus use_gpu use_cuda",
-        "--dtype": "precision fp16 bf16 half amp mixed_precision",
-        "--workers": "threads num_threads n_threads num_workers jobs n_jobs nproc nproc_per_node processes",
-        "--max_iters": "steps iters iterations num_steps n_steps max_steps total_steps train_steps num_iters n_iters",
-        "--gradient_accumulation_steps": "accumulation_steps accumulate_grad_batches accum_steps grad_accum grad_acc",
-        "--optimizer": "optim opt",
-        "--learning_rate": "lr rate step_size base_lr peak_lr max_lr",
-        "--muon_lr_factor": "muon_learning_rate muon_lr matrix_lr lr_muon",
-        "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
-        "--decay_lr": "lr_decay",
-        "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
-        "--plateau": "plateau_fraction stable_ratio cooldown cooldown_frac warmdown warmdown_ratio num_decay_steps",
-        "--min_lr": "lr_min min_learning_rate end_lr final_lr",
-        "--beta1": "adam_beta1 momentum",
-        "--beta2": "adam_beta2",
-        "--weight_decay": "wd l2",
-        "--grad_clip": "clip clip_grad clip_norm gradient_clip gradient_clip_val max_grad_norm grad_norm_clip",
-        "--eval_interval": "eval_every eval_steps eval_freq val_interval save_every save_steps save_interval",
-        "--patience": "early_stopping early_stopping_patience",
-        "--keep": "save_total_limit keep_last",
-        "--freeze": "frozen freeze_layers freeze_encoder freeze_base",
-        "--lora_rank": "lora lora_r r rank",
-        "--lora_alpha": "alpha lora_scale",
-        "--lora_targets": "target_modules lora_target_modules lora_target",
-        "--quantize int8": "load_in_8bit int8",
-        "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization qlora",
-        "--log_interval": "log_every log_steps log_freq logging_steps print_every",
-        "--dataset": "dataset_name corpus",
-        "--tokenizer": "tokenizer_name tokens",
-        "--vocab_size": "vocab n_vocab num_tokens vocabulary",
-        "--n_layer": "layers layer n_layers num_layers num_hidden_layers depth blocks n_blocks",
-        "--n_head": "heads head n_heads num_heads nhead num_attention_heads attention_heads",
-        "--n_embd": "dim d_model width hidden hidden_size hidden_dim embed_dim emb_dim embedding_size n_embed n_emb",
-        "--n_inner": "d_ff ff ffn ffn_dim dim_feedforward intermediate_size mlp_dim",
-        "--block_size": "context ctx ctx_len n_ctx context_size context_length context_window seq_len "
-        "seq_length sequence_length max_seq_len max_seq_length max_len max_length max_position_embeddings",
-        "--dropout": "drop dropout_rate p_drop",
-        "is counted in steps here: --max_iters is the epochs times the steps of one, which --dry_run prints": (
-            "epoch epochs n_epoch n_epochs num_epochs max_epochs num_train_epochs train_epochs"
-        ),
-        "is not needed: a preset is named alone, as in python train.py baby-gpt": "preset config model arch",
-        "is for sample.py, which writes with a trained model": (
-            "start prompt temperature temp top_k top_p max_new_tokens max_tokens num_samples n num_return_sequences"
-        ),
-    }
-)
-# ... and those whose name here depends on the model.
-BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_size per_device_train_batch_size"
-ROTARY_NAMES = "rope rotary use_rope"
-DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
+from workshop.cli.options import under
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).

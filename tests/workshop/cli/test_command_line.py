@@ -9,7 +9,7 @@ import tinygrad_lite
 from tests.workshop.cli.some_options import TEXT, Options, result_or_message
 from tinygrad_lite.errors import OptionError
 from workshop.cli.command_line import FIRST_PAGE, parse_command_line
-from workshop.cli.options import answers, build, option
+from workshop.cli.options import build, option
 
 SETTINGS = {
     "prog": "train.py",
@@ -18,7 +18,7 @@ SETTINGS = {
     "positional": "preset",
     "about_positional": "what to train",
     "common": ("text", "max_iters", "no_such"),
-    "hints": answers({"--beta2": "adam_beta2 b2", "--device cuda": "gpu", "is counted elsewhere": "epochs"}),
+    "hints": {"adam_beta2": "--beta2", "b2": "--beta2", "gpu": "--device cuda", "epochs": "is counted elsewhere"},
     "ignored": {"compile": "nothing is compiled", "wandb_project": "nothing is sent anywhere"},
 }
 

@@ -22,6 +22,7 @@ from workshop.run.run_folder import matmul_rate
 from workshop.run.setup import RunSetup
 
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
+WARM_UP = {"cpu": 1, "cuda": 5}  # steps; on a GPU the third or fourth is recorded (cuda/graph.py), the fifth replayed
 LONG = 2.0  # seconds: if a step takes longer, --dry_run measures only one
 
 
@@ -38,12 +39,12 @@ def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: A
     Args:
         run: task, model, optimizer and communication, as for `updates`.
     """
-    task, model, _, comm = run
+    (task, model, _, comm), first = run, WARM_UP[options.device]
     started = time.perf_counter()
-    updates(replace(options, max_iters=1), *run)  # warms up
+    updates(replace(options, max_iters=first), *run)
     began = time.perf_counter()
-    steps = 1 if max(comm.gather(began - started)) > LONG else MEASURED  # all processes make as many
-    updates(replace(options, max_iters=1 + steps), *run)
+    steps = 1 if max(comm.gather(began - started)) > first * LONG else MEASURED  # all processes make as many
+    updates(replace(options, max_iters=first + steps), *run)
     evaluated = time.perf_counter()
     evaluate(task, model, comm)
     return (evaluated - began) / steps, time.perf_counter() - evaluated

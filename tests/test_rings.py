@@ -34,8 +34,8 @@ RINGS = {
     "benchmarks": 0,  # may import anything
 }
 TRAIN = "goethe-char --text=text.txt --out_dir=run --max_iters=1 --n_layer=1 --n_embd=12 --block_size=8"
-LINES = {1: 6523, 2: 6909, 3: 4822, 4: 2787, 5: 239, 6: 200}  # of code, in each ring
-PRODUCT = 21480  # all of them
+LINES = {1: 6523, 2: 6909, 3: 4822, 4: 2788, 5: 239, 6: 200}  # of code, in each ring
+PRODUCT = 21481  # all of them
 ARROWS = 35  # pairs of rooms of which one imports the other: the folders here, and those in tinygrad_lite/
 OUTWARDS = 0  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU

@@ -131,12 +131,11 @@ def test_the_format_is_read_from_a_folder(folder):
 ODD_SETTINGS = [
     ({"chat_template": [{"name": "rag"}]}, 257, r"has no chat template, so .*: try python sample.py smollm2 --chat"),
     ({"chat_template": ["a"]}, 257, "has no chat template"),
-    ({"chat_template": TEMPLATE}, None, "does not say with which token the model ends its message"),
     ({"chat_template": [["default"], {"name": "default", "template": {}}]}, 257, "has no chat template"),
-    ({"chat_template": TEMPLATE}, [[1]], "does not say with which token"),
-    ({"chat_template": TEMPLATE}, {}, "does not say with which token"),
-    ({"chat_template": TEMPLATE}, [{}, None, "x", -1, 10**30], "does not say with which token"),
 ]
+ENDLESS = [None, [[1]], {}, [{}, None, "x", -1, 10**30]]
+ENDS_WITH = "does not say with which token the model ends its message"
+ODD_SETTINGS += [({"chat_template": TEMPLATE}, ending, ENDS_WITH) for ending in ENDLESS]
 
 
 @pytest.mark.parametrize(("about", "ending", "reason"), ODD_SETTINGS)

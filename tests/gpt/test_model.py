@@ -191,11 +191,6 @@ def test_unequal_prompts_work_on_every_device(device):
     model.step(np.array([1, 2, 3, 4, 5]), state)
 
 
-def test_an_empty_prompt_is_refused():
-    with pytest.raises(ValueError, match="a prompt is empty"):
-        gpt_with_large_weights().start([[1, 2], []])
-
-
 # --- from weights ---------------------------------------------------------------------------------------------
 
 

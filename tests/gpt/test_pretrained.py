@@ -65,18 +65,17 @@ def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     assert sum(int(np.prod(shape)) for shape in shapes(config).values()) == 124_439_808
 
 
+ALWAYS = ("tie_word_embeddings", "scale_attn_weights", "is_causal")
+NEVER = ("scale_attn_by_inverse_layer_idx", "add_cross_attention")
 DIFFERENT = [
     ({"model_type": "bert"}, "model_type is 'bert', but this program supports only gpt2, llama, mistral, qwen2, qwen3"),
     ({"model_type": "roberta"}, "model_type is 'roberta', but this program reads only bert, gpt2, llama,"),
     ({"model_type": None}, "config.json has no model_type, which says what kind of model it is"),
     ({"model_type": ["gpt2"]}, "model_type is"),
-    ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
-    ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+    *(({name: False}, f"{name} is False, but this program supports only True") for name in ALWAYS),
+    *(({name: True}, f"{name} is True, but this program supports only False") for name in NEVER),
     ({"hidden_size": 12}, "hidden_size is 12, a setting that this program does not know"),
-    ({"is_causal": False}, "is_causal is False, but this program supports only True"),
     ({"quantization_config": {"bits": 4}}, "quantization_config is"),
-    ({"scale_attn_weights": False}, "scale_attn_weights is False"),
-    ({"add_cross_attention": True}, "add_cross_attention is True"),
     ({"activation_function": "silu"}, "activation_function is 'silu', but this program supports only gelu_new"),
     ({"activation_function": ["gelu"]}, "activation_function is"),
     ({"n_layer": "2"}, "n_layer cannot be '2'"),
@@ -89,24 +88,19 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "reason"), DIFFERENT)
-def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
-    folder = write_folder(tmp_path, random_weights(SETTINGS), **changes)
+NOT_WEIGHTS = [
+    ({"lm_head.weight": np.ones((23, 12))}, r"lm_head\.weight differs from wte\.weight, but config\.json says"),
+    ({"wte.weight": np.full((23, 12), np.nan)}, "holds NaN or infinity"),
+    ({"wte.weight": np.ones((23, 12), np.int64)}, "has the type int64"),
+]
+REFUSED = [(changes, {}, reason) for changes, reason in DIFFERENT] + [({}, *row) for row in NOT_WEIGHTS]
+
+
+@pytest.mark.parametrize(("changes", "arrays", "reason"), REFUSED)
+def test_a_different_kind_of_model_or_of_weights_is_refused(tmp_path, changes, arrays, reason):
+    folder = write_folder(tmp_path, random_weights(SETTINGS) | arrays, **changes)
     with pytest.raises(CheckpointError, match=reason):
         load_gpt2(folder)
-
-
-NOT_WEIGHTS = [
-    ("lm_head.weight", np.ones((23, 12)), r"lm_head\.weight differs from wte\.weight, but config\.json says"),
-    ("wte.weight", np.full((23, 12), np.nan), "holds NaN or infinity"),
-    ("wte.weight", np.ones((23, 12), np.int64), "has the type int64"),
-]
-
-
-@pytest.mark.parametrize(("name", "array", "reason"), NOT_WEIGHTS)
-def test_arrays_that_are_not_its_weights_are_refused(tmp_path, name, array, reason):
-    with pytest.raises(CheckpointError, match=reason):
-        load_gpt2(write_folder(tmp_path, random_weights(SETTINGS) | {name: array}))
 
 
 def test_bfloat16_becomes_float32(tmp_path):

@@ -24,15 +24,20 @@ def corpus(text: str) -> Corpus:
     return Corpus("text.txt", text, "a test", "none", "0" * 64)
 
 
-@pytest.mark.parametrize("kind", ["char", "bpe"])
-def test_the_score_is_the_mean_over_the_tokens(kind):
-    tokenizer = CharTokenizer.train(TEXT) if kind == "char" else BPETokenizer.train(TEXT, 290)
+CHARACTERS = CharTokenizer.train(TEXT, ["<unk>", "<bos>"])
+TOKENIZERS = [(CHARACTERS, []), (CHARACTERS, [CHARACTERS.specials["<bos>"]]), (BPETokenizer.train(TEXT, 290), [])]
+
+
+@pytest.mark.parametrize(("tokenizer", "prefix"), TOKENIZERS, ids=["characters", "after a prefix", "bpe"])
+def test_the_score_is_the_mean_over_the_tokens(tokenizer, prefix, monkeypatch):
+    """Also over those that the tokenizer puts before a text, which are no part of its characters."""
+    monkeypatch.setattr(tokenizer, "prefix", prefix)
     model = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES)
-    ids = np.array(tokenizer.encode(TEXT))
-    nats = -token_log_probs(model, ids).mean()
+    own = tokenizer.encode(TEXT)
+    nats = -token_log_probs(model, np.array([*prefix, *own])).mean()
     found = score(model, tokenizer, corpus(TEXT))
-    assert (found.characters, found.tokens, found.nats_per_token) == (len(TEXT), len(ids), nats)
-    assert found.bits_per_character == pytest.approx(nats / math.log(2) * len(ids) / len(TEXT), rel=1e-12)
+    assert (found.characters, found.tokens, found.nats_per_token) == (len(TEXT), len(prefix) + len(own), nats)
+    assert found.bits_per_character == pytest.approx(nats / math.log(2) * len(own) / len(TEXT), rel=1e-12)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7])
@@ -65,14 +70,3 @@ def test_one_token_is_too_short():
     tokenizer = CharTokenizer.train(TEXT)
     with pytest.raises(CorpusError, match=r"text\.txt has fewer than two tokens"):
         score(gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), tokenizer, corpus("E"))
-
-
-def test_a_text_begins_with_the_tokens_that_the_tokenizer_puts_before_it():
-    tokenizer = CharTokenizer.train(TEXT, ["<unk>", "<bos>"])
-    tokenizer.prefix = [tokenizer.specials["<bos>"]]
-    model, text = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), corpus(TEXT)
-    ids = np.array([*tokenizer.prefix, *tokenizer.encode(TEXT)])
-    nats = -token_log_probs(model, ids).mean()
-    found = score(model, tokenizer, text)
-    assert (found.nats_per_token, found.tokens) == (nats, len(ids))
-    assert math.isclose(found.bits_per_character, nats / math.log(2))  # each character is predicted once

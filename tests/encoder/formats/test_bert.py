@@ -112,8 +112,7 @@ OTHER_MODELS = [
     ({"hidden_size": -1}, "n_embd cannot be -1"),
     ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
     ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
-    (LABELS | {"id2label": ["a"]}, "id2label is .* not name the labels"),
-    (LABELS | {"id2label": 5}, "id2label is"),
+    *((LABELS | {"id2label": names}, "id2label is .* not name the labels") for names in (["a"], 5)),
     (LABELS | {"id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
     (LABELS | {"problem_type": "multi"}, "problem_type is 'multi', but .* supports only 'single_label_class"),
 ]

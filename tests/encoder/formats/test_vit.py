@@ -112,12 +112,6 @@ OTHER_MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "sentence"), OTHER_MODELS)
-def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
-    with pytest.raises(CheckpointError, match=sentence):
-        VIT_FAMILY.load(folder_with(tmp_path, **changes))
-
-
 PREPARED = [
     *(({"image_mean": mean}, "image_mean is .* supports only") for mean in ([0.485, 0.456, 0.406], {})),
     ({"image_std": 0.2}, "image_std is .* supports only"),
@@ -129,11 +123,15 @@ PREPARED = [
 ]
 
 
-@pytest.mark.parametrize(("preparation", "reason"), PREPARED)
-def test_pictures_that_are_prepared_in_another_way_are_refused(preparation, reason, tmp_path):
+REFUSED = [(changes, {}, sentence) for changes, sentence in OTHER_MODELS]
+REFUSED += [({}, preparation, rf"preprocessor_config\.json: {reason}") for preparation, reason in PREPARED]
+
+
+@pytest.mark.parametrize(("changes", "preparation", "sentence"), REFUSED)
+def test_another_model_or_another_preparation_of_pictures_is_refused(changes, preparation, sentence, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 8} | preparation))
-    with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {reason}"):
-        VIT_FAMILY.load(folder_with(tmp_path))
+    with pytest.raises(CheckpointError, match=sentence):
+        VIT_FAMILY.load(folder_with(tmp_path, **changes))
 
 
 @pytest.mark.torch

@@ -136,6 +136,8 @@ def test_several_files_of_float16_with_an_index_are_read(tmp_path):
         np.testing.assert_array_equal(found[name], array)
 
 
+YARN = [{"rope_scaling": {"type": "yarn", "factor": 2.0}}]
+YARN += [{"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}]
 DIFFERENT = [
     ({"architectures": ["LlamaForSequenceClassification"]}, "but this program supports only LlamaForCausalLM"),
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu', but this program supports only 'silu'"),
@@ -144,11 +146,7 @@ DIFFERENT = [
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has values other than"),
     ({"hidden_size": None}, "hidden_size is missing, which a llama needs"),
     ({"model_type": "qwen3", "architectures": None}, "head_dim is missing, which a qwen3 needs"),
-    ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type in rope_scaling is 'yarn', but this program"),
-    (
-        {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
-        "rope_type in rope_scaling is 'yarn', but this program",
-    ),
+    *((changes, "rope_type in rope_scaling is 'yarn', but this program") for changes in YARN),
     ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
     ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}}, "factor in rope_scaling is '8', but"),
     ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": 0.5}}, "rope_scaling 0.5,1,4,16 is not FACTOR"),

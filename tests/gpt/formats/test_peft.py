@@ -126,20 +126,10 @@ NOT_SUPPORTED = [
     ({"r": 10**9}, "has the rank 2, but adapter_config.json says 1000000000|which is not a number above 0"),
     ({"r": 3}, "c_proj has the rank 2, but adapter_config.json says 3"),
     ({"r": "2"}, "r or rank_pattern has '2', which is not a number above 0"),
-    ({"lora_alpha": float("nan")}, "lora_alpha or alpha_pattern has nan"),
-    ({"lora_alpha": None}, "lora_alpha or alpha_pattern has None"),
+    *(({"lora_alpha": alpha}, f"lora_alpha or alpha_pattern has {alpha}") for alpha in (float("nan"), None)),
     ({"rank_pattern": {"(a+)+$": 2}}, "rank_pattern is .*, but this program supports only whole names in it"),
     ({"use_rslora": 1}, "use_rslora is 1, not true or false"),
 ]
-
-
-@pytest.mark.parametrize(("changes", "reason"), NOT_SUPPORTED)
-def test_settings_that_are_not_supported_are_named(changes, reason, exported, tmp_path):
-    settings = json.loads((exported / "peft" / "adapter_config.json").read_text(encoding="utf-8"))
-    (tmp_path / "adapter_config.json").write_text(json.dumps(settings | changes), encoding="utf-8")
-    (tmp_path / "adapter_model.safetensors").write_bytes((exported / "peft/adapter_model.safetensors").read_bytes())
-    with pytest.raises(CheckpointError, match=reason):
-        FAMILY.read(exported / "base", tmp_path)
 
 
 HUGE = {f"{NAME}{half}.weight": np.full((2, 12) if half == "A" else (12, 2), 3e38, "f4") for half in "AB"}
@@ -152,19 +142,17 @@ NOT_FITTING = [
     ({f"{NAME}A.weight": np.ones((2, 12), "i4")}, "has the type int32, which is not floating-point"),
     ({f"{NAME}C.weight": np.ones((2, 12), "f4")}, "belongs to no linear map of the model"),
     ({"base_model.model.transformer.h.9.attn.c_proj.lora_A.weight": np.ones(1)}, "belongs to no linear map"),
-    (None, "cannot be read"),
 ]
+REFUSED = [(changes, {}, reason) for changes, reason in NOT_SUPPORTED] + [({}, *row) for row in NOT_FITTING]
 
 
-@pytest.mark.parametrize(("changes", "reason"), NOT_FITTING)
-def test_tensors_that_do_not_fit_are_named(changes, reason, exported, tmp_path):
-    path = tmp_path / "adapter_model.safetensors"
-    (tmp_path / "adapter_config.json").write_bytes((exported / "peft" / "adapter_config.json").read_bytes())
-    if changes is None:
-        path.write_bytes(b"not safetensors")
-    else:
-        tensors = load_file(exported / "peft" / "adapter_model.safetensors") | changes
-        save_file({name: array for name, array in tensors.items() if array is not None}, path)
+@pytest.mark.parametrize(("changes", "others", "reason"), REFUSED)
+def test_what_is_not_supported_or_does_not_fit_is_named(changes, others, reason, exported, tmp_path):
+    settings = json.loads((exported / "peft" / "adapter_config.json").read_text(encoding="utf-8")) | changes
+    tensors = load_file(exported / "peft" / "adapter_model.safetensors") | others
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    kept = {name: array for name, array in tensors.items() if array is not None}
+    save_file(kept, tmp_path / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match=reason):
         FAMILY.read(exported / "base", tmp_path)
 
@@ -174,4 +162,7 @@ def test_an_adapter_needs_its_base_and_its_weights(exported, tmp_path):
         FAMILY.read(exported / "peft")
     (tmp_path / "adapter_config.json").write_bytes((exported / "peft" / "adapter_config.json").read_bytes())
     with pytest.raises(CheckpointError, match=r"there is no .*adapter_model\.safetensors, the only supported format"):
+        FAMILY.read(exported / "base", tmp_path)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(CheckpointError, match="cannot be read"):
         FAMILY.read(exported / "base", tmp_path)

@@ -19,6 +19,7 @@ from encoder.task import FAMILY
 from encoder.vit import ViT, ViTConfig
 from studies.explorer import encoders as explorer
 from tests.gpt.saved_models import save
+from tests.seq2seq.test_recurrent import softmax
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor
 from tinygrad_lite.device import keyed_rng, random_key
@@ -69,11 +70,6 @@ def explained(path: str, *arguments: str) -> tuple[dict, dict[str, np.ndarray]]:
     kinds = {"recorded-picture": "u1"}
     arrays = {name: np.frombuffer(base64.b64decode(t), kinds.get(name, "<f2")) for name, t in blobs.items()}
     return json.loads(re.search(r'id="data">(.*?)</script>', html)[1]), arrays
-
-
-def softmax(x):
-    powers = np.exp(x - x.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
 
 
 def gelu(x):

@@ -79,15 +79,9 @@ def counting() -> Iterator[Launches]:
     """Inside, device "cuda" counts instead of computing: its arrays hold whatever was in memory."""
     launches = Launches()
 
-    def get_function(module: cupy_on_cpu.RawModule, name: str) -> Any:
+    def counted(kind: str, name: str) -> Any:
         def launch(*_: Any) -> None:
-            launches.own[name] += 1
-
-        return launch
-
-    def product(name: str) -> Any:
-        def launch(*_: Any) -> None:
-            launches.products[name] += 1
+            getattr(launches, kind)[name] += 1
 
         return launch
 
@@ -116,13 +110,13 @@ def counting() -> Iterator[Launches]:
 
     plain = standin._call
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(cupy_on_cpu.RawModule, "get_function", get_function)
+        patch.setattr(cupy_on_cpu.RawModule, "get_function", lambda _, name: counted("own", name))
         patch.setattr(standin, "_call", timed(call))
         for name in ("__getattr__", "__getitem__", "__setitem__", "__array_ufunc__"):
             patch.setattr(StandInArray, name, timed(getattr(StandInArray, name)))
         patch.setattr(StandInArray, "data", property(timed(StandInArray.data.fget)))
         for name in PRODUCTS:
-            patch.setattr(cupy_on_cpu, name, product(name))
+            patch.setattr(cupy_on_cpu, name, counted("products", name))
         patch.setattr(cupy_on_cpu.Graph, "launch", lambda graph: launches.own.update(graph=1))
         with cupy_on_cpu.emulated_cuda():
             yield launches

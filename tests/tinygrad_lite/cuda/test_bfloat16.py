@@ -24,19 +24,20 @@ def test_values_and_gradients_are_those_of_rounded_inputs(case, cuda):
         np.testing.assert_allclose(y.cast(np.float32).numpy(), expected, rtol=0.05, atol=0.05)
 
 
-@pytest.mark.parametrize("name", ["relu", "where", "maximum", "getitem", "masked_fill", "gather"])
-def test_bfloat16_stays_bfloat16(name, cuda):
+KEEPING = {
+    "relu": lambda x: x.relu(),
+    "where": lambda x: (x > 0).where(x, 0.0),
+    "maximum": lambda x: x.maximum(1.0),
+    "getitem": lambda x: x[[1, 1]],
+    "masked_fill": lambda x: x.masked_fill(x < 0, 1.0),
+    "gather": lambda x: x.gather(1, Tensor([[1, 0], [0, 0]], device=x.device)),
+}
+
+
+@pytest.mark.parametrize("operation", KEEPING.values(), ids=KEEPING)
+def test_bfloat16_stays_bfloat16(operation, cuda):
     x = Tensor([[1.5, -2.0], [0.0, 3.0]], device=cuda).cast(bfloat16())
-    index = Tensor([[1, 0], [0, 0]], device=cuda)
-    y = {
-        "relu": lambda: x.relu(),
-        "where": lambda: (x > 0).where(x, 0.0),
-        "maximum": lambda: x.maximum(1.0),
-        "getitem": lambda: x[[1, 1]],
-        "masked_fill": lambda: x.masked_fill(x < 0, 1.0),
-        "gather": lambda: x.gather(1, index),
-    }[name]()
-    assert y.dtype == bfloat16()
+    assert operation(x).dtype == bfloat16()
 
 
 def test_gradients_of_indexed_rows_are_summed_in_float32(cuda):

@@ -1,5 +1,7 @@
 """Sums of columns and biases on a GPU, with rows that touch and rows that are padded."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -10,38 +12,33 @@ from tinygrad_lite.precision import bfloat16
 
 rng = np.random.default_rng(23)
 SHAPES = [(1, 1), (1, 2052), (7, 132), (127, 5), (128, 32), (1000, 33), (600, 160), (8 * ROW_BLOCKS + 9, 4)]
-KINDS = ("float32", "float64", "bfloat16")
 
 
-def matrix(device, rows, width, kind, padding):
-    """A random matrix, on the host and on a device, whose rows of `width` + `padding` numbers end in NaN."""
-    kind = bfloat16() if kind == "bfloat16" else np.dtype(kind)
+@pytest.fixture(params=itertools.product(SHAPES, (0, 3, 4), ("float32", "float64", "bfloat16")), ids=str)
+def matrix(request, cuda):
+    """A random matrix, on the host and on a device, whose rows end in NaN; the width without them, and the type."""
+    (rows, width), padding, kind = request.param
     whole = np.full((rows, width + padding), np.nan)
     whole[:, :width] = rng.standard_normal((rows, width))
-    memory = get_device(device).from_host(whole.astype(kind))
-    return whole.astype(kind).astype(np.float64), memory, memory[:, :width]
+    rounded = whole.astype(bfloat16() if kind == "bfloat16" else kind)
+    return rounded.astype(np.float64), get_device(cuda).from_host(rounded), width, kind
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("padding", [0, 3, 4])
-@pytest.mark.parametrize(("rows", "width"), SHAPES)
-def test_column_sums_are_accurate(cuda, rows, width, padding, kind):
-    host, _, x = matrix(cuda, rows, width, kind, padding)
+def test_column_sums_are_accurate(cuda, matrix):
+    host, memory, width, kind = matrix
+    x = memory[:, :width]
     sums = column_sums(x)
     assert sums.dtype == ("float64" if kind == "float64" else "float32")
     found, exact = get_device(cuda).to_host(sums), host[:, :width].sum(0)
-    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-12 if kind == "float64" else 3e-6 * rows**0.5)
+    np.testing.assert_allclose(found, exact, rtol=0, atol=1e-12 if kind == "float64" else 3e-6 * len(x) ** 0.5)
     assert found.tobytes() == get_device(cuda).to_host(column_sums(x)).tobytes()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("padding", [0, 3, 4])
-@pytest.mark.parametrize(("rows", "width"), SHAPES)
-def test_a_bias_is_added_once_to_each_row_and_not_to_the_padding(cuda, rows, width, padding, kind):
-    host, memory, y = matrix(cuda, rows, width, kind, padding)
+def test_a_bias_is_added_once_to_each_row_and_not_to_the_padding(cuda, matrix):
+    expected, memory, width, kind = matrix
     bias = rng.standard_normal(width).astype("float64" if kind == "float64" else "float32")
-    add_bias(y, get_device(cuda).from_host(bias))
-    expected = host + np.r_[bias, np.zeros(padding)]
+    add_bias(memory[:, :width], get_device(cuda).from_host(bias))
+    expected[:, :width] += bias
     error = {"float64": 1e-15, "float32": 2**-22, "bfloat16": 2**-8}[kind]
     found = get_device(cuda).to_host(memory).astype(np.float64)
     np.testing.assert_allclose(found, expected, rtol=error, atol=error)

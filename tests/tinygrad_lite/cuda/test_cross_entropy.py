@@ -15,9 +15,10 @@ from tinygrad_lite.tensor import node
 rng = np.random.default_rng(11)
 
 
-def loss_and_gradient(version, logits, targets, device, dy=None, **options):
-    """The loss and its gradient on a device, as host arrays."""
+def loss_and_gradient(version, logits, targets, device, dy=None, dtype=None, **options):
+    """The loss and its gradient on a device, as host arrays; of logits that are first cast, if a type is given."""
     logits = Tensor(logits).to(device).requires_grad_()
+    logits = logits if dtype is None else logits.cast(dtype).retain_grad()
     y = version(logits, Tensor(targets).to(device), **options)
     y.backward(None if dy is None else Tensor(np.asarray(dy, y.dtype)).to(device))
     return y.numpy(), logits.grad.numpy()
@@ -116,22 +117,17 @@ def test_rows_that_overlap_or_run_backwards_are_copied(cuda):
     assert y.item() == pytest.approx(cross_entropy_composed(Tensor(whole.numpy()[::-1]), Tensor([0, 3, 4])).item())
 
 
-def test_a_derivative_that_needs_overwritten_logits_refuses(cuda):
-    targets = Tensor([0, 1]).to(cuda)
-
-    def loss_and_logits():
-        x = Tensor(rng.standard_normal((2, 5)).astype(np.float32)).to(cuda).requires_grad_()
-        logits = padded(x, 8)[1]
-        return logits, (logits * logits).sum(), F.cross_entropy(logits, targets, overwrite=True)
-
-    _, squares, loss = loss_and_logits()
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_derivative_that_needs_overwritten_logits_refuses(cuda, at_once):
+    x = Tensor(rng.standard_normal((2, 5)).astype(np.float32)).to(cuda).requires_grad_()
+    logits = padded(x, 8)[1]
+    squares = (logits * logits).sum()
+    loss = F.cross_entropy(logits, Tensor([0, 1]).to(cuda), overwrite=True)
+    if not at_once:
+        squares = (logits * logits).sum()  # the logits are still there, but not after the backward pass
+        loss.backward()
     with pytest.raises(RuntimeError, match="a value that 'mul' still needs was overwritten in place"):
-        (squares + loss).backward()
-    logits, _, loss = loss_and_logits()
-    squares = (logits * logits).sum()  # the logits are still there, but not after the backward pass
-    loss.backward()
-    with pytest.raises(RuntimeError, match="a value that 'mul' still needs was overwritten in place"):
-        squares.backward()
+        (squares + loss if at_once else squares).backward()
 
 
 def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):
@@ -191,18 +187,13 @@ def test_a_target_outside_the_vocabulary_makes_the_loss_nan(bad, cuda):
 @pytest.mark.parametrize("width", [64, 65])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_bfloat16_logits_give_a_float32_loss_and_bfloat16_gradients(width, reduction, cuda):
-    rounded = rng.standard_normal((6, width)).astype(bfloat16())
+    rounded = rng.standard_normal((6, width)).astype(bfloat16()).astype(np.float32)
     targets = rng.integers(0, width, 6)
     targets[2] = -100
-    leaf = Tensor(rounded.astype(np.float32)).to(cuda).requires_grad_()
-    logits = leaf.cast(bfloat16()).retain_grad()
-    options = {"label_smoothing": 0.1, "reduction": reduction}
-    y = F.cross_entropy(logits, Tensor(targets).to(cuda), **options)
-    y.backward(Tensor(np.ones(y.shape, np.float32)).to(cuda))
-    expected, d_expected = loss_and_gradient(
-        cross_entropy_composed, rounded.astype(np.float32), targets, "cpu", np.ones(y.shape), **options
-    )
-    assert y.dtype == np.float32
-    np.testing.assert_allclose(y.numpy(), expected, rtol=2e-6)
-    assert logits.grad.dtype == bfloat16()
-    np.testing.assert_allclose(logits.grad.numpy().astype(np.float32), d_expected, rtol=2**-8, atol=1e-7)
+    dy = np.ones(6 if reduction == "none" else (), np.float32)
+    options = {"label_smoothing": 0.1, "reduction": reduction, "dy": dy}
+    y, d_logits = loss_and_gradient(F.cross_entropy, rounded, targets, cuda, dtype=bfloat16(), **options)
+    expected, d_expected = loss_and_gradient(cross_entropy_composed, rounded, targets, "cpu", **options)
+    assert (y.dtype, d_logits.dtype) == (np.float32, bfloat16())
+    np.testing.assert_allclose(y, expected, rtol=2e-6)
+    np.testing.assert_allclose(d_logits.astype(np.float32), d_expected, rtol=2**-8, atol=1e-7)

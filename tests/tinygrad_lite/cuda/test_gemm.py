@@ -21,6 +21,11 @@ def on(place, *shape, dtype="float64"):
     return place.from_host(rng.standard_normal(shape).astype(dtype))
 
 
+def assert_right(place, a, b, **tolerance):
+    product = place.to_host(gemm(a, b))
+    np.testing.assert_allclose(product, place.to_host(a) @ place.to_host(b), **tolerance)
+
+
 # Layouts of a matrix (..., 4, 6): contiguous rows, contiguous columns, a part of a larger one.
 LAYOUTS = {
     "rows": lambda place, *front: on(place, *front, 4, 6),
@@ -38,9 +43,7 @@ LAYOUTS = {
 def test_every_layout_gives_the_product(place, first, front):
     for second, lay_out in LAYOUTS.items():
         a, b = LAYOUTS[first](place, *front), lay_out(place, *front).swapaxes(-1, -2)
-        host = [place.to_host(x) for x in (a, b)]
-        product = place.to_host(gemm(a, b))
-        np.testing.assert_allclose(product, host[0] @ host[1], rtol=1e-12, atol=1e-12, err_msg=second)
+        assert_right(place, a, b, rtol=1e-12, atol=1e-12, err_msg=second)
 
 
 @pytest.mark.parametrize("m", [1, 3])
@@ -48,22 +51,15 @@ def test_every_layout_gives_the_product(place, first, front):
 @pytest.mark.parametrize("k", [1, 4])
 def test_single_rows_and_columns_give_the_product(place, m, n, k):
     for a, b in itertools.product([on(place, m, k), on(place, k, m).T], [on(place, k, n), on(place, n, k).T]):
-        expected = place.to_host(a) @ place.to_host(b)
-        np.testing.assert_allclose(place.to_host(gemm(a, b)), expected, rtol=1e-12, atol=1e-13)
+        assert_right(place, a, b, rtol=1e-12, atol=1e-13)
 
 
-def test_heads_of_one_sequence_are_not_copied(place):
-    heads = on(place, 1, 5, 3, 4).swapaxes(1, 2)  # (B, H, T, D) of (B, T, H, D)
-    array, turned, leading, apart = laid_out(heads)
-    assert array is heads
-    assert (turned, leading, apart) == (0, 12, 4)
-
-
-def test_layouts_that_cublas_cannot_take_are_copied(place):
-    heads = on(place, 2, 5, 3, 4).swapaxes(1, 2)  # the distance to the next sequence's first head is larger
-    array, turned, leading, apart = laid_out(heads)
-    assert array is not heads
-    assert (turned, leading, apart) == (0, 4, 20)
+@pytest.mark.parametrize(("sequences", "layout"), [(1, (0, 12, 4)), (2, (0, 4, 20))])
+def test_only_heads_of_several_sequences_are_copied(place, sequences, layout):
+    """cuBLAS cannot take them: the distance to the next sequence's first head is larger than that to the next head."""
+    heads = on(place, sequences, 5, 3, 4).swapaxes(1, 2)  # (B, H, T, D) of (B, T, H, D)
+    array, *found = laid_out(heads)
+    assert (array is heads, tuple(found)) == (sequences == 1, layout)
     assert (place.to_host(array) == place.to_host(heads)).all()
 
 
@@ -71,33 +67,27 @@ def test_one_matrix_may_serve_a_whole_batch(place):
     a, b = on(place, 3, 4, 5), on(place, 5, 2)
     stretched = place.xp.broadcast_to(b, (3, 5, 2))
     assert laid_out(stretched)[3] == 0
-    expected = place.to_host(a) @ place.to_host(b)
-    np.testing.assert_allclose(place.to_host(gemm(a, stretched)), expected, rtol=1e-12)
+    assert_right(place, a, stretched, rtol=1e-12)
 
 
 def test_a_scaled_product_can_be_added_to_part_of_a_larger_array(place):
+    """Or replace that part, whose old contents then have no effect."""
     a, b, large = on(place, 4, 5), on(place, 5, 3), on(place, 6, 7)
     before, product = place.to_host(large).copy(), place.to_host(a) @ place.to_host(b)
     gemm(a, b, out=large[1:5, 2:5], scale=0.5, add=True)
     expected = before.copy()
     expected[1:5, 2:5] += 0.5 * product
     np.testing.assert_allclose(place.to_host(large), expected, rtol=1e-12)
+    large[1:5, 2:5] = np.nan
     gemm(a, b, out=large[1:5, 2:5])
     expected[1:5, 2:5] = product
     np.testing.assert_allclose(place.to_host(large), expected, rtol=1e-12)
 
 
-def test_old_contents_of_the_result_have_no_effect(place):
-    out = place.xp.full((2, 2), np.nan)
-    gemm(on(place, 2, 3), on(place, 3, 2), out=out)
-    assert np.isfinite(place.to_host(out)).all()
-
-
 def test_a_result_without_contiguous_rows_is_rejected(place):
-    with pytest.raises(ValueError, match="rows of out"):
-        gemm(on(place, 2, 3), on(place, 3, 4), out=place.xp.empty((4, 2)).T)
-    with pytest.raises(ValueError, match="rows of out"):
-        gemm(on(place, 2, 3), on(place, 3, 4), out=place.xp.empty((2, 8))[:, ::2])
+    for out in (place.xp.empty((4, 2)).T, place.xp.empty((2, 8))[:, ::2]):
+        with pytest.raises(ValueError, match="rows of out"):
+            gemm(on(place, 2, 3), on(place, 3, 4), out=out)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
@@ -134,7 +124,5 @@ def test_bfloat16_operands_give_either_type(place):
 
 @pytest.mark.parametrize("mode", ["tf32", "bfloat16"])
 def test_float64_is_always_exact(place, mode):
-    a, b = on(place, 4, 5), on(place, 5, 6)
     with precision(mode):
-        out = place.to_host(gemm(a, b))
-    np.testing.assert_allclose(out, place.to_host(a) @ place.to_host(b), rtol=1e-13)
+        assert_right(place, on(place, 4, 5), on(place, 5, 6), rtol=1e-13)

@@ -44,6 +44,13 @@ def echo(cuda, monkeypatch):
     return launch.kernel("echo", "echo", X=np.dtype("float64"))
 
 
+def written_by(kernel, *arguments):
+    """The four numbers that a kernel writes into its last argument."""
+    out = get_device("cuda").xp.zeros(4)
+    launch.launch(kernel, (1,), (1,), *arguments, out)
+    return out.tolist()
+
+
 @pytest.mark.parametrize(("file", "name", "parameters"), KERNELS)
 def test_the_parameters_of_every_kernel_are_read(file, name, parameters):
     """No scalar is double but that of a kernel of one warp: most GPUs compute double at 1/64 of the rate of float."""
@@ -68,29 +75,22 @@ def typed(value):
 
 
 @pytest.mark.parametrize("count", INTEGERS, ids=typed)
-def test_an_integer_arrives_in_any_type(echo, cuda, count):
+def test_an_integer_arrives_in_any_type(echo, count):
     converted, *_ = echo.in_c(count, 0.5, None, None, None)
     assert type(converted) is (int if type(count) is int and count != -(2**63) else np.int64)
     assert converted == count
-    out = get_device(cuda).xp.zeros(4)
-    launch.launch(echo, (1,), (1,), count, 0.5, None, None, out)
-    assert out.tolist() == [float(count), 0.5, -1, -1]
+    assert written_by(echo, count, 0.5, None, None) == [float(count), 0.5, -1, -1]
 
 
 @pytest.mark.parametrize("factor", NUMBERS, ids=typed)
-def test_a_number_arrives_in_any_type(echo, cuda, factor):
-    out = get_device(cuda).xp.zeros(4)
-    launch.launch(echo, (1,), (1,), 3, factor, None, None, out)
-    assert out.tolist() == [3, float(factor), -1, -1]
+def test_a_number_arrives_in_any_type(echo, factor):
+    assert written_by(echo, 3, factor, None, None) == [3, float(factor), -1, -1]
 
 
 def test_arrays_arrive_and_the_kernel_of_the_right_name_is_read(echo, cuda):
     xp = get_device(cuda).xp
-    out = xp.zeros(4)
-    launch.launch(echo, (1,), (1,), 3, 0.5, xp.full(1, 2.5), xp.full(1, 9, np.int64), out)
-    assert out.tolist() == [3, 0.5, 2.5, 9]
-    launch.launch(launch.kernel("echo", "other", X=np.dtype("float64")), (1,), (1,), 4, out)
-    assert out.tolist() == [4, 0.5, 2.5, 9]
+    assert written_by(echo, 3, 0.5, xp.full(1, 2.5), xp.full(1, 9, np.int64)) == [3, 0.5, 2.5, 9]
+    assert written_by(launch.kernel("echo", "other", X=np.dtype("float64")), 4) == [4, 0, 0, 0]
 
 
 MISFITS = [

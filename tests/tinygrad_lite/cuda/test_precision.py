@@ -52,6 +52,13 @@ def test_a_cpu_refuses_other_precisions(name):
         check_precision(name, "cpu")
 
 
+def assert_refused(name, place, match):
+    for check in (lambda: check_precision(name, place), lambda: set_precision(name)):
+        with pytest.raises(DeviceError, match=match):
+            check()
+    assert get_precision() == "float32"
+
+
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_an_old_gpu_supports_only_float32(cuda, name, monkeypatch):
     check_precision(name, cuda)
@@ -60,20 +67,15 @@ def test_an_old_gpu_supports_only_float32(cuda, name, monkeypatch):
         patch.setitem(device._BY_NAME, cuda, old)
         if name == "float32":
             check_precision(name, cuda)
-            return
-        for check in (lambda: check_precision(name, cuda), lambda: set_precision(name)):
-            with pytest.raises(DeviceError, match=rf"precision {name}: .* is 7\.5, and 8\.0 is needed\): use float32"):
-                check()
-        assert get_precision() == "float32"
+        else:
+            assert_refused(name, cuda, rf"precision {name}: .* is 7\.5, and 8\.0 is needed\): use float32")
 
 
 def test_bfloat16_without_its_package_says_what_to_install(cuda, monkeypatch):
     bfloat16.cache_clear()
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     check_precision("tf32", cuda)
-    for check in (lambda: check_precision("bfloat16", cuda), lambda: set_precision("bfloat16")):
-        with pytest.raises(DeviceError, match="ml_dtypes, which is not installed: pip install ml_dtypes"):
-            check()
+    assert_refused("bfloat16", cuda, "ml_dtypes, which is not installed: pip install ml_dtypes")
 
 
 def test_a_cupy_without_bfloat16_is_reported(cuda, monkeypatch):
@@ -86,6 +88,4 @@ def test_a_cupy_without_bfloat16_is_reported(cuda, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(device._BY_NAME, cuda, dataclasses.replace(place, xp=SimpleNamespace(empty=empty)))
         check_precision("tf32", cuda)
-        for check in (lambda: check_precision("bfloat16", cuda), lambda: set_precision("bfloat16")):
-            with pytest.raises(DeviceError, match=r'only with NumPy 2.1.2 or newer .* pip install "numpy>=2.1.2"'):
-                check()
+        assert_refused("bfloat16", cuda, r'only with NumPy 2.1.2 or newer .* pip install "numpy>=2.1.2"')

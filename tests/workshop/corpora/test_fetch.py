@@ -233,17 +233,9 @@ def test_a_stored_text_is_recalled_with_its_facts(cache):
     assert (cache / "poem.txt").read_bytes() == text.encode("utf-8")
 
 
-DAMAGES = [
-    ("poem.txt", b"sch\xc3\xb6"),
-    ("poem.txt", b"sch\xc3"),
-    ("poem.txt", None),
-    ("poem.json", None),
-    ("poem.json", b""),
-    ("poem.json", b"[1]"),
-    ("poem.json", b"[" * 100_000),
-    ("poem.json", b'{"sha256": ' + b"9" * 10_000 + b"}"),
-    ("poem.json", b'{"sha256": "0"}'),
-]
+NO_FACTS = [None, b"", b"[1]", b"[" * 100_000, b'{"sha256": ' + b"9" * 10_000 + b"}", b'{"sha256": "0"}']
+DAMAGES = [("poem.txt", content) for content in (b"sch\xc3\xb6", b"sch\xc3", None)]
+DAMAGES += [("poem.json", content) for content in NO_FACTS]
 
 
 @pytest.mark.parametrize(("file", "content"), DAMAGES)

@@ -87,8 +87,7 @@ def encrypted():
 
 NO_ARCHIVES = [
     *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
-    (CHANGED, "cannot be unpacked: Bad CRC-32"),
-    (with_size(5), "cannot be unpacked: Bad CRC-32"),
+    *((data, "cannot be unpacked: Bad CRC-32") for data in (CHANGED, with_size(5))),
     (encrypted(), "cannot be unpacked: .*encrypted"),
     (zipped({"deu.txt": "Hund"}, zipfile.ZIP_BZIP2), r"cannot .*: deu\.txt has an unusual compression method"),
     (zipped({"deu.txt": "Hund"}, zipfile.ZIP_LZMA), r"cannot .*: deu\.txt has an unusual compression method"),
@@ -150,13 +149,11 @@ def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
 UNREADABLE = ['[{"de": "Ja."', "", "nothing", "\ufeff[]", "Grün".encode("latin-1"), "[" * 100_000]
 
 
+NO_LESSONS = [{}, {"content": "a file where the folder should be"}, {"content/a.txt": "?"}]
+NO_LESSONS += [{"content/a.json": "[]"}, {"content/a.json": '{"de": "Ja."}'}]
 NO_COURSES = [
     (None, r'is not installed: pip install -e "\.\[translate\]"'),
-    ({}, "no longer holds lessons where it used to"),
-    ({"content": "a file where the folder should be"}, "no longer holds lessons where it used to"),
-    ({"content/a.txt": "?"}, "no longer holds lessons where it used to"),
-    ({"content/a.json": "[]"}, "no longer holds lessons where it used to"),
-    ({"content/a.json": '{"de": "Ja."}'}, "no longer holds lessons where it used to"),
+    *((files, "no longer holds lessons where it used to") for files in NO_LESSONS),
     *(
         ({"content/a.json": lesson(("Ja.", "Yes.")), "content/b.json": content}, "cannot be read: .*")
         for content in UNREADABLE
@@ -345,12 +342,11 @@ def test_tatoeba_is_turned_to_german_and_english(web):
 
 
 def test_tatoeba_in_another_form_is_refused(web):
-    web.files[pair_sources.TATOEBA] = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
-    with pytest.raises(CorpusError, match=r"^https://.*deu-eng\.zip, line 2: expected source TAB target"):
-        RECIPES["tatoeba"].make()
-    web.files[pair_sources.TATOEBA] = b"<html>moved</html>"
-    with pytest.raises(CorpusError, match=r"^https://.*deu-eng\.zip cannot be unpacked: "):
-        RECIPES["tatoeba"].make()
+    no_tab = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
+    for data, reason in ((no_tab, ", line 2: expected source TAB target"), (b"<html>moved", " cannot be unpacked: ")):
+        web.files[pair_sources.TATOEBA] = data
+        with pytest.raises(CorpusError, match=rf"^https://.*deu-eng\.zip{reason}"):
+            RECIPES["tatoeba"].make()
 
 
 def test_every_recipe_says_where_it_comes_from_and_under_which_licence():

@@ -195,14 +195,10 @@ def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():
     assert [h.tokens for h in found] == [[1, 1], [1, 2]]
 
 
-OUT_OF_RANGE = [
-    ({"beam": 0}, "beam is 0"),
-    ({"n_best": 0}, "n_best is 0"),
+TOO_LOW_OR_HIGH = {"beam": [0], "n_best": [0], "max_new_tokens": [-1], "length_penalty": [-1.0, math.inf, math.nan]}
+OUT_OF_RANGE = [({name: value}, f"{name} is {value}") for name, values in TOO_LOW_OR_HIGH.items() for value in values]
+OUT_OF_RANGE += [
     ({"n_best": 3}, "n_best is 3, but a beam of 2"),
-    ({"max_new_tokens": -1}, "max_new_tokens is -1"),
-    ({"length_penalty": -1.0}, "length_penalty is -1.0"),
-    ({"length_penalty": math.inf}, "length_penalty is inf"),
-    ({"length_penalty": math.nan}, "length_penalty is nan"),
     ({"stop_token": 4}, "token 4 is not in the vocabulary"),
     ({"forbidden": (7,)}, "token 7 is not in the vocabulary of 4 tokens"),
     ({"forbidden": (-1,)}, "token -1 is not in the vocabulary"),

@@ -105,43 +105,25 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(path, monkeypa
 WRONG = [
     ({"format_version": 2}, "format version 2"),
     ({"format_version": None}, "format version None"),
-    ({"step": None}, "'step'"),
     ({"step": -1}, "step is -1"),
-    ({"step": True}, "'step'"),
-    ({"step": "5"}, "'step'"),
-    ({"model": []}, "'model'"),
-    ({"best_loss": "low"}, "'best_loss'"),
-    ({"best_loss": 3}, "'best_loss'"),
-    ({"best_loss": float("nan")}, "best loss is nan"),
-    ({"best_loss": float("inf")}, "best loss is inf"),
-    ({"family": 7}, "'family'"),
-    ({"tokenizer": None}, "'tokenizer'"),
-    ("", "not JSON"),
-    ("{", "not JSON"),
-    ("[" * 100_000, "not JSON"),
-    ("9" * 10_000, "not JSON"),  # too long a number for Python
-    ("[]", "not a JSON object"),
-    ("null", "not a JSON object"),
+    *(({"step": step}, "'step'") for step in (None, True, "5")),
+    *(({"best_loss": loss}, "'best_loss'") for loss in ("low", 3)),
+    *(({"best_loss": float(loss)}, f"best loss is {loss}") for loss in ("nan", "inf")),
+    *(({name: value}, f"'{name}'") for name, value in (("model", []), ("family", 7), ("tokenizer", None))),
+    *((text, "not JSON") for text in ("", "{", "[" * 100_000, "9" * 10_000)),  # too long a number for Python
+    *((text, "not a JSON object") for text in ("[]", "null")),
 ]
-
-
-@pytest.mark.parametrize(("changes", "reason"), WRONG)
-def test_a_wrong_description_is_refused_by_its_field(path, changes, reason):
-    description = changes if isinstance(changes, str) else changed(path, **changes)
-    save_file(WEIGHTS, path, {KEY: description})
-    with pytest.raises(CheckpointError, match=reason):
-        load_checkpoint(path)
-
-
 WRONG_TENSORS = [
     ({"other.w": np.zeros(2, np.float32)}, "unexpected tensor 'other.w'"),
     ({"model.w": np.zeros(2, np.int8)}, "of type int8"),
 ]
+REFUSED = [(changes, WEIGHTS, reason) for changes, reason in WRONG] + [({}, *row) for row in WRONG_TENSORS]
 
 
-@pytest.mark.parametrize(("tensors", "reason"), WRONG_TENSORS)
-def test_wrong_tensors_are_refused_by_their_name(path, tensors, reason):
-    save_file(tensors, path, header(path)["__metadata__"])
+@pytest.mark.parametrize(("changes", "tensors", "reason"), REFUSED)
+def test_a_wrong_description_or_tensor_is_refused_by_its_name(path, changes, tensors, reason):
+    description = changes if isinstance(changes, str) else changed(path, **changes)
+    save_file(tensors, path, {KEY: description})
     with pytest.raises(CheckpointError, match=reason):
         load_checkpoint(path)
 

@@ -83,8 +83,7 @@ def test_a_model_may_have_more_rows_than_tokens(tokenizer):
 INVALID = [
     ({"definition": "{"}, "cannot be read by tokenizers"),
     ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
-    ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
-    ({"vocab_size": True}, "the tokenizer.s vocab_size must be a whole number"),
+    *(({"vocab_size": size}, "the tokenizer.s vocab_size must be a whole number") for size in ("300", True)),
     ({"vocab_size": 10**12}, "do not fit into"),
     ({"more": 1}, "fields kind, definition, vocab_size, not"),
 ]
@@ -238,11 +237,9 @@ UNSUPPORTED = {
     "decoder": [None, {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}],
     "model": [{"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}],
 }
-REFUSED = [({name: part}, "neither a byte-level BPE") for name, parts in UNSUPPORTED.items() for part in parts]
-REFUSED += [
-    (sentencepiece(*parts), "neither a byte-level BPE")
-    for parts in [(None, None), (OLDER, NEWER, "first"), (None, NEWER, "never")]
-]
+OTHERS = [{name: part} for name, parts in UNSUPPORTED.items() for part in parts]
+OTHERS += [sentencepiece(*parts) for parts in ((None, None), (OLDER, NEWER, "first"), (None, NEWER, "never"))]
+REFUSED = [(parts, "neither a byte-level BPE") for parts in OTHERS]
 REFUSED += [
     ({"post_processor": template(after=("a",))}, "does more than put special tokens before"),
     ({"post_processor": {"type": "RobertaProcessing"}}, "does more than put special tokens before a text"),

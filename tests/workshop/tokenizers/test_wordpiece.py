@@ -186,14 +186,10 @@ def package(ours: WordPieceTokenizer):
     return theirs
 
 
-VOCABULARIES = [
-    WordPieceTokenizer.train(TEXT, 120),
-    WordPieceTokenizer.train(TEXT, 120, lowercase=True),
-    WordPieceTokenizer.train(HARD * 2, 400),
-    WordPieceTokenizer.train(HARD * 2, 400, lowercase=True),
-    SMALL,
-    WordPieceTokenizer([*SPECIALS, *string.ascii_lowercase, *(f"##{c}" for c in "aeiouxyz"), "##"], lowercase=True),
-]
+VOCABULARIES = [WordPieceTokenizer.train(TEXT, 120, lowercase=lowercase) for lowercase in (False, True)]
+VOCABULARIES += [WordPieceTokenizer.train(HARD * 2, 400, lowercase=lowercase) for lowercase in (False, True)]
+PIECES = [*SPECIALS, *string.ascii_lowercase, *(f"##{c}" for c in "aeiouxyz"), "##"]
+VOCABULARIES += [SMALL, WordPieceTokenizer(PIECES, lowercase=True)]
 
 
 @pytest.mark.parametrize("ours", VOCABULARIES, ids=range(len(VOCABULARIES)))

@@ -45,6 +45,33 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture
+def drawn() -> Callable[..., None]:
+    """Waits until what can be seen of a page, with this panel in sight, is drawn and does not scroll any more.
+
+    A panel is drawn in the frame after the one in which the browser finds it in sight, however long a frame takes.
+    """
+
+    def wait(page: Any, panel: str = "") -> None:
+        if panel:
+            page.locator(f"#{panel}").scroll_into_view_if_needed()
+        page.evaluate(
+            """() => new Promise((done) => {
+              const boxes = Array.from(document.querySelectorAll(".scroll"));
+              let [same, before] = [0, ""];
+              const frame = () => {
+                const now = [scrollY, ...boxes.map((one) => one.scrollLeft)].join();
+                [same, before] = [now === before ? same + 1 : 0, now];
+                if (same < 6) requestAnimationFrame(frame);
+                else done();
+              };
+              requestAnimationFrame(frame);
+            })"""
+        )
+
+    return wait
+
+
+@pytest.fixture
 def tab() -> Callable[[Any], str]:
     """Presses the Tab key: the name of what has the focus then, which can be seen to have it."""
 

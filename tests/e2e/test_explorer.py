@@ -151,7 +151,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
 
 
 @pytest.mark.parametrize("name", ["gpt2", "default", "llama"])
-def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
+def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, drawn, name):
     page, model = explained(**MODELS[name])
     attention = look_inside(model, CHARACTERS.encode(PROMPT)).attention
     t, s = 7, 3
@@ -186,7 +186,7 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
     side = grid.bounding_box()["width"] / len(PROMPT)
     place = {"x": side * (s + 0.5), "y": side * (t + 0.5)}
     grid.hover(position=place)
-    page.wait_for_timeout(300)  # until the panels around it are drawn
+    drawn(page)  # so that the panels around it have their sizes
     grid.click(position=place)
     names = page.locator("#attention .opened h3 .token").all_inner_texts()
     assert names == [PROMPT[i].replace(" ", "·") for i in (t, s)]
@@ -196,7 +196,7 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_parts_of_a_logit_are_those_of_numpy(explained, name):
+def test_the_parts_of_a_logit_are_those_of_numpy(explained, drawn, name):
     page, model = explained(**MODELS[name])
     parts = page.evaluate("partsOf(session.model(), session.seen.at(-1), 5)")
     if not (model.config.norm_first and model.config.residual):
@@ -235,7 +235,7 @@ def test_the_parts_of_a_logit_are_those_of_numpy(explained, name):
     *shown, all_together = (number(row.split("\t")[-1]) for row in before)
     assert sum(shown) == pytest.approx(all_together, abs=0.02)
     page.locator("#wanted .controls .token").nth(1).click()
-    page.wait_for_timeout(200)
+    drawn(page)
     assert rows.all_inner_texts() != before
 
 
@@ -447,7 +447,7 @@ def test_every_character_is_of_the_class_that_python_has(explained):
 # --- using it ---------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_types_steps_and_asks_why(explained):
+def test_a_reader_types_steps_and_asks_why(explained, drawn):
     page, _ = explained()
     box = page.get_by_role("textbox", name="Text for the model")
     assert box.input_value() == PROMPT
@@ -467,6 +467,7 @@ def test_a_reader_types_steps_and_asks_why(explained):
     # An earlier token is inspected: the panel marks what follows it.
     box.fill("der Mensch")
     page.locator("#text .token").nth(2).click()
+    drawn(page, "next")
     assert "·" in page.locator("#next tr.chosen").inner_text()
 
 
@@ -489,7 +490,7 @@ def test_what_was_typed_is_read_before_anything_else_happens(explained):
         assert box.input_value() == page.evaluate("session.text(session.ids)")
 
 
-def test_a_draw_is_explained_until_something_changes(explained):
+def test_a_draw_is_explained_until_something_changes(explained, drawn):
     page, _ = explained()
     for change in (
         lambda: page.get_by_role("textbox", name="Text for the model").fill("der Mensch"),
@@ -500,7 +501,7 @@ def test_a_draw_is_explained_until_something_changes(explained):
         page.get_by_role("button", name="Next token").click()
         page.locator("#why").wait_for()
         page.locator("#text .token").nth(2).click()  # another token is selected: the draw is the same
-        page.wait_for_timeout(100)
+        drawn(page)
         assert page.locator("#why").count() == 1
         change()
         page.locator("#next").scroll_into_view_if_needed()
@@ -525,7 +526,7 @@ def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, a
     page.get_by_text("each turn is a line").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert accessible(page) == []
-    page.wait_for_timeout(500)
+    page.evaluate("new Promise((done) => setTimeout(done, 400))")  # the page changes its address after 300 ms
     seen, address = page.evaluate("[session.ids, location.hash]")
     page.goto("about:blank")
     page.goto(Path("page.html").resolve().as_uri() + address)
@@ -535,19 +536,18 @@ def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, a
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
-def test_axe_finds_nothing(explained, accessible, width, scheme):
+def test_axe_finds_nothing(explained, drawn, accessible, width, scheme):
     page, _ = explained(width=width, scheme=scheme)
     page.get_by_role("button", name="Switch this head off").click()
     page.get_by_role("button", name="Next token").click()
     for panel in ("whole", "next", "attention", "stream", "wanted", "patching", "surprise"):
-        page.locator(f"#{panel}").scroll_into_view_if_needed()
-        page.wait_for_timeout(100)
+        drawn(page, panel)
     page.get_by_role("button", name="Patch").click()
     page.get_by_role("button", name="Map:").press("Enter")
     assert accessible(page) == []
 
 
-def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained):
+def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained, drawn):
     page, model = explained(**DEFAULT)
     found = look_inside(model, CHARACTERS.encode(PROMPT))
     page.locator("#text .token").nth(4).click()
@@ -561,7 +561,7 @@ def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained):
     assert float(shown[-1].split()[1]) == pytest.approx(100 * p.max(), abs=0.5)
     for panel in ("text", "attention", "wanted", "next"):
         page.locator(f"#whole .diagram a[href='#{panel}']").first.click()
-        page.wait_for_timeout(800)  # it scrolls
+        drawn(page)
         assert page.locator(f"#{panel} h2").bounding_box()["y"] < 900
 
 
@@ -582,14 +582,13 @@ def test_the_tour_asks_and_answers_with_this_model(explained):
     assert tour.count() == 0
 
 
-def test_the_address_leads_back_to_what_was_seen(explained):
+def test_the_address_leads_back_to_what_was_seen(explained, drawn):
     page, _ = explained(**DEFAULT)
     page.get_by_role("textbox", name="Text for the model").fill("der Mensch,\nso")
     page.get_by_role("button", name="layer 1, head 2").click()
     page.get_by_role("button", name="Switch this head off").click()
     page.locator("#text .token").nth(6).click()
-    page.wait_for_timeout(500)
-    assert "at=6" in page.evaluate("location.hash")
+    page.wait_for_function("() => location.hash.includes('at=6')")
     seen = page.evaluate("[session.ids, session.head, [...session.off], session.selected]")
     address = page.evaluate("location.hash")
     page.goto("about:blank")
@@ -597,11 +596,11 @@ def test_the_address_leads_back_to_what_was_seen(explained):
     page.locator("#status").wait_for(state="hidden")
     assert page.evaluate("[session.ids, session.head, [...session.off], session.selected]") == seen
     assert page.get_by_role("textbox", name="Text for the model").input_value() == "der Mensch,\nso"
-    page.wait_for_timeout(800)
+    drawn(page)
     assert page.locator("#stream").bounding_box()["y"] < 500
     for hostile in ("#at=x&head=99.1&off=,a.b&text=", "#panel=%3Cb%3E&at=-5", "#attention", "#=&="):
         page.evaluate("(hash) => { location.hash = hash; }", hostile)
-        page.wait_for_timeout(50)
+        drawn(page)
     assert page.evaluate("session.selected") >= 0
 
 
@@ -619,9 +618,9 @@ def test_examples_are_those_that_the_model_can_read(explained):
     assert page.get_by_role("textbox", name="Text for the model").bounding_box()["y"] < 100  # it stays in view
 
 
-def test_sliders_act_at_once_and_by_keyboard(explained):
+def test_sliders_act_at_once_and_by_keyboard(explained, drawn):
     page, _ = explained()
-    page.locator("#next").scroll_into_view_if_needed()
+    drawn(page, "next")
     heat = page.get_by_role("slider", name="temperature")
     shares = page.locator("#next tbody td:last-child")
     before = shares.first.inner_text()
@@ -629,7 +628,7 @@ def test_sliders_act_at_once_and_by_keyboard(explained):
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     assert heat.get_attribute("aria-valuetext") == "0.85"
-    page.wait_for_timeout(100)
+    drawn(page)
     assert shares.first.inner_text() != before
     top = page.get_by_role("slider", name="top-k")
     top.focus()
@@ -644,7 +643,7 @@ def test_sliders_act_at_once_and_by_keyboard(explained):
     assert shares.first.inner_text() == "100.0 %"
 
 
-def test_the_page_can_be_used_by_keyboard_alone(explained, tab):
+def test_the_page_can_be_used_by_keyboard_alone(explained, drawn, tab):
     page, _ = explained()
     reached = set()
     for _ in range(80):
@@ -653,12 +652,13 @@ def test_the_page_can_be_used_by_keyboard_alone(explained, tab):
         if name.startswith("Measure every head"):
             break
     assert {"Skip to the first panel", "Text for the model", "Next token", "Switch this head off"} <= reached
+    drawn(page, "attention")
     page.locator("#attention .strip .token").nth(4).focus()
     assert "(position 4, before" in page.locator("#looks").inner_text()
     page.keyboard.press("ArrowRight")
     assert "(position 5, before" in page.locator("#looks").inner_text()
     page.keyboard.press("Enter")
-    page.wait_for_timeout(200)
+    drawn(page)
     assert page.evaluate("session.selected") == 5
     assert page.evaluate("document.activeElement.dataset.position") == "5"
 
@@ -683,7 +683,7 @@ def test_a_slider_shows_all_ages_of_a_run(explained):
     assert float(shown) == pytest.approx(bits, abs=0.02)
 
 
-def test_a_recording_is_shown_as_the_model_computed_it(explained, monkeypatch):
+def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeypatch):
     monkeypatch.setattr("studies.explorer.gpt.MAX_LIVE", 10)
     page, model = explained()
     assert page.get_by_role("textbox").count() == 0
@@ -692,14 +692,13 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, monkeypatch):
     p = page.evaluate("Array.from(session.probabilities(session.selected))")
     assert np.abs(np.array(p) - expected).max() < TOLERANCE
     for panel in ("attention", "stream", "surprise"):
-        page.locator(f"#{panel}").scroll_into_view_if_needed()
-        page.wait_for_timeout(100)
+        drawn(page, panel)
     assert "(position 3, before" in page.locator("#looks").inner_text()
     assert "bits per character" in page.locator("#bits").inner_text()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "light"), (390, "dark")])
-def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
+def test_it_fits_a_phone_in_light_and_dark(explained, drawn, width, scheme, tmp_path):
     hostile = "</script> \u202e\u2066 " + "Wort" * 2500
     specials = (UNKNOWN, "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\u05d0\u05d1")
     tokenizer = CharTokenizer(sorted({*TEXT, *hostile}), specials)
@@ -707,10 +706,8 @@ def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
     before = [page.locator(tag).count() for tag in ("script", "img", "b")]
     page.get_by_role("textbox", name="Text for the model").fill(hostile)
     for panel in ("text", "next", "attention", "stream", "surprise"):
-        place = page.locator(f"#{panel}")
-        place.scroll_into_view_if_needed()
-        page.wait_for_timeout(150)
-        place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
+        drawn(page, panel)
+        page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert [page.locator(tag).count() for tag in ("script", "img", "b")] == before
     assert page.evaluate("session.data.textless.map((token) => session.label(token))") == list(specials)

@@ -391,24 +391,22 @@ def test_without_a_worker_the_page_s_own_thread_learns_and_the_page_answers(page
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
-def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, tmp_path, accessible, width, scheme):
+def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, drawn, tmp_path, accessible, width, scheme):
     page = page(width=width, scheme=scheme)
     until(page, "learning.report?.step >= 30")
     for panel in ("loss", "writes", "attends", "characters", "size", "text"):
-        place = page.locator(f"#{panel}")
-        place.scroll_into_view_if_needed()
-        page.wait_for_timeout(150)
-        place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
+        drawn(page, panel)
+        page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     bar = page.locator(".sticky.top").bounding_box()
     assert bar["y"] == 0
     assert bar["height"] < 120
     page.evaluate("learning.set({ running: false })")
-    page.wait_for_timeout(600)
+    page.get_by_text("Paused after step").wait_for()
     assert accessible(page) == []
 
 
-def test_the_page_can_be_used_by_keyboard_alone(page, tab):
+def test_the_page_can_be_used_by_keyboard_alone(page, drawn, tab):
     page = page()
     until(page, "learning.look")
     reached = []
@@ -426,6 +424,8 @@ def test_the_page_can_be_used_by_keyboard_alone(page, tab):
     assert {"Skip to the first panel", "begin with", "What the model writes now", "Text to learn"} <= {*reached}
     assert {"learning rate0.010", "width C32", "Learn this text"} <= {*reached}
     assert page.evaluate("[learning.settings.run, learning.settings.shape.mask]") == [2, False]
+    until(page, "learning.look")
+    drawn(page, "attends")  # the keys were faster than the panel
     page.locator("#attends .strip button").nth(4).focus()
     page.keyboard.press("ArrowRight")
     assert "(character 6) most weight" in page.locator("#attends-said").inner_text()

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "dark")])
-def test_a_translation_is_walked_through(workplace, opened, accessible, tmp_path, width, scheme):
+def test_a_translation_is_walked_through(workplace, opened, drawn, accessible, tmp_path, width, scheme):
     path = saved_translator(Path("t.safetensors"))
     sample.main([str(path), "--start", "ab $cab", "--beam", "3", "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
@@ -39,8 +39,10 @@ def test_a_translation_is_walked_through(workplace, opened, accessible, tmp_path
     number = next(i for i, node in enumerate(data["nodes"]) if node["fate"] == "dropped")
     page.locator("#beam .node").nth(number).focus()
     assert "not among the" in page.locator("#fate").inner_text()
+    drawn(page)
     scrolled = page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft")
     page.locator("#beam .node").nth(number).click()
+    drawn(page)
     assert "not among the" in page.locator("#fate").inner_text()
     assert page.locator("#beam .node[aria-pressed=true]").count() == 1
     assert page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft") == scrolled

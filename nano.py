@@ -13,10 +13,10 @@ characters.
 import itertools
 import json
 import math
-import os
 import sys
 import time
 from contextlib import suppress
+from os import getenv
 from pathlib import Path
 
 import numpy as np
@@ -265,9 +265,7 @@ def save(path, model, steps):
         place, end = [end, end + w.data.nbytes], end + w.data.nbytes
         header[f"model.{name}"] = {"dtype": "F32", "shape": w.data.shape, "data_offsets": place}
     text = json.dumps(header).encode()
-    path.parent.mkdir(exist_ok=True)
-    numbers = b"".join(w.data.tobytes() for w in model.weights.values())
-    path.write_bytes(len(text).to_bytes(8, "little") + text + numbers)
+    path.write_bytes(b"".join([len(text).to_bytes(8, "little"), text, *(w.data for w in model.weights.values())]))
 
 
 def load(path):
@@ -292,6 +290,7 @@ def main(given, start="\n"):
         model = load(path)
     else:
         text = path.read_text(encoding="utf-8")
+        kept.parent.mkdir(exist_ok=True)
         model = GPT(sorted(set(text)), SHAPE)
         save(kept, model, train(model, text))
         print(f"saved {kept}: python sample.py {kept} writes with it, too", file=sys.stderr)
@@ -300,13 +299,14 @@ def main(given, start="\n"):
 
 
 if __name__ == "__main__":
-    cache = Path(os.environ.get("TINYGRAD_LITE_CACHE") or Path.home() / ".cache" / "tinygrad_lite")
-    words = sys.argv[1:3] or [str(cache / "goethe.txt")]
+    words = sys.argv[1:] or [Path(getenv("TINYGRAD_LITE_CACHE") or Path.home() / ".cache/tinygrad_lite", "goethe.txt")]
+    if len(words) > 2 or any(str(word).startswith("--") for word in words):
+        sys.exit("nano.py: name a text or weights, and after them at most the beginning to continue; it has no options")
     try:
         main(*words)
     except FileNotFoundError:
         sys.exit(f"nano.py: there is no {words[0]}: name a text, as in python nano.py my.txt, or run train.py once")
-    except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"nano.py: {words[0]} is neither a long enough text in UTF-8 nor a checkpoint ({error})")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError):  # by Ctrl-C, or by head, which has read enough
         sys.exit(130)
+    except (OSError, ValueError, KeyError) as error:
+        sys.exit(f"nano.py: {words[0]} must be a long enough text in UTF-8 or a checkpoint, and out a folder ({error})")

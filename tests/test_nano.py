@@ -87,6 +87,7 @@ def test_it_learns_the_same(capsys):
 
 def test_its_weights_are_written_with_by_sample_py(workplace, capsys):
     small = random_model(TINY, 0.4)
+    Path("out").mkdir()
     nano.save(Path("out/nano.safetensors"), small, 3)
     trained = load_trained(Path("out/nano.safetensors"))
     assert trained.config == same_here(small).config
@@ -111,15 +112,22 @@ def test_it_writes_with_the_weights_of_train_py(workplace, capsys):
 
 def test_what_it_cannot_read_is_one_sentence(workplace):
     Path("short.txt").write_text("Ach!", encoding="utf-8")
+    Path("long.txt").write_text("Ach! " * 999, encoding="utf-8")
     Path("latin.txt").write_bytes(b"Gr\xfcn" * 2000)
     Path("broken.safetensors").write_bytes(b"\x05\0\0\0\0\0\0\0{}   ")
     for words, reason in (
         ([], f"nano.py: there is no {workplace / 'goethe.txt'}: name a text"),
         (["missing.txt"], "nano.py: there is no missing.txt: name a text"),
         (["short.txt"], "4 characters, and at least 2580 are needed"),
-        (["latin.txt"], "nano.py: latin.txt is neither a long enough text in UTF-8"),
-        (["broken.safetensors"], "nano.py: broken.safetensors is neither a long enough text in UTF-8 nor a checkpoint"),
+        (["latin.txt"], "nano.py: latin.txt must be a long enough text in UTF-8 or a checkpoint"),
+        (["broken.safetensors"], "nano.py: broken.safetensors must be a long enough text in UTF-8 or a checkpoint"),
+        (["short.txt", "--steps"], "it has no options"),
+        (["short.txt", "Ach", "was"], "at most the beginning to continue"),
+        (["long.txt"], "and out a folder ("),  # said before it learns for minutes
     ):
+        if words == ["long.txt"]:
+            Path("out").rmdir()
+            Path("out").write_text("a file", encoding="utf-8")
         settings = {"TINYGRAD_LITE_CACHE": str(workplace), "PYTHONIOENCODING": "utf-8"}
         status, out, err = finish(script("nano.py", *words, **settings))
         assert (status, out, len(err.splitlines())) == (1, "", 1)

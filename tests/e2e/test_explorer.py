@@ -588,7 +588,7 @@ def test_the_address_leads_back_to_what_was_seen(explained, drawn):
     page.get_by_role("button", name="layer 1, head 2").click()
     page.get_by_role("button", name="Switch this head off").click()
     page.locator("#text .token").nth(6).click()
-    page.wait_for_function("() => location.hash.includes('at=6')")
+    page.wait_for_url(re.compile("at=6"))
     seen = page.evaluate("[session.ids, session.head, [...session.off], session.selected]")
     address = page.evaluate("location.hash")
     page.goto("about:blank")

@@ -86,7 +86,8 @@ def run(setup: RunSetup) -> int:
         return stop.exit_status
     chosen = folder.average if options.average else folder.best
     prompt = f' --{task.asked_with} "{task.example}"' if task.example else ""
-    say(f"\nTry it with:\n  python sample.py {quoted(chosen)}{prompt}")
+    learned = f"It learned from {setup.stand_in}.\n" if setup.stand_in else ""
+    say(f"\n{learned}Try it with:\n  python sample.py {quoted(chosen)}{prompt}")
     return 0
 
 

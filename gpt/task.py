@@ -30,9 +30,8 @@ class TextTask:
         self.data = self.prepare(options, tokenizer)
         self.tokenizer = self.data.tokenizer
         self.corpus_sha256 = self.data.corpus.sha256
-        self.example = first_words(self.data.corpus.text) if self.data.corpus.text else "test:0"
-        if options.dataset.startswith("goethe") and not options.text:
-            self.example = "Habe nun, ach!"
+        corpus = self.data.corpus
+        self.example = corpus.prompt or (first_words(corpus.text) if corpus.text else "test:0")
 
     prepare = staticmethod(prepare)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,8 @@ from seq2seq.toys import TOYS
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA
-from workshop.corpora.pairs import from_cache
+from workshop.corpora.pair_sources import AUF_DEUTSCH
+from workshop.corpora.pairs import from_cache, why_not
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions
 from workshop.tokenizers import LEARNED
@@ -50,6 +52,10 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_tokens", "tokens of source and target"),)
     COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")
+    UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = dict.fromkeys(
+        ("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH)
+    )
+    why_not: ClassVar[Callable[[str], str]] = staticmethod(why_not)
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = answers(
         "train", "seq2seq", batch="--batch_tokens", data="--pairs", rotary="--positions rotary"

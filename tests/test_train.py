@@ -6,7 +6,7 @@ import shlex
 import threading
 import tracemalloc
 import typing
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -23,10 +23,11 @@ from studies import costs, trials
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
 from workshop.cli.command_line import FIRST_PAGE, parse_command_line
-from workshop.corpora import fetch
+from workshop.corpora import fetch, pair_sources
+from workshop.corpora.texts import RECIPES
 from workshop.decoding.sample_options import HINTS, SampleOptions
 from workshop.run import log
 from workshop.run import setup as start
@@ -44,6 +45,56 @@ pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 def weights(folder: RunFolder) -> np.ndarray:
     """All weights of the last checkpoint in one array."""
     return np.concatenate([array.ravel() for array in load_checkpoint(folder.last).weights.values()])
+
+
+# --- what a run learns from -------------------------------------------------------------------------------------
+
+TINY = "--n_layer=1 --n_embd=8 --block_size=8 --max_iters=1 --eval_iters=1 --sample_tokens=0 --tokenizer=byte".split()
+# What is available; what a command that names no text learns from, and the beginning that is proposed.
+UNNAMED = [
+    (["plays", "goethe"], "goethe", "Habe nun, ach!"),
+    (["plays", "werther-faust"], "werther-faust", "Habe nun, ach!"),
+    (["plays"], "plays", "ROMEO:"),
+    ([], "python-docs", "The statement"),
+]
+
+
+@pytest.mark.cpu_only("it is about texts")
+@pytest.mark.parametrize(("available", "text", "prompt"), UNNAMED)
+def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
+    available, text, prompt, no_network, monkeypatch, capsys
+):
+    for name in available:
+        recipe = replace(RECIPES[name], make=made_up_text, expected=None, held_out=None)
+        monkeypatch.setitem(RECIPES, name, recipe)
+    assert train.main(TINY) == 0
+    first, *_, last = capsys.readouterr().err.strip().splitlines()
+    folder = RunFolder(Path("out", text))
+    assert folder.noted_options()["dataset"] == load_checkpoint(folder.last).training["dataset"] == text
+    assert last == f'  python sample.py {folder.best} --start "{prompt}"'
+    unavailable = "no text is named, and goethe is unavailable here (there is no network here): trying werther-faust, "
+    assert first.startswith(unavailable) == (text != "goethe")
+    assert train.main(["--resume", "--max_iters=2", f"--out_dir={folder.path}"]) == 0  # on its own text
+    for named in (["goethe-char"], ["--dataset", "goethe"], ["--dataset", "plays"]):
+        name = named[-1].removesuffix("-char")
+        if name not in available:
+            with pytest.raises(CorpusError, match=f"^the corpus {name} is unavailable"):
+                train.main([*named, *TINY, "--out_dir=named"])
+
+
+@pytest.mark.cpu_only("it is about texts")
+def test_a_translator_without_a_dictionary_learns_from_the_course_alone(no_network, monkeypatch, capsys):
+    pairs = [(f"Satz {number}.", f"Sentence {number}.") for number in range(50)]
+    recipe = replace(pair_sources.RECIPES["auf-deutsch"], make=lambda: pair_sources.Found(pairs), expected=None)
+    monkeypatch.setitem(pair_sources.RECIPES, "auf-deutsch", recipe)
+    tiny = [option for option in TINY if "eval_iters" not in option and "sample" not in option]
+    assert train.main(["translate-de-en", *tiny, "--block_size=24", "--eval_pairs=0"]) == 0
+    err = capsys.readouterr().err
+    learned = "auf-deutsch instead of everyday, which is unavailable here (there is no network here)"
+    assert f"\nIt learned from {learned}.\n" in err
+    assert RunFolder("out/translate-de-en").noted_options()["dataset"] == "auf-deutsch"
+    with pytest.raises(CorpusError, match=r"^the parallel corpus everyday is unavailable"):
+        train.main(["translate-de-en", *tiny, "--dataset=everyday", "--out_dir=named"])
 
 
 # --- what a run does ------------------------------------------------------------------------------------------

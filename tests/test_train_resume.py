@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.gpt.combined_settings import COMBINED
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
+from workshop.corpora import fetch
+from workshop.corpora.texts import RECIPES
 from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from workshop.run.log import RunLog
 from workshop.run.run_folder import STOPPING, RunFolder
@@ -34,6 +37,17 @@ pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 def run(workplace) -> RunFolder:
     """The folder of a run of two steps."""
     return run_training(max_iters=2)
+
+
+def test_a_text_under_the_name_of_another_is_known_by_its_hash(workplace, no_network, monkeypatch):
+    text = made_up_text()
+    recipe = replace(RECIPES["werther-faust"], make=lambda: text, expected=fetch.sha256(text))
+    monkeypatch.setitem(RECIPES, "werther-faust", recipe)
+    run = run_training(text=None, dataset="werther-faust", max_iters=2)
+    before = load_checkpoint(run.last, optimizer=True)
+    save_checkpoint(run.last, replace(before, training=before.training | {"dataset": "goethe"}))  # as by version 0.3.0
+    assert train.main([*RESUME, "--max_iters=3"]) == 0
+    assert load_checkpoint(run.last).training["dataset"] == "werther-faust"
 
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}

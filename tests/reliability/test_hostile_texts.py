@@ -45,12 +45,6 @@ TEXT = made_up_text(60)
 PRESETS = sorted((ROOT / "presets").glob("*.toml"))
 
 
-@pytest.fixture(autouse=True)
-def nothing_outside(no_network, monkeypatch):
-    """No network, no apt-get, and no installed package with pairs."""
-    monkeypatch.setitem(sys.modules, "auf_deutsch", None)
-
-
 # --- tokenizers -------------------------------------------------------------------------------------------------------
 
 TOKENIZERS = [

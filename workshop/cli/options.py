@@ -305,6 +305,8 @@ def find_preset(folder: Path, name: str, kind: str = "preset") -> Path:
 def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
     """The values in a TOML file, not yet checked; `kind` is what messages call it.
 
+    A preset may begin with `like = "NAME"`: it has the values of that preset, except those that it states itself.
+
     Raises: OptionError with the file and the line.
     """
     try:
@@ -312,7 +314,7 @@ def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
             data = file.read(MAX_PRESET + 1)
         if len(data) > MAX_PRESET:
             raise OptionError(f"the {kind} {path} has more than {MAX_PRESET:,} bytes, too many for a page of settings")
-        return tomllib.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8"))
+        values = tomllib.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8"))
     except OSError as error:
         raise OptionError(f"cannot read the {kind} {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -321,3 +323,6 @@ def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
         raise OptionError(f"the {kind} {path} is not UTF-8 text ({wrong}): save it as UTF-8") from None
     except (ValueError, RecursionError) as error:  # a TOMLDecodeError is a ValueError and names the line
         raise OptionError(f"the {kind} {path} is not valid TOML: {error}") from None
+    if kind == "preset" and isinstance(like := values.pop("like", None), str):
+        values = read_preset(find_preset(PRESETS, like)) | values
+    return values

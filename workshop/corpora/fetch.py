@@ -22,6 +22,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.errors import CorpusError, counted
@@ -45,10 +46,13 @@ def check_sha256(data: bytes, expected: str, what: str) -> None:
         raise CorpusError(f"{what} is not the expected file: its sha256 is {found}, not {expected}")
 
 
-def unavailable(what: str, error: CorpusError, instead: str) -> CorpusError:
-    """The error if something cannot be fetched, with the first reason, and with what can take its place."""
+def unavailable(what: str, error: CorpusError, *instead: str) -> CorpusError:
+    """The error if something cannot be fetched, with the first reason, and with what works meanwhile."""
     reason = error.__cause__ if isinstance(error.__cause__, CorpusError) else error
-    return CorpusError(f"{what} is unavailable ({reason}); try again with a network, once is enough; {instead}")
+    return CorpusError(
+        f"{what} is unavailable ({reason}); try again with a network, once is enough; what works meanwhile: "
+        f"{', '.join(instead)}; without any text: python train.py reverse, python -m studies.learn, docs/course"
+    )
 
 
 # ----------------------------------------------------------------------------------------- Debian packages
@@ -167,7 +171,7 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
                 stdout=unpacked,
                 stderr=subprocess.PIPE,
                 timeout=60,
-                preexec_fn=bound_files,  # the system ends it if it writes more
+                preexec_fn=partial(bound_files, MAX_UNPACKED),  # the system ends it if it writes more
             )
         except subprocess.TimeoutExpired:
             raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
@@ -191,11 +195,11 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
     return found
 
 
-def bound_files() -> None:
-    """Prevent this process from writing a file larger than MAX_UNPACKED."""
-    import resource  # which Windows lacks, but it has no dpkg-deb either
+def bound_files(size: int) -> None:
+    """Prevent this process from writing a file of more bytes than this; not for Windows, which lacks `resource`."""
+    import resource
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_UNPACKED, MAX_UNPACKED))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 # ----------------------------------------------------------------------------------------------------- https

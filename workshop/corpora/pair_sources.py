@@ -1,13 +1,12 @@
 """The sources of the named parallel corpora, and the functions that fetch them.
 
 There are four kinds of source: files in Debian packages (`fetch.debian_files`), the lists of all Debian packages, the
-data files of an installed Python package, and compressed files at https:// addresses (`fetch.https_bytes`). Where the
-hash of such a file is not known, it is unpacked in memory up to a limit (`unzip`): names and sizes stated in an archive
-are not trusted.
+data files of a Python package (`wheel_files`), and compressed files at https:// addresses (`fetch.https_bytes`). Where
+the hash of such a file is not known, it is unpacked in memory up to a limit (`unzip`): names and sizes stated in an
+archive are not trusted.
 """
 
 import gzip
-import importlib.resources
 import io
 import json
 import subprocess
@@ -15,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePosixPath
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import say
@@ -37,6 +36,7 @@ from workshop.corpora.pair_cleaning import (
     useful_pairs,
     whole_sentences,
 )
+from workshop.corpora.wheel import Wheel, wheel_files
 
 MAX_UNPACKED = 128 * 2**20  # bytes of an unpacked file; the largest here, Tatoeba, has about 45 MB
 
@@ -78,39 +78,19 @@ def ding() -> list[Pair]:
     return ding_pairs(fetch.debian_files({"trans-de-en": "usr/share/trans/de-en"})["trans-de-en"])
 
 
-def whole_ding() -> Found:
-    """The dictionary's sentences as pairs, all other entries as words."""
-    entries = ding()
-    sentences = whole_sentences(entries)
-    known = set(sentences)
-    return Found(sentences, words=[pair for pair in entries if pair not in known])
-
-
 # -------------------------------------------------------------------------------- the language course Auf Deutsch
 
 
 def auf_deutsch() -> list[Pair]:
-    """All pairs in the lessons of the installed package auf-deutsch, in the order of its files' names.
-
-    Raises: CorpusError if the package is not installed, or no longer has its lessons where they used to be.
-    """
-    try:
-        lessons = Path(importlib.resources.files("auf_deutsch") / "content")
-    except ModuleNotFoundError:
-        raise CorpusError('the Python package auf-deutsch is not installed: pip install -e ".[translate]"') from None
-    try:
-        contents = (json.loads(file.read_bytes().decode("utf-8")) for file in sorted(lessons.rglob("*.json")))
-        pairs = [pair for lesson in contents for pair in dialogue_pairs(lesson)]
-    except (OSError, ValueError, RecursionError) as error:
-        raise CorpusError(f"the Python package auf-deutsch cannot be read: {error}") from None
-    if not pairs:
-        raise CorpusError("the Python package auf-deutsch no longer holds lessons where it used to")
-    return pairs
+    """All pairs in the lessons of the package, in the order of its files' names."""
+    files = wheel_files(COURSE_WHEEL, ["auf_deutsch/content/*.json"])
+    lessons = (json.loads(files[path]) for path in sorted(files, key=PurePosixPath))
+    return [pair for lesson in lessons for pair in dialogue_pairs(lesson)]
 
 
 def everyday() -> Found:
     """The language course and the dictionary's literal sentences as pairs; short entries of common words as words."""
-    course, entries = auf_deutsch(), ding()
+    entries, course = ding(), auf_deutsch()
     lexicon = translations_of_words(entries)
     sentences = course + [pair for pair in whole_sentences(entries) if is_literal(*pair, lexicon)]
     return Found(sentences, words=first_of_each(common_entries(entries, sentences)))
@@ -236,7 +216,9 @@ DESCRIPTIONS = "the package descriptions of Debian"
 DESCRIPTIONS_LICENCE = "none stated for the descriptions; their authors are those of the packages"
 DING_SOURCE = "the Debian package trans-de-en (the dictionary Ding)"
 DING_LICENCE = "GPL-2+, copyright Frank Richter, dict.tu-chemnitz.de"
-COURSE_SOURCE = "the Python package auf-deutsch"
+AUF_DEUTSCH = "auf-deutsch"
+COURSE_WHEEL = Wheel("auf-deutsch==0.1.1", 336_066, "40cce489e545180041c4aed11315f95bb229cf456af2c0c5ef294938f452382b")
+COURSE_SOURCE = f"the Python package {COURSE_WHEEL.requirement}"
 COURSE_LICENCE = "MIT, copyright jrootn"
 
 # The hash of the last one is None, because it grows every week.
@@ -247,7 +229,7 @@ RECIPES = {
         make=everyday,
         expected="7af9d3c58a3883e66ac55d4539c7a3a3e4a576db7cb03ad2f520697f39d83e6c",
     ),
-    "auf-deutsch": Recipe(
+    AUF_DEUTSCH: Recipe(
         source=COURSE_SOURCE,
         licence=COURSE_LICENCE,
         make=lambda: Found(auf_deutsch()),
@@ -258,12 +240,6 @@ RECIPES = {
         licence=DING_LICENCE,
         make=lambda: Found(whole_sentences(ding())),
         expected="5ae76ae7d51aab8e25764abd4b2bfee0e1ce93cbb2af73fc14ca1d9a1623f286",
-    ),
-    "ding": Recipe(
-        source=DING_SOURCE,
-        licence=DING_LICENCE,
-        make=whole_ding,
-        expected="e8ecb70f6362f2b1598b73d50e81f8b294304dd47c617f130f5dccb1854c08eb",
     ),
     "libreoffice-help": Recipe(
         source="the Debian packages libreoffice-help-de and libreoffice-help-en-us",

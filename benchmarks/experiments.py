@@ -32,7 +32,7 @@ What a row says (`COLUMNS` in `results.py`):
     commit               the latest commit that changed the training code; "dirty" if it was changed since
     seconds              of the training steps alone, from the speeds in metrics.csv; evaluations are excluded
     train_loss           nats per token, mean of the logged steps in the last tenth of the run
-    checkpoint           the one that train.py recommends at its end: average if there is one, else best
+    checkpoint           the one that the run's folder means: best if it has trained, else last
     val_loss             its loss on everything that is held out, in consecutive windows; nats per token
     bits_per_char        the same in bits per character, if the model has such a measure
     last_bits_per_char   that of the last checkpoint, which unlike the best is not chosen by the held-out text
@@ -70,7 +70,7 @@ from workshop.processes.processes import OneProcess
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.family import Task
 from workshop.run.options import TrainOptions
-from workshop.run.run_folder import RunFolder
+from workshop.run.run_folder import RunFolder, find_checkpoint
 from workshop.run.setup import RunSetup, read_setup
 
 ROOT = Path(__file__).parents[1]
@@ -288,7 +288,7 @@ def train_one(run: Run) -> int:
 def measure(run: Run) -> Row:
     """The columns of a finished run's row, except its key."""
     setup, folder = run.setup, run.setup.folder
-    chosen = folder.average if folder.average.exists() else folder.best
+    chosen = find_checkpoint(folder.path)
     trained = setup.family.read(chosen)
     told = {name: getattr(trained.config, name) for name in trained.config.shape()}  # the data decide some of them
     options = replace(

@@ -205,9 +205,9 @@ def find_gpt(named: str, corpus: Corpus) -> Trained | None:
     if named:
         return load_gpt(Path(named), corpus)
     found = sorted(OUT.glob("**/*.safetensors"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-    for path in reversed(found):
+    for folder in dict.fromkeys(path.parent for path in reversed(found)):
         try:
-            return load_gpt(path, corpus)
+            return load_gpt(folder, corpus)
         except UserError as error:
             say(f"note: left out: {error}")
     return None

@@ -10,10 +10,8 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-import sample
 import train
 from seq2seq.data import SPECIALS
 from seq2seq.options import Seq2SeqOptions
@@ -26,7 +24,7 @@ from tests.tiny_runs import losses, rows, sampled, undone
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from workshop.cli.options import build
 from workshop.decoding.scores import scores
-from workshop.run.checkpoint import load_checkpoint, mean_weights
+from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
 from workshop.run.setup import warn_of_unknown
 from workshop.tokenizers.char import CharTokenizer
@@ -182,23 +180,6 @@ def test_the_error_about_long_pairs_says_what_helps(workplace):
     with pytest.raises(UserError, match="too short"):
         train.main(arguments(pairs="pairs.tsv", block_size=needed - 1))
     run_training(pairs="pairs.tsv", block_size=needed, max_iters=1)
-
-
-def test_the_latest_evaluations_are_averaged():
-    run = run_training(max_iters=16, average=3)
-    assert [path.name for path in run.kept()] == [f"step-{step:08d}.safetensors" for step in (8, 12, 16)]
-    parts = [load_checkpoint(path).weights for path in run.kept()]
-    average = load_checkpoint(run.average)
-    for name, array in average.weights.items():
-        np.testing.assert_allclose(array, np.mean([part[name] for part in parts], axis=0), atol=1e-6)
-        assert array.dtype == parts[0][name].dtype
-    assert (average.step, average.best_step) == (16, 16)
-    assert sample.main([str(run.average), "--start", "abc"]) == 0
-    run_training(max_iters=2, overwrite=True, n_embd=32)
-    assert not run.average.exists()
-    other = run_training(max_iters=1, out_dir="other")
-    with pytest.raises(CheckpointError, match=r"run.last\.safetensors does not have the same weights as other"):
-        mean_weights([other.last, run.last])
 
 
 def test_a_dry_run_writes_nothing(capsys):

@@ -24,7 +24,7 @@ from workshop.run.run_folder import RunFolder
 from workshop.run.setup import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace")
-ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "average": 2, "out_dir": None}
+ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "out_dir": None}
 KINDS = {
     "merges": arguments(**ALL, tokenizer="bpe", vocab_size=300),
     "characters": arguments(**ALL),

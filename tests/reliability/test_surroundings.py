@@ -19,7 +19,7 @@ from workshop.run import log
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder, find_checkpoint
 
-SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
+SETTINGS = {"dropout": 0.2, "keep": 2, "workers": 1}
 HOUR = 3600.0
 
 
@@ -125,7 +125,7 @@ def clock(monkeypatch):
 
 def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace, clock, monkeypatch, report):
     """By an hour after every step: later files must not count as older, and no duration may be negative."""
-    whole = run_training(out_dir="whole", **SETTINGS | {"average": 0})
+    whole = run_training(out_dir="whole", **SETTINGS)
     seen = []
 
     def back():
@@ -135,7 +135,7 @@ def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace
 
     monkeypatch.setattr(log, "tqdm", visible(log.tqdm))
     with at_steps(dict.fromkeys(range(13), back)):
-        run = run_training(**SETTINGS | {"average": 0})
+        run = run_training(**SETTINGS)
     same(run, whole)
     assert [step for step, _ in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
     assert load_checkpoint(find_checkpoint(run.path)).step == 10

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,6 +17,7 @@ from tinygrad_lite.errors import DecodingError, OptionError, UserError
 WINDOWS = sys.platform == "win32"
 RESET = "\x1b[0m"  # ends a colour on a terminal
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all except the tab and the line feed
+LONG = 1.5  # seconds; what takes longer is shown
 LONGEST = 2000  # characters of an error message; names in a hostile file may have millions
 
 
@@ -58,6 +61,19 @@ def quoted(path: Path) -> str:
     out "my runs"
     """
     return f'"{path}"' if " " in str(path) else str(path)
+
+
+def watched(items: Iterable[Any], doing: str, total: int) -> Iterator[Any]:
+    """The items. If they take long, a bar shows how many are done, or a line says it where there is no terminal."""
+    from tqdm import tqdm  # which takes 17 ms to import
+
+    bar = tqdm(items, doing, total, leave=False, file=sys.stderr, disable=None, dynamic_ncols=True, delay=LONG)
+    bar.bar_format, late = "{l_bar}{bar}| {remaining}", time.monotonic() + LONG
+    for item in bar:
+        yield item
+        if bar.disable and time.monotonic() > late:
+            say(f"{doing} ...")
+            late = math.inf
 
 
 def typed_lines() -> Iterator[str]:
@@ -110,8 +126,8 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
         sentence = str(error)
         say(f"{name}: {sentence[:LONGEST]}" + (" ..." if len(sentence) > LONGEST else ""))
         sys.exit(2 if isinstance(error, (OptionError, DecodingError)) else 1)
-    except KeyboardInterrupt:
-        say(f"\n{name}: stopped")
+    except KeyboardInterrupt as stop:
+        say(f"\n{name}: stopped {stop}".rstrip())
         sys.exit(130)
     except MemoryError:
         say(f"{name}: out of memory: use a smaller model or a smaller batch")

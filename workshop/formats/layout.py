@@ -56,10 +56,7 @@ def check_values(theirs: Mapping[str, Any], required: Mapping[str, Any]) -> None
 
 
 def check_settings(
-    theirs: Mapping[str, Any],
-    needed: Iterable[str],
-    required: Mapping[str, Any],
-    others: Collection[str] = (),
+    theirs: Mapping[str, Any], needed: Iterable[str], required: Mapping[str, Any], others: Collection[str] = ()
 ) -> None:
     """Check all settings of a config.json.
 

@@ -8,7 +8,6 @@ multiple data"). Where the processes meet, the loop calls the communicator:
     clip             scale the gradients down to a global norm
     numbers          the loss and norm of the step, the same in all processes
     share_weights    give each process the slices of the weights that the others updated; agree on whether to stop
-    copy_weights     give each process the weights of process 0
     collect_states   give process 0 the optimizer's running means, which it saves
     gather           collect one value from each process
 
@@ -105,10 +104,6 @@ class OneProcess:
     def share_weights(self, optimizer: Optimizer) -> None:
         """Give all processes the weights that each has updated, and agree on whether to stop."""
         self.should_stop = any(self.gather(self.stop is not None and self.stop.signal is not None))
-
-    def copy_weights(self, optimizer: Optimizer) -> None:
-        """Give all processes the weights of process 0; where they share memory, they only wait for them."""
-        self.gather(None)
 
     def collect_states(self, optimizer: Optimizer) -> None:
         """Give process 0 the optimizer's states; where the processes share memory, it has them."""

@@ -24,7 +24,7 @@ import math
 import os
 import reprlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,9 @@ FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
 TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in the JSON
 # Settings of a run that are not read. Version 0.2.0 had `extra`, more sentence pairs to learn from: without them
-# --resume finds a different text from the run's, and refuses it.
-REMOVED = {"extra"}
+# --resume finds a different text from the run's, and refuses it. Until 0.3.0 `average` made one more checkpoint at
+# the end of a run.
+REMOVED = {"extra", "average"}
 
 
 @dataclass
@@ -105,13 +106,13 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):  # it may be missing, or a virus scanner may have it open
             temporary.unlink()
-        advice = missing_folder(path) or (
+        advice = orphaned(path) or (
             f" ({error.strerror}): the previous file is intact; make room, then --resume if the run has ended"
         )
         raise CheckpointError(f"cannot write {path}{advice}") from None
 
 
-def missing_folder(path: Path) -> str:
+def orphaned(path: Path) -> str:
     """The end of an error message if the folder of a file is missing; else empty."""
     if path.parent.is_dir():
         return ""
@@ -139,21 +140,6 @@ def replace(temporary: Path, path: Path) -> None:
         except PermissionError:
             time.sleep(seconds)
     os.replace(temporary, path)
-
-
-def mean_weights(paths: Sequence[Path]) -> dict[str, np.ndarray]:
-    """The mean, element by element, of the weights in checkpoints of one run.
-
-    Raises: CheckpointError if one cannot be read, or if its weights differ from the first in name or shape.
-    """
-    sums: dict[str, np.ndarray] = {}
-    for path in paths:
-        weights = load_checkpoint(path).weights
-        if sums and {name: array.shape for name, array in sums.items()} != {n: a.shape for n, a in weights.items()}:
-            raise CheckpointError(f"{path} does not have the same weights as {paths[0]}, so they have no mean")
-        for name, array in weights.items():
-            sums[name] = sums.get(name, 0.0) + array.astype(np.float64)
-    return {name: (array / len(paths)).astype(weights[name].dtype) for name, array in sums.items()}
 
 
 def fact_in(path: Path, name: str) -> Any:

@@ -12,23 +12,42 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from threading import RLock
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from tinygrad_lite.adapt import learned, load_learned
+from tinygrad_lite.adapt import learned
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import CheckpointError, counted
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from workshop.cli.console import reader_has_gone, shown
+from workshop.cli.console import reader_has_gone, say, shown
 from workshop.processes.processes import Numbers
-from workshop.run.checkpoint import Checkpoint, mean_weights, save_checkpoint
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.run.family import Task
 from workshop.run.setup import RunSetup
 
+PAUSE = 10  # seconds without a line, after which a row of metrics.csv is printed too, if there is no progress bar
+NOISE = 100  # characters of a sample by an untrained model
 tqdm.set_lock(RLock())  # only one process writes; for tqdm's own lock of all processes, Python 3.14 starts a process
+
+
+class Bar(tqdm):
+    """The progress bar: the loss in front, and behind it as many facts as leave ten columns for the bar itself."""
+
+    loss, facts = "", ()
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What tqdm shows, in a layout that fits the width of the terminal."""
+        shown, layout = super().format_dict, self.loss + "{percentage:3.0f}%|{bar}|"
+        for fact in (" {n_fmt}/{total_fmt}", " [{elapsed}<{remaining}]", *self.facts):
+            # Without a width, tqdm draws a bar of ten columns.
+            line = self.format_meter(**shown | {"bar_format": layout + fact, "ncols": None})
+            layout += fact if len(line) <= (shown["ncols"] or 80) else ""
+        return shown | {"bar_format": layout}
 
 
 class RunLog(AbstractContextManager):
@@ -39,14 +58,16 @@ class RunLog(AbstractContextManager):
         self.options, self.folder = setup.options, setup.folder
         before = setup.checkpoint
         self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
+        self.losses: dict[int, float] = {}  # the training loss, by step
         self.write_errors: list[Exception] = []  # at the latest evaluation
         # On a GPU a checkpoint is a copy of its weights, so another thread can write it while training goes on.
         self.writer = ThreadPoolExecutor(1) if self.options.device != "cpu" else None
         self.writing: list[tuple[int, Future, tuple]] = []  # step, job, and the best known before it
         self.first = optimizer.steps
-        self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # since the last row
-        bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
-        self.bar = tqdm(**bar, file=sys.stderr, disable=None)
+        self.tokens, self.paused = 0, 0.0  # since the last row
+        self.began = self.started = self.said = time.perf_counter()  # the last row, the run, the last line
+        total = self.options.max_iters
+        self.bar = Bar(total=total, initial=self.first, dynamic_ncols=True, file=sys.stderr, disable=None)
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.bar.close()
@@ -60,23 +81,30 @@ class RunLog(AbstractContextManager):
         self.bar.update()
         self.tokens += self.task.target_tokens(step)
         if numbers:
-            speed = self.tokens / (time.perf_counter() - self.began)
-            rate = self.optimizer.lr
+            speed, rate = self.tokens / (time.perf_counter() - self.began), self.optimizer.lr
             row = {"loss": numbers.loss, "learning_rate": rate, "grad_norm": numbers.norm, "tokens_per_second": speed}
             self.folder.log(step=step + 1, **row)
-            self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} {self.task.predicted}s/s")
-            self.tokens, self.began = 0, time.perf_counter()
+            self.tokens, self.began, self.losses[step + 1] = 0, time.perf_counter(), numbers.loss
+            self.bar.loss = f"loss {numbers.loss:.3f} "
+            self.bar.facts = (f" {speed:,.0f} {self.task.predicted}s/s", f" lr {rate:.1e}")
+            self.bar.refresh()
+            # Without a terminal a line now and then, the rarer the longer the run takes.
+            taken = self.began - self.started
+            if self.bar.disable and self.began - self.said > PAUSE + taken / 20:
+                left = tqdm.format_interval(taken / (step + 1 - self.first) * (self.options.max_iters - step - 1))
+                say(f"step {step + 1:,}: training {self.bar.loss.strip()},{self.bar.facts[0]}, {left} left")
+                self.said = self.began
 
     def save(self, step: int) -> None:
         """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
         self.wait_for_writer()
         self.write_errors.clear()
         self.paused = time.perf_counter()
-        checkpoint, kept = self.checkpoint(self.best_loss, self.best_step), max(self.options.keep, self.options.average)
+        checkpoint = self.checkpoint(self.best_loss, self.best_step)
 
         def write() -> None:
             save_checkpoint(self.folder.last, checkpoint)
-            self.folder.keep(step, kept)
+            self.folder.keep(step, self.options.keep)
 
         self.write(step, write)
 
@@ -85,6 +113,7 @@ class RunLog(AbstractContextManager):
 
         Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
         """
+        self.val_loss = val_loss
         if self.best_loss is None or val_loss < self.best_loss or self.options.latest_is_best:
             checkpoint, before = self.checkpoint(val_loss, step), (self.best_loss, self.best_step)
             self.best_loss, self.best_step = val_loss, step
@@ -103,14 +132,17 @@ class RunLog(AbstractContextManager):
     def report(self, step: int, val_loss: float) -> None:
         """Log an evaluation, and show a sample."""
         found = self.task.report(self.model, val_loss)
-        heading = f"step {step:,}: {self._loss(val_loss)}, {found.words}"
+        heading = f"step {step:,}: validation loss {val_loss:.4f} nats per {self.task.predicted}, {found.words}"
+        text = found.text
+        if text and step == 0 and self.setup.trained is None:
+            heading, text = f"{heading}\nuntrained, so this is noise:", text[:NOISE]
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
-        if found.text:
-            self.folder.add_sample(heading, found.text)
         tqdm.write(heading, file=sys.stderr)
-        if found.text:
-            tqdm.write(shown(found.text) + "\n", file=sys.stdout)
+        if text:
+            self.folder.add_sample(heading, text)
+            tqdm.write(shown(text) + "\n", file=sys.stdout)
             sys.stdout.flush()
+        self.said = time.perf_counter()
 
     def write(self, step: int, job: Callable[[], None], before: tuple | None = None) -> None:
         """Do this, in the other thread if there is one; if it fails, what was best `before` is the best again."""
@@ -150,8 +182,7 @@ class RunLog(AbstractContextManager):
                 raise
             self.write_errors.append(error)
             with suppress(OSError):  # the message may go to a file on the same disk
-                note = "training continues; the next evaluation tries again"
-                tqdm.write(f"warning: {error} ({note})", file=sys.stderr)
+                tqdm.write(f"warning: {error} (training continues; the next evaluation tries again)", file=sys.stderr)
 
     # --- at its end ---------------------------------------------------------------------------------------------
 
@@ -162,25 +193,21 @@ class RunLog(AbstractContextManager):
             save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
         elif self.write_errors:
             raise self.write_errors[0]
+        else:
+            self.warn_of_overfitting()
 
-    def take_average(self) -> None:
-        """Average the weights of the latest kept evaluations, element by element.
+    def warn_of_overfitting(self) -> None:
+        """Say it if the validation loss was best well before the end and rose since, while the training loss fell.
 
-        Late in training the weights move around a minimum rather than towards it; their mean is closer to it than the
-        last of them (Vaswani et al. 2017, section 6.1, average 5 checkpoints; Izmailov et al. 2018, arXiv:1803.05407).
+        The training loss is the mean over a tenth of the run, before the best evaluation and before the end.
         """
-        load_learned(self.model, mean_weights(self.folder.kept()[-self.options.average :]))
-
-    def save_average(self, val_loss: float) -> None:
-        """Save the averaged weights, and print their validation loss."""
-        save_checkpoint(self.folder.average, self.checkpoint(val_loss, self.optimizer.steps))
-        found, number = self.task.report(self.model, val_loss), min(self.options.average, len(self.folder.kept()))
-        heading = f"average of {counted(number, 'checkpoint')}: {self._loss(val_loss)}, {found.words}"
-        tqdm.write(f"{heading}; saved {self.folder.average}", file=sys.stderr)
-
-    def _loss(self, val_loss: float) -> str:
-        """The validation loss in words."""
-        return f"validation loss {val_loss:.4f} nats per {self.task.predicted}"
+        end, best, rise = self.optimizer.steps, self.best_step, self.val_loss - self.best_loss
+        before, after = ([x for step, x in self.losses.items() if to - end / 10 < step <= to] for to in (best, end))
+        fell = sum(after) * len(before) < sum(before) * len(after)
+        if fell and 0 < best <= 0.8 * end and rise > 0.01 * max(1, self.best_loss):
+            found = f"from {self.best_loss:.3f} at step {best:,} to {self.val_loss:.3f}, while the training loss fell"
+            advice = "fewer steps, more dropout or more data help"
+            tqdm.write(f"\nthe model overfits: the validation loss rose {found}; {advice}", file=sys.stderr)
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
         """Everything needed to resume the run, and to generate with sample.py; an adapter needs its base too."""

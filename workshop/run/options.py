@@ -44,22 +44,15 @@ of_run, of_training, of_adapting, of_evaluation = under("run", "training", "adap
 class TrainOptions:
     """Options of the training loop, with their defaults, units and ranges."""
 
-    out_dir: str = of_run(
-        "", "folder of the run's files; empty: out/<preset>, or out/<text> of --text alone", is_path=True
-    )
+    out_dir: str = of_run("", "folder of the run's files; empty: out/<preset>, or out/<text>", is_path=True)
     resume: bool = of_run(False, "continue the run in out_dir; the same as --init_from resume")
     init_from: str = of_run(
-        "scratch",
-        "where to start: 'scratch'; 'resume'; or trained weights: a checkpoint, a run's folder, or a folder in Hugging "
-        "Face's layout",
-        is_path=True,
+        "scratch", "start: scratch, resume, a checkpoint, a run's folder, or one in Hugging Face's layout", is_path=True
     )
     overwrite: bool = of_run(False, "start again in a folder that already holds a run")
     dry_run: bool = of_run(False, "print parameters, memory, operations, schedule and time, and stop")
     watts: float = of_run(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0)
-    flops_per_second: float = of_run(
-        0.0, "rate for --dry_run to calculate with, such as 9.5e12; 0: this machine's", low=0.0
-    )
+    flops_per_second: float = of_run(0.0, "rate for --dry_run, such as 9.5e12; 0: this machine's", low=0.0)
     profile: bool = of_run(False, "print the cost of each operation of a step, and stop")
     seed: int = of_run(1337, "random seed", low=0)
     device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
@@ -68,13 +61,10 @@ class TrainOptions:
         "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster, less precise products",
         choices=("float32", "float64", *PRECISIONS[1:]),
     )
-    workers: int = of_run(
-        0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256
-    )
+    workers: int = of_run(0, "how many share the work; 0: one per core, at most 4", unit="processes", low=0, high=256)
     exchange: str = of_run(
         "same",
-        "type of the gradients and weight changes that processes started by mpirun send: same as dtype, or bfloat16, "
-        "half the bytes",
+        "type that mpirun's processes send: same as dtype, or bfloat16: half as big",
         choices=("same", "bfloat16"),
     )
     composed: bool = of_run(False, "use the composed (reference) version of every operation; slow")
@@ -83,28 +73,17 @@ class TrainOptions:
     gradient_accumulation_steps: int = of_training(
         1, "micro-steps whose gradients are summed for one update", unit="micro-steps", low=1, high=1_000_000
     )
-    optimizer: str = of_training(
-        "adamw", "update rule (muon: for the matrices of the blocks, adamw for the rest)", choices=[*OPTIMIZERS]
-    )
+    optimizer: str = of_training("adamw", "update rule (muon: for the blocks, adamw elsewhere)", choices=[*OPTIMIZERS])
     learning_rate: float = of_training(1e-3, "learning rate after the warm-up", above=0.0)
-    muon_lr_factor: float = of_training(
-        10.0, "factor of the learning rate for the matrices that muon updates", above=0.0
-    )
+    muon_lr_factor: float = of_training(10.0, "factor of the learning rate for muon's matrices", above=0.0)
     muon_momentum: float = of_training(0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0)
     schedule: str = of_training("cosine", "how the learning rate changes, if decay_lr", choices=[*optim.SCHEDULES])
     decay_lr: bool = of_training(True, "whether the learning rate follows the schedule or stays constant")
     warmup_iters: int = of_training(100, "steps of linear rise at the start", unit="steps", low=0)
-    lr_decay_iters: int | None = of_training(
-        None, "step at which cosine or trapezoid ends; none: max_iters", unit="steps", low=1
-    )
-    min_lr: float | None = of_training(
-        None, "learning rate at the end of cosine or trapezoid; none: a tenth of learning_rate", low=0.0
-    )
+    lr_decay_iters: int | None = of_training(None, "end of cosine or trapezoid; none: max_iters", unit="steps", low=1)
+    min_lr: float | None = of_training(None, "rate after cosine or trapezoid; none: a tenth of learning_rate", low=0.0)
     plateau: float = of_training(
-        0.4,
-        "share of lr_decay_iters after which the trapezoid (warm-up, plateau, linear decay; also called WSD) falls",
-        low=0.0,
-        high=1.0,
+        0.4, "share of lr_decay_iters after which the trapezoid (also called WSD) falls linearly", low=0.0, high=1.0
     )
     beta1: float = of_training(0.9, "decay of the gradient's running mean", low=0.0, below=1.0)
     beta2: float = of_training(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0)
@@ -112,41 +91,24 @@ class TrainOptions:
     grad_clip: float = of_training(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0)
 
     freeze: list[str] = of_adapting(
-        [],
-        "weights of --init_from that stay as they are: patterns of their names, such as blocks.0,*.bias; base: all of "
-        "them, so that only a new head learns",
+        [], "weights of --init_from that stay as they are: patterns, such as blocks.0,*.bias; base: all but a new head"
     )
     lora_rank: int = of_adapting(
-        0,
-        "LoRA: freeze all weights of --init_from, and learn changes of this rank to its linear maps; 0: none",
-        low=0,
+        0, "LoRA: freeze all weights of --init_from, and learn changes of this rank to its linear maps; 0: none", low=0
     )
     lora_alpha: float = of_adapting(16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6)
     lora_targets: list[str] = of_adapting(
-        [],
-        "linear maps that are changed, such as query,value (Hu et al. 2021); empty: all of the blocks, which comes "
-        "closer to training all weights (Dettmers et al. 2023, section 4)",
+        [], "linear maps that are changed, such as query,value; empty: all of the blocks (Dettmers et al. 2023)"
     )
-    lora_dropout: float = of_adapting(
-        0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0
-    )
+    lora_dropout: float = of_adapting(0.0, "probability of dropping an element of their input", low=0.0, below=1.0)
     quantize: str | None = of_adapting(
-        None,
-        "with lora_rank: store the frozen weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower",
-        choices=[*KINDS],
+        None, "with lora_rank: store frozen weights in 8 bits (int8) or 4 (nf4): less memory, slower", choices=[*KINDS]
     )
 
     eval_interval: int = of_evaluation(250, "steps between evaluations and checkpoints", unit="steps", low=1)
-    patience: int = of_evaluation(
-        0, "stop after N evaluations in a row without a better validation loss; 0: never", unit="evaluations", low=0
-    )
+    patience: int = of_evaluation(0, "stop after N evaluations without progress; 0: never", unit="evaluations", low=0)
     keep: int = of_evaluation(0, "checkpoints to keep besides last and best: those of the latest evaluations", low=0)
-    average: int = of_evaluation(
-        0, "at the end, average the weights of the latest N evaluations; 0: no average", unit="checkpoints", low=0
-    )
-    stop_on_disk_error: bool = of_evaluation(
-        False, "stop as soon as a file cannot be written; else warn, continue and try again at the next evaluation"
-    )
+    stop_on_disk_error: bool = of_evaluation(False, "stop if a file cannot be written; else warn, and try again later")
     log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
 
     # The options that are paths, named by each model's class: of the training data, and of models to learn from.
@@ -211,15 +173,17 @@ class TrainOptions:
             noted[name] = whole if isinstance(paths, list) else "".join(whole)
         return noted
 
+    def rate_settings(self) -> dict[str, Any]:
+        """The options on which the learning rate depends, with the values that none of their values stands for."""
+        values = vars(self) | {"lr_decay_iters": self.lr_decay_iters or self.max_iters}
+        values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        _, *names = inspect.signature(optim.SCHEDULES[self.schedule]).parameters  # the first is the step
+        return {name: values[name] for name in (names if self.decay_lr else ("learning_rate",))}
+
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""
-        if not self.decay_lr:
-            return self.learning_rate
-        schedule, values = optim.SCHEDULES[self.schedule], dict(vars(self))
-        values["lr_decay_iters"] = self.lr_decay_iters or self.max_iters
-        values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
-        _, *names = inspect.signature(schedule).parameters  # the first is the step
-        return schedule(step, **{name: values[name] for name in names})
+        schedule = optim.SCHEDULES[self.schedule]
+        return schedule(step, **self.rate_settings()) if self.decay_lr else self.learning_rate
 
     @property
     def adapts(self) -> bool:

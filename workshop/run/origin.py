@@ -6,6 +6,7 @@ and an option that contradicts them is an error.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -70,6 +71,7 @@ def resumed_options(
             )
     for line in difference(checkpoint.training, options.saved()):
         say(f"changed: {line}")
+    tell_new_rate(before, options, checkpoint.step)
     if options.max_iters < checkpoint.step:
         raise OptionError(
             f"--max_iters {options.max_iters}: the run in {folder.path} has already made "
@@ -84,6 +86,16 @@ def resumed_options(
     if any(getattr(held, name) != getattr(described, name) for name in {*held.shape(), "vocab_size"}):
         raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
     return options
+
+
+def tell_new_rate(before: TrainOptions, now: TrainOptions, step: int) -> None:
+    """Say it if changed settings make the learning rate jump at this step, and which ones it would take not to."""
+    if not step or math.isclose(before.learning_rate_at(step), rate := now.learning_rate_at(step), rel_tol=0.01):
+        return
+    settings = [{"schedule": it.schedule, "decay_lr": it.decay_lr} | it.rate_settings() for it in (before, now)]
+    earlier = " ".join(f"--{name} {value}" for name, value in settings[0].items() if settings[1].get(name) != value)
+    last = before.learning_rate_at(step - 1)
+    say(f"note: the learning rate jumps from {last:.3g} to {rate:.3g}; it would not with {earlier}")
 
 
 def names_text(family: Family, given: Mapping[str, Any]) -> bool:

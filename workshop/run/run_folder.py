@@ -14,7 +14,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -22,15 +22,14 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from tinygrad_lite.device import get_device, keyed_rng
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from tinygrad_lite.precision import bfloat16
 from workshop.cli.files import MAX_SETTINGS, text_of
-from workshop.run.checkpoint import POSIX, describe, load_checkpoint, missing_folder, no_checkpoint, write_atomically
+from workshop.run.checkpoint import POSIX, describe, fact_in, load_checkpoint, no_checkpoint, orphaned, write_atomically
 
 METRICS = (
-    *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
-    *("bleu", "chrf", "exact", "accuracy", "next_accuracy"),
-    *("drawn_right", "group_right", "reward", "entropy", "calls", "needless_calls"),
+    *"step loss learning_rate grad_norm tokens_per_second val_loss bits_per_char bleu chrf exact accuracy".split(),
+    *"next_accuracy drawn_right group_right reward entropy calls needless_calls".split(),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 # The signals that stop a run: Ctrl-C, `kill`, and the end of a terminal, which Windows does not signal.
@@ -70,9 +69,13 @@ class StopRequest:
 
     A second Ctrl-C stops at once, as usual. A second SIGTERM does not, since `timeout` sends two: to a process and to
     its group. SIGHUP stays ignored if it was, as under `nohup`.
+
+    Args:
+        lost: says what is lost if a run stops at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lost: Callable[[], str] = str) -> None:
+        self.lost = lost
         self.signal: signal.Signals | None = None
         self._before: dict[signal.Signals, Any] = {}
 
@@ -89,13 +92,8 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(self.lost())
         self.signal = self.signal or signal.Signals(number)
-
-    @property
-    def exit_status(self) -> int:
-        """The status that a shell expects after a signal: 128 + its number."""
-        return 128 + self.signal if self.signal else 0
 
 
 class RunFolder:
@@ -105,12 +103,17 @@ class RunFolder:
         self.path = Path(path)
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
-        self.average = self.path / "average.safetensors"
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
         # By file: the position of text that could not be written yet, and the text.
         self.waiting: dict[Path, tuple[int, str]] = {}
+
+    def lost(self, steps: int, resume: str) -> str:
+        """What a run that ends at once after so many steps loses, and the command that continues it."""
+        if (saved := fact_in(self.last, "step")) is None:
+            return "before the first checkpoint"
+        return f"without saving {counted(steps - saved, 'step')}; continue from step {saved:,} with:\n{resume}"
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder holds a run that a new one would destroy."""
@@ -166,8 +169,9 @@ class RunFolder:
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
-        checkpoints = (self.last, self.best, self.average, *self.kept())
         half_written = self.path.glob("*.safetensors.tmp")  # by a run that was killed while it saved
+        average = self.path / "average.safetensors"  # which version 0.3.0 wrote
+        checkpoints = (self.last, self.best, average, *self.kept())
         for old in (*checkpoints, *half_written, self.metrics, self.samples, self.options):
             old.unlink(missing_ok=True)
         self.note_options(options)
@@ -236,7 +240,7 @@ class RunFolder:
             except OSError as error:
                 with suppress(OSError):
                     os.truncate(path, end)
-                advice = missing_folder(path) or f" ({error.strerror}): free some space"
+                advice = orphaned(path) or f" ({error.strerror}): free some space"
                 raise CheckpointError(f"cannot write {path}{advice}") from None
             del self.waiting[path]
 
@@ -257,7 +261,8 @@ class RunFolder:
 def find_checkpoint(path: Path) -> Path:
     """The checkpoint that a path means: of a folder, the best one of the newest run anywhere under it.
 
-    If the newest file in the folder is the run's average, or no evaluation has chosen a best one yet, that file.
+    If no evaluation after the first step has chosen a best one yet, the last one; and if the newest file is none of
+    those that a run keeps writing, that file.
 
     Raises: CheckpointError if there is none.
     """
@@ -266,9 +271,11 @@ def find_checkpoint(path: Path) -> Path:
     found = sorted(path.glob("**/*.safetensors"), key=lambda file: (file.stat().st_mtime_ns, file.name))
     if not found:
         raise no_checkpoint(path)
-    newest, best = found[-1], found[-1].with_name("best.safetensors")
-    replaced = newest.name == "last.safetensors" or newest.name.startswith("step-")
-    return best if replaced and best in found else newest
+    newest, run = found[-1], RunFolder(found[-1].parent)
+    if newest not in (run.last, run.best, *run.kept()):
+        return newest
+    has_trained = run.best in found and fact_in(run.best, "step") != 0
+    return run.best if has_trained or run.last not in found else run.last
 
 
 def available_cores() -> int:

@@ -25,13 +25,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 from tinygrad_lite.errors import TokenizerError
+from workshop.cli.console import watched
 from workshop.corpora.cleaning import normalise
 
 UNKNOWN = "<unk>"
 REPLACEMENT = "\ufffd"  # Unicode's replacement character, for what cannot be decoded
 MAX_SPECIALS = 10_000
 MAX_SPECIAL_LENGTH = 100  # characters
-CACHED_WORDS = 100_000
+CACHED_WORDS = WATCHED_WORDS = 100_000
 IN_JSON = {list: "a list", bool: "true or false", int: "a whole number", str: "a text"}
 
 
@@ -244,7 +245,8 @@ class WordwiseTokenizer(Tokenizer):
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, ignoring the names of specials."""
         ids: list[int] = []
-        for word in self.split(text):
+        words = self.split(text)
+        for word in words if len(words) < WATCHED_WORDS else watched(words, "turning text into tokens", len(words)):
             word_ids = self._cache.get(word)
             if word_ids is None:
                 if len(self._cache) >= CACHED_WORDS:

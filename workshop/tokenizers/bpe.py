@@ -43,6 +43,7 @@ from itertools import islice, pairwise
 from typing import ClassVar, NamedTuple
 
 from tinygrad_lite.errors import TokenizerError, counted
+from workshop.cli.console import watched
 from workshop.tokenizers.base import WordwiseTokenizer, to_utf8
 
 Pair = tuple[int, int]
@@ -327,7 +328,8 @@ class BPETokenizer(MergeTokenizer):
             raise TokenizerError("byte-pair encoding cannot be learned from an empty text: use another one")
         word_counts = Counter(untrained.split(text))
         merges = learn_merges(word_counts, untrained.spell, lengths=[1] * 256)
-        return cls(list(islice(merges, min(n_merges, MAX_MERGES))), list(untrained.specials))
+        merges = watched(islice(merges, min(n_merges, MAX_MERGES)), "learning merges", n_merges)
+        return cls([*merges], list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
         """Cut text into words with the space before them, numbers and other characters."""

@@ -32,6 +32,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from tinygrad_lite.errors import TokenizerError, counted
+from workshop.cli.console import watched
 from workshop.tokenizers.base import UNKNOWN, to_utf8
 from workshop.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
 from workshop.tokenizers.char import check_characters
@@ -92,7 +93,8 @@ class EndOfWordTokenizer(MergeTokenizer):
         lengths = [1] * len(characters) + [len(END_OF_WORD)]
         word_counts = Counter(untrained.split(text))
         merges = learn_merges(word_counts, untrained.spell, lengths)
-        return cls(characters, list(islice(merges, min(n_merges, MAX_MERGES))), list(untrained.specials))
+        merges = watched(islice(merges, min(n_merges, MAX_MERGES)), "learning merges", n_merges)
+        return cls(characters, [*merges], list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
         """Cut text at white space, with one space after each word as its mark.

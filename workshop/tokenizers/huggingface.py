@@ -53,10 +53,7 @@ NEWER = {"type": "Metaspace", "replacement": BLANK, "split": False}
 TO_SENTENCEPIECE = [(OLDER, {}), *(({}, NEWER | {"prepend_scheme": scheme}) for scheme in ("always", "first"))]
 FIRST = '"prepend_scheme": "first"'  # as JSON writes it; a text cannot contain it, because its quotes are escaped
 STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
-FROM_SENTENCEPIECE = {
-    "type": "Sequence",
-    "decoders": [FROM_BLANKS, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP],
-}
+FROM_SENTENCEPIECE = {"type": "Sequence", "decoders": [FROM_BLANKS, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP]}
 FROM_BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
 
 

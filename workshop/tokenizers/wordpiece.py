@@ -43,6 +43,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tinygrad_lite.errors import TokenizerError, counted
+from workshop.cli.console import watched
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.corpora.cleaning import normal_form
 from workshop.tokenizers.base import WordwiseTokenizer, checked_specials, to_utf8
@@ -182,7 +183,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
         ids = {piece: number for number, piece in enumerate(base)}
         known = {word: count for word, count in word_counts.items() if ids.keys() >= {*spelled(word)}}
         merges = learn_merges(known, lambda word: [ids[piece] for piece in spelled(word)], lengths=[1] * len(base))
-        merged = _merged(base, merges, room)
+        merged = _merged(base, watched(merges, "learning merges", room), room)
         return cls([*names, *merged], names, lowercase)
 
     def split(self, text: str) -> list[str]:

@@ -73,8 +73,8 @@ def show_profile(setup: RunSetup, updates: Program) -> int:
     count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
     print(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
     print(
-        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
-        f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "
-        f"{operations / rate / seconds:.0%} of the step"
+        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,\n"
+        f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches\n"
+        f"here: {operations / rate / seconds:.0%} of the step"
     )
     return 0

@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
+from textwrap import TextWrapper
 from typing import Any
 
 from tinygrad_lite import autograd
@@ -25,7 +26,7 @@ from tinygrad_lite.autograd import Node
 from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
-MIB = 2**20
+MIB, WIDTH = 2**20, 79  # columns of a table
 Shape = tuple[int, ...]
 
 
@@ -132,7 +133,7 @@ class Profile(autograd.Observer):
     def table(self, steps: int = 1) -> str:
         """The operations, the most expensive first: milliseconds, share of the total time, and mebibytes per step."""
         rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
-        lines = [f"{'operation':<32}{'calls':>7}{'forward':>12}{'backward':>12}{'share':>8}{'kept':>10}"]
+        lines = [f"{'operation':<30}{'calls':>7}{'forward':>12}{'backward':>12}{'share':>8}{'kept':>10}"]
         lines += [self._row(name, spent, steps) for name, spent in rows]
         columns = zip(*(astuple(spent) for _, spent in rows), strict=True)
         total = Spent(*map(sum, columns))
@@ -147,24 +148,23 @@ class Profile(autograd.Observer):
         matrix products, in millions (forward; backward takes twice as many). Views, which cost nothing, are left out
         unless they are views of a parameter.
         """
-        rows, total = [("operation", "reads -> makes", "calls", "parameters", "MFLOP")], Shaped()
+        rows, total = [("calls", "parameters", "MFLOP", "operation: reads -> makes")], Shaped()
         for (name, inputs, result), shaped in self.by_shapes.items():
-            rows.append((name, f"{' '.join(map(size, inputs))} -> {size(result)}", *shaped.in_words()))
+            rows.append((*shaped.in_words(), f"{name}: {' '.join(map(size, inputs))} -> {size(result)}"))
             total.calls += shaped.calls
             total.parameters |= shaped.parameters
             total.operations += shaped.operations
-        rows.append(("together", "", *total.in_words()))
-        widths = [2 + max(map(len, column)) for column in zip(*rows, strict=True)]
-        aligned = ("<", "<", ">", ">", ">")
-        lines = (map("{:{}{}}".format, row, aligned, widths) for row in rows)
-        return "\n".join("".join(line).rstrip() for line in lines)
+        rows.append((*total.in_words(), "together"))
+        *widths, _ = (2 + max(map(len, column)) for column in zip(*rows, strict=True))
+        wrap = TextWrapper(WIDTH, subsequent_indent=" " * (sum(widths) + 4), break_on_hyphens=False)
+        return "\n".join(wrap.fill(f"{''.join(map('{:>{}}'.format, row, widths))}  {row[-1]}") for row in rows)
 
     def _row(self, name: str, spent: Spent, steps: int, seconds: float | None = None) -> str:
         forward, backward = spent.forward / steps * 1e3, spent.backward / steps * 1e3
         share = (spent.forward + spent.backward if seconds is None else seconds) / self.seconds
         kept = spent.kept / steps / MIB
         calls = spent.calls // steps
-        return f"{name:<32}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
+        return f"{name:<30}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
 
 
 running: Profile | None = None  # the one that the optimizer notifies of its update

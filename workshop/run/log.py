@@ -30,7 +30,7 @@ from workshop.run.family import Task
 from workshop.run.setup import RunSetup
 
 PAUSE = 10  # seconds without a line, after which a row of metrics.csv is printed too, if there is no progress bar
-NOISE = 100  # characters of a sample by an untrained model
+NOISE = 70  # characters of a sample by an untrained model: a line
 tqdm.set_lock(RLock())  # only one process writes; for tqdm's own lock of all processes, Python 3.14 starts a process
 
 

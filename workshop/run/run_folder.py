@@ -113,7 +113,7 @@ class RunFolder:
         """What a run that ends at once after so many steps loses, and the command that continues it."""
         if (saved := fact_in(self.last, "step")) is None:
             return "before the first checkpoint"
-        return f"without saving {counted(steps - saved, 'step')}; continue from step {saved:,} with:\n{resume}"
+        return f"and lost {counted(steps - saved, 'step')}; continue from step {saved:,} with:\n{resume}"
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder holds a run that a new one would destroy."""

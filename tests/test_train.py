@@ -191,7 +191,7 @@ def test_metrics_are_complete_and_numeric():
 
 
 def test_samples_go_to_stdout_and_to_a_file_and_everything_else_to_stderr(capsys):
-    run = run_training(sample_tokens=12, max_iters=8)
+    run = run_training(sample_tokens=120, max_iters=8)
     out, err = capsys.readouterr()
     for word in ("corpus", "parameters", "validation loss", "bits per character", "sample.py"):
         assert (word in err, word in out) == (True, False), word
@@ -199,7 +199,15 @@ def test_samples_go_to_stdout_and_to_a_file_and_everything_else_to_stderr(capsys
     headings = [line for line in err.splitlines() if re.match(r"step \d+: validation loss", line)]
     blocks = run.samples.read_text(encoding="utf-8").split("=== ")[1:]
     assert ([block.splitlines()[0] for block in blocks], len(headings)) == (headings, 3)
-    assert "".join(block.partition("\n")[2] for block in blocks).split() == out.split()
+    texts = [block.partition("\n")[2] for block in blocks]
+    label, _, texts[0] = texts[0].partition("\n")
+    assert "".join(texts).split() == out.split()
+    assert f"{headings[0]}\n{label}\nstep 4" in err
+    assert (label, len(texts[0].strip())) == ("untrained, so this is noise:", 70)
+    shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
+    run_training(sample_tokens=120, max_iters=0, init_from="run", out_dir="other", **shape)
+    assert "noise" not in RunFolder("other").samples.read_text(encoding="utf-8")
+    capsys.readouterr()
     run_training(max_iters=4, overwrite=True)
     assert capsys.readouterr().out == ""
 
@@ -346,7 +354,7 @@ def test_the_users_text_has_its_own_folder_and_prompt(workplace, capsys):
     assert train.main([*options, "--text", "Mein Buch.txt"]) == 0
     said = capsys.readouterr().err
     prompt = " ".join(made_up_text().split()[:3])
-    assert said.endswith(f'  python sample.py "{Path("out/Mein Buch/best.safetensors")}" --start "{prompt}"\n')
+    assert said.endswith(f'  python sample.py "{Path("out/Mein Buch")}" --start "{prompt}"\n')
     assert train.main(["--text", "Mein Buch.txt", "--resume", "--max_iters=2"]) == 0
     assert load_checkpoint(Path("out/Mein Buch/last.safetensors")).step == 2
 

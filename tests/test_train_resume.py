@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pytest
 
+import sample
 import train
 from tests.gpt.combined_settings import COMBINED
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
@@ -23,6 +24,7 @@ from workshop.corpora.texts import RECIPES
 from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from workshop.run.log import RunLog
 from workshop.run.run_folder import STOPPING, RunFolder
+from workshop.run.setup import read_setup
 
 RESUME = ["--resume", "--out_dir=run"]
 
@@ -193,6 +195,28 @@ def test_the_same_model_may_be_named_again_and_other_changes_are_shown_as_a_diff
     assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
 
 
+# Settings of a run of eight steps, what is changed when it is resumed, and the note about the learning rate.
+RATES = [
+    ("schedule=cosine", "", None),
+    ("schedule=cosine", "max_iters=16", "from 0.00134 to 0.0055; it would not with --lr_decay_iters 8"),
+    ("schedule=trapezoid", "max_iters=16", "from 0.00287 to 0.0085; it would not with --lr_decay_iters 8"),
+    ("schedule=inverse_square_root", "max_iters=16", None),
+    ("decay_lr=false", "max_iters=16 learning_rate=0.5", "from 0.01 to 0.5; it would not with --learning_rate 0.01"),
+]
+
+
+@pytest.mark.parametrize(("setting", "changes", "note"), RATES)
+def test_a_jump_of_the_learning_rate_is_said_with_what_avoids_it(setting, changes, note, capsys):
+    run_training(max_iters=8, warmup_iters=0, **dict([setting.split("=")]))
+    changed = [*RESUME, *(f"--{change}" for change in changes.split())]
+    kept = (note or "").partition("with ")[2].split()
+    for words, expected in ((changed, note), ([*changed[:3], *kept], None)):
+        capsys.readouterr()
+        read_setup(words)
+        said = re.search("note: the learning rate jumps (.*)", capsys.readouterr().err)
+        assert (said and said[1]) == expected
+
+
 @pytest.mark.parametrize("note", ["", "[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
 def test_without_options_json_a_resumed_run_needs_the_text(note, run):
     """People may edit and damage options.json, so its contents are checked."""
@@ -229,17 +253,22 @@ def until_a_step(run: RunFolder, meanwhile: Callable[[], object]) -> None:
         meanwhile()
 
 
+def interruptible(*words: str, **settings: str) -> subprocess.Popen:
+    """Start a script; a process inherits that a signal is ignored, as under nohup, so SIGINT must not be."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        return script(*words, **settings)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.cpu_only("runs in a separate process")
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-def test_ctrl_c_saves_and_says_how_to_resume():
+def test_ctrl_c_saves_and_says_how_to_resume_and_to_sample(capsys):
     """Other processes get the other signals: in test_workers.py, and below when a terminal is closed."""
     number, run = signal.SIGINT, RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
-    before = signal.signal(number, signal.SIG_DFL)  # a process inherits that a signal is ignored, as under nohup
-    try:
-        process = script("train.py", *endless)
-    finally:
-        signal.signal(number, before)
+    process = interruptible("train.py", *endless)
     until_a_step(run, lambda: time.sleep(0.02))
     process.send_signal(number)
     code, _, err = finish(process)
@@ -247,6 +276,9 @@ def test_ctrl_c_saves_and_says_how_to_resume():
     assert "Traceback" not in err
     stopped = int(re.search(rf"stopped by {number.name} after ([\d,]+) steps?", err)[1].replace(",", ""))
     assert load_checkpoint(run.last).step == stopped > 0
+    assert "continue with:\n  python train.py --resume --out_dir run\ntry it with:\n  python sample.py run " in err
+    assert sample.main(["run"]) == 0
+    assert f"last.safetensors: gpt with 3,744 parameters after {stopped:,} step" in capsys.readouterr().err
     assert train.main([*RESUME, f"--max_iters={stopped + 2}"]) == 0
     assert list(losses(run)) == list(range(1, stopped + 3))
 
@@ -275,7 +307,17 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch):
     before = signal.getsignal(signal.SIGINT)  # a shell may have started this process with SIGINT ignored
-    monkeypatch.setattr(RunLog, "report", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
-    with pytest.raises(KeyboardInterrupt):
+    for _ in range(2):
+        stop_after(monkeypatch, 7)
+    lost = "and lost 3 steps; continue from step 4 with:\n  python train.py --resume --out_dir run"
+    with pytest.raises(KeyboardInterrupt, match=f"^{lost}$"):
         train.main(arguments())
     assert signal.getsignal(signal.SIGINT) is before
+    assert RunFolder("elsewhere").lost(3, "") == "before the first checkpoint"
+
+
+@pytest.mark.cpu_only("runs in a separate process")
+@pytest.mark.parametrize("name", ["train.py", "sample.py"])
+def test_ctrl_c_while_a_script_imports_gives_one_sentence(name, workplace):
+    (workplace / "safetensors.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n", encoding="utf-8")
+    assert finish(interruptible(name, PYTHONPATH=str(workplace))) == (130, "", f"\n{name}: stopped\n")

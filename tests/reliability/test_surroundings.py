@@ -133,7 +133,7 @@ def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace
         found = find_checkpoint(Path("run"))
         seen.append((load_checkpoint(found).step, found.name))
 
-    monkeypatch.setattr(log, "tqdm", visible(log.tqdm))
+    monkeypatch.setattr(log, "Bar", visible(log.Bar))
     with at_steps(dict.fromkeys(range(13), back)):
         run = run_training(**SETTINGS)
     same(run, whole)

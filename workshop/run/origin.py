@@ -92,8 +92,8 @@ def tell_new_rate(before: TrainOptions, now: TrainOptions, step: int) -> None:
     """Say it if changed settings make the learning rate jump at this step, and which ones it would take not to."""
     if not step or math.isclose(before.learning_rate_at(step), rate := now.learning_rate_at(step), rel_tol=0.01):
         return
-    settings = [{"schedule": it.schedule, "decay_lr": it.decay_lr} | it.rate_settings() for it in (before, now)]
-    earlier = " ".join(f"--{name} {value}" for name, value in settings[0].items() if settings[1].get(name) != value)
+    old, new = ({"schedule": it.schedule, "decay_lr": it.decay_lr} | it.rate_settings() for it in (before, now))
+    earlier = " ".join(f"--{name} {value}" for name, value in old.items() if new.get(name, value) != value)
     last = before.learning_rate_at(step - 1)
     say(f"note: the learning rate jumps from {last:.3g} to {rate:.3g}; it would not with {earlier}")
 

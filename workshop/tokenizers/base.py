@@ -246,7 +246,7 @@ class WordwiseTokenizer(Tokenizer):
         """Turn text into token ids, ignoring the names of specials."""
         ids: list[int] = []
         words = self.split(text)
-        for word in words if len(words) < WATCHED_WORDS else watched(words, "turning text into tokens", len(words)):
+        for word in words if len(words) < WATCHED_WORDS else watched(words, "tokenizing", len(words)):
             word_ids = self._cache.get(word)
             if word_ids is None:
                 if len(self._cache) >= CACHED_WORDS:

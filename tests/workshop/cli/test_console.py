@@ -1,6 +1,7 @@
 """How a command ends: its exit status and its message."""
 
 import errno
+import io
 import os
 import subprocess
 import sys
@@ -8,7 +9,9 @@ import sys
 import pytest
 
 from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError
-from workshop.cli.console import run_command
+from workshop.cli import console
+from workshop.cli.console import run_command, watched
+from workshop.tokenizers import base, learn
 
 ERRORS = [
     (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
@@ -81,3 +84,22 @@ def test_messages_are_utf8_in_a_pipe():
     environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
     assert done.stderr.decode("utf-8").strip() == r"süß ☃ \udcfc"
+
+
+def test_what_takes_long_is_shown_as_a_bar_or_said_in_a_line(monkeypatch):
+    for limit, is_terminal, said in ((-1, True, "\rcounting:"), (-1, False, "counting ...\n"), (60, True, "")):
+        monkeypatch.setattr(console, "LONG", limit)
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        sys.stderr.isatty = lambda is_terminal=is_terminal: is_terminal
+        assert [*watched(iter("abc"), "counting", 3)] == ["a", "b", "c"]
+        assert sys.stderr.getvalue()[:10] == said[:10]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe-w", "wordpiece"])
+def test_learning_merges_and_encoding_a_long_text_are_watched(kind, capsys, monkeypatch):
+    text = "Es irrt der Mensch, solang er strebt. " * 3
+    expected = learn(kind, text, 300).encode(text)
+    monkeypatch.setattr(console, "LONG", -1)
+    monkeypatch.setattr(base, "WATCHED_WORDS", 10)
+    assert learn(kind, text, 300).encode(text) == expected
+    assert capsys.readouterr().err == "learning merges ...\ntokenizing ...\n"

@@ -24,8 +24,10 @@ import os
 import sys
 from signal import SIG_IGN, SIGINT, signal
 
-if __name__ == "__main__":  # for Ctrl-C during the imports
-    before = signal(SIGINT, lambda *_: before == SIG_IGN or (os.write(2, b"\nsample.py: stopped\n") and os._exit(130)))
+if __name__ == "__main__":  # so that Ctrl-C during the imports ends quietly, unless it is ignored
+    usual = signal(SIGINT, SIG_IGN)
+    if usual != SIG_IGN:
+        signal(SIGINT, lambda *_: os.write(2, b"\nsample.py: stopped\n") and os._exit(130))
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -140,5 +142,5 @@ def find_model(path: Path) -> tuple[Family, Path]:
 
 
 if __name__ == "__main__":
-    signal(SIGINT, before)
+    signal(SIGINT, usual)
     run_command("sample.py", main)

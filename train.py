@@ -15,9 +15,9 @@ import os
 import sys
 from signal import SIG_IGN, SIGINT, signal
 
-if __name__ == "__main__":  # Ctrl-C during the imports ends quietly, too; where it is ignored, it stays ignored
-    stop = signal(SIGINT, SIG_IGN)
-    if stop != SIG_IGN:
+if __name__ == "__main__":  # so that Ctrl-C during the imports ends quietly, unless it is ignored
+    usual = signal(SIGINT, SIG_IGN)
+    if usual != SIG_IGN:
         signal(SIGINT, lambda *_: os.write(2, b"\ntrain.py: stopped\n") and os._exit(130))
 
 from collections.abc import Iterable
@@ -204,5 +204,5 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
 
 
 if __name__ == "__main__":
-    signal(SIGINT, stop)
+    signal(SIGINT, usual)
     run_command("train.py", on_all_ranks(main))

@@ -71,7 +71,7 @@ def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
     first, *_, last = capsys.readouterr().err.strip().splitlines()
     folder = RunFolder(Path("out", text))
     assert folder.noted_options()["dataset"] == load_checkpoint(folder.last).training["dataset"] == text
-    assert last == f'  python sample.py {folder.best} --start "{prompt}"'
+    assert last == f'  python sample.py {folder.path} --start "{prompt}"'
     unavailable = "no text is named, and goethe is unavailable here (there is no network here): trying werther-faust, "
     assert first.startswith(unavailable) == (text != "goethe")
     assert train.main(["--resume", "--max_iters=2", f"--out_dir={folder.path}"]) == 0  # on its own text

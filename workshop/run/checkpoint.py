@@ -106,13 +106,13 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):  # it may be missing, or a virus scanner may have it open
             temporary.unlink()
-        advice = orphaned(path) or (
+        advice = missing_folder(path) or (
             f" ({error.strerror}): the previous file is intact; make room, then --resume if the run has ended"
         )
         raise CheckpointError(f"cannot write {path}{advice}") from None
 
 
-def orphaned(path: Path) -> str:
+def missing_folder(path: Path) -> str:
     """The end of an error message if the folder of a file is missing; else empty."""
     if path.parent.is_dir():
         return ""

@@ -15,7 +15,6 @@ from typing import Any
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from workshop.cli.console import say
 from workshop.cli.options import PRESETS, build, difference
-from workshop.corpora.texts import RECIPES
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
 from workshop.run.family import Family, Trained, check_specials, names_fetched
 from workshop.run.options import NOT_SAVED, TrainOptions
@@ -58,6 +57,8 @@ def resumed_options(
     options = build(family.options, (source, checkpoint.training), paths, ("command line", given))
     if not names_text(family, given) and not any(getattr(options, name) for name in files):
         # In version 0.3.0 a text that could not be fetched was replaced by another one under its name: the hash tells.
+        from workshop.corpora.texts import RECIPES
+
         named = {recipe.expected: name for name, recipe in RECIPES.items()}
         options.dataset = named.get(checkpoint.corpus_sha256, options.dataset)
     for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):

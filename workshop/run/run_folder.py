@@ -25,7 +25,15 @@ from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from tinygrad_lite.precision import bfloat16
 from workshop.cli.files import MAX_SETTINGS, text_of
-from workshop.run.checkpoint import POSIX, describe, fact_in, load_checkpoint, no_checkpoint, orphaned, write_atomically
+from workshop.run.checkpoint import (
+    POSIX,
+    describe,
+    fact_in,
+    load_checkpoint,
+    missing_folder,
+    no_checkpoint,
+    write_atomically,
+)
 
 METRICS = (
     *"step loss learning_rate grad_norm tokens_per_second val_loss bits_per_char bleu chrf exact accuracy".split(),
@@ -240,7 +248,7 @@ class RunFolder:
             except OSError as error:
                 with suppress(OSError):
                     os.truncate(path, end)
-                advice = orphaned(path) or f" ({error.strerror}): free some space"
+                advice = missing_folder(path) or f" ({error.strerror}): free some space"
                 raise CheckpointError(f"cannot write {path}{advice}") from None
             del self.waiting[path]
 

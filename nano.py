@@ -10,14 +10,18 @@ can be looked up; a test compares loss and gradients. Shapes: B sequences, T pos
 characters.
 """
 
+import sys
+from importlib.util import find_spec
+
+if sys.version_info < (3, 11) or not find_spec("numpy"):
+    sys.exit(f"nano.py needs Python 3.11 or newer and NumPy (pip install numpy); this is {sys.version.split()[0]}")
+
 import itertools
 import json
-import math
-import sys
-import time
-from contextlib import suppress
-from os import getenv
+import signal
+from os import getenv, isatty
 from pathlib import Path
+from time import time
 
 import numpy as np
 
@@ -52,8 +56,7 @@ class Tensor:
         return Tensor(self.data**n, (self, lambda dy: dy * n * self.data ** (n - 1)))
 
     def exp(self):
-        y = np.exp(self.data)
-        return Tensor(y, (self, lambda dy: dy * y))
+        return Tensor(y := np.exp(self.data), (self, lambda dy: dy * y))
 
     def log(self):
         return Tensor(np.log(self.data), (self, lambda dy: dy / self.data))
@@ -83,11 +86,10 @@ class Tensor:
 
         Newest first: a tensor passes its gradient on only after everything computed from it has added its share.
         """
-        found, stack = {self}, [self]
-        while stack:
-            new = {x for x, _ in stack.pop().parents} - found
+        found, new = set(), {self}
+        while new:
             found |= new
-            stack += new
+            new = {x for y in new for x, _ in y.parents} - found
         self.grad = np.ones_like(self.data)
         for y in sorted(found, key=lambda tensor: -tensor.time):
             for x, gradient in y.parents:
@@ -117,13 +119,12 @@ class GPT:
     """Characters, read from left to right -> the logits of the next one, at every position at once."""
 
     def __init__(self, characters, shape, seed=1337):
-        self.characters, self.shape = characters, shape
-        width, rng = shape["n_embd"], np.random.default_rng(seed)
+        self.characters, self.shape, self.numbers = characters, shape, {c: i for i, c in enumerate(characters)}
+        self.weights, width, rng = {}, shape["n_embd"], np.random.default_rng(seed)
         sizes = {"token_embedding": (len(characters) + 1, width)}  # the last token is for unknown characters
         for i in range(shape["n_layer"]):
             sizes |= {f"blocks.{i}.mixer.{name}": (width, width) for name in ("query", "key", "value", "output")}
             sizes |= {f"blocks.{i}.mlp.up": (4 * width, width), f"blocks.{i}.mlp.down": (width, 4 * width)}
-        self.weights = {}
         for name, size in sizes.items():
             # What a block adds starts at 0: it passes its input through, and learns what to add.
             deviation = 0.0 if name.endswith((".output", ".down")) else 0.02
@@ -143,13 +144,12 @@ class GPT:
 
         softmax(Q K^T * scale) V, in H heads side by side: (B, T, C) -> (B, T, C).
         """
-        batch, length, width = x.data.shape
-        heads = (batch, length, self.shape["n_head"], width // self.shape["n_head"])
+        heads = (*x.data.shape[:2], self.shape["n_head"], -1)
         q, k, v = (self.linear(x, f"{name}.{part}").reshape(*heads) for part in ("query", "key", "value"))
         q, k, v = (part.swapaxes(1, 2) for part in (turned(norm(q)), turned(norm(k)), v))  # (B, H, T, D)
-        future = np.triu(np.full((length, length), -np.inf, np.float32), 1)
-        p = softmax(q @ k.swapaxes(-1, -2) * self.shape["attention_scale"] + future)  # (B, H, T, T)
-        return self.linear((p @ v).swapaxes(1, 2).reshape(batch, length, width), f"{name}.output")
+        scores = q @ k.swapaxes(-1, -2) * self.shape["attention_scale"]  # (B, H, T, T)
+        future = np.triu(np.full(scores.data.shape[2:], -np.inf, np.float32), 1)
+        return self.linear((softmax(scores + future) @ v).swapaxes(1, 2).reshape(*x.data.shape), f"{name}.output")
 
     def linear(self, x, name):
         """x W^T: every number in the result is a weighted sum of the numbers in x."""
@@ -199,9 +199,9 @@ class AdamW:
     def step(self, rate):
         self.steps += 1
         one, two = self.betas
-        length = math.sqrt(sum(float((w.grad**2).sum()) for w in self.weights))
+        length = np.sqrt(sum(float((w.grad**2).sum()) for w in self.weights))
         for w, (m, v) in zip(self.weights, self.means, strict=True):
-            g = w.grad * min(1.0, 1 / length)  # clipped, so that one odd batch cannot undo what was learned
+            g = w.grad / max(1.0, length)  # clipped, so that one odd batch cannot undo what was learned
             m[...] = one * m + (1 - one) * g
             v[...] = two * v + (1 - two) * g * g
             mean, size = m / (1 - one**self.steps), np.sqrt(v / (1 - two**self.steps)) + 1e-8
@@ -212,59 +212,58 @@ class AdamW:
 # --- learning, writing, saving ----------------------------------------------------------------------------------
 
 
-def train(model, text, steps=1400, batch_size=4, rate=2e-3, warmup=100, seed=1337):
-    """Learn from the first nine tenths of a text, and print the loss on the rest. Returns the number of updates."""
-    ids, length, rng = encode(model, text), model.shape["block_size"], np.random.default_rng(seed)
-    known, held_out = np.split(ids, [int(0.9 * len(ids))])
-    windows = held_out[: len(held_out) // (length + 1) * (length + 1)].reshape(-1, length + 1)[:100]
-    if not len(windows):
-        raise ValueError(f"{len(text)} characters, and at least {10 * length + 20} are needed")
-    optimizer, began = AdamW(list(model.weights.values())), time.time()
-    with suppress(KeyboardInterrupt):  # Ctrl-C ends the training early
-        for step in range(steps):
-            batch = known[rng.integers(0, len(known) - length, (batch_size, 1)) + np.arange(length + 1)]
-            loss = model.loss(batch[:, :-1], batch[:, 1:])
-            loss.backward()
-            optimizer.step(rate * min(1, (step + 1) / (warmup + 1), (steps - step) / (0.6 * steps)))
-            if (step + 1) % 50 == 0:
-                print(f"step {step + 1}: loss {loss.data.item():.3f}, {time.time() - began:.0f} s", file=sys.stderr)
-    losses = [model.loss(window[None, :-1], window[None, 1:]).data.item() for window in windows]
-    print(f"held out: {np.mean(losses) / math.log(2):.3f} bits per character", file=sys.stderr)
+def train(model, text, steps=1400, batch_size=4, rate=2e-3, warmup=100, seed=1337, stopped=()):
+    """Learn from the first nine tenths of a text until `stopped` has an element. Returns the number of updates."""
+    optimizer, rng, began = AdamW(list(model.weights.values())), np.random.default_rng(seed), time()
+    known, length = encode(model, text)[: int(0.9 * len(text))], model.shape["block_size"]
+    for step in itertools.takewhile(lambda step: not stopped, range(steps)):
+        batch = known[rng.integers(0, len(known) - length, (batch_size, 1)) + np.arange(length + 1)]
+        loss = model.loss(batch[:, :-1], batch[:, 1:])
+        loss.backward()
+        optimizer.step(rate * min(1, (step + 1) / (warmup + 1), (steps - step) / (0.6 * steps)))
+        if step in (0, 9) or (step + 1) % 50 == 0:
+            print(f"step {step + 1} of {steps}: loss {loss.data.item():.3f}, {time() - began:.0f} s", file=sys.stderr)
     return optimizer.steps
+
+
+def held_out_bits(model, text):
+    """Bits per character on the last tenth of a text, from which `train` does not learn; on 100 windows at most."""
+    ids, n = encode(model, text)[int(0.9 * len(text)) :], model.shape["block_size"] + 1
+    windows = ids[: len(ids) // n * n].reshape(-1, n)[:100]
+    return np.mean([model.loss(w[None, :-1], w[None, 1:]).data.item() for w in windows]) / np.log(2)
 
 
 def encode(model, text):
     """The number of each character; characters that the model does not know get the next number after the last."""
-    numbers = {character: i for i, character in enumerate(model.characters)}
-    return np.array([numbers.get(character, len(numbers)) for character in text])
+    return np.array([model.numbers.get(character, len(model.characters)) for character in text])
 
 
 def write(model, start, length=500, temperature=0.8, seed=1337):
     """Continue a text character by character; at temperature 0, always with the most probable one."""
     ids, rng = list(encode(model, start)), np.random.default_rng(seed)
     for _ in range(length):
-        x = model.logits(np.array([ids[-model.shape["block_size"] :]])).data[0, -1, :-1].astype(np.float64)
-        p = np.exp((x - x.max()) / max(temperature, 1e-9))
+        x = model.logits(np.array([ids[-model.shape["block_size"] :]])).data[0, -1, : len(model.characters)]
+        p = np.exp((x.astype(np.float64) - x.max()) / max(temperature, 1e-9))
         ids.append(int(rng.choice(len(p), p=p / p.sum())) if temperature else int(x.argmax()))
         yield model.characters[ids[-1]]
 
 
 FIXED = {"norm": "rmsnorm", "norm_weight": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 10000.0}
 FIXED |= {"qk_norm": True, "activation": "relu2", "n_inner": 0, "bias": False, "tie_weights": True, "norm_first": True}
-FIXED |= {"residual": True} | dict.fromkeys(("n_kv_head", "head_dim", "rope_scaling"))  # None: as here
+FIXED |= {"residual": True} | dict.fromkeys(("n_kv_head", "head_dim", "rope_scaling", "window"))  # None: as here
 
 
 def save(path, model, steps):
     """A checkpoint that sample.py reads: the length of a JSON header, the header, all numbers (safetensors)."""
-    settings = model.shape | FIXED | {"vocab_size": len(model.characters) + 1, "dropout": 0.0}
-    about = {"family": "gpt", "model": settings, "training": {}, "base": {}, "format_version": 1, "corpus_sha256": ""}
-    about |= {"tokenizer": {"kind": "char", "characters": model.characters, "specials": ["<unk>"]}}
-    about |= {"step": steps, "best_loss": None, "best_step": None}
+    about = {"family": "gpt", "model": model.shape | FIXED | {"vocab_size": len(model.characters) + 1, "dropout": 0.0}}
+    about |= {"tokenizer": {"kind": "char", "characters": model.characters, "specials": ["<unk>"]}, "training": {}}
+    about |= {"step": steps, "best_loss": None, "best_step": None, "base": {}, "format_version": 1, "corpus_sha256": ""}
     header, end = {"__metadata__": {"tinygrad_lite": json.dumps(about)}}, 0
     for name, w in model.weights.items():
-        place, end = [end, end + w.data.nbytes], end + w.data.nbytes
+        place = [end, end := end + w.data.nbytes]
         header[f"model.{name}"] = {"dtype": "F32", "shape": w.data.shape, "data_offsets": place}
     text = json.dumps(header).encode()
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"".join([len(text).to_bytes(8, "little"), text, *(w.data for w in model.weights.values())]))
 
 
@@ -272,41 +271,52 @@ def load(path):
     """The model in a checkpoint written by this file, or by train.py with the preset goethe-char-modern."""
     data = path.read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
+    header, data = json.loads(data[8:start]), data[start:]
     about = json.loads(header.pop("__metadata__")["tinygrad_lite"])
-    if about["tokenizer"]["kind"] != "char" or any(about["model"][name] != value for name, value in FIXED.items()):
+    if about["tokenizer"]["kind"] != "char" or not ({"window": None} | about["model"]).items() >= FIXED.items():
         sys.exit(f"nano.py: {path} has different parts from this model: python sample.py {path} writes with it")
-    model = GPT(about["tokenizer"]["characters"], {name: about["model"][name] for name in SHAPE})
-    for name, w in model.weights.items():
-        first, end = header[f"model.{name}"]["data_offsets"]
-        w.data[...] = np.frombuffer(data[start + first : start + end], np.float32).reshape(w.data.shape)
+    model = GPT(list(about["tokenizer"]["characters"]), dict.fromkeys(SHAPE, 0))  # empty: a file may ask for any size
+    model.shape = {name: about["model"][name] for name in SHAPE}
+    for name, x in header.items():
+        model.weights[name[6:]] = Tensor(np.frombuffer(data[slice(*x["data_offsets"])], "f4").reshape(x["shape"]))
     return model
 
 
-def main(given, start="\n"):
-    """Learn from a text and keep the weights, or read weights; then continue `start`."""
-    path, kept = Path(given), Path("out/nano.safetensors")
-    if path.suffix == ".safetensors":
-        model = load(path)
-    else:
-        text = path.read_text(encoding="utf-8")
-        kept.parent.mkdir(exist_ok=True)
-        model = GPT(sorted(set(text)), SHAPE)
-        save(kept, model, train(model, text))
-        print(f"saved {kept}: python sample.py {kept} writes with it, too", file=sys.stderr)
-    for piece in itertools.chain([start], write(model, start), "\n"):
-        print(piece, end="", flush=True)
+def learned(path, part=Path("out/nano.part"), kept=Path("out/nano.safetensors")):
+    """A model that has learned the text in a file. Its weights are kept in the folder out."""
+    if len(text := path.read_text(encoding="utf-8")) < 2580 or len(set(text)) > 20000 or "\0" in text:
+        sys.exit(f"nano.py: {path.name!r} has {len(text)} characters: 2580 are needed, at most 20,000 kinds, no NUL")
+    model, stopped = GPT(sorted(set(text)), SHAPE), []
+    save(part, model, 0)  # a trial: whatever forbids it should do so now, and not after minutes
+    print(f"learning {path.name!r}, {len(text):,} characters, for minutes; Ctrl-C ends it and saves", file=sys.stderr)
+    signal.signal(signal.SIGINT, lambda *_: stopped.append(True))  # Ctrl-C interrupts neither an update nor the saving
+    save(part, model, train(model, text, stopped=stopped))
+    part.replace(kept)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    print(f"saved {kept}; held out: {held_out_bits(model, text):.3f} bits per character", file=sys.stderr)
+    return model
+
+
+CONTROLS = {i: f"\\x{i:02x}" for i in (*range(9), *range(11, 32), *range(127, 160))}  # what a terminal obeys, escaped
+
+
+def main(given, start="", *more):
+    """Learn from a text or read weights; then continue `start`, or a line break."""
+    path = Path(given)
+    if more or start.startswith("--") or not path.is_file():
+        sys.exit(f"nano.py: {given!r} must be an existing text or checkpoint; after it, at most a text to continue")
+    model = load(path) if path.suffix == ".safetensors" else learned(path)
+    for piece in itertools.chain([start], write(model, start or "\n"), "\n"):
+        print(piece.translate(CONTROLS) if isatty(1) else piece, end="", flush=True)
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:] or [Path(getenv("TINYGRAD_LITE_CACHE") or Path.home() / ".cache/tinygrad_lite", "goethe.txt")]
-    if len(words) > 2 or any(str(word).startswith("--") for word in words):
-        sys.exit("nano.py: name a text or weights, and after them at most the beginning to continue; it has no options")
+    words = sys.argv[1:] or [f"{getenv('TINYGRAD_LITE_CACHE') or Path.home() / '.cache/tinygrad_lite'}/goethe.txt"]
+    expected = Exception if words[0].endswith(".safetensors") else (OSError, UnicodeError, MemoryError)
+    np.seterr(all="ignore")
     try:
         main(*words)
-    except FileNotFoundError:
-        sys.exit(f"nano.py: there is no {words[0]}: name a text, as in python nano.py my.txt, or run train.py once")
     except (KeyboardInterrupt, BrokenPipeError):  # by Ctrl-C, or by head, which has read enough
         sys.exit(130)
-    except (OSError, ValueError, KeyError) as error:
-        sys.exit(f"nano.py: {words[0]} must be a long enough text in UTF-8 or a checkpoint, and out a folder ({error})")
+    except expected as error:  # a damaged checkpoint can lead to any
+        sys.exit(f"nano.py: reading {words[0]!r} or saving failed: {type(error).__name__}: {error}")

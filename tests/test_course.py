@@ -144,7 +144,7 @@ MISTAKES = {
     "norm": ("1e-5", "1e-2"),
     "softmax": ("x + -x.data.max(-1, keepdims=True)", "x"),
     "turned": ("(x @ quarter) * sin", "(x @ quarter) * sin * -1.0"),
-    "AdamW.step": ("min(1.0, 1 / length)", "1 / length"),
+    "AdamW.step": ("max(1.0, length)", "length"),
 }
 
 

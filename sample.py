@@ -20,20 +20,12 @@
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
 """
 
-import os
-import sys
-from signal import SIG_IGN, SIGINT, signal
+from workshop.cli import doorstep
 
-if __name__ == "__main__":  # so that Ctrl-C during the imports ends quietly, unless it is ignored
-    usual = signal(SIGINT, SIG_IGN)
-    if usual != SIG_IGN:
-        signal(SIGINT, lambda *_: os.write(2, b"\nsample.py: stopped\n") and os._exit(130))
+if __name__ == "__main__":
+    doorstep.enter("sample.py")
 
-from importlib.util import find_spec
 from pathlib import Path
-
-if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite") if not find_spec(name)]:
-    sys.exit(f"sample.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
 
 import numpy as np
 
@@ -91,9 +83,8 @@ def main(argv: list[str]) -> int:
     named = parsed.positional
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
-    adapter, beside = Path(options.adapter) if options.adapter else None, options.quantize is not None
     family, path = find_model(Path(named or options.out_dir or OUT))
-    trained = family.read(path, adapter, beside)
+    trained = family.read(path, Path(options.adapter) if options.adapter else None, options.quantize is not None)
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
@@ -114,8 +105,7 @@ def prepare(options: SampleOptions, trained: Trained, device: str) -> Module:
         say(quantize(model, options.quantize).describe())
         trained.attach_changes(model)
         release_memory()
-    if trained.quantized not in (None, options.quantize):
-        kind = trained.quantized
+    if (kind := trained.quantized) not in (None, options.quantize):
         say(f"note: the adapter was trained on top of weights in {kind}; --quantize {kind} computes with exactly these")
     if device == "cpu":
         trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
@@ -142,5 +132,4 @@ def find_model(path: Path) -> tuple[Family, Path]:
 
 
 if __name__ == "__main__":
-    signal(SIGINT, usual)
     run_command("sample.py", main)

@@ -11,22 +11,15 @@
 Generated text goes to stdout, everything else to stderr.
 """
 
-import os
-import sys
-from signal import SIG_IGN, SIGINT, signal
+from workshop.cli import doorstep
 
-if __name__ == "__main__":  # so that Ctrl-C during the imports ends quietly, unless it is ignored
-    usual = signal(SIGINT, SIG_IGN)
-    if usual != SIG_IGN:
-        signal(SIGINT, lambda *_: os.write(2, b"\ntrain.py: stopped\n") and os._exit(130))
+if __name__ == "__main__":
+    doorstep.enter("train.py")
+
 
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pkgutil import resolve_name
 from typing import Any
-
-if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_lite".split() if not find_spec(name)]:
-    sys.exit(f"train.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
 
 import numpy as np
 
@@ -204,5 +197,4 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
 
 
 if __name__ == "__main__":
-    signal(SIGINT, usual)
     run_command("train.py", on_all_ranks(main))

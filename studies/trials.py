@@ -58,8 +58,7 @@ def profile(
         updates(replace(options, max_iters=1), task, model, optimizer, comm)
     with Profile(device_of(optimizer.values.data).synchronize) as measured:
         updates(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
-    tables = f"{measured.table(PROFILED)}\n\n{first.shapes()}"
-    return max(comm.gather(measured.seconds)) / PROFILED, tables
+    return max(comm.gather(measured.seconds)) / PROFILED, f"{measured.table(PROFILED)}\n\n{first.shapes()}"
 
 
 def show_profile(setup: RunSetup, updates: Program) -> int:

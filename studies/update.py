@@ -88,8 +88,7 @@ def main(options: UpdateOptions, *names: str) -> None:
     print(f"{'rank':>6} {'share of the update':>21} {'of a random matrix':>20} {'bits per character':>20}")
     for rank in (0, *ranks, None):
         for name, parameter in matrices(model).items():
-            change = found[name].cut(found[name].s.size if rank is None else rank)
-            parameter.data[...] = base.weights[name] + change
+            parameter.data[...] = base.weights[name] + found[name].cut(found[name].s.size if rank is None else rank)
             parameter.mark_written()
         bits = score(model, tuned.tokenizer, corpus).bits_per_character
         shares = [statistics.mean(update.share(rank) for update in each) for each in (found.values(), by_chance)]

@@ -3,10 +3,12 @@
 docs/machines.md lists what users see.
 """
 
+import ast
 import ctypes
 import errno
 import os
 import re
+import shutil
 import ssl
 import stat
 import subprocess
@@ -281,3 +283,27 @@ def test_before_the_installation_a_script_says_how_to_install(script):
         assert done.returncode == 1
         expected = rf"{script}: ({missing}) is not installed: run pip install -e \. in the folder of this file\n"
         assert re.fullmatch(expected, done.stderr)
+    for course in ("check", "run"):
+        done = subprocess.run([sys.executable, "-S", f"docs/course/{course}.py"], capture_output=True, cwd=ROOT)
+        expected = f"docs/course/{course}.py: numpy is not installed: run pip install -e . in the root of the project\n"
+        assert (done.returncode, done.stderr.decode()) == (1, expected)
+
+
+COURSE = [f"docs/course/{name}.py" for name in ("check", "run", "capstone/exercise")]
+DOORS = ["train.py", "sample.py", "nano.py", *COURSE]
+
+
+def test_an_older_python_says_so():
+    """Each program is valid syntax for it, and looks at the version before it imports anything of the project."""
+    for door in [*DOORS, "studies/__init__.py"]:
+        ast.parse((ROOT / door).read_text(encoding="utf-8"), feature_version=(3, 8))
+    found = {shutil.which(f"python3.{minor}") for minor in (8, 9, 10)}
+    found |= set(map(str, (Path.home() / ".pyenv" / "versions").glob("3.[89].*/bin/python")))
+    for python in found - {None}:
+        for words in [[door] for door in DOORS] + [["-m", "studies.learn"]]:
+            done = subprocess.run([python, "-B", *words], capture_output=True, cwd=ROOT, encoding="utf-8", timeout=60)
+            if "command not found" not in done.stderr:  # such as a shim without a version
+                assert re.fullmatch(r".* needs? Python 3\.11 or newer.*; this is .*3\.\d+\.\d+.*\n", done.stderr), (
+                    python
+                )
+                assert done.returncode == 1

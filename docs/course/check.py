@@ -12,10 +12,17 @@ capstone are in nano.py. There an exercise may be a method, and its check is a m
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
+
+if sys.version_info < (3, 11):  # noqa: UP036
+    sys.exit(f"{sys.argv[0]} needs Python 3.11 or newer; this is Python {sys.version.split()[0]}: try python3.12")
+if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_lite".split() if not find_spec(name)]:
+    sys.exit(f"{sys.argv[0]}: {missing[0]} is not installed: run pip install -e . in the root of the project")
+
 import ast
 import importlib.util
 import inspect
-import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterator

@@ -11,14 +11,19 @@ an answer that is right for the numbers of its check and wrong for these ends th
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import check  # first, because it looks for Python 3.11 and the packages
+
+# isort: split
 import contextlib
 import functools
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -33,9 +38,6 @@ from workshop.cli.console import run_command
 from workshop.cli.options import option
 from workshop.decoding.sampling import Sampling, filter_tokens
 from workshop.tokenizers.bpe import reference_merges
-
-sys.path.insert(0, str(Path(__file__).parent))
-import check
 
 # The exercises that a GPT needs, with their chapters. All others ask for numbers, or for parts of other models.
 EXERCISES = {

@@ -40,8 +40,7 @@ def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, 
 
 def best(log_probs: np.ndarray) -> list[tuple[int, float]]:
     """The most probable tokens with their probabilities."""
-    order = np.argsort(-log_probs, kind="stable")[:EARLY]
-    return [(int(token), float(np.exp(log_probs[token]))) for token in order]
+    return [(int(n), float(np.exp(log_probs[n]))) for n in np.argsort(-log_probs, kind="stable")[:EARLY]]
 
 
 def rounded(array: np.ndarray) -> list:

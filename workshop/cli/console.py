@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from signal import SIG_IGN, SIGINT, default_int_handler, getsignal, signal
 from typing import Any, NoReturn
 
 from tinygrad_lite.errors import DecodingError, OptionError, UserError
@@ -116,6 +117,8 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     Args:
         name: of the command, printed before the sentence.
     """
+    if getsignal(SIGINT) != SIG_IGN:
+        signal(SIGINT, default_int_handler)  # instead of that of doorstep.py
     give_missing_streams()
     # So that any generated text, and any message, can be printed on every terminal and into every pipe.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")

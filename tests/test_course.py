@@ -81,7 +81,7 @@ def copy(tmp_path, monkeypatch):
 
 
 def answer(folder: Path, old: str, new: str) -> None:
-    file = folder / "exercise.py"
+    file = course.answers_in(folder)
     text = file.read_text(encoding="utf-8")
     assert old in text
     file.write_text(text.replace(old, new, 1), encoding="utf-8")
@@ -102,9 +102,29 @@ def test_the_check_says_what_is_right_and_gives_one_hint(copy, capsys):
 
 
 def test_the_check_is_silent_about_hints_when_all_is_right(copy, capsys):
-    shutil.copy(copy / "solution.py", copy / "exercise.py")
+    shutil.copy(copy / "solution.py", copy / "exercise.py")  # where answers were written before they had a folder
     assert course.main(["1"]) == 0
     assert capsys.readouterr().out == "quotient: right\nrelu: right\nSHARED: right\nbackward: right\n"
+
+
+def test_answers_are_written_to_a_copy_that_git_ignores(copy, capsys):
+    """So the project's own tests, which read exercise.py, and its updates do not see them."""
+    before = {path: path.read_bytes() for path in copy.parent.rglob("*.py")}
+    for words, name in ((["1"], copy.name), (["capstone"], "capstone")):
+        assert course.main(words) == 1
+        file = copy.parent / "answers" / name / "exercise.py"
+        assert capsys.readouterr().err == f"copied the exercises to {file}: write your answers there\n"
+        assert file.read_bytes() == before[copy.parent / name / "exercise.py"]
+    shutil.copy(copy / "solution.py", course.answers_in(copy))
+    shutil.copy(ROOT / "nano.py", course.answers_in(copy.parent / "capstone"))
+    for words in (["1"], ["capstone"]):
+        assert course.main(words) == 0
+        assert "still blank" not in capsys.readouterr().out
+    assert course.main([]) == 0
+    assert capsys.readouterr() == ("chapter  1: 4 of 4 right\ncapstone: 16 of 16 right\n", "")
+    assert [outcome.wrong for outcome in course.check(copy)] == ["still blank"] * 4
+    assert {path: path.read_bytes() for path in before} == before
+    assert "docs/course/answers/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
 def test_an_answer_s_own_error_is_told_with_its_line(copy, capsys):

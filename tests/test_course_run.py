@@ -107,6 +107,14 @@ def test_an_answer_that_only_its_check_finds_right_ends_the_training(course, nam
         losses(answers, steps=1)
 
 
+def test_answers_in_their_own_folder_come_first(course):
+    answers = check.COURSE / "answers" / course[9].name / "exercise.py"
+    answers.parent.mkdir(parents=True)
+    answers.write_text("def clip(:", encoding="utf-8")
+    assert run.Answers("exercise.py").wrong["clip"].startswith(f"{answers} cannot be run: line 1: SyntaxError")
+    assert not run.Answers("solution.py").wrong
+
+
 def test_what_cannot_be_run_is_named(course, capsys):
     (course[9] / "exercise.py").write_text("def clip(:", encoding="utf-8")
     answers = run.Answers("exercise.py")

@@ -51,7 +51,7 @@ ANY = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES))  # one pass in
 
 def test_phrases_of_another_language_stay_out():
     found = []
-    for path in sorted({path for pattern in READ for path in ROOT.glob(pattern)}):
+    for path in sorted({path for pattern in READ for path in ROOT.glob(pattern) if "answers" not in path.parts}):
         text = prose(path).lower()
         for match in ANY.finditer(text):
             better = next(better for phrase, better in PHRASES.items() if re.match(phrase, match[0]))

@@ -5,9 +5,10 @@
     python docs/course/check.py capstone              the same for the skeleton of nano.py
     python docs/course/check.py                       your progress in every chapter
 
-A chapter's folder has three files for this. You fill in `exercise.py`: every `...` in it is a blank. `checks.py` has a
-function of the same name for each exercise, whose docstring is the hint. `solution.py` has the answers; those for the
-capstone are in nano.py. There an exercise may be a method, and its check is a method of a class of the same name.
+A chapter's folder has three files for this. `exercise.py` has the blanks, each written as `...`; the first check of a
+chapter copies it to docs/course/answers/, which Git ignores, and there you fill it in. `checks.py` has a function of
+the same name for each exercise, whose docstring is the hint. `solution.py` has the answers; those for the capstone are
+in nano.py. There an exercise may be a method, and its check is a method of a class of the same name.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 import ast
 import importlib.util
 import inspect
+import shutil
 import textwrap
 import traceback
 from collections.abc import Callable, Collection, Iterator
@@ -32,7 +34,7 @@ from types import ModuleType
 
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command
+from workshop.cli.console import run_command, say
 from workshop.cli.options import nearest, option
 
 COURSE = Path(__file__).parent
@@ -62,23 +64,30 @@ def chapters() -> dict[int, Path]:
     return {int(file.parent.name[:2]): file.parent for file in sorted(COURSE.glob("[0-9][0-9]-*/exercise.py"))}
 
 
-def load(file: Path) -> ModuleType:
-    """A Python file as a module, which can import its neighbours.
+def answers_in(folder: Path, name: str = "exercise.py") -> Path:
+    """The file of this name with your answers to a chapter, or else the one in the chapter's folder."""
+    own = COURSE / "answers" / folder.name / name
+    return own if own.exists() else folder / name
+
+
+def load(file: Path, folder: Path | None = None) -> ModuleType:
+    """A Python file as a module, which can import its neighbours, or those in another folder.
 
     Raises: UserError with the line, if it cannot be read.
     """
+    folder = folder or file.parent
     spec = importlib.util.spec_from_file_location(f"{file.parent.name}.{file.stem}", file)
     module = importlib.util.module_from_spec(spec)
     before = set(sys.modules)
-    sys.path.insert(0, str(file.parent))
+    sys.path.insert(0, str(folder))
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"{file} cannot be run: {describe(error, file)}") from None
     finally:
-        sys.path.remove(str(file.parent))
+        sys.path.remove(str(folder))
         for name in set(sys.modules) - before:  # another chapter may have a file of the same name
-            if file.parent in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
+            if folder in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
                 del sys.modules[name]
     return module
 
@@ -125,10 +134,14 @@ def exercises(checks: ModuleType) -> Iterator[tuple[str, Callable[[ModuleType], 
             yield name, value
 
 
-def check(folder: Path, answers: str = "exercise.py", names: Collection[str] = ()) -> Iterator[Outcome]:
-    """Check the answers in one file of a chapter's folder, exercise by exercise: all, or those with these names."""
+def check(folder: Path, answers: str | Path = "exercise.py", names: Collection[str] = ()) -> Iterator[Outcome]:
+    """Check the answers to a chapter, exercise by exercise: all, or those with these names.
+
+    Args:
+        answers: their file; a name is that of a file in the chapter's folder.
+    """
     file = folder / answers
-    module, checks = load(file), load(folder / "checks.py")
+    module, checks = load(file, folder), load(folder / "checks.py")
     unfinished = blanks(file)
     for name, function in exercises(checks):
         if names and name not in names:
@@ -174,7 +187,7 @@ def main(argv: list[str]) -> int:
     found = chapters() | {CAPSTONE: COURSE / CAPSTONE}
     if not names:
         for number, folder in found.items():
-            right = [outcome.is_right for outcome in check(folder)]
+            right = [outcome.is_right for outcome in check(folder, answers_in(folder))]
             print(f"{number if number == CAPSTONE else f'chapter {number:2}'}: {sum(right)} of {len(right)} right")
         return 0
     [name] = names
@@ -185,12 +198,17 @@ def main(argv: list[str]) -> int:
     if options.solution:
         print(solution(folder, options.solution))
         return 0
-    outcomes = list(check(folder))
+    file = COURSE / "answers" / folder.name / "exercise.py"
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "exercise.py", file)
+        say(f"copied the exercises to {file}: write your answers there")
+    outcomes = list(check(folder, file))
     for outcome in outcomes:
         print(f"{outcome.name}: {'right' if outcome.is_right else outcome.wrong}")
     if missing := next((outcome for outcome in outcomes if not outcome.is_right), None):
         print(f"\nhint for {missing.name}: {missing.hint}")
-        print(f"fill in {folder / 'exercise.py'} and check again; --solution {missing.name} shows the answer")
+        print(f"fill in {file} and check again; --solution {missing.name} shows the answer")
     return 1 if missing else 0
 
 

@@ -56,7 +56,7 @@ PEAK, BETAS, EPS, DECAY, LIMIT = 0.01, (0.9, 0.99), 1e-8, 1.0, 1.0
 class RunOptions:
     """The options of a run."""
 
-    answers: str = option("exercise.py", "the file in each chapter's folder that has the answers")
+    answers: str = option("exercise.py", "the file with the answers, in docs/course/answers/ or a chapter's folder")
     max_iters: int = option(300, "updates")
     seed: int = option(1, "random seed")
 
@@ -81,9 +81,10 @@ class Answers:
 
     def read(self, chapter: int, folder: Path, names: list[str]) -> None:
         """Sort the answers of one chapter: right, wrong with the reason, or neither, which is blank."""
+        file = check.answers_in(folder, self.file)
         try:
-            self.modules[chapter] = check.load(folder / self.file)
-            outcomes = {outcome.name: outcome for outcome in check.check(folder, self.file, names)}
+            self.modules[chapter] = check.load(file, folder)
+            outcomes = {outcome.name: outcome for outcome in check.check(folder, file, names)}
         except UserError as error:  # the file itself cannot be run
             self.wrong |= dict.fromkeys(names, str(error))
             return
@@ -470,9 +471,9 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status: 1 if an answer is wrong."""
     about = "Train a small GPT with your answers to the exercises."
     options, _ = read_command(RunOptions, argv, "python docs/course/run.py", about)
-    missing = [folder for folder in check.chapters().values() if not (folder / options.answers).is_file()]
-    if missing:
-        raise OptionError(f"--answers {options.answers}: there is no {missing[0] / options.answers}")
+    for file in (check.answers_in(folder, options.answers) for folder in check.chapters().values()):
+        if not file.is_file():
+            raise OptionError(f"--answers {options.answers}: there is no {file}")
     answers = Answers(options.answers)
     answers.report()
     poem = check.load(check.chapters()[4] / "letters.py")

@@ -1,7 +1,7 @@
 """The capstone: nano.py with fifteen blanks, each written as `...`. README.md says in which order to fill them in.
 
-    python docs/course/check.py capstone                  which pieces are right
-    python docs/course/capstone/exercise.py my.txt        when all are: learn from a text and write, as nano.py does
+    python docs/course/check.py capstone                      which pieces are right
+    python docs/course/answers/capstone/exercise.py my.txt    when all are: learn from a text and write, as nano.py does
 
 Shapes: B sequences, T positions, C width, H heads of width D, V characters.
 """

@@ -20,11 +20,18 @@
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
 """
 
+import sys
+from importlib.util import find_spec
+
+if not find_spec("workshop"):
+    sys.exit("sample.py: tinygrad_lite is not installed: run pip install -e . in the root of the project")
+
 from workshop.cli import doorstep
 
 if __name__ == "__main__":
     doorstep.enter("sample.py")
 
+import os
 from pathlib import Path
 
 import numpy as np

@@ -11,11 +11,16 @@
 Generated text goes to stdout, everything else to stderr.
 """
 
+import sys
+from importlib.util import find_spec
+
+if not find_spec("workshop"):
+    sys.exit("train.py: tinygrad_lite is not installed: run pip install -e . in the root of the project")
+
 from workshop.cli import doorstep
 
 if __name__ == "__main__":
     doorstep.enter("train.py")
-
 
 from collections.abc import Iterable
 from pkgutil import resolve_name
@@ -73,12 +78,11 @@ def run(setup: RunSetup) -> int:
         optimizer = options.make_optimizer(model)
         say(f"{in_words(model)} on {options.device}, {counted(options.max_iters, 'step')} in {folder.path}/")
         setup.begin(optimizer, task)
-        with (
-            StopRequest(lambda: folder.lost(optimizer.steps, resume)) as stop,
-            start_processes(train, options, task, model, optimizer, stop) as comm,
-            RunLog(setup, task, model, optimizer) as log,
-        ):
-            train(options, task, model, optimizer, comm, log)
+        stopping = StopRequest(lambda: folder.lost(optimizer.steps, resume))
+        with stopping as stop, start_processes(train, options, task, model, optimizer, stop) as comm:
+            log = RunLog(setup, task, model, optimizer)
+            with log:
+                train(options, task, model, optimizer, comm, log)
     prompt = f' --{task.asked_with} "{task.example}"' if task.example else ""
     sampling = f"python sample.py {quoted(folder.path)}{prompt}"
     if comm.should_stop and optimizer.steps < options.max_iters:

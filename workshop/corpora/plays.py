@@ -4,12 +4,12 @@ The package has 38 plays (*Edward III* among them), as text with marks:
 
     ### SCENE I. A desert place.
 
-    _Thunder and lightning. Enter three Witches_
+    _Enter three Witches_
 
-    **First Witch**
-    When shall we three meet again
+    **Third Witch**
+    That will be ere the set of sun.
 
-Here each speaker stands on a line of their own, as in `First Witch:`, the speech below it line by line, and a blank
+Here each speaker stands on a line of their own, as in `Third Witch:`, the speech below it line by line, and a blank
 line between two speeches: the form of the text in nanoGPT's README. Acts, scenes and stage directions are left out:
 most directions are later editors', and many lack their marks in the files, so that only without them the text is of one
 kind. A title in capitals begins each play.
@@ -39,7 +39,7 @@ MISPRINTS = {  # places where the files are not what they mean: lines of a speec
     "**HERNIA**": "**HERMIA**",
     "_Burthen _\\[": "_[",
     "\n[": "\n_[",
-    "sha$l": "shall",
+    "sha$": "shal",
     "&amp;": "&",
 }
 DIRECTION = re.compile(r"(?<![*])([*_])(?![*])\1*[^*_]*\1")  # between two marks of emphasis

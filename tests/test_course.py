@@ -10,9 +10,11 @@ import shutil
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from docs.course import check as course
+from docs.course.compare import same
 from tests.test_imports import FILES, ROOT
 from tinygrad_lite.errors import OptionError, UserError
 
@@ -96,7 +98,7 @@ def test_the_check_says_what_is_right_and_gives_one_hint(copy, capsys):
         "quotient: still blank\nrelu: right\nSHARED: 12 is not the derivative\nbackward: still blank\n"
     )
     assert out.count("hint for") == 1
-    assert "--solution quotient" in out
+    assert "--solution" not in out
     assert course.main([]) == 0
     assert capsys.readouterr().out == "chapter  1: 1 of 4 right\ncapstone: 0 of 16 right\n"
 
@@ -105,6 +107,39 @@ def test_the_check_is_silent_about_hints_when_all_is_right(copy, capsys):
     shutil.copy(copy / "solution.py", copy / "exercise.py")  # where answers were written before they had a folder
     assert course.main(["1"]) == 0
     assert capsys.readouterr().out == "quotient: right\nrelu: right\nSHARED: right\nbackward: right\n"
+
+
+def test_a_solution_is_offered_from_the_second_wrong_try_on(copy, capsys):
+    tried = "lambda dq: ..."
+    for second, offered in ((1, False), (2, True), (3, True)):
+        answer(copy, tried, tried := f"lambda dq: (dq, {second})")
+        assert course.main(["1"]) == 1
+        assert ("--solution quotient shows the answer" in capsys.readouterr().out) == offered
+    (copy.parent / "answers" / copy.name / "tries.json").write_text("[", encoding="utf-8")
+    assert course.main(["1"]) == 1
+    assert "--solution" not in capsys.readouterr().out
+
+
+def test_a_wrong_number_is_told_with_the_right_one(copy, capsys):
+    answer(copy, "lambda dy: ...", "lambda dy: (dy * (x.value >= 0),)")
+    assert course.main(["1"]) == 1
+    assert "\nrelu: the derivative at the kink: yours is 1, it must be 0\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "sentence"),
+    [
+        ([[1, 2], [3, 5]], [[1, 2], [3, 4]], "x: at [1, 1] yours is 5, it must be 4 (1 of 4 are wrong)"),
+        ([1.0, np.nan], [1.0, 1.0], "x: at [1] yours is nan, it must be 1 (1 of 2 are wrong)"),
+        (1.0001, 1.00001, "x: yours is 1.0001, it must be 1.00001"),
+        ([1, 2], [1, 2, 3], "x: the shape of yours is (2,), it must be (3,)"),
+    ],
+)
+def test_the_first_wrong_place_is_named(answer, right, sentence):
+    same(right, right, "x")
+    with pytest.raises(AssertionError) as error:
+        same(answer, right, "x")
+    assert str(error.value) == sentence
 
 
 def test_answers_are_written_to_a_copy_that_git_ignores(copy, capsys):

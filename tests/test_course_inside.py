@@ -187,13 +187,17 @@ def test_dense_features_get_axes_and_sparse_ones_a_pentagon(seed):
 
 # A mistake in each answer: what is written in place of what, and a part of what the check says.
 MISTAKES = [
-    ("before[1:] = token[:-1]", "before[:] = token", "after 3 1 2 3 the most probable token is 3, not 1"),
+    ("before[1:] = token[:-1]", "before[:] = token", "token after 3 1 2 3: yours is 3, it must be 1"),
     ("np.tril(np.exp(sharpness * (token @ before.T - 1)))", "np.exp(sharpness * (token @ before.T - 1))", "position 0"),
-    ("/ odds.sum(axis=-1, keepdims=True) @ token", "@ token", "the rows sum to"),
-    ("np.exp(sharpness *", "np.exp(50 *", "3 1 2 3 with a sharpness of 1 is off"),
+    ("/ odds.sum(axis=-1, keepdims=True) @ token", "@ token", "your rows sum to"),
+    ("np.exp(sharpness *", "np.exp(50 *", "3 1 2 3 with a sharpness of 1: at [1] yours is 1, it must be 0.4754"),
     ("            x = b.copy()\n", "            x = b\n", "a or b has changed"),
     ("for block in blocks[layer:]", "for block in blocks", "after the last block, the patch at the last position"),
-    ("            x[t] = a[t]", "            x[: t + 1] = a[: t + 1]", "the patch at position 1 after 0 blocks is off"),
+    (
+        "            x[t] = a[t]",
+        "            x[: t + 1] = a[: t + 1]",
+        "position 1 after 0 blocks: at [0] yours is",
+    ),
     ("a, b = blocks[layer](a), blocks[layer](b)", "b = blocks[layer](b)", "which must give a's end"),
     ("return lengths**2 /", "return lengths /", "for a feature and its opposite"),
     ("/ np.where(seen > 0, seen, 1)", "/ seen", "for two axes and a column of 0"),

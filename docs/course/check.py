@@ -24,9 +24,11 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 import ast
 import importlib.util
 import inspect
+import json
 import shutil
 import textwrap
 import traceback
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,8 +72,20 @@ def answers_in(folder: Path, name: str = "exercise.py") -> Path:
     return own if own.exists() else folder / name
 
 
+def failed_tries(file: Path, outcomes: list[Outcome]) -> Counter:
+    """How often each answer in a file has been wrong, these outcomes included. A blank is no try."""
+    notes = file.with_name("tries.json")
+    try:
+        tries = Counter(json.loads(notes.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):  # there are none yet, or they are damaged
+        tries = Counter()
+    tries.update(outcome.name for outcome in outcomes if not outcome.is_right and outcome.wrong != BLANK)
+    notes.write_text(json.dumps(tries), encoding="utf-8")
+    return tries
+
+
 def load(file: Path, folder: Path | None = None) -> ModuleType:
-    """A Python file as a module, which can import its neighbours, or those in another folder.
+    """A Python file as a module, which can import its neighbours, or those in another folder, and compare.py.
 
     Raises: UserError with the line, if it cannot be read.
     """
@@ -79,13 +93,15 @@ def load(file: Path, folder: Path | None = None) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"{file.parent.name}.{file.stem}", file)
     module = importlib.util.module_from_spec(spec)
     before = set(sys.modules)
-    sys.path.insert(0, str(folder))
+    paths = [str(folder), str(Path(__file__).parent)]
+    sys.path[:0] = paths
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise UserError(f"{file} cannot be run: {describe(error, file)}") from None
     finally:
-        sys.path.remove(str(folder))
+        for path in paths:
+            sys.path.remove(path)
         for name in set(sys.modules) - before:  # another chapter may have a file of the same name
             if folder in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
                 del sys.modules[name]
@@ -204,11 +220,13 @@ def main(argv: list[str]) -> int:
         shutil.copy(folder / "exercise.py", file)
         say(f"copied the exercises to {file}: write your answers there")
     outcomes = list(check(folder, file))
+    tries = failed_tries(file, outcomes)
     for outcome in outcomes:
         print(f"{outcome.name}: {'right' if outcome.is_right else outcome.wrong}")
     if missing := next((outcome for outcome in outcomes if not outcome.is_right), None):
         print(f"\nhint for {missing.name}: {missing.hint}")
-        print(f"fill in {file} and check again; --solution {missing.name} shows the answer")
+        shows = f"; --solution {missing.name} shows the answer" if tries[missing.name] > 1 else ""
+        print(f"fill in {file} and check again{shows}")
     return 1 if missing else 0
 
 

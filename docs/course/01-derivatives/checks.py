@@ -21,8 +21,8 @@ def _compare(f, *values):
     for place, number in enumerate(numbers):
         right = _slope(f, values, place)
         assert math.isclose(number.grad, right, rel_tol=1e-5, abs_tol=1e-7), (
-            f"with arguments {values}, the derivative with respect to argument {place + 1} is {number.grad:g}, "
-            f"but the measured slope is {right:.5g}"
+            f"with arguments {values}, the derivative with respect to argument {place + 1}: "
+            f"yours is {number.grad:g}, it must be {right:.5g}, the measured slope"
         )
 
 
@@ -38,7 +38,7 @@ def relu(exercise):
     _compare(exercise.relu, -2.0)
     x = Number(0.0)
     exercise.relu(x).backward()
-    assert x.grad == 0, f"at the kink the derivative is {x.grad:g}, not 0"
+    assert x.grad == 0, f"the derivative at the kink: yours is {x.grad:g}, it must be 0"
 
 
 def SHARED(exercise):
@@ -56,10 +56,10 @@ def backward(exercise):
     b = a + a
     c = b + b
     exercise.backward(c)
-    assert a.grad == 4, f"in b = a + a; c = b + b, dc/da is {a.grad:g}, not 4"
+    assert a.grad == 4, f"in b = a + a; c = b + b, dc/da: yours is {a.grad:g}, it must be 4"
     x = Number(0.5)
     y = x
     for _ in range(60):  # a path for every subset of the steps: only one visit of each number is fast enough
         y = y * 0.5 + y * 0.5
     exercise.backward(y)
-    assert x.grad == 1, f"through sixty steps y * 0.5 + y * 0.5, the derivative is {x.grad:g}, not 1"
+    assert x.grad == 1, f"through sixty steps y * 0.5 + y * 0.5, the derivative: yours is {x.grad:g}, it must be 1"

@@ -19,7 +19,9 @@ def _compare(f, **arrays):
     assert len(gradients) == len(arrays), f"{len(arrays)} gradients are needed, {len(gradients)} were returned"
     for place, (name, gradient) in enumerate(zip(arrays, gradients, strict=True)):
         shape = tensors[place].value.shape
-        assert np.shape(gradient) == shape, f"{name} has shape {shape}, but its gradient has {np.shape(gradient)}"
+        assert np.shape(gradient) == shape, (
+            f"your gradient of {name} has the shape {np.shape(gradient)}, it must be {shape}"
+        )
         slopes = np.zeros(shape)
         for where in np.ndindex(shape):
             ends = []
@@ -33,7 +35,7 @@ def _compare(f, **arrays):
             where = tuple(map(int, np.argwhere(wrong)[0]))
             raise AssertionError(
                 f"with shapes {', '.join(f'{key} {value.shape}' for key, value in arrays.items())}: the gradient of "
-                f"{name} at {where} is {gradient[where]:.4g}, but the measured slope is {slopes[where]:.4g}"
+                f"{name} at {list(where)}: yours is {gradient[where]:.4g}, it must be {slopes[where]:.4g}, the slope"
             )
 
 

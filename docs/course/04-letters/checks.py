@@ -33,7 +33,7 @@ def interpolated(exercise):
     with np.errstate(all="ignore"):
         seen = exercise.interpolated(counts, lower, 1.0)[[0, 2]]
         probs = exercise.interpolated(counts, lower, 0.75)
-    assert probs.shape == (3, 3), f"the shape of the result is {probs.shape}, not (V, V)"
+    assert probs.shape == (3, 3), f"the shape of your result is {probs.shape}, it must be (V, V)"
     assert np.allclose(seen, [[0.5, 0.25, 0.25], [0.4, 0.0, 0.6]]), f"with weight 1, counts {counts[0]} give {seen[0]}"
     for h, row in enumerate(probs):
         assert np.isclose(row.sum(), 1), f"after counts of {counts[h]}, the probabilities {row} do not sum to 1"
@@ -45,7 +45,7 @@ def interpolated(exercise):
     held_out = tokenizer.encode(HELD_OUT)
     lower = (counts.sum(0) + 1) / (counts.sum() + len(counts))
     loss = -np.log(exercise.interpolated(counts, lower, 0.8)[held_out[:-1], held_out[1:]]).mean()
-    assert round(float(loss), 3) == 2.405, f"the held-out loss is {loss:.3f}, not 2.405"
+    assert round(float(loss), 3) == 2.405, f"the held-out loss: yours is {loss:.3f}, it must be 2.405"
 
 
 def bits_per_character(exercise):
@@ -68,9 +68,9 @@ def gradient(exercise):
     logits = Tensor(rng.standard_normal((6, 6)), requires_grad=True)
     F.cross_entropy(F.embedding(Tensor(ids[:-1]), logits), Tensor(ids[1:])).backward()
     right, answer = logits.grad.numpy(), exercise.gradient(logits.numpy().copy(), _count(ids, 6))
-    assert np.shape(answer) == (6, 6), f"the shape of the result is {np.shape(answer)}, not (V, V)"
+    assert np.shape(answer) == (6, 6), f"the shape of your result is {np.shape(answer)}, it must be (V, V)"
     h, v = np.unravel_index(np.argmax(np.nan_to_num(np.abs(answer - right), nan=np.inf)), right.shape)
     assert np.allclose(answer, right), (
-        f"in row {h}, whose letter precedes {np.sum(ids[:-1] == h)} of {len(ids) - 1}, and column {v}, the derivative "
-        f"is {answer[h, v]:.4f}, but backward finds {right[h, v]:.4f}"
+        f"in row {h}, whose letter precedes {np.sum(ids[:-1] == h)} of {len(ids) - 1}, and column {v}, the derivative: "
+        f"yours is {answer[h, v]:.4f}, it must be {right[h, v]:.4f}"
     )

@@ -1,6 +1,7 @@
 """Checks of chapter 6."""
 
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.functional.attention import scaled_dot_product_attention_composed as reference
@@ -21,10 +22,8 @@ def look_up(exercise):
         if size > 1:
             keys = keys * 1e3
         right = reference(*(Tensor(a.reshape(1, 1, -1, width)) for a in (query, keys, values))).numpy()[0, 0, 0]
-        got = np.asarray(exercise.look_up(query, keys, values), float)
-        assert got.shape == (width,), f"the answer has the shape {got.shape}, not {(width,)}"
-        assert np.isfinite(got).all(), f"with scores of about {abs(keys @ query).max():.0g} the answer is not finite"
-        assert _differ(got, right) < 1e-9, f"for D = {width} the answer is off by {_differ(got, right):.2g}"
+        scores = f"for D = {width} and scores of about {abs(keys @ query).max():.0g}"
+        same(exercise.look_up(query, keys, values), right, scores, rtol=0, atol=1e-9)
 
 
 def causal_attention(exercise):
@@ -34,7 +33,7 @@ def causal_attention(exercise):
         q, k, v = size * rng.standard_normal((3, 2, 2, 6, 4))
         q[..., 0, :] = -k[..., 0, :]
         before = np.asarray(exercise.causal_attention(q, k, v), float)
-        assert before.shape == q.shape, f"the result has the shape {before.shape}, not {q.shape}"
+        assert before.shape == q.shape, f"the shape of your result is {before.shape}, it must be {q.shape}"
         assert np.isfinite(before).all(), "some numbers are not finite: each position must see at least itself"
         for changed in (k, v):
             changed[..., 3:, :] = size * rng.standard_normal(changed[..., 3:, :].shape)
@@ -54,10 +53,8 @@ def multi_head(exercise):
         module = MultiHeadAttention(12, n_head, bias=False).to("cpu", np.float64)
         x = rng.standard_normal((2, 5, 12))
         weights = [part.weight.numpy() for part in (module.query, module.key, module.value, module.output)]
-        got = np.asarray(exercise.multi_head(x, *weights, n_head), float)
-        assert got.shape == x.shape, f"the result has the shape {got.shape}, not {x.shape}"
-        error = _differ(got, module(Tensor(x), is_causal=True).numpy())
-        assert error < 1e-9, f"with n_head = {n_head} the result is off by {error:.2g}"
+        right = module(Tensor(x), is_causal=True).numpy()
+        same(exercise.multi_head(x, *weights, n_head), right, f"with n_head = {n_head}", rtol=0, atol=1e-9)
 
 
 def WEIGHTS(exercise):

@@ -1,6 +1,7 @@
 """Checks of chapter 7."""
 
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.debug.gradcheck import GradientError, gradcheck
@@ -16,10 +17,9 @@ def layer_norm(exercise):
     weight, bias = rng.standard_normal((2, 4))
     for shape, eps in (((4,), 1e-5), ((4, 4), 1e-5), ((2, 3, 4), 0.5)):
         x = 3 + 2 * rng.standard_normal(shape)
-        got = np.asarray(exercise.layer_norm(x, weight, bias, eps), float)
-        assert got.shape == shape, f"for x of the shape {shape} the result has the shape {got.shape}"
-        error = abs(got - reference(Tensor(x), weight=Tensor(weight), bias=Tensor(bias), eps=eps).numpy()).max()
-        assert error < 1e-9, f"for x of the shape {shape} and eps = {eps} the result is off by {error:.2g}"
+        right = reference(Tensor(x), weight=Tensor(weight), bias=Tensor(bias), eps=eps).numpy()
+        what = f"for x of the shape {shape} and eps = {eps}"
+        same(exercise.layer_norm(x, weight, bias, eps), right, what, rtol=0, atol=1e-9)
 
 
 def rms_norm_backward(exercise):
@@ -59,10 +59,8 @@ def block(exercise):
         norm.weight.data[...] = rng.uniform(0.5, 2, 4)  # two different norms
     x = Tensor(rng.standard_normal((2, 3, 4)), dtype=np.float32)
     got = exercise.block(x, ours.mixer, ours.mlp, ours.mixer_norm, ours.mlp_norm)
-    assert isinstance(got, Tensor), f"the result is a {type(got).__name__}, not a Tensor"
-    assert got.shape == x.shape, f"the result has the shape {got.shape}, not {x.shape}"
-    error = abs(got.numpy() - ours(x).numpy()).max()
-    assert error < 1e-5, f"the result differs from the project's Block by {error:.2g}"
+    assert isinstance(got, Tensor), f"your result is a {type(got).__name__}, it must be a Tensor"
+    same(got.numpy(), ours(x).numpy(), "the result", rtol=0, atol=1e-5)
 
 
 def DEEP(exercise):

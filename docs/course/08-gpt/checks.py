@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+from compare import same
 from gpt_numpy import gpt
 
 from gpt.config import GPTConfig
@@ -53,14 +54,11 @@ def tied_gradient(exercise):
         at_output = (F.linear(Tensor(x), table) * Tensor(d_logits)).sum()
         (at_input + at_output).backward()
         got = exercise.tied_gradient(ids.copy(), d_embedded.copy(), x.copy(), d_logits.copy(), 7)
-        got = np.asarray(got, float)
-        assert got.shape == (7, 3), f"the gradient has the shape {got.shape}, not (7, 3)"
-        error = abs(got - table.grad.numpy()).max()
-        assert error < 1e-9, f"{part} off by {error:.2g}"
+        same(got, table.grad.numpy(), part, rtol=0, atol=1e-9)
 
-    compare(d_embedded, 0 * d_logits, "the part of the input is")
-    compare(0 * d_embedded, d_logits, "the part of the output is")
-    compare(d_embedded, d_logits, "both parts are right, but their combination is")
+    compare(d_embedded, 0 * d_logits, "the part of the input")
+    compare(0 * d_embedded, d_logits, "the part of the output")
+    compare(d_embedded, d_logits, "both parts are right, but not together")
 
 
 def continue_text(exercise):
@@ -73,7 +71,7 @@ def continue_text(exercise):
         given = list(prompt)
         got = exercise.continue_text(model, given, count)
         assert given == prompt, "the given list has been changed: make a copy"
-        assert len(got) == len(prompt) + count, f"{len(got)} tokens, not {len(prompt)} + {count}"
+        assert len(got) == len(prompt) + count, f"yours has {len(got)} tokens, it must have {len(prompt)} + {count}"
         assert list(got[: len(prompt)]) == prompt, "the result does not begin with the given tokens"
         right = list(prompt)
         for _ in range(count):

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor, optim
 from tinygrad_lite import functional as F
@@ -21,19 +22,25 @@ def cross_entropy(exercise):
         for target in (0, 3):
             loss, gradient = answer(logits, target)
             right = F.cross_entropy(Tensor(logits[None]), Tensor([target])).item()
-            assert math.isclose(loss, right, rel_tol=1e-9), f"for {logits.round(2)}, target {target}: loss {loss:.6g}"
-            assert gradient.shape == logits.shape, f"the gradient has the shape {gradient.shape}, not {logits.shape}"
+            assert math.isclose(loss, right, rel_tol=1e-9), (
+                f"for {logits.round(2)}, target {target}, the loss: yours is {loss:.6g}, it must be {right:.6g}"
+            )
+            assert gradient.shape == logits.shape, (
+                f"your gradient has the shape {gradient.shape}, it must be {logits.shape}"
+            )
             for place in range(len(logits)):
                 nudge = 1e-5 * (np.arange(len(logits)) == place)
                 slope = (answer(logits + nudge, target)[0] - answer(logits - nudge, target)[0]) / 2e-5
                 assert abs(gradient[place] - slope) < 1e-6, (
-                    f"for {logits.round(2)}, target {target}, component {place} of the gradient is "
-                    f"{gradient[place]:.4g}, but the measured slope is {slope:.4g}"
+                    f"for {logits.round(2)}, target {target}, component {place} of the gradient: "
+                    f"yours is {gradient[place]:.4g}, it must be {slope:.4g}, the measured slope"
                 )
     for logits in (np.array([1000.0, 999.0]), np.array([-1000.0, -1001.0]), np.array([0.0, 900.0])):
         loss, gradient = answer(logits, 0)
         right = F.cross_entropy(Tensor(logits[None]), Tensor([0])).item()
-        assert math.isclose(loss, right, rel_tol=1e-9), f"for logits {logits} and target 0 the loss is {loss:.6g}"
+        assert math.isclose(loss, right, rel_tol=1e-9), (
+            f"for logits {logits} and target 0 the loss: yours is {loss:.6g}, it must be {right:.6g}"
+        )
         assert np.isfinite(gradient).all(), f"for logits {logits} and target 0 the gradient is {gradient}"
 
 
@@ -54,7 +61,9 @@ def adamw(exercise):
             tensors = (right[0], Tensor([g], dtype="float64"), *right[1:])
             optim.adamw.composed(*tensors, step, *options.values(), decay)
         for name, mine, reference in zip("mvw", (m, v, w), (right[1], right[2], right[0]), strict=True):
-            assert math.isclose(mine, reference.item(), rel_tol=1e-9), f"{about}: {name} is {mine:.8g}"
+            assert math.isclose(mine, reference.item(), rel_tol=1e-9), (
+                f"{about}, {name}: yours is {mine:.8g}, it must be {reference.item():.8g}"
+            )
 
 
 def clip(exercise):
@@ -75,12 +84,9 @@ def clip(exercise):
         optimizer.clip_grad_norm(limit)
         with np.errstate(all="ignore"):
             clipped = exercise.clip([g.copy() for g in gradients], limit)
-        assert len(clipped) == len(gradients), f"{len(clipped)} gradients came back, not {len(gradients)}"
+        assert len(clipped) == len(gradients), f"yours are {len(clipped)} gradients, it must be {len(gradients)}"
         for number, (mine, parameter) in enumerate(zip(clipped, parameters, strict=True)):
-            shown = np.array2string(np.asarray(mine), precision=4)
-            right = parameter.grad.numpy()
-            assert np.shape(mine) == right.shape, f"{about}: gradient {number} has the shape {np.shape(mine)}"
-            assert np.allclose(mine, right, rtol=1e-6, atol=0), f"{about}: gradient {number} became {shown}"
+            same(mine, parameter.grad.numpy(), f"{about}, gradient {number}", rtol=1e-6, atol=0)
 
 
 def MEAN_LOSS(exercise):

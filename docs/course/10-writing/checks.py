@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
@@ -12,10 +13,8 @@ from workshop.decoding.sampling import PLAIN, filter_tokens
 def _compare(answer, about, probs, right):
     """Compare a distribution with that of `filter_tokens`, which are logarithms up to a constant."""
     right = np.exp(right)[0] / np.exp(right).sum()
-    shown = np.array2string(np.asarray(answer), precision=4)
-    assert np.shape(answer) == right.shape, f"{about} of {probs}: the shape is {np.shape(answer)}, not {right.shape}"
-    assert np.isclose(np.sum(answer), 1), f"{about} of {probs}: {shown} does not add up to 1"
-    assert np.allclose(answer, right, rtol=1e-6, atol=1e-12), f"{about} of {probs}: {shown} is not right"
+    same(np.sum(answer), 1, f"{about} of {probs}, the sum")
+    same(answer, right, f"{about} of {probs}", rtol=1e-6, atol=1e-12)
 
 
 def _logarithms(probs):
@@ -79,11 +78,8 @@ def attend(exercise):
             with np.errstate(all="ignore"):
                 answer = exercise.attend(row.copy(), *matrices, cache)
             assert len(cache) == position + 1, f"after {position + 1} positions the cache holds {len(cache)}"
-            assert np.shape(answer) == (3,), f"the result has the shape {np.shape(answer)}, not (3,)"
-            assert np.allclose(answer, right[position], rtol=1e-6, atol=1e-9), (
-                f"position {position}: {np.array2string(np.asarray(answer), precision=4)} is not what the whole text "
-                f"at once yields{'; these scores are large' if size > 1 else ''}"
-            )
+            scores = ", with large scores" if size > 1 else ""
+            same(answer, right[position], f"position {position}{scores}", rtol=1e-6, atol=1e-9)
         for pair, keys, values in zip(cache, key.numpy()[0, 0], value.numpy()[0, 0], strict=True):
             is_right = np.allclose(pair[0], keys) and np.allclose(pair[1], values)
             assert is_right, "the cache does not hold the pairs (key, value) of the positions"

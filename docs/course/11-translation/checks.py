@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
@@ -15,12 +16,12 @@ def shifted(exercise):
     """Write each row as <bos>, its tokens, <eos>, then padding. One array lacks the last column, one the first."""
     rows, bos, eos, pad = [[5, 6, 7], [8], []], 1, 2, 0
     read, predicted = map(np.asarray, exercise.shifted(rows, bos, eos, pad))
-    assert read.shape == predicted.shape == (3, 4), f"the shapes are {read.shape} and {predicted.shape}, not (3, 4)"
+    assert read.shape == predicted.shape == (3, 4), f"yours are {read.shape} and {predicted.shape}, both must be (3, 4)"
     for row, tokens in enumerate(rows):
         real = predicted[row] != pad
         pairs = list(zip(read[row][real].tolist(), predicted[row][real].tolist(), strict=True))
         wanted = [bos, *tokens], [*tokens, eos]
-        assert len(pairs) == len(tokens) + 1, f"of {tokens}, {len(pairs)} tokens are predicted, not {len(tokens) + 1}"
+        assert len(pairs) == len(tokens) + 1, f"of {tokens}, yours predict {len(pairs)}, it must be {len(tokens) + 1}"
         seen, after = (list(part) for part in zip(*pairs, strict=True))
         assert seen == wanted[0], f"at the positions that predict {tokens}, the decoder reads {seen}"
         assert after == wanted[1], f"for {tokens}, the answer has the decoder predict {after}"
@@ -44,7 +45,7 @@ def cross_attention(exercise):
         return exercise.cross_attention(x, memory, is_text, *weights)
 
     y = run(x, memory, *weights).numpy()
-    assert y.shape == (2, 3, 2), f"the result has shape {y.shape}, not (2, 3, 2)"
+    assert y.shape == (2, 3, 2), f"the shape of your result is {y.shape}, it must be (2, 3, 2)"
     other = memory.numpy().copy()
     other[1, 3:] += 10
     moved = np.abs(run(x, Tensor(other), *weights).numpy() - y).max()
@@ -52,8 +53,7 @@ def cross_attention(exercise):
     query, key, value = (source @ weight.T for source, weight in zip((x, memory, memory), weights, strict=True))
     rows = [part.unsqueeze(1) for part in (query, key, value)]
     right = F.scaled_dot_product_attention(*rows, is_text.reshape(2, 1, 1, 5)).numpy()[:, 0]
-    error = np.abs(y - right).max()
-    assert error < 1e-9, f"the result differs from the project's attention by up to {error:.2g}"
+    same(y, right, "the result", rtol=0, atol=1e-9)
     gradcheck(run, [x, memory, *weights])
 
 
@@ -71,8 +71,8 @@ class _Reverser:
 
     def decode(self, target, memory, mask):
         source, target = memory.numpy()[0], target.numpy()
-        assert target.ndim == 2, f"decode() got a target of shape {target.shape}, not (1, T)"
-        assert target[0, 0] == self.config.bos, f"the target begins with token {target[0, 0]}, not with <bos>"
+        assert target.ndim == 2, f"the shape of your target of decode() is {target.shape}, it must be (1, T)"
+        assert target[0, 0] == self.config.bos, f"your target begins with token {target[0, 0]}, it must be <bos>"
         line = [*source[::-1], self.config.eos] * 5
         right = [self.config.bos, *line][: target.shape[1]]
         assert target[0].tolist() == right, f"after {target[0, :-1]}, the likeliest token was not {target[0, -1]}"

@@ -1,6 +1,7 @@
 """Checks of chapter 13."""
 
 import numpy as np
+from compare import same
 from simulator import Memory, run
 
 from tinygrad_lite import Tensor
@@ -27,8 +28,7 @@ def row_max(exercise):
         x = np.sort(keyed_rng(width, "chapter 13").uniform(-9, -1, (rows, width)), 0)  # each row above the one before
         y = Memory(np.zeros(rows))
         count = run(exercise.row_max, rows, 32, Memory(x), y, width)
-        error = np.abs(y.values - x.max(1)).max()
-        assert error < 1e-6, f"of {rows} rows with {width} negative numbers, a maximum is wrong by {error:.2g}"
+        same(y.values, x.max(1), f"of {rows} rows with {width} negative numbers, the maxima", rtol=0, atol=1e-6)
         most = rows * (width // 8 + 2)
         assert count <= most, f"for {rows} rows with {width} numbers it takes {count} transactions; {most} are enough"
 
@@ -44,7 +44,7 @@ def total(exercise):
             transactions = run(exercise.total, 1, 128, Memory(x), result, count, upwards=upwards)
             found, right = result.values[0], x[:count].sum()
             order = "" if upwards else ", if the last warp runs first"
-            assert found == right, f"the sum of {count} numbers is wrong by {found - right:g}{order}"
+            assert found == right, f"the sum of {count} numbers{order}: yours is {found:g}, it must be {right:g}"
             most = -(-count // 8) + 8
             assert transactions <= most, f"for {count} numbers it takes {transactions} transactions; {most} are enough"
 
@@ -55,7 +55,7 @@ def softmax(exercise):
         x = keyed_rng(width, "chapter 13").normal(1000, 3, (rows, width)).astype(np.float32)
         y = Memory(np.zeros((rows, width)))
         count = run(exercise.softmax, rows, 32, Memory(x), y, width)
-        error = np.abs(y.values.reshape(rows, width) - F.softmax(Tensor(x)).numpy()).max()
-        assert error < 1e-5, f"with {rows} rows of {width} numbers, the result is wrong by up to {error:.2g}"
+        right = F.softmax(Tensor(x)).numpy()
+        same(y.values.reshape(rows, width), right, f"with {rows} rows of {width} numbers", rtol=0, atol=1e-5)
         most = rows * width // 4
         assert count <= most, f"for {rows} rows with {width} numbers it takes {count} transactions; {most} are enough"

@@ -1,6 +1,9 @@
 """Checks of chapter 14, by the project's own functions."""
 
+import functools
+
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor, functional, manual_seed, optim
 from tinygrad_lite.transformer import FeedForward
@@ -8,17 +11,14 @@ from tinygrad_lite.transformer import FeedForward
 _rng = np.random.default_rng(0)
 
 
-def _same(answer, right, what):
-    answer = np.asarray(answer, float)
-    assert answer.shape == right.shape, f"{what} has shape {answer.shape}, not {right.shape}"
-    assert np.allclose(answer, right, rtol=1e-9, atol=1e-12), f"{what} is off by up to {np.abs(answer - right).max():g}"
+_same = functools.partial(same, rtol=1e-9, atol=1e-12)
 
 
 def rms_norm(exercise):
     """Take the mean over the last axis only, and keep that axis, so that the division broadcasts."""
     x = _rng.normal(size=(3, 5)) * [[1.0], [100.0], [0.001]]
     _same(exercise.rms_norm(x), functional.rms_norm(Tensor(x)).numpy(), "the norm of three vectors")
-    _same(exercise.rms_norm(x[0], eps=1.0), functional.rms_norm(Tensor(x[0]), eps=1.0).numpy(), "with eps = 1, it")
+    _same(exercise.rms_norm(x[0], eps=1.0), functional.rms_norm(Tensor(x[0]), eps=1.0).numpy(), "with eps = 1")
 
 
 def swiglu(exercise):
@@ -48,4 +48,4 @@ def trapezoid(exercise):
         for step in (0, 1, steps // 2, steps - 1, steps):
             right = optim.trapezoid(step, 0.02, 0, steps, 0.0, plateau)
             answer = exercise.trapezoid(step, 0.02, steps, plateau)
-            assert np.isclose(answer, right), f"at step {step} of {steps}, with a plateau of {plateau}, it is {answer}"
+            same(answer, right, f"at step {step} of {steps}, with a plateau of {plateau}")

@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+from compare import same
 
 from gpt.config import GPTConfig
 from gpt.inside import look_inside
@@ -21,10 +22,7 @@ def _model():
     return model
 
 
-def _same(answer, right, what):
-    answer = np.asarray(answer, float)
-    assert answer.shape == right.shape, f"{what} has shape {answer.shape}, not {right.shape}"
-    assert np.allclose(answer, right, atol=1e-5), f"{what} is off by up to {np.abs(answer - right).max():g}"
+_same = functools.partial(same, atol=1e-5)
 
 
 def read_early(exercise):
@@ -45,7 +43,7 @@ def added(exercise):
 def character_bits(exercise):
     """A token of three characters with p = 1/8 costs 3 bits: 1 for each character."""
     answer = exercise.character_bits(["der", " ", "Mensch"], [1 / 8, 1 / 2, 1 / 64])
-    _same(answer, np.ones(10), "der Mensch, which should cost 1 bit per character,")
+    _same(answer, np.ones(10), "der Mensch, at 1 bit per character")
     _same(exercise.character_bits(["a", "bc"], [1.0, 0.25]), np.array([0.0, 1.0, 1.0]), "abc")
 
 
@@ -55,10 +53,10 @@ def induction(exercise):
     right[2, 1] = right[3, 2] = right[4, 1] = right[4, 3] = True  # every token also comes before its successor ...
     right[2, 1] = True  # ... 7 at 2: the 7 at 0 is before 1
     answer = np.asarray(exercise.induction([7, 8, 7, 8, 7]))
-    assert answer.shape == (5, 5), f"its shape is {answer.shape}, not (5, 5)"
+    assert answer.shape == (5, 5), f"the shape of yours is {answer.shape}, it must be (5, 5)"
     for t in range(5):
         looks, expected = np.flatnonzero(answer[t]).tolist(), np.flatnonzero(right[t]).tolist()
-        assert looks == expected, f"in 7 8 7 8 7, position {t} looks at {looks}, not at {expected}"
+        assert looks == expected, f"in 7 8 7 8 7, position {t}: yours looks at {looks}, it must look at {expected}"
 
 
 def induction_head(exercise):
@@ -67,15 +65,15 @@ def induction_head(exercise):
     """
     one_hot = np.eye(5)
     answer = np.asarray(exercise.induction_head([3, 1, 2, 3], 5), float)
-    assert answer.shape == (4, 5), f"for 4 tokens of 5 its shape is {answer.shape}, not (4, 5)"
-    assert np.allclose(answer.sum(-1), 1), f"the rows sum to {answer.sum(-1)}, not to 1"
+    assert answer.shape == (4, 5), f"for 4 tokens of 5 the shape of yours is {answer.shape}, it must be (4, 5)"
+    assert np.allclose(answer.sum(-1), 1), f"your rows sum to {answer.sum(-1)}, each must sum to 1"
     assert np.allclose(answer[0], one_hot[3]), "at position 0 it sees something other than the token there"
     likely = answer[3].argmax()
-    assert likely == 1, f"after 3 1 2 3 the most probable token is {likely}, not 1, which followed 3 before"
-    _same(answer[1], (one_hot[3] + one_hot[1]) / 2, "the row of a token that is new, whose scores are all 0,")
+    assert likely == 1, f"the likeliest token after 3 1 2 3: yours is {likely}, it must be 1, as 1 followed 3 before"
+    _same(answer[1], (one_hot[3] + one_hot[1]) / 2, "the row of a token that is new, whose scores are all 0")
     _same(answer[3], one_hot[1], "the last row of 3 1 2 3")
     answer = exercise.induction_head([0, 1, 0, 2, 0], 5)
-    _same(np.asarray(answer)[-1], (one_hot[1] + one_hot[2]) / 2, "the last row of 0 1 0 2 0, where 1 and 2 followed 0,")
+    _same(np.asarray(answer)[-1], (one_hot[1] + one_hot[2]) / 2, "the last row of 0 1 0 2 0, where 1 and 2 followed 0")
     odds = np.exp([0, 1, 0, 0])  # 1, which comes after a 3, has the score 1
     right = odds / odds.sum() @ one_hot[[3, 1, 2, 3]]
     _same(np.asarray(exercise.induction_head([3, 1, 2, 3], 5, 1.0))[-1], right, "3 1 2 3 with a sharpness of 1")
@@ -94,8 +92,8 @@ def patched(exercise):
     answer = np.asarray(exercise.patched(blocks, a, b), float)
     assert np.array_equal(before, (a, b)), "a or b has changed: change a copy"
     assert answer.shape == (4, 4, 4), f"for 3 blocks, 4 positions and a width of 4 its shape is {answer.shape}"
-    _same(answer[3, 3], ends[0], "after the last block, the patch at the last position, which must give a's end,")
-    _same(answer[3, 0], ends[1], "after the last block, the patch at position 0, which must change nothing in b's end,")
+    _same(answer[3, 3], ends[0], "after the last block, the patch at the last position, which must give a's end")
+    _same(answer[3, 0], ends[1], "after the last block, the patch at position 0, which must change nothing in b's end")
     right = np.empty_like(answer)
     for layer, t in np.ndindex(4, 4):
         one, other = a, b
@@ -123,6 +121,4 @@ def dimensions(exercise):
 
 
 def _shares(exercise, weight, right, what):
-    answer = np.asarray(exercise.dimensions(weight), float)
-    assert answer.shape == (len(right),), f"for {what}, the shape is {answer.shape}, not {(len(right),)}"
-    assert np.allclose(answer, right), f"for {what}, the result is {answer.round(3)}, not {np.array(right)}"
+    same(exercise.dimensions(weight), right, f"for {what}")

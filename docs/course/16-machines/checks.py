@@ -1,6 +1,7 @@
 """Checks of chapter 16."""
 
 import numpy as np
+from compare import same
 from ranks import Network, slices
 
 from tinygrad_lite.device import keyed_rng
@@ -24,15 +25,15 @@ def reduce_scatter(exercise):
             right = gradients[0, part].copy()
             for row in gradients[1:]:
                 right += row[part]
-            error = np.abs(found[rank] - right).max()
-            assert error < 1e-5, f"with {size} ranks, the sum of rank {rank} is wrong by up to {error:.2g}"
+            same(found[rank], right, f"with {size} ranks, the sum of rank {rank}", rtol=0, atol=1e-5)
             assert np.array_equal(found[rank], right), (
                 f"with {size} ranks, the sum of rank {rank} is right, but its last bits are not: which order is it?"
             )
         for rank, part in enumerate(parts):
             expected = 4 * (n - (part.stop - part.start))
             assert network.sent[rank] == expected, (
-                f"with {size} ranks and N = {n}, rank {rank} sends {network.sent[rank]} bytes, not {expected}"
+                f"with {size} ranks and N = {n}, rank {rank}: yours sends {network.sent[rank]} bytes, "
+                f"it must be {expected}"
             )
 
 
@@ -53,7 +54,7 @@ def efficiency(exercise):
     for changes, right, words in cases:
         case = {"n": 1_000_000, "ranks": 2, "bytes_each": 4, "rate": 4e6, "seconds": 1.0} | changes
         found = exercise.efficiency(**case)
-        assert close(found, right), f"{words}: {found:.3f} is not right"
+        assert close(found, right), f"{words}: yours is {found:.3f}, it must be {right:.3f}"
 
 
 def to_bfloat16(exercise):

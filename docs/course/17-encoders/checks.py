@@ -1,23 +1,21 @@
 """Checks of chapter 17."""
 
+import functools
+
 import numpy as np
+from compare import same
 
 from encoder.bert import mean_of_text
 from encoder.vit import patches as project_patches
 from tinygrad_lite import Tensor
 
-
-def _same(answer, right, what):
-    answer = np.asarray(answer, float)
-    assert answer.shape == right.shape, f"{what}: the shape is {answer.shape}, not {right.shape}"
-    assert np.isfinite(answer).all(), f"{what}: some numbers are not finite"
-    assert np.allclose(answer, right, atol=1e-6), f"{what}: off by up to {np.abs(answer - right).max():.2g}"
+_same = functools.partial(same, atol=1e-6)
 
 
 def _near(count, of, share, what):
     """Whether a count is within five standard errors of the expected share."""
     error = 5 * (share * (1 - share) / of) ** 0.5
-    assert abs(count / of - share) < error, f"{what} {count / of:.1%} of {of:,}, which is not the right share"
+    assert abs(count / of - share) < error, f"{what} {count / of:.1%} of {of:,}: it must be {share:.1%}"
 
 
 def hide(exercise):
@@ -32,7 +30,7 @@ def hide(exercise):
     before = ids.copy()
     hidden, places = exercise.hide(ids, special, mask, vocab_size, rng)
     assert (ids == before).all(), "the given ids have changed"
-    assert hidden.shape == ids.shape, f"the changed ids have the shape {hidden.shape}, not {ids.shape}"
+    assert hidden.shape == ids.shape, f"the shape of your changed ids is {hidden.shape}, it must be {ids.shape}"
     assert np.issubdtype(np.asarray(places).dtype, np.integer), "the places must be integers"
     assert (np.diff(places) > 0).all(), "the places are not in order, or one of them occurs twice"
     assert np.isin(places, words).all(), "some of the places hold special tokens, which are never hidden"
@@ -83,7 +81,6 @@ def rollout(exercise):
     for heads in attention:
         right = np.mean([(right + weights @ right) / 2 for weights in heads], axis=0)
     got = np.asarray(exercise.rollout(attention), float)
-    assert got.shape == (5, 5), f"the result has the shape {got.shape}, not {(5, 5)}"
     _same(got.sum(-1), np.ones(5), "the sums of the rows")
     _same(got, right, "three layers of random weights")
     chain = np.zeros((2, 1, 3, 3))  # in the first layer 1 reads 2, in the second 0 reads 1

@@ -1,18 +1,16 @@
 """Checks of chapter 18."""
 
+import functools
+
 import numpy as np
+from compare import same
 
 from studies.update import Update
 from tinygrad_lite import Tensor, manual_seed, nn
 from tinygrad_lite.adapt import LoRA, low_rank_change
 from tinygrad_lite.quantize import Kind, rounded_composed
 
-
-def _same(answer, right, what):
-    answer = np.asarray(answer, float)
-    assert answer.shape == right.shape, f"{what}: the shape is {answer.shape}, not {right.shape}"
-    assert np.isfinite(answer).all(), f"{what}: some numbers are not finite"
-    assert np.allclose(answer, right, atol=1e-6), f"{what}: off by up to {np.abs(answer - right).max():.2g}"
+_same = functools.partial(same, atol=1e-6)
 
 
 def gradients(exercise):
@@ -62,7 +60,7 @@ def absmax(exercise):
     before = w.copy()
     for block in (4, 8, 16):
         codes, scales = exercise.absmax(w, block)
-        assert np.asarray(codes).dtype == np.int8, f"the codes are {np.asarray(codes).dtype}, not int8"
+        assert np.asarray(codes).dtype == np.int8, f"your codes are {np.asarray(codes).dtype}, they must be int8"
         assert codes.shape == (48 // block, block), f"the codes have the shape {codes.shape}"
         assert np.shape(scales) == (48 // block,), f"the scales have the shape {np.shape(scales)}"
         read = codes * np.asarray(scales)[:, None]

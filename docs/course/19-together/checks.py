@@ -1,17 +1,15 @@
 """Checks of chapter 19."""
 
+import functools
+
 import numpy as np
+from compare import same
 
 from studies.together import best_for_other_half as chosen
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
-
-def _same(answer, right, what):
-    answer, right = np.asarray(answer, float), np.asarray(right, float)
-    assert answer.shape == right.shape, f"{what}: the shape is {answer.shape}, not {right.shape}"
-    assert np.isfinite(answer).all(), f"{what}: some numbers are not finite"
-    assert np.allclose(answer, right, atol=1e-6), f"{what}: off by up to {np.abs(answer - right).max():.2g}"
+_same = functools.partial(same, atol=1e-6)
 
 
 def mean_log_probs(exercise):
@@ -59,5 +57,5 @@ def best_for_other_half(exercise):
         p = np.random.default_rng(seed).random((4, tokens)) + 0.01
         right, names = chosen(range(4), p.__getitem__)
         settings, found = exercise.best_for_other_half(p)
-        assert [*map(int, settings)] == names, f"of {tokens} tokens: the settings are {settings}, not {names}"
+        assert [*map(int, settings)] == names, f"of {tokens} tokens, yours are {settings}, they must be {names}"
         _same(found, right, f"the probabilities of {tokens} tokens")

@@ -1,17 +1,16 @@
 """Checks of chapter 20."""
 
+import functools
+
 import numpy as np
+from compare import same
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.lstm import lstm
 from tinygrad_lite.functional.rnn import rnn
 
-
-def _same(answer, right, what):
-    answer, right = np.asarray(answer, float), np.asarray(right, float)
-    assert answer.shape == right.shape, f"{what}: the shape is {answer.shape}, not {right.shape}"
-    assert np.allclose(answer, right, atol=1e-8), f"{what}: off by up to {np.abs(answer - right).max():.2g}"
+_same = functools.partial(same, atol=1e-8)
 
 
 def states(exercise):

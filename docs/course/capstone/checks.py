@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FunctionType
 
 import numpy as np
+from compare import same
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
 import nano
@@ -45,10 +46,7 @@ def _compare(exercise, name, compute):
         found, right = compute(_mixed(exercise, name)), compute(nano)
     for what, expected in right.items():
         assert what in found, f"{what} is missing"
-        answer = np.asarray(found[what])
-        assert answer.shape == np.shape(expected), f"{what} has shape {answer.shape}, not {np.shape(expected)}"
-        difference = np.abs(answer - expected).max()
-        assert difference <= 1e-5 * (1 + np.abs(expected).max()), f"{what} is off by up to {difference:.3g}"
+        same(found[what], expected, what, rtol=0, atol=1e-5 * (1 + np.abs(expected).max()))
 
 
 def _numbers(*shape, seed=0):
@@ -61,7 +59,7 @@ def _operation(exercise, name, f, *shapes):
     def compute(module):
         operands = [module.Tensor(_numbers(*shape, seed=i)) for i, shape in enumerate(shapes)]
         y = f(*operands)
-        assert isinstance(y, module.Tensor), f"it returns {type(y).__name__}, not a Tensor"
+        assert isinstance(y, module.Tensor), f"yours returns {type(y).__name__}, it must be a Tensor"
         found = {"the value": y.data}
         for x, gradient in y.parents:
             dx = np.asarray(gradient(_numbers(*y.data.shape, seed=9)))
@@ -133,7 +131,7 @@ class Tensor:
             c = a * b + a
             d = c + c
             (d * d + c).sum().backward()
-            return {"the gradient of a": a.grad, "the gradient of b, which was broadcast,": b.grad}
+            return {"the gradient of a": a.grad, "the gradient of b, which was broadcast": b.grad}
 
         _compare(exercise, "Tensor.backward", compute)
 
@@ -143,7 +141,7 @@ def unbroadcast(exercise):
 
     def compute(module):
         shapes = ((3,), (1, 3), (2, 1, 3), (2, 4, 3), ())
-        return {f"for the shape {shape}, it": module.unbroadcast(_numbers(2, 4, 3), shape) for shape in shapes}
+        return {f"for the shape {shape}": module.unbroadcast(_numbers(2, 4, 3), shape) for shape in shapes}
 
     _compare(exercise, "unbroadcast", compute)
 
@@ -238,5 +236,4 @@ def train(exercise):
         return {name: weight.data for name, weight in model.weights.items()}
 
     for (name, right), mine in zip(weights(nano).items(), weights(exercise).values(), strict=True):
-        difference = np.abs(mine - right).max()
-        assert difference < 1e-4, f"after 20 steps, {name} differs from nano.py's by up to {difference:.3g}"
+        same(mine, right, f"after 20 steps, {name}", rtol=0, atol=1e-4)

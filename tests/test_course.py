@@ -53,7 +53,7 @@ def test_a_chapter_names_its_exercises_and_is_neither_too_short_nor_too_long(pag
     text = page.read_text(encoding="utf-8")
     for outcome in course.check(page.parent):
         assert f"`{outcome.name}`" in text
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```|^</?details.*?$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert 600 <= len(prose.split()) <= MOST_WORDS.get(page.parent.name, 1500)
     assert "**Predict.**" in text
     number, _, title = text.splitlines()[0].removeprefix("# ").partition(". ")

@@ -43,6 +43,7 @@ REFERENCE = "map engine api reliability recipe how-to equations glossary costs".
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)
 VIEW = re.compile(r"`page\.html(#[^`\n]+)`")  # a view of the page of --explain; on the site, of the live page
+ANSWER, END = "<details><summary>Answer</summary>", "</details>"
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or else the file that a link names
 
 
@@ -79,26 +80,17 @@ def relinked(text: str, page: Path, finish: Any = lambda page: page) -> tuple[st
 
 
 def blocks(text: str) -> Iterator[tuple[str, bool]]:
-    """The blocks of a page, each with whether it belongs to the answer to the **Predict.** above it.
+    """The blocks of a page, each with whether it belongs to an answer.
 
-    An answer is what shows it, sessions or tables, with a paragraph before and one after, and whatever a paragraph
-    announces with a colon. An indented block below the question belongs to the question.
+    The answer to a **Predict.** stands between the lines `ANSWER` and `END`, by which GitHub folds it away.
     """
     pieces = [[part] if part.startswith("```") else re.split(r"\n{2,}", part) for part in BLOCK.split(text)]
-    state, announced = "read", False
-    for block in (block.strip("\n") + "\n" for piece in pieces for block in piece if block.strip()):
-        shows = block.startswith(("```", "|"))
-        if block.startswith("**Predict.**"):
-            state = "asked"
-        elif block.startswith("#"):
-            state = "read"
-        elif announced or (shows and state in ("asked", "told", "shown")):
-            state = "shown"
-        elif not (state == "asked" and block.startswith("    ")):
-            state = {"asked": "told", "shown": "last"}.get(state, "read")
-        is_answer = state in ("told", "shown", "last")
-        announced = is_answer and block.endswith(":\n")
-        yield block, is_answer
+    is_answer = False
+    for block in (block.strip("\n") for piece in pieces for block in piece if block.strip()):
+        if block in (ANSWER, END):
+            is_answer = block == ANSWER
+        else:
+            yield f"{block}\n", is_answer
 
 
 def folded(text: str) -> str:
@@ -215,7 +207,7 @@ def notebook(page: Path) -> dict[str, Any]:
     for block, is_answer in blocks(text):
         if not block.startswith("```python\n>>>"):
             block = re.sub(r"\A```math\n(.*)```\n\Z", r"$$\n\1$$\n", block, flags=re.DOTALL)
-            add("markdown", f"<details><summary>Answer</summary>\n\n{block}\n</details>" if is_answer else block)
+            add("markdown", f"{ANSWER}\n\n{block}\n{END}" if is_answer else block)
             continue
         hidden = {"collapsed": True, "jupyter": {"outputs_hidden": True}} if is_answer else {}
         source = ""

@@ -12,7 +12,7 @@ from gpt.config import GPTConfig
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import answers, under
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
-from workshop.corpora.texts import CORPORA, UNNAMED_TEXTS, is_at_hand, why_not
+from workshop.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions
 from workshop.tokenizers import LEARNED
@@ -87,7 +87,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
     DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
     UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: UNNAMED_TEXTS}
-    why_not: ClassVar[Callable[[str], str]] = staticmethod(why_not)
+    find_text: ClassVar[Callable[[str], object]] = staticmethod(find)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
     MODELS: ClassVar[tuple[str, ...]] = ("teachers", "reference")
     HINTS: ClassVar[dict[str, str]] = answers(

@@ -12,7 +12,7 @@ from tinygrad_lite.errors import OptionError
 from workshop.cli.options import answers, under
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pair_sources import AUF_DEUTSCH
-from workshop.corpora.pairs import from_cache, why_not
+from workshop.corpora.pairs import find, from_cache
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions
 from workshop.tokenizers import LEARNED
@@ -55,7 +55,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = dict.fromkeys(
         ("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH)
     )
-    why_not: ClassVar[Callable[[str], str]] = staticmethod(why_not)
+    find_text: ClassVar[Callable[[str], object]] = staticmethod(find)
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = answers(
         "train", "seq2seq", batch="--batch_tokens", data="--pairs", rotary="--positions rotary"

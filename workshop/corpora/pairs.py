@@ -66,15 +66,6 @@ def find(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
     return from_cache(name, say) or from_source(name, say)
 
 
-def why_not(name: str) -> str:
-    """Get a named corpus into the cache; why that is impossible, or nothing."""
-    try:
-        find(name)
-    except CorpusError as error:
-        return str(error)
-    return ""
-
-
 def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
     """The cached corpus, or None if there is none, or if it is damaged or was made by an older version."""
     recipe = RECIPES[name]

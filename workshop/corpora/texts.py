@@ -113,17 +113,10 @@ def local_file(name: str) -> str | None:
 
 
 def find(name: str, say: Callable[[str], None] = console.say) -> Corpus:
-    """A named corpus, from the cache or else from its source; CorpusError with the reason if it is unavailable."""
+    """A named corpus, from its places in order; CorpusError with the reason if it is unavailable."""
+    if local := local_file(name):
+        return load_files([local])
     return from_cache(name, say) or from_source(name, say)
-
-
-def why_not(name: str) -> str:
-    """Get a named corpus into the cache; why that is impossible, or nothing."""
-    try:
-        local_file(name) or find(name)
-    except CorpusError as error:
-        return str(error)
-    return ""
 
 
 def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
@@ -277,8 +270,11 @@ def make_goethe_works() -> str:
 
     Without apt-get the default corpus is `werther-faust`, made from the same files.
     """
-    known = find("werther-faust" if why_not("goethe") else "goethe").split()[1]
-    return resolve_name("workshop.corpora.works:goethe_works")(known=known)
+    try:
+        known = find("goethe")
+    except CorpusError:
+        known = find("werther-faust")
+    return resolve_name("workshop.corpora.works:goethe_works")(known=known.split()[1])
 
 
 # ---------------------------------------------------------------------------------------- Project Gutenberg

@@ -116,9 +116,9 @@ class TrainOptions:
     MODELS: ClassVar[tuple[str, ...]] = ()
     DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset accepts, if it accepts others too
     # Of a command that names no text, by the preset that it names (None: none): the texts of which it takes the first
-    # that is available; and the function that says why one is not.
+    # that is available; and the function that finds one.
     UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = {}
-    why_not: ClassVar[Callable[[str], str]]
+    find_text: ClassVar[Callable[[str], object]]
     # The options whose product is the size of a micro-step, the batch's first, and the units of their values.
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name

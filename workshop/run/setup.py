@@ -245,14 +245,19 @@ def first_available(options: TrainOptions, texts: Sequence[str]) -> tuple[str, s
 
     If none is available, it is the first, and preparing it says what can be done.
     """
-    usual, *others = texts
-    if why := options.why_not(usual):
-        say(f"no text is named, and {usual} is unavailable here ({why}): trying {', '.join(others)}")
-        for text in others:
-            if not options.why_not(text):
+    reason = ""
+    for text in texts:
+        try:
+            options.find_text(text)
+        except CorpusError as error:
+            if not reason:
+                say(f"no text is named, and {text} is unavailable here ({error}): trying {', '.join(texts[1:])}")
+            reason = reason or str(error)
+        else:
+            if reason:
                 say(f"this run learns from {text} instead")
-                return text, f"{text} instead of {usual}, which is unavailable here ({why})"
-    return usual, ""
+            return text, reason and f"{text} instead of {texts[0]}, which is unavailable here ({reason})"
+    return texts[0], ""
 
 
 def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, str | None]:

@@ -43,9 +43,20 @@ def mean(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     return total / (x.numel() / total.numel() if total.numel() else 1.0)
 
 
+def centred(x: Tensor, axis: Axis = None) -> Tensor:
+    """x - mean(x) over the axes, exact for its own size: that the mean is rounded to its size does not matter.
+
+    Numbers close together are subtracted without an error, so x minus any constant near the mean loses nothing, and
+    the mean of these small differences has a small error. If all x are equal, the differences are a few units in the
+    last place, their sum is exact, and the result is 0.
+    """
+    near = x - mean(x.detach(), axis, keepdim=True)
+    return near - mean(near, axis, keepdim=True)
+
+
 def var(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int | None = 1) -> Tensor:
     """Mean squared distance from the mean; divides by n - correction, as torch and tinygrad do."""
-    distance = x - mean(x, axis, keepdim=True)
+    distance = centred(x, axis)
     total = ops.sum(distance * distance, axis, keepdim=keepdim)
     return total / max(x.numel() / max(total.numel(), 1) - (1 if correction is None else correction), 0.0)
 

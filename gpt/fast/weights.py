@@ -30,8 +30,9 @@ Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out
 
 
 def centred(x: np.ndarray) -> np.ndarray:
-    """Each row minus its mean."""
-    return x - x.mean(axis=-1, keepdims=True)
+    """Each row minus its mean; twice, because a large mean is rounded, and what is left has a mean, too."""
+    near = x - x.mean(axis=-1, keepdims=True)
+    return near - near.mean(axis=-1, keepdims=True)
 
 
 def balanced_output(linear: Linear, balanced: Callable[[np.ndarray], np.ndarray]) -> Affine:

@@ -89,8 +89,11 @@ extern "C" __global__ void decode_embedding(long long batch, long long vocabular
         sum += value;
     }
     if (!centred) return;
-    A mean = sum_of_warp(sum) / (A)width;
-    for (long long i = threadIdx.x; i < width; i += 32) out[i] -= mean;
+    for (int pass = 0; pass < 2; pass++) {  // a large mean is rounded: the differences have one, too
+        A mean = sum_of_warp(sum) / (A)width;
+        sum = 0;
+        for (long long i = threadIdx.x; i < width; i += 32) sum += out[i] -= mean;
+    }
 }
 
 // z - max(z) - log(sum(e^(z - max(z)))) for each row of z (B, V), in place. A block takes one row.

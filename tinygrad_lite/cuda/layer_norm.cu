@@ -1,5 +1,7 @@
 // Layer normalisation; formulas and derivation in functional/layer_norm.py. A warp takes one row of C numbers; each
 // thread has every 32nd pack of it. The row is read three times, but only the first time from outside the cache.
+//
+// A mean above the deviation is two numbers: one rounded to its own size, and what is missing, the differences' mean.
 #include "residual.cuh"
 
 // With a `part`, x + part is normalised, and written to `sum` as well.
@@ -21,12 +23,21 @@ extern "C" __global__ void layer_norm_forward(long long rows, long long width, c
     }
     A mean = sum_of_warp(total) / (A)width;
 
-    A squares = 0;
-    for (int i = threadIdx.x; i < packs; i += 32) {
-        Pack<X> p = xs[i];
-        for (int k = 0; k < PACK; k++) squares += ((A)p.at[k] - mean) * ((A)p.at[k] - mean);
+    A missing = 0, r;
+    for (int pass = 0; pass < 2; pass++) {
+        A rest = 0, squares = 0;
+        for (int i = threadIdx.x; i < packs; i += 32) {
+            Pack<X> p = xs[i];
+            for (int k = 0; k < PACK; k++) {
+                A u = (A)p.at[k] - mean - missing;
+                rest += u;
+                squares += u * u;
+            }
+        }
+        r = 1 / sqrt(sum_of_warp(squares) / (A)width + eps);
+        if (pass || (mean < 0 ? -mean : mean) * r <= 1) break;
+        missing = sum_of_warp(rest) / (A)width;
     }
-    A r = 1 / sqrt(sum_of_warp(squares) / (A)width + eps);
 
     for (int i = threadIdx.x; i < packs; i += 32) {
         Pack<X> p = xs[i];
@@ -34,11 +45,12 @@ extern "C" __global__ void layer_norm_forward(long long rows, long long width, c
         if (bias) b = bs[i];
         Pack<Y> out;
         for (int k = 0; k < PACK; k++)
-            out.at[k] = (Y)(((A)p.at[k] - mean) * r * w.at[k] + (bias ? b.at[k] : (A)0));
+            out.at[k] = (Y)(((A)p.at[k] - mean - missing) * r * w.at[k] + (bias ? b.at[k] : (A)0));
         ys[i] = out;
     }
     if (threadIdx.x == 0) {
-        means[row] = mean;
+        means[2 * row] = mean;
+        means[2 * row + 1] = missing;
         scales[row] = r;
     }
 }
@@ -61,7 +73,7 @@ extern "C" __global__ void layer_norm_backward(long long rows, long long width, 
     for (long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y; row < rows; row += gridDim.x * blockDim.y) {
         const Pack<Y>* dys = (const Pack<Y>*)(dy + row * width);
         const Pack<X>* xs = (const Pack<X>*)(x + row * width);
-        A mean = means[row], r = scales[row];
+        A mean = means[2 * row], missing = means[2 * row + 1], r = scales[row];
 
         A sum_dh = 0, sum_dh_h = 0;
         for (int i = threadIdx.x; i < packs; i += 32) {
@@ -71,7 +83,7 @@ extern "C" __global__ void layer_norm_backward(long long rows, long long width, 
             for (int k = 0; k < PACK; k++) {
                 A dh = (A)d.at[k] * w.at[k];
                 sum_dh += dh;
-                sum_dh_h += dh * ((A)p.at[k] - mean) * r;
+                sum_dh_h += dh * ((A)p.at[k] - mean - missing) * r;
             }
         }
         A mean_dh = sum_of_warp(sum_dh) / (A)width, mean_dh_h = sum_of_warp(sum_dh_h) / (A)width;
@@ -85,7 +97,7 @@ extern "C" __global__ void layer_norm_backward(long long rows, long long width, 
             Pack<A> w = ws[i];
             Pack<X> out;
             for (int k = 0; k < PACK; k++) {
-                A h = ((A)p.at[k] - mean) * r, gradient = (A)d.at[k];
+                A h = ((A)p.at[k] - mean - missing) * r, gradient = (A)d.at[k];
                 out.at[k] = (X)(r * (gradient * w.at[k] - mean_dh - h * mean_dh_h));
                 if (!OWN) continue;
                 dw[OWN ? own : 0][k] += gradient * h;
@@ -123,7 +135,7 @@ extern "C" __global__ void layer_norm_backward_weight(long long rows, long long 
     if (column < width)
         for (long long row = blockIdx.y * 8ll + threadIdx.y; row < rows; row += gridDim.y * 8ll) {
             A d = (A)dy[row * width + column];
-            dw += d * ((A)x[row * width + column] - means[row]) * scales[row];
+            dw += d * ((A)x[row * width + column] - means[2 * row] - means[2 * row + 1]) * scales[row];
             db += d;
         }
     found_dw[threadIdx.y][threadIdx.x] = dw;

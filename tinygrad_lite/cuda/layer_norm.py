@@ -24,7 +24,7 @@ def layer_norm_cuda(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, ep
     first = xp_of(first).ascontiguousarray(first)
     xp, w, b, count = xp_of(first), weight.data, None if bias is None else bias.data, first.size // width
     y = xp.empty((count, width), activation_type(dtype))
-    means, scales = xp.empty(count, total), xp.empty(count, total)
+    means, scales = xp.empty((count, 2), total), xp.empty(count, total)
     types = {"X": dtype, "Y": y.dtype, "P": dtype if part is None else part.dtype}
     forward = kernel("layer_norm", "layer_norm_forward", **types, PACK=pack(width, first, part, w, b))
     launch_rows(forward, count, width, first, part, added, w, b, eps, y, means, scales)

@@ -13,8 +13,12 @@ extern "C" __global__ void layer_norm_naive(long long rows, long long width, con
     if (row >= rows) return;
     x += row * width;
     y += row * width;
-    float mean = 0, variance = 0;
-    for (long long i = 0; i < width; i++) mean += x[i] / width;
-    for (long long i = 0; i < width; i++) variance += (x[i] - mean) * (x[i] - mean) / width;
-    for (long long i = 0; i < width; i++) y[i] = (x[i] - mean) / sqrt(variance + eps) * weight[i] + bias[i];
+    float sum = 0, rest = 0, squares = 0;
+    for (long long i = 0; i < width; i++) sum += x[i];
+    float mean = sum / width;
+    for (long long i = 0; i < width; i++) rest += x[i] - mean;
+    rest /= width;  // what the rounding of the mean left out
+    for (long long i = 0; i < width; i++) squares += (x[i] - mean - rest) * (x[i] - mean - rest);
+    float r = 1 / sqrt(squares / width + eps);
+    for (long long i = 0; i < width; i++) y[i] = (x[i] - mean - rest) * r * weight[i] + bias[i];
 }

@@ -23,6 +23,7 @@ Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); the variance divide
 
 import numpy as np
 
+from tinygrad_lite.compositions import centred
 from tinygrad_lite.device import sum_over
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
@@ -42,9 +43,9 @@ def layer_norm_composed(x: Tensor, *, weight: Tensor, bias: Tensor | None = None
     Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); biased variance as in torch.
     """
     check_layer_norm(x, weight, bias)
-    centred = x - x.mean(-1, keepdim=True)
-    variance = (centred * centred).mean(-1, keepdim=True)
-    y = centred / (variance + eps).sqrt() * weight
+    u = centred(x, -1)
+    variance = (u * u).mean(-1, keepdim=True)
+    y = u / (variance + eps).sqrt() * weight
     return y if bias is None else y + bias
 
 
@@ -71,9 +72,12 @@ def layer_norm_fused(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, e
     rows = x.data.reshape(-1, width)
     # Row means as a product with a constant vector: the BLAS library adds short rows faster than np.mean does.
     averaging = np.full(width, 1 / width, rows.dtype)
-    h = rows - (rows @ averaging)[:, None]
-    v = np.vecdot(h, h) * averaging[0]
-    r = 1 / np.sqrt(v + eps)
+    m = rows @ averaging
+    h = rows - m[:, None]
+    r = 1 / np.sqrt(np.vecdot(h, h) * averaging[0] + eps)
+    if (far := np.abs(m) * r > 1).any():  # a mean above the deviation, beside which its rounding counts: see `centred`
+        h -= np.where(far, h.sum(1) / width, 0)[:, None]
+        r = 1 / np.sqrt(np.vecdot(h, h) * averaging[0] + eps)
     h *= r[:, None]
     gives_h = determines_h(w, b)
     y = np.multiply(h, w, out=h if gives_h else None)

@@ -226,14 +226,22 @@ class Methods:
         device: str = "cpu",
         requires_grad: bool = False,
     ) -> Tensor:
-        """start, start + step, ... up to but excluding stop; from 0 if only one number is given."""
+        """start, start + step, ... up to but excluding stop; from 0 if only one number is given.
+
+        Floats are start + i step in float64, rounded once: repeated additions in float32 would drift away.
+        """
         start, stop = (0, start) if stop is None else (start, stop)
         whole = all(isinstance(n, (int, np.integer)) for n in (start, stop, step))
         dtype = np.dtype(dtype or (np.int64 if whole else np.float32))
         ends = step and all(map(math.isfinite, (start, stop, step))) and (whole or is_float(dtype))
         if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
             raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
-        return Tensor.wrap(get_device(device).xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
+        xp = get_device(device).xp
+        if is_float(dtype):
+            numbers = (start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step).astype(dtype)
+        else:
+            numbers = xp.arange(start, stop, step, dtype)
+        return Tensor.wrap(numbers).requires_grad_(requires_grad)
 
     @staticmethod
     def eye(

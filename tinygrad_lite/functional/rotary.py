@@ -32,13 +32,15 @@ import numpy as np
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
+TABLE = 1 << 12  # positions of the largest table
+
 
 def rotary_composed(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> Tensor:
     """Turn the pairs (x_i, x_(i + D/2)) by the angles positions * frequencies.
 
     Args:
         x: (B, T, H, D) float tensor.
-        positions: (T,) integers of at least 0, or (B, T) if they differ from row to row.
+        positions: (T,) integers, or (B, T) if they differ from row to row.
         frequencies: D/2 angles per position, in radians.
     Returns: (B, T, H, D), dtype of x.
     Raises: ValueError if the shapes do not fit.
@@ -56,9 +58,7 @@ def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0:
         return rotary_composed(x, positions, frequencies)
     check_rotary(x, positions, frequencies)
-    places, table = positions.data, rotary_factors(int(positions.data.max()) + 1, frequencies, x.dtype)
-    first, is_run = int(places.flat[0]), places.ndim == 1 and bool((np.diff(places) == 1).all())
-    factors = table[:, first:] if is_run else table[:, places]  # (2, ..., T, D): part of the table, or a copy
+    factors = _factors_at(positions.data.astype(np.int64, copy=False), frequencies, x.dtype)  # (2, ..., T, D)
     heads = x.shape[2]
 
     def backward(dy):
@@ -79,19 +79,36 @@ def turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     return y
 
 
+def _factors_at(places: np.ndarray, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+    """What `turn` needs for these positions: part of a table if they are within one, or else computed for them alone.
+
+    A table is shared by all layers, and by texts of all lengths.
+    """
+    first, last = int(places.min()), int(places.max())
+    if not 0 <= first <= last < TABLE:
+        return _computed(places, frequencies, dtype)
+    table, is_run = rotary_factors(last + 1, frequencies, dtype), places.ndim == 1 and (np.diff(places) == 1).all()
+    return table[:, first:] if is_run else table[:, places]
+
+
 def rotary_factors(length: int, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
     """What `turn` needs for the positions before `length`: (cos, cos) and (-sin, sin), as (2, length, D)."""
-    return _factors(1 << (length - 1).bit_length(), frequencies, dtype)[:, :length]
+    return _table(1 << (length - 1).bit_length(), frequencies, dtype)[:, :length]
 
 
 @functools.lru_cache(maxsize=4)
-def _factors(length: int, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+def _table(length: int, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
     """The factors of `length` positions: a power of two, so that few tables serve all lengths."""
-    angles = np.arange(length)[:, None] * np.array(frequencies)
-    cos, sin = np.cos(angles), np.sin(angles)
-    factors = np.array([np.concatenate([cos, cos], axis=1), np.concatenate([-sin, sin], axis=1)], dtype)
+    factors = _computed(np.arange(length), frequencies, dtype)
     factors.flags.writeable = False
     return factors
+
+
+def _computed(places: np.ndarray, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+    """The factors of these positions, (2, ..., D); the angles have the digits of float64."""
+    angles = places[..., None] * np.array(frequencies)
+    cos, sin = np.cos(angles), np.sin(angles)
+    return np.array([np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1)], dtype)
 
 
 def check_rotary(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> None:

@@ -31,6 +31,7 @@ import math
 
 import numpy as np
 
+from tinygrad_lite.functional.attention import weighted
 from tinygrad_lite.functional.long_conv import long_conv
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, RMSNorm, uniform
 from tinygrad_lite.recurrent import RecurrentState
@@ -147,10 +148,10 @@ def by_chunks(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> 
         qs, ks, vs = q[:, :, part], k[:, :, part], v[:, :, part]
         size = qs.shape[2]
         lower = Tensor(np.tri(size, dtype=q.dtype), device=q.device)
-        sums = (lower @ log_a[:, :, part].unsqueeze(-1)).squeeze(-1)  # A, (B, H, size)
+        sums = weighted(lower, log_a[:, :, part].unsqueeze(-1)).squeeze(-1)  # A, (B, H, size)
         later = Tensor(~np.tri(size, dtype=bool), device=q.device)
-        decays = (sums.unsqueeze(-1) - sums.unsqueeze(-2)).masked_fill(later, -math.inf).exp()
-        inside = (qs @ ks.transpose(-1, -2) * decays) @ vs
+        decays = (sums.unsqueeze(-1) - sums.unsqueeze(-2)).clip(high=0.0).exp()  # clipped where s is later than t
+        inside = weighted((qs @ ks.transpose(-1, -2) * decays).masked_fill(later, 0.0), vs)
         found.append(inside + sums.exp().unsqueeze(-1) * (qs @ state))
         last = sums[:, :, -1:]
         kept = ks * (last - sums).exp().unsqueeze(-1)

@@ -73,7 +73,22 @@ def scaled_dot_product_attention_composed(
         scores = scores.masked_fill(~seen, -math.inf)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == np.bool_ else scores + mask.cast(scores.dtype)
-    return dropout_composed(softmax_composed(scores), dropout_p) @ value
+    return weighted(dropout_composed(softmax_composed(scores), dropout_p), value)
+
+
+def weighted(weights: Tensor, values: Tensor) -> Tensor:
+    """weights (..., T, S) @ values (..., S, D), where a weight of 0 hides any value: 0 times infinity would be NaN.
+
+    On a GPU, where looking for infinite values would mean waiting for them, it is just the product.
+    """
+    bad = None if values.device != "cpu" else ~np.isfinite(values.data)
+    if bad is None or not bad.any():
+        return weights @ values
+    y = weights @ values.masked_fill(Tensor(bad), 0.0)
+    for s in np.flatnonzero(np.moveaxis(bad, -2, 0).reshape(bad.shape[-2], -1).any(1)):
+        weight, value = weights[..., s : s + 1], Tensor(bad[..., s : s + 1, :]).where(values[..., s : s + 1, :], 0.0)
+        y = y + (weight != 0).where(weight * value, 0.0)
+    return y
 
 
 def scale_of_scores(query: Tensor, scale: float | None) -> float:
@@ -140,6 +155,9 @@ def scaled_dot_product_attention_fused(
     kept = keep_mask((batch, heads, t, s), dropout_p) if dropout_p else None
     rest = q.dtype.type(1 / (1 - dropout_p))  # M is the mask times this
     weights = []  # P, block by block, without the keys that no query of the block can see
+    bad, at = ~np.isfinite(v), np.empty(0, int)  # the values that must be hidden as in `weighted`, and where they are
+    if bad.any():
+        infinite, v, at = np.where(bad, v, 0), np.where(bad, 0, v), np.flatnonzero(bad.any((0, 1, 3)))
     # Laid out as (B, T, H, D), so that joining the heads afterwards needs no copy.
     out = np.empty((batch, t, heads, width), q.dtype).swapaxes(1, 2)
     blocks = list(_blocks(batch, heads, t, s, is_causal))
@@ -155,6 +173,9 @@ def scaled_dot_product_attention_fused(
         weights.append(p)
         dropped = p if kept is None else p * (kept[b, :, rows, :end] * rest)
         np.matmul(dropped, v[b, :, :end], out=out[b, :, rows])
+        for i in at[at < end]:
+            weight = dropped[..., i : i + 1]
+            out[b, :, rows] += np.where(weight != 0, weight * infinite[b, :, i : i + 1], 0)
 
     def backward(d_out):
         dq, dk, dv = np.empty_like(q), np.zeros_like(k), np.zeros_like(v)

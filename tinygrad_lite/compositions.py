@@ -212,20 +212,25 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     odd = [part for part in (*names, result) if len({*part}) < len(part) or not (part or "i").isalpha()]
     if odd or len(names) > 2 or shapes != [x.shape for x in operands] or {*result} - {*sizes}:
         raise ValueError(f"einsum: {equation!r} does not fit one or two tensors of shape {[x.shape for x in operands]}")
-    one = Tensor.wrap(operands[0].xp.ones((), operands[0].dtype))
-    (a, b), (x, y) = (*names, "")[:2], (*operands, one)[:2]
+    a, b = (*names, "")[:2]
     batch, summed = [n for n in a if n in b and n in result], [n for n in a if n in b and n not in result]
     rows, columns = [n for n in a if n in result and n not in b], [n for n in b if n in result and n not in a]
 
-    def laid_out(x: Tensor, names: str, *groups: list[str]) -> Tensor:
-        """x with its axes in this order, those in a group joined; summed over the axes in no group."""
+    def laid_out(names: Sequence[str], x: Tensor, *groups: Sequence[str]) -> Tensor:
+        """An operand with its axes in this order, those in a group joined; summed over the axes in no group."""
         order = [n for group in groups for n in group]
         if gone := tuple(i for i, n in enumerate(names) if n not in order):
-            x, names = x.sum(gone), "".join(n for n in names if n in order)
-        return x.permute([names.index(n) for n in order]).reshape([math.prod(sizes[n] for n in g) for g in groups])
+            x, names = x.sum(gone), [n for n in names if n in order]
+        x = x.permute([names.index(n) for n in order if n in names])
+        return x.reshape([math.prod(sizes[n] for n in group if n in names) for group in groups])
 
-    z = laid_out(x, a, batch, rows, summed) @ laid_out(y, b, batch, summed, columns)
     order = [*batch, *rows, *columns]
+    if len(names) == 1:
+        z = laid_out(a, *operands, *order)
+    elif summed:
+        z = laid_out(a, operands[0], *batch, rows, summed) @ laid_out(b, operands[1], *batch, summed, columns)
+    else:
+        z = laid_out(a, operands[0], *order) * laid_out(b, operands[1], *order)
     return z.reshape([sizes[n] for n in order]).permute([order.index(n) for n in result])
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import math
 import numbers
+from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
-from tinygrad_lite.ops.common import as_float, choose, refuse_truth_values, silent, zero_unless
+from tinygrad_lite.ops.common import as_float, refuse_truth_values, silent, zero_unless
 from tinygrad_lite.tensor import Tensor, node
+
+BLOCK = 1 << 15  # elements
 
 
 @silent
@@ -64,18 +67,17 @@ def tanh(x: Tensor) -> Tensor:
 def sigmoid(x: Tensor) -> Tensor:
     """y = 1 / (1 + e^-x).  dL/dx = dL/dy * y (1 - y).
 
-    With e = e^-|x|, which cannot overflow, y is 1 / (1 + e) for x >= 0 and e / (1 + e) for x < 0, and y (1 - y) is
-    e / (1 + e)^2 for both: so neither value nor gradient is rounded to 0 or 1 before it has to be.
+    The slope is computed as e^-x y^2, because 1 - y loses the digits of a small e^-x. Where e^-x overflows, y is below
+    the smallest normal number, and y and the slope are 0.
     """
     x = as_float(x)
-    a, xp = x.data, x.xp
-    e = xp.exp(-xp.abs(a))
-    total = 1 + e
+    e, xp = x.xp.exp(-x.data), x.xp
 
     def backward(dy):
-        return (dy * (e / (total * total)),)
+        y = 1 / (1 + e)
+        return (dy * (xp.minimum(e, np.finfo(e.dtype).max) * y * y),)
 
-    return node(choose(a < 0, e, 1, a) / total, (x,), backward, "sigmoid", linear=True)
+    return node(1 / (1 + e), (x,), backward, "sigmoid", linear=True)
 
 
 @silent
@@ -139,19 +141,37 @@ def erf_array(x: Array) -> Array:
 
     erf(x)/x is a smooth function of x^2, so a Chebyshev series in x^2 (interpolating Python's math.erf, computed
     once) gives it to the last digits, and multiplying by x keeps the relative accuracy near 0. The series is
-    summed by Clenshaw's recurrence (1955): b_k = 2 s b_(k+1) - b_(k+2) + c_k.
+    summed by Clenshaw's recurrence (1955): b_k = 2 s b_(k+1) - b_(k+2) + c_k, in place, and on a CPU for blocks of x
+    that stay in the processor's cache with all intermediate results.
     """
-    xp = xp_of(x)
+    flat = x.reshape(-1)
+    y = xp_of(x).empty_like(flat)
+    for part in _blocks(flat):
+        y[part] = _erf_block(flat[part], xp_of(x))
+    return y.reshape(x.shape)
+
+
+def _erf_block(x: Array, xp: Any) -> Array:
+    """erf of a vector."""
     end, degree = (6.0, 56) if x.dtype == np.float64 else (4.0, 22)  # beyond the end, erf is 1 to the last digit
     width = 1.08 * end  # a series is least accurate at the ends of its interval
     inside = xp.clip(x, -end, end)
     s = inside * inside * (2 / width**2) - 1
     *rest, last = _erf_series(width, degree)
-    b1, b2 = xp.full_like(s, last), xp.zeros_like(s)
+    twice, b1, b2, new = 2 * s, xp.full_like(s, last), xp.zeros_like(s), xp.empty_like(s)
     for c in reversed(rest[1:]):
-        b1, b2 = 2 * s * b1 - b2 + c, b1
+        xp.multiply(twice, b1, out=new)
+        new -= b2
+        new += c
+        b1, b2, new = new, b1, b2
     y = xp.clip(inside * (s * b1 - b2 + rest[0]), -1.0, 1.0)
     return xp.where(xp.abs(x) < end, y, xp.sign(x))  # exactly 1: GELU multiplies 1 + erf(x) by any large x
+
+
+def _blocks(flat: Array) -> list[slice]:
+    """Parts of a vector that stay in the processor's cache, with intermediate results; on a GPU, all of it."""
+    size = BLOCK if type(flat) is np.ndarray else max(1, flat.size)
+    return [slice(start, start + size) for start in range(0, flat.size, size)]
 
 
 def relu(x: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import ops
-from tinygrad_lite.device import is_float
+from tinygrad_lite.device import is_float, sum_over
 from tinygrad_lite.errors import counted
-from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, category, one_axis
+from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, category, one_axis, silent
 from tinygrad_lite.tensor import Axis, Tensor
 
 # --- one element at a time ------------------------------------------------------------------------------------
@@ -43,15 +43,18 @@ def mean(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     return total / (x.numel() / total.numel() if total.numel() else 1.0)
 
 
+@silent
 def centred(x: Tensor, axis: Axis = None) -> Tensor:
-    """x - mean(x) over the axes, exact for its own size: that the mean is rounded to its size does not matter.
+    """x - mean(x) over the axes, with an error of its own size, however large the mean is.
 
-    Numbers close together are subtracted without an error, so x minus any constant near the mean loses nothing, and
-    the mean of these small differences has a small error. If all x are equal, the differences are a few units in the
-    last place, their sum is exact, and the result is 0.
+    The mean is rounded to its own size. So the differences, themselves exact where x is close to it, have a mean, too.
+    It is subtracted without an operation: to a derivative it is a constant, 0 but for the rounding. If all x are equal,
+    the differences are a few units in the last place, their sum is exact, and the result is 0.
     """
-    near = x - mean(x.detach(), axis, keepdim=True)
-    return near - mean(near, axis, keepdim=True)
+    y = x - mean(x, axis, keepdim=True)
+    rest = sum_over(y.data, as_axes(axis, x.ndim, "mean"), keepdims=True)
+    y.data -= rest / (y.numel() / max(rest.size, 1) or 1)
+    return y
 
 
 def var(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int | None = 1) -> Tensor:
@@ -216,21 +219,17 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
     batch, summed = [n for n in a if n in b and n in result], [n for n in a if n in b and n not in result]
     rows, columns = [n for n in a if n in result and n not in b], [n for n in b if n in result and n not in a]
 
-    def laid_out(names: Sequence[str], x: Tensor, *groups: Sequence[str]) -> Tensor:
-        """An operand with its axes in this order, those in a group joined; summed over the axes in no group."""
+    def laid_out(x: Tensor, names: str, *groups: Sequence[str]) -> Tensor:
+        """x with its axes in this order, those in a group joined; summed over the axes in no group."""
         order = [n for group in groups for n in group]
         if gone := tuple(i for i, n in enumerate(names) if n not in order):
-            x, names = x.sum(gone), [n for n in names if n in order]
-        x = x.permute([names.index(n) for n in order if n in names])
-        return x.reshape([math.prod(sizes[n] for n in group if n in names) for group in groups])
+            x, names = x.sum(gone), "".join(n for n in names if n in order)
+        return x.permute([names.index(n) for n in order]).reshape([math.prod(sizes[n] for n in g) for g in groups])
 
+    z = laid_out(operands[0], a, *batch, rows, summed)
+    if len(names) == 2:
+        z = z @ laid_out(operands[1], b, *batch, summed, columns)
     order = [*batch, *rows, *columns]
-    if len(names) == 1:
-        z = laid_out(a, *operands, *order)
-    elif summed:
-        z = laid_out(a, operands[0], *batch, rows, summed) @ laid_out(b, operands[1], *batch, summed, columns)
-    else:
-        z = laid_out(a, operands[0], *order) * laid_out(b, operands[1], *order)
     return z.reshape([sizes[n] for n in order]).permute([order.index(n) for n in result])
 
 

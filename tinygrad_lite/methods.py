@@ -237,11 +237,10 @@ class Methods:
         if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
             raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
         xp = get_device(device).xp
-        if is_float(dtype):
-            numbers = (start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step).astype(dtype)
-        else:
-            numbers = xp.arange(start, stop, step, dtype)
-        return Tensor.wrap(numbers).requires_grad_(requires_grad)
+        if not is_float(dtype):
+            return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
+        numbers = start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step
+        return Tensor.wrap(numbers.astype(dtype)).requires_grad_(requires_grad)
 
     @staticmethod
     def eye(

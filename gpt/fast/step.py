@@ -53,7 +53,7 @@ class WeightsAsTheyAre:
             codes = POSITION_CODES[config.positions](config.block_size, config.n_embd).astype(table.dtype)
             self.positions = get_device(table.device).from_host(codes)
         elif config.positions == "rotary":
-            self.turns = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, table.dtype)
+            self.turns = rotary_factors(np.arange(config.block_size), model.blocks[0].mixer.frequencies, table.dtype)
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made from."""

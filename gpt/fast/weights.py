@@ -30,9 +30,8 @@ Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out
 
 
 def centred(x: np.ndarray) -> np.ndarray:
-    """Each row minus its mean; twice, because a large mean is rounded, and what is left has a mean, too."""
-    near = x - x.mean(axis=-1, keepdims=True)
-    return near - near.mean(axis=-1, keepdims=True)
+    """Each row minus its mean, which would lose its last digits in float32."""
+    return (x - x.mean(axis=-1, keepdims=True, dtype=np.float64)).astype(x.dtype)
 
 
 def balanced_output(linear: Linear, balanced: Callable[[np.ndarray], np.ndarray]) -> Affine:

@@ -149,15 +149,12 @@ def scaled_dot_product_attention_fused(
     check_attention(query, key, value, mask, dropout_p)
     q, k, v = query.data, key.data, value.data
     batch, heads, t, width = q.shape
-    s = k.shape[2]
+    s, is_finite = k.shape[2], np.isfinite(v).all()
     scale = q.dtype.type(scale_of_scores(query, scale))
     hidden = None if mask is None else np.broadcast_to(~mask.data, (batch, heads, t, s))
     kept = keep_mask((batch, heads, t, s), dropout_p) if dropout_p else None
     rest = q.dtype.type(1 / (1 - dropout_p))  # M is the mask times this
     weights = []  # P, block by block, without the keys that no query of the block can see
-    bad, at = ~np.isfinite(v), np.empty(0, int)  # the values that must be hidden as in `weighted`, and where they are
-    if bad.any():
-        infinite, v, at = np.where(bad, v, 0), np.where(bad, 0, v), np.flatnonzero(bad.any((0, 1, 3)))
     # Laid out as (B, T, H, D), so that joining the heads afterwards needs no copy.
     out = np.empty((batch, t, heads, width), q.dtype).swapaxes(1, 2)
     blocks = list(_blocks(batch, heads, t, s, is_causal))
@@ -172,10 +169,10 @@ def scaled_dot_product_attention_fused(
         _softmax_in_place(p, is_moderate, may_be_empty=hidden is not None or s < t)
         weights.append(p)
         dropped = p if kept is None else p * (kept[b, :, rows, :end] * rest)
-        np.matmul(dropped, v[b, :, :end], out=out[b, :, rows])
-        for i in at[at < end]:
-            weight = dropped[..., i : i + 1]
-            out[b, :, rows] += np.where(weight != 0, weight * infinite[b, :, i : i + 1], 0)
+        if is_finite:
+            np.matmul(dropped, v[b, :, :end], out=out[b, :, rows])
+        else:
+            out[b, :, rows] = weighted(Tensor.wrap(dropped), Tensor.wrap(v[b, :, :end])).data
 
     def backward(d_out):
         dq, dk, dv = np.empty_like(q), np.zeros_like(k), np.zeros_like(v)

@@ -32,8 +32,6 @@ import numpy as np
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
-TABLE = 1 << 12  # positions of the largest table
-
 
 def rotary_composed(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> Tensor:
     """Turn the pairs (x_i, x_(i + D/2)) by the angles positions * frequencies.
@@ -58,8 +56,7 @@ def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0:
         return rotary_composed(x, positions, frequencies)
     check_rotary(x, positions, frequencies)
-    factors = _factors_at(positions.data.astype(np.int64, copy=False), frequencies, x.dtype)  # (2, ..., T, D)
-    heads = x.shape[2]
+    factors, heads = rotary_factors(positions.data, frequencies, x.dtype), x.shape[2]  # (2, ..., T, D)
 
     def backward(dy):
         cos, sin = np.repeat(factors[..., None, :], heads, axis=-2)
@@ -79,36 +76,18 @@ def turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     return y
 
 
-def _factors_at(places: np.ndarray, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
-    """What `turn` needs for these positions: part of a table if they are within one, or else computed for them alone.
-
-    A table is shared by all layers, and by texts of all lengths.
-    """
-    first, last = int(places.min()), int(places.max())
-    if not 0 <= first <= last < TABLE:
-        return _computed(places, frequencies, dtype)
-    table, is_run = rotary_factors(last + 1, frequencies, dtype), places.ndim == 1 and (np.diff(places) == 1).all()
-    return table[:, first:] if is_run else table[:, places]
-
-
-def rotary_factors(length: int, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
-    """What `turn` needs for the positions before `length`: (cos, cos) and (-sin, sin), as (2, length, D)."""
-    return _table(1 << (length - 1).bit_length(), frequencies, dtype)[:, :length]
+def rotary_factors(positions: np.ndarray, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+    """What `turn` needs for these positions: (cos, cos) and (-sin, sin), as (2, ..., D). All layers share them."""
+    return _factors(positions.astype(np.int64).tobytes(), positions.shape, frequencies, dtype)
 
 
 @functools.lru_cache(maxsize=4)
-def _table(length: int, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
-    """The factors of `length` positions: a power of two, so that few tables serve all lengths."""
-    factors = _computed(np.arange(length), frequencies, dtype)
+def _factors(positions: bytes, shape: tuple[int, ...], frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
+    angles = np.frombuffer(positions, np.int64).reshape(*shape, 1) * np.array(frequencies)
+    cos, sin = np.cos(angles), np.sin(angles)
+    factors = np.array([np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1)], dtype)
     factors.flags.writeable = False
     return factors
-
-
-def _computed(places: np.ndarray, frequencies: tuple[float, ...], dtype: np.dtype) -> np.ndarray:
-    """The factors of these positions, (2, ..., D); the angles have the digits of float64."""
-    angles = places[..., None] * np.array(frequencies)
-    cos, sin = np.cos(angles), np.sin(angles)
-    return np.array([np.concatenate([cos, cos], axis=-1), np.concatenate([-sin, sin], axis=-1)], dtype)
 
 
 def check_rotary(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> None:

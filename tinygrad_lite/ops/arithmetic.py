@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -90,8 +92,8 @@ def pow(x: Any, exponent: Any) -> Tensor:
         raise ValueError("pow: an integer to a negative power is a fraction: write x.cast('float32') ** n")
     a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x.requires_grad, n.requires_grad
     if isinstance(exponent, (int, float)) and exponent in SMALL and a.dtype.kind == "f":
-        n = int(exponent)
-        return node(_power(a, n), (x,), lambda dz: (dz * b * _power(a, n - 1),), "pow", uses_result=False)
+        slope = functools.partial(_power, a, int(exponent) - 1)
+        return node(_power(a, int(exponent)), (x, n), lambda dz: (dz * b * slope(), None), "pow", uses_result=False)
     z = a**b
 
     def backward(dz):
@@ -105,16 +107,12 @@ def pow(x: Any, exponent: Any) -> Tensor:
     return node(z, (x, n), backward, "pow", uses_result=n_needs)
 
 
-SMALL = (-4, -3, -2, -1, 2, 3, 4, 5, 6, 7, 8)  # whole exponents; powers of 0 and 1 need no product
+SMALL = (-4, -3, -2, -1, 2, 3, 4, 5, 6, 7, 8)  # whole exponents
 
 
 def _power(a: Array, n: int) -> Array:
-    """a^n from the binary digits of n: each one squares, and a 1 also multiplies by a."""
-    y = a
-    for digit in f"{abs(n):b}"[1:]:
-        y = y * y
-        if digit == "1":
-            y *= a
+    """a^n as a product."""
+    y = functools.reduce(operator.mul, [a] * abs(n))
     return y if n > 0 else 1 / y
 
 
@@ -263,7 +261,7 @@ def matmul(x: Any, y: Any) -> Tensor:
         return da, db
 
     used = None if x_needs and y_needs else (y,) if x_needs else (x,)
-    return node(a @ b, (x, y), backward, "matmul", uses=used, uses_result=False)
+    return node(_product(a, b), (x, y), backward, "matmul", uses=used, uses_result=False)
 
 
 def _product(a: Array, b: Array) -> Array:

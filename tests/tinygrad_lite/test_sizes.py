@@ -1,0 +1,237 @@
+"""Numbers of very different sizes: a large mean, a far position, an infinity at the end of a text.
+
+The right values are computed in float64 by the definitions, from the same float32 inputs.
+"""
+
+import time
+import tracemalloc
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+from tests.lively import lively
+from tests.tinygrad_lite.functional.version_cases import both_versions
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.functional.long_conv import BLOCK, long_conv
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.mixers import CHUNK, Hyena, Mamba2
+from tinygrad_lite.recurrent import LSTM, RNN, RecurrentMixer
+from tinygrad_lite.relative import ALiBi, Shaw
+from tinygrad_lite.transformer import MultiHeadAttention, rotary_frequencies
+from tinygrad_lite.window import WindowAttention
+
+rng = np.random.default_rng(8)
+EQUAL = [(100000.3, 7), (1234.567, 768), (0.1, 7), (-3e7, 5), (1e10, 33), (1e18, 768)]
+FAR = [(10_000, np.arange(10) / 1024), (-1e6, rng.standard_normal(768)), (300, rng.standard_normal(64) * 1e-2)]
+
+
+# --- a large mean -------------------------------------------------------------------------------------------------
+
+
+def normalised(version, rows, dtype, device="cpu"):
+    """A layer norm of rows without gain and shift, and its gradient for random dy; exactly, if there is no version."""
+    dy = np.random.default_rng(1).standard_normal(rows.shape).astype(dtype)
+    if version is None:
+        u = rows.astype(np.longdouble)
+        u = u - u.mean(1, keepdims=True)
+        r = 1 / np.sqrt((u * u).mean(1, keepdims=True) + 1e-5)
+        h, d = u * r, dy.astype(np.longdouble)
+        return h, r * (d - d.mean(1, keepdims=True) - h * (d * h).mean(1, keepdims=True))
+    one, zero = (Tensor(np.full(rows.shape[1], n, dtype), device=device) for n in (1, 0))
+    x = Tensor(rows.astype(dtype), device=device, requires_grad=True)
+    y = version(x, weight=one, bias=zero)
+    y.backward(Tensor(dy, device=device))
+    return y.numpy(), x.grad.numpy()
+
+
+def check_layer_norm_far_from_zero(version, dtypes=("float32", "float64"), device="cpu"):
+    for dtype in dtypes:
+        for value, count in EQUAL:
+            assert not normalised(version, np.full((3, count), value, dtype), dtype, device)[0].any(), (value, count)
+        for centre, around in FAR:
+            rows = np.stack([np.roll(around, n) * (n + 1) + centre for n in range(3)]).astype(dtype)
+            rows[1] -= rows.dtype.type(centre)  # a row near zero between two far ones
+            for actual, exact in zip(
+                normalised(version, rows, dtype, device), normalised(None, rows, dtype), strict=True
+            ):
+                np.testing.assert_allclose(actual, exact, rtol=0, atol=40 * np.finfo(dtype).eps * np.abs(exact).max())
+
+
+@both_versions(F.layer_norm)
+def test_layer_norm_of_numbers_far_from_zero(version):
+    check_layer_norm_far_from_zero(version)
+
+
+def test_layer_norm_of_numbers_far_from_zero_on_a_gpu(cuda):
+    check_layer_norm_far_from_zero(F.layer_norm, ["float32"], cuda)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_variance_and_deviation_of_numbers_far_from_zero(dtype):
+    for value, count in EQUAL:
+        x = Tensor(np.full((2, count), value, dtype), requires_grad=True)
+        x.std(1).sum().backward()
+        assert x.var().item() == x.std().item() == np.abs(x.grad.numpy()).max() == 0, (value, count)
+    for centre, around in FAR:
+        rows = np.stack([around + centre, 3 * around + centre]).astype(dtype)
+        for axis in (None, 0, 1):
+            given = Tensor(rows, requires_grad=True)
+            given.std(axis).sum().backward()
+            exact = rows.astype(np.longdouble)
+            u = exact - exact.mean(axis, keepdims=True)
+            std = np.sqrt((u * u).sum(axis, keepdims=True) / (rows.size // u.mean(axis).size - 1))
+            slope = u / np.where(std == 0, 1, std) / (rows.size // std.size - 1)
+            tolerance = {"rtol": 40 * np.finfo(dtype).eps, "atol": 40 * np.finfo(dtype).eps}
+            np.testing.assert_allclose(given.std(axis).numpy(), std.squeeze(axis), **tolerance)
+            np.testing.assert_allclose(given.var(axis).numpy(), std.squeeze(axis) ** 2, **tolerance)
+            np.testing.assert_allclose(given.grad.numpy(), slope, **tolerance)
+
+
+# --- ranges and positions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "given",
+    [(10_000, 10_001, 0.001), (0, 1, 0.1), (5.0,), (2**24, 2**24 + 5), (10, 0, -2.5), (3.0, 1), (1e6, 2e6, 1e4)],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_range_is_rounded_once(given, dtype):
+    start, step = (given[0] if given[1:] else 0), (*given, 1)[2] if given[1:] else 1
+    count = len(np.arange(*given))
+    expected = np.array([start + i * step for i in range(count)], np.float64).astype(dtype)
+    np.testing.assert_array_equal(Tensor.arange(*given, dtype=dtype).numpy(), expected)
+
+
+@pytest.mark.parametrize("positions", [[-1, 0, 1], [5, 4, -3], [10**6], [-(10**6), 3, 10**6], [[255], [0]]])
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint8"])
+def test_rotary_at_any_position(positions, kind):
+    """The same as the reference, and no table is built up to a far position."""
+    places = np.array(positions).astype(kind)
+    x = rng.standard_normal((2, places.shape[-1], 3, 8))
+    tracemalloc.start()
+    found = [
+        version(Tensor(x), Tensor(places), rotary_frequencies(8)).numpy() for version in (F.rotary, F.rotary.composed)
+    ]
+    assert tracemalloc.get_traced_memory()[1] < 1e6
+    tracemalloc.stop()
+    np.testing.assert_allclose(*found, atol=1e-12)
+    assert len({tuple(row) for row in found[0].reshape(2, -1, 24)[0].round(6).tolist()}) == places.shape[-1]
+
+
+# --- nothing later changes what is earlier ------------------------------------------------------------------------
+
+C, H = 8, 2
+MIXERS = {
+    "attention": lambda: MultiHeadAttention(C, H),
+    "groups": lambda: MultiHeadAttention(C, H, n_kv_head=1),
+    "rotary": lambda: MultiHeadAttention(C, H, frequencies=rotary_frequencies(C // H)),
+    "alibi": lambda: MultiHeadAttention(C, H, relative=ALiBi(H)),
+    "shaw": lambda: MultiHeadAttention(C, H, relative=Shaw(C // H, 0.5)),
+    "window": lambda: WindowAttention(C, H, window=16),
+    "window, rotary": lambda: WindowAttention(C, H, window=7, frequencies=rotary_frequencies(C // H)),
+    "hyena": lambda: Hyena(C, 256),
+    "mamba2": lambda: Mamba2(C, H),
+    "rnn": lambda: RecurrentMixer(RNN(C, C), C),
+    "lstm": lambda: RecurrentMixer(LSTM(C, C), C),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+@pytest.mark.parametrize("reference", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["fused", "composed"])
+@pytest.mark.parametrize("make", MIXERS.values(), ids=MIXERS)
+def test_a_mixer_computes_nothing_from_what_follows(make, reference):
+    """Whatever stands at the last position: all earlier results keep their bits, with a cache, too.
+
+    So do the gradients of what is earlier, if the later results have none, and what stands there is finite.
+    """
+    with composed() if reference else nullcontext():
+        mixers = {dtype: lively(make, dtype).eval() for dtype in ("float32", "float64")}
+        for steps in (2, CHUNK + 1, 2 * BLOCK + 7):
+            x, dy = (rng.standard_normal((2, steps, C)) for _ in range(2))
+            dy[:, -1] = 0
+            for dtype, last in (("float32", 1e12), ("float32", np.inf), ("float32", np.nan), ("float64", 1e12)):
+                found = []
+                for number in (0.5, last):
+                    x[:, -1] = number
+                    given = Tensor(x.astype(dtype), requires_grad=True)
+                    y = mixers[dtype](given, is_causal=True)
+                    y.backward(Tensor(dy.astype(dtype)))
+                    found.append((y.numpy()[:, :-1], given.grad.numpy()[:, :-1]))
+                np.testing.assert_array_equal(found[1][0], found[0][0], err_msg=f"{last} after {steps - 1}")
+                if dtype == "float64":
+                    np.testing.assert_array_equal(found[1][1], found[0][1], err_msg=f"gradient, {last}")
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
+def test_a_long_convolution_mixes_no_sizes():
+    """A number changes what follows it alone; a gradient, what precedes it. The rest is right for its own size."""
+    for steps in (1, BLOCK, BLOCK + 1, 3 * BLOCK + 5):
+        x, h, dy = (
+            rng.standard_normal(shape).astype("float32") for shape in ((2, steps, 3), (steps, 3), (2, steps, 3))
+        )
+
+        def run(x, dy, version=long_conv, dtype="float32", h=h):
+            given = [Tensor(array.astype(dtype), requires_grad=True) for array in (x, h)]
+            y = version(*given)
+            y.backward(Tensor(dy.astype(dtype)))
+            return [y.numpy(), *(tensor.grad.numpy() for tensor in given)]
+
+        exact = run(x, dy, long_conv.composed, "float64")
+        plain = run(x, dy)
+        for actual, right in zip(plain, exact, strict=True):
+            np.testing.assert_allclose(actual, right, atol=3e-6 * np.abs(right).max())
+        for place in {0, steps // 2, steps - 1}:
+            for number in (1e12, np.inf, np.nan):
+                x_large, dy_large = x.copy(), dy.copy()
+                x_large[:, place] = dy_large[:, place] = number
+                y, dx = run(x_large, dy)[0], run(x, dy_large)[1]
+                np.testing.assert_array_equal(y[:, :place], plain[0][:, :place])
+                np.testing.assert_array_equal(dx[:, place + 1 :], plain[1][:, place + 1 :])
+                assert number == 1e12 or not np.isfinite(y[:, place:]).any()
+        dy[:, -1] = 0  # a last number without a gradient has no part in that of h
+        x_large = x.copy()
+        x_large[:, -1] = 1e12
+        np.testing.assert_array_equal(run(x_large, dy)[2], run(x, dy)[2])
+
+
+# --- speed --------------------------------------------------------------------------------------------------------
+
+a, b = (rng.standard_normal((1000, 1000)).astype("float32") for _ in range(2))
+x, y = Tensor(a), Tensor(b)
+HAND = {
+    "sigmoid": (x.sigmoid, lambda: 1 / (1 + np.exp(-a))),
+    "silu": (x.silu, lambda: a / (1 + np.exp(-a))),
+    "cube": (lambda: x**3, lambda: a * a * a),
+    "inverse square": (lambda: x**-2, lambda: 1 / (a * a)),
+    "elementwise": (lambda: Tensor.einsum("ij,ij->ij", x, y), lambda: a * b),
+    "elementwise, transposed": (lambda: Tensor.einsum("ij,ji->ij", x, y), lambda: a * b.T),
+    "all summed": (lambda: Tensor.einsum("ij,ij->", x, y), lambda: (a * b).sum()),
+    "outer product": (lambda: Tensor.einsum("i,j->ij", x[0], y[0]), lambda: np.outer(a[0], b[0])),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ours", "hand"), HAND.values(), ids=HAND)
+def test_operations_take_about_as_long_as_by_hand(ours, hand):
+    """In turns, medians; within 2 times on a quiet machine, and here within 4."""
+    times = np.zeros((2, 31))
+    for turn in range(31):
+        for row, compute in enumerate((ours, hand)):
+            began = time.perf_counter()
+            compute()
+            times[row, turn] = time.perf_counter() - began
+    assert np.median(times[0]) < 4 * np.median(times[1])
+
+
+def test_small_whole_powers_are_products():
+    np.testing.assert_array_equal((x**3).numpy(), a * a * a)
+    np.testing.assert_array_equal((x**4.0).numpy(), a * a * a * a)
+    for n in (-4, 5, 8):
+        np.testing.assert_allclose((x[:9] ** n).numpy(), (a[:9].astype(float) ** n).astype("float32"), rtol=1e-6)
+
+
+def test_erf_in_blocks_is_erf():
+    np.testing.assert_array_equal(x.erf().numpy()[-1], x[-1].erf().numpy())
+    assert np.isnan(Tensor(np.full(40_000, np.nan)).erf().numpy()).all()

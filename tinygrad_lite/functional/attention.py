@@ -81,8 +81,7 @@ def weighted(weights: Tensor, values: Tensor) -> Tensor:
 
     On a GPU, where looking for infinite values would mean waiting for them, it is just the product.
     """
-    bad = None if values.device != "cpu" else ~np.isfinite(values.data)
-    if bad is None or not bad.any():
+    if values.device != "cpu" or not (bad := ~np.isfinite(values.data)).any():
         return weights @ values
     y = weights @ values.masked_fill(Tensor(bad), 0.0)
     for s in np.flatnonzero(np.moveaxis(bad, -2, 0).reshape(bad.shape[-2], -1).any(1)):

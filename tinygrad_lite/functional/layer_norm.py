@@ -113,11 +113,7 @@ def determines_h(w: np.ndarray, b: np.ndarray | None = None) -> bool:
 
 def h_of(y: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
     """h = (y - b) / w, in an array of its own."""
-    if b is None:
-        return y / w
-    h = y - b
-    h /= w
-    return h
+    return y / w if b is None else (y - b) / w
 
 
 layer_norm = ReferenceAndFused(layer_norm_composed, cpu=layer_norm_fused, cuda="tinygrad_lite.cuda.layer_norm")

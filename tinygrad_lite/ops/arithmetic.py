@@ -91,7 +91,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
     if n.dtype.kind in "iub" and n.device == "cpu" and (n.data < 0).any():
         raise ValueError("pow: an integer to a negative power is a fraction: write x.cast('float32') ** n")
     a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x.requires_grad, n.requires_grad
-    if isinstance(exponent, (int, float)) and exponent in SMALL and a.dtype.kind == "f":
+    if isinstance(exponent, (int, float)) and exponent in (-4, -3, -2, -1, 2, 3, 4, 5, 6, 7, 8) and a.dtype.kind == "f":
         slope = functools.partial(_power, a, int(exponent) - 1)
         return node(_power(a, int(exponent)), (x, n), lambda dz: (dz * b * slope(), None), "pow", uses_result=False)
     z = a**b
@@ -105,9 +105,6 @@ def pow(x: Any, exponent: Any) -> Tensor:
         return dx, dn
 
     return node(z, (x, n), backward, "pow", uses_result=n_needs)
-
-
-SMALL = (-4, -3, -2, -1, 2, 3, 4, 5, 6, 7, 8)  # whole exponents
 
 
 def _power(a: Array, n: int) -> Array:

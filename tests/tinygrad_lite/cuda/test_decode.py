@@ -105,7 +105,7 @@ def test_attention_of_one_position(case, position, parts, dtype, cuda):
     turns = None
     if "turned" in parts:
         frequencies = tuple(1 / (i + 1) for i in range(width // 2))
-        turns = np.ascontiguousarray(rotary_factors(capacity, frequencies, np.dtype(kind)).swapaxes(0, 1))
+        turns = np.ascontiguousarray(rotary_factors(np.arange(capacity), frequencies, np.dtype(kind)).swapaxes(0, 1))
 
     query, key, value = np.split(joint.astype(np.float64), [heads, heads + kv_heads], axis=1)
     if gains is not None:

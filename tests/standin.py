@@ -158,7 +158,7 @@ def _unwrap(value: Any) -> Any:
 def _wrap(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return StandInArray(np.asarray(value))
-    return [_wrap(part) for part in value] if isinstance(value, list) else value
+    return type(value)(map(_wrap, value)) if type(value) in (list, tuple) else value
 
 
 @contextmanager

@@ -21,9 +21,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from tinygrad_lite.device import Array
+from tinygrad_lite.device import Array, xp_of
 
-Backward = Callable[..., "tuple[Array | None, ...] | Node"]  # backward(dy), or with `adds` backward(dy, so_far)
+Backward = Callable[..., "tuple[Array | Piece | None, ...] | Node"]  # backward(dy), or with `adds` backward(dy, so_far)
 
 _next_age = itertools.count().__next__  # counts the nodes: a parent is always older than its child
 without_graph: set[int] = set()  # the threads that are inside `no_grad`; empty most of the time
@@ -168,19 +168,45 @@ class Sums(dict[Node, Array]):
         super().__init__(first)
         self.own: set[Node] = set()  # nodes whose sum was allocated here, so that gradients may be added in place
 
-    def add(self, node: Node, dx: Array, op: str) -> None:
+    def add(self, node: Node, dx: Array | Piece, op: str) -> None:
         """Add a gradient from the operation `op` to the sum of a node."""
         if node.backward is None:  # a leaf passes nothing on, so its gradients are stored as they arrive
             node.keep(dx, op)
             return
         check_gradient(dx, node.shape, node.dtype, op)
-        if node not in self:
+        if isinstance(dx, Piece):
+            so_far = self.get(node)
+            self[node] = dx.added(so_far if so_far is None or node in self.own else so_far.copy())
+            self.own.add(node)
+        elif node not in self:
             self[node] = dx
         elif node in self.own:
             self[node] += dx
         else:
             self[node] = self[node] + dx
             self.own.add(node)
+
+
+class Piece:
+    """The gradient of a tensor of which only a part was read: 0 elsewhere, so only the part is stored.
+
+    All pieces of a tensor are added to one array. So the gradients of 1,000 rows of a matrix take the time of one
+    matrix, and not that of 1,000 matrices of which all rows but one are 0.
+
+    Args:
+        shape: the tensor's.
+        dy: the gradient of the part, of the tensor's dtype.
+        add_to: adds it to an array of this shape, in place.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dy: Array, add_to: Callable[[Array], Any]) -> None:
+        self.shape, self.dtype, self.xp, self.add_to = shape, dy.dtype, xp_of(dy), add_to
+
+    def added(self, total: Array | None = None) -> Array:
+        """The array to which the piece was added, in place; by default one of zeros."""
+        total = self.xp.zeros(self.shape, self.dtype) if total is None else total
+        self.add_to(total)
+        return total
 
 
 def differentiate(node: Node, dy: Array, sums: Sums, nodes: list[Node]) -> Iterable[tuple[Node | None, Array | None]]:
@@ -208,6 +234,8 @@ def differentiate(node: Node, dy: Array, sums: Sums, nodes: list[Node]) -> Itera
             f"backward: the derivative of '{node.op}' did not return a tuple with a gradient (or None) for each of "
             f"its {len(parents)} inputs"
         )
+    if observers:
+        found = tuple(dx.added() if isinstance(dx, Piece) else dx for dx in found)
     for observer in observers:
         given = [dx for parent, dx in zip(parents, found, strict=True) if parent is not None and dx is not None]
         observer.after_backward(node, dy, given)

@@ -239,34 +239,48 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
 # --- adding at repeated positions ----------------------------------------------------------------------------
 
 
+def positions(index: tuple, shape: tuple[int, ...], xp: ModuleType) -> Array:
+    """The positions of the elements x[index] in an array x of this shape, counted row by row."""
+    total = 0
+    for axis, size in enumerate(shape):
+        along = xp.arange(size).reshape(-1, *[1] * (len(shape) - axis - 1))
+        total = total * size + xp.broadcast_to(along, shape)[index]
+    return total
+
+
 def scatter_add(target: Array, index: Any, values: Array) -> None:
     """target[index] += values, in place; a position that occurs twice receives both values.
 
-    (Plain `target[index] += values` would keep only the last one.) On the CPU, float32 is added in float64: a position
-    may occur thousands of times. On a GPU, the order of additions is fixed if the index consists of integer arrays, as
-    in x[ids] and x[rows, columns]. It varies from run to run if there is also a slice or a number, as in x[:, ids], and
-    a position occurs more than once.
+    (Plain `target[index] += values` would keep only the last one.) The order of additions is fixed, and the time
+    depends on the number of values, not on the target's size. On the CPU, float32 is added in float64: a position may
+    occur thousands of times.
+
+    Args:
+        index: as from `raw_index`, or one array.
     """
-    device, xp = device_of(target), xp_of(target)
-    parts = index if isinstance(index, tuple) else (index,)
-    if xp is np and target.dtype == np.float32:
-        sums = target.astype(np.float64)
-        np.add.at(sums, index, values.astype(np.float64))
-        target[...] = sums
-    elif (
-        device.name == "cuda"
-        and target.dtype in (np.float32, np.float64)
-        and values.size
-        and all(hasattr(part, "dtype") and part.dtype.kind in "iu" for part in parts)
-    ):
-        ids, count = 0, 1  # the indexed axes become one: position (i, j) is row i * size + j
-        for part, size in zip(parts, target.shape, strict=False):
-            ids, count = ids * size + part.astype(np.int64) % size, count * size  # -1 % size is the last position
-        rows = xp.ascontiguousarray(values).reshape(ids.size, -1)
-        sums = device.module("embedding").sums_by_token(ids.reshape(-1), rows, count, rows.shape[1])
-        target += sums.reshape(target.shape)
-    else:
-        xp.add.at(target, index, values)
+    index = index if isinstance(index, tuple) else (index,)
+    xp, arrays = xp_of(target), [part for part in index if getattr(part, "ndim", 0)]
+    if not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b"):  # no position occurs twice
+        target[index] += values
+    elif values.size:
+        # If every part is about one axis, the axes that follow are whole: then rows are added, not single elements.
+        is_simple = [
+            type(part) in (int, slice) or getattr(part, "dtype", np.dtype(bool)).kind in "iu" for part in index
+        ]
+        axes = len(index) if all(is_simple) else target.ndim
+        shape, rest = target.shape[:axes], target.shape[axes:]
+        ids, count, width = positions(index, shape, xp).reshape(-1), math.prod(shape), math.prod(rest)
+        rows = xp.ascontiguousarray(values, None if values.dtype.kind == "f" else np.float32).reshape(ids.size, width)
+        if device_of(target).name == "cuda":
+            sums = device_of(target).module("embedding").sums_by_token(ids, rows, count, width)
+            target += sums.reshape(target.shape).astype(target.dtype, copy=False)
+            return
+        place: Any = ...
+        if width > 1 or 4 * ids.size < count:  # number only the rows that occur
+            found, ids = xp.unique(ids, return_inverse=True)
+            place, shape, count = xp.unravel_index(found, shape), found.shape, found.size
+        elements = (ids[:, None] * width + xp.arange(width)).reshape(-1)
+        target[place] += xp.bincount(elements, rows.reshape(-1), count * width).reshape(*shape, *rest)
 
 
 def add_rows(out: Array, ids: Array, rows: Array) -> Array:

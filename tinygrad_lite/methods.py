@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import autograd, compositions, ops
-from tinygrad_lite.device import get_device, is_float, next_rng
+from tinygrad_lite.device import get_device, is_float, next_rng, positions
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
-from tinygrad_lite.tensor import Tensor, check_one_device, node
+from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node
 
 
 def _operator(op: Callable[[Any, Any], Tensor], sign: str) -> tuple[Callable, Callable, Callable]:
@@ -35,6 +35,7 @@ def _in_place(op: Callable[[Any, Any], Tensor], sign: str) -> Callable[[Tensor, 
             raise ValueError(f"{what}: the result has shape {result.shape}, x has {self.shape}: {instead}")
         if category(result.dtype) > category(self.dtype):
             raise TypeError(f"{what}: the result is {result.dtype}, and x holds {self.dtype}: {instead}")
+        check_fits(result, self.dtype, what)
         carries = _check_write(self, result, what, instead)
         self.data[...] = result.data
         self.mark_written()
@@ -135,17 +136,17 @@ class Methods:
         The write is counted, and a backward pass that still needs the old values raises an error.
         """
         instead = "collect the parts in a list and use stack() or cat(), or use where()"
-        value = ops.cast(value if isinstance(value, Tensor) else as_constant(value, self), self.dtype)
+        value = value if isinstance(value, Tensor) else as_constant(value, self)
         check_one_device((self, value), "x[i] = y")
+        check_fits(value, self.dtype, "x[i] = y")
+        value = ops.cast(value, self.dtype)
         carries = _check_write(self, value, "x[i] = y", instead)
-        index = raw_index(index, self.xp)
-        parts = index if isinstance(index, tuple) else (index,)
-        if carries and any(hasattr(part, "dtype") and part.ndim > 0 for part in parts):
-            index = tuple(part.copy() if hasattr(part, "dtype") else part for part in parts)
-            places = self.xp.arange(self.numel()).reshape(self.shape)[index]
-            if self.xp.unique(places).size < places.size:
-                raise ValueError(f"x[i] = y: a position occurs twice in i, so y would lose gradients: {instead}")
         try:
+            index = raw_index(index, self.xp, copy=carries)
+            if carries and any(getattr(part, "ndim", 0) for part in index):
+                places = positions(index, self.shape, self.xp)
+                if self.xp.unique(places).size < places.size:
+                    raise ValueError(f"a position occurs twice in i, so y would lose gradients: {instead}")
             self.data[index] = value.data
         except (IndexError, ValueError) as error:
             raise type(error)(f"x[i] = y: {error} (a tensor of shape {self.shape})") from None
@@ -156,7 +157,8 @@ class Methods:
             def backward(dy):
                 dx = dy.copy()
                 dx[index] = 0
-                return dx, unbroadcast(dy[index], shape)
+                written = dy[index]  # y may have further axes of size 1 in front
+                return dx, unbroadcast(written.reshape((1,) * (len(shape) - written.ndim) + written.shape), shape)
 
             _take_node(self, node(self.data, (self, value), backward, "setitem", view=True))
 
@@ -202,8 +204,7 @@ class Methods:
     ) -> Tensor:
         """A tensor filled with one value."""
         dtype = Tensor(value).dtype if dtype is None else np.dtype(dtype)
-        if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
-            raise ValueError(f"full: {dtype} cannot hold {value}")
+        check_fits(value, dtype, "full")
         return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
 
     @staticmethod

@@ -177,14 +177,15 @@ class Muon(Optimizer):
             if not group["use_muon"]:
                 yield group | {"params": named}
                 continue
+            stacks: dict[tuple[int, ...], list] = {}
             for name, parameter in named:
+                stacks.setdefault(parameter.shape, []).append((name, parameter))
                 if parameter.ndim != 2:
                     raise ValueError(
                         f"Muon: {name} is not a matrix, its shape is {parameter.shape}: put it into a group with "
                         "'use_muon': False, for AdamW; muon_groups(model, weight_decay) makes the usual groups"
                     )
-            for shape in dict.fromkeys(parameter.shape for _, parameter in named):
-                yield group | {"params": [(n, p) for n, p in named if p.shape == shape]}
+            yield from (group | {"params": members} for members in stacks.values())
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
         if options["use_muon"]:

@@ -32,6 +32,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
         given = [{"params": given}]
     groups: list[dict[str, Any]] = []
     names: set[str] = set()
+    known: set[int] = set()  # the parameters' ids
     for group in given:
         if not isinstance(group, dict) or "params" not in group:
             raise TypeError(f"optimizer: a group is a dict with 'params', not {group!r:.60}")
@@ -46,9 +47,10 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
                 raise TypeError(f"optimizer: pass {PARAMS}; {member!r:.60} is not a parameter")
             if not parameter._is_leaf:
                 raise ValueError(f"optimizer: {name} is the result of '{parameter.op}'; only leaves can be learned")
-            if name in names or any(parameter is other for g in (*groups, ready) for other in g["params"]):
+            if name in names or id(parameter) in known:
                 raise ValueError(f"optimizer: parameter {name} was given twice")
             names.add(name)
+            known.add(id(parameter))
             ready["params"].append(parameter)
             ready["param_names"].append(name)
         groups.append(ready)
@@ -193,7 +195,8 @@ class Optimizer(FlatMemory):
         unreached = self.unreached()
         for name in unreached:
             self.skipped[name] = self.skipped.get(name, 0) + 1
-        new = [name for name, p in self.named.items() if p.requires_grad and name in unreached - self._warned]
+        news = unreached - self._warned
+        new = [name for name, p in self.named.items() if p.requires_grad and name in news]
         self._warned.update(new)
         if new and (self.part is None or self.part.start == 0 < self.part.stop):  # the first process
             shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")

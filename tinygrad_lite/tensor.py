@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinygrad_lite import autograd
-from tinygrad_lite.autograd import Backward, Node, observers, without_graph
+from tinygrad_lite.autograd import Backward, Node, Piece, observers, without_graph
 from tinygrad_lite.device import Array, device_of, get_device
 
 Axis = int | Sequence[int] | None
@@ -82,6 +82,7 @@ class Tensor(Methods, metaclass=Listed):
             raise TypeError(f"Tensor: elements of type {wanted} are not numbers")
         if device is None and not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__array__"):
             device = device_of(data).name
+        check_fits(data, wanted, "Tensor")
         if device is None or device == "cpu":
             array = np.array(data, dtype=dtype)
         else:
@@ -294,15 +295,19 @@ def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Te
     return tensor
 
 
-def _keep(reference: weakref.ref[Tensor], dy: Array, op: str) -> None:
+def _keep(reference: weakref.ref[Tensor], dy: Array | Piece, op: str) -> None:
     """Add a gradient from the operation `op` to a tensor's `.grad`."""
     tensor = reference()
     if tensor is None:  # it no longer exists, so its gradient cannot be read
         return
     autograd.check_gradient(dy, tensor.data.shape, tensor.data.dtype, op)
     memory, holds_gradient = gradient_memory(tensor)
-    if memory is None:
-        tensor.grad = Tensor.wrap(tensor.xp.array(dy))  # a copy: dy may be shared with other gradients
+    if memory is None:  # a copy, because dy may be shared with other gradients
+        tensor.grad = Tensor.wrap(dy.added() if isinstance(dy, Piece) else tensor.xp.array(dy))
+    elif isinstance(dy, Piece):
+        if not holds_gradient:
+            memory[...] = 0
+        dy.added(memory)
     elif holds_gradient:
         memory += dy
     else:
@@ -334,6 +339,23 @@ def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
     """
     is_free = leaf._node is not None and getattr(leaf._node.keep, "func", None) is _keep and not observers
     return gradient_memory(leaf) if is_free else (None, False)
+
+
+def check_fits(values: Any, dtype: np.dtype, op: str) -> None:
+    """Raise ValueError for numbers that integers or truth values cannot hold: NaN, infinity, 300 in uint8, 2 in bool.
+
+    `values` is a number, a tensor or an array. On a GPU, where the host would have to wait, numbers are not checked.
+    """
+    values = values.data if isinstance(values, Tensor) else values
+    if dtype.kind not in "iub" or getattr(values, "dtype", None) == dtype:
+        return
+    ends = [values] if isinstance(values, (float, int)) else []
+    if isinstance(values, (np.ndarray, generic)) and values.size and values.dtype.kind in "fiuO":
+        ends = np.array([values.min(), values.max()], values.dtype).tolist()
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    for number in ends:
+        if not low <= number <= high:
+            raise ValueError(f"{op}: {dtype} cannot hold {number}")
 
 
 def check_one_device(tensors: Sequence[Tensor], op: str) -> None:

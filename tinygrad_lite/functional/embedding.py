@@ -6,11 +6,10 @@ It is the product of one-hot rows with the table, y = onehot(ids) W, without the
 gradient is dW = onehot(ids)^T dy: row v of dW is the sum of dy over all positions at which token v occurs.
 """
 
-import numpy as np
-
+from tinygrad_lite.autograd import Piece
 from tinygrad_lite.device import add_rows
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.tensor import Tensor, memory_to_write, node
+from tinygrad_lite.tensor import Tensor, node
 
 
 def embedding_composed(ids: Tensor, weight: Tensor) -> Tensor:
@@ -47,17 +46,11 @@ def embedding_fused(ids: Tensor, weight: Tensor) -> Tensor:
     and adds them to the gradient that is already there: a batch reaches few rows of a large table.
     """
     check_embedding(ids, weight)
-    numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
+    numbers, shape = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):
-        ids, rows = numbers.reshape(-1), dy.reshape(numbers.size, width)
-        memory, holds_gradient = memory_to_write(weight)
-        if memory is None:
-            return (add_rows(np.zeros((vocab_size, width), dy.dtype), ids, rows),)
-        if not holds_gradient:
-            memory[...] = 0
-        add_rows(memory, ids, rows)
-        return (None,)
+        ids, rows = numbers.reshape(-1), dy.reshape(numbers.size, shape[1])
+        return (Piece(shape, dy, lambda table: add_rows(table, ids, rows)),)
 
     return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array, is_float, sum_over, xp_of
 from tinygrad_lite.errors import counted
-from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
+from tinygrad_lite.tensor import Axis, Tensor, check_fits, check_one_device, node
 
 # As in PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py checks the loss and says where a NaN arose.
 silent = np.errstate(all="ignore")
@@ -106,9 +106,10 @@ def as_constant(value: Any, like: Tensor) -> Tensor:
         elif dtype.kind == "b" and kind != "b":
             dtype = np.dtype(np.int64)
     try:
-        return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
-    except OverflowError:
+        check_fits(value, dtype, "")
+    except ValueError:
         raise ValueError(f"{value} does not fit into a tensor of {dtype}: write x.cast('int64') first") from None
+    return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
 
 
 def as_tensors(values: tuple, axis: int, op: str) -> tuple[tuple[Tensor, ...], int]:

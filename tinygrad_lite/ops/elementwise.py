@@ -9,8 +9,8 @@ import numbers
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
-from tinygrad_lite.ops.common import as_float, refuse_truth_values, silent, zero_unless
-from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.ops.common import as_float, choose, refuse_truth_values, silent, zero_unless
+from tinygrad_lite.tensor import Tensor, check_fits, node
 
 BLOCK = 1 << 15  # elements
 
@@ -201,6 +201,8 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
         x = as_float(x)
     a, xp = x.data, x.xp
     if not is_float(a.dtype):
+        for bound in (low, high):
+            check_fits(0 if bound is None else bound, a.dtype, "clip")
         return Tensor.wrap(xp.clip(a, low, high))
     low = -math.inf if low is None else low
     high = math.inf if high is None else high

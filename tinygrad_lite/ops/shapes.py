@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.autograd import Piece
 from tinygrad_lite.device import Array, scatter_add
 from tinygrad_lite.errors import counted
 from tinygrad_lite.ops.common import as_shape, as_tensors, cast, one_axis, promote, unbroadcast
-from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.tensor import Tensor, check_fits, node
 
 
 def reshape(x: Tensor, *shape: Any) -> Tensor:
@@ -69,6 +71,7 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], *, value: float = 0.0) ->
     if x.ndim == 0:  # a single number has no sides
         return x
     inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))
+    check_fits(value, x.dtype, "pad")
     y = x.xp.pad(x.data, padding, constant_values=value)
     return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)
 
@@ -99,17 +102,40 @@ def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
 # --- picking elements -----------------------------------------------------------------------------------------
 
 
-def raw_index(index: Any, xp: Any) -> Any:
-    """An index with arrays in place of tensors, as NumPy and CuPy expect it."""
-    if isinstance(index, tuple):
-        return tuple(raw_index(part, xp) for part in index)
-    if isinstance(index, list):
-        return xp.asarray(index, dtype=None if index else np.int64)
-    if isinstance(index, np.ndarray):
-        return xp.asarray(index)
-    if isinstance(index, (float, np.floating)):  # CuPy would take the whole part
-        raise IndexError(f"{index} is not a whole number")
-    return index.data if isinstance(index, Tensor) else index
+READY = {int, slice, type(None), type(...), bool}  # the parts of an index that need no work; most are of these types
+
+
+def raw_index(index: Any, xp: Any, copy: bool = False) -> tuple:
+    """What stands in brackets, as the tuple that NumPy and CuPy take it for.
+
+    A tuple lists the parts: numbers, slices, `...`, None, truth values, arrays of positions or of truth values. In a
+    part, a tuple is a sequence, as are lists, ranges and all others; sequences and tensors become arrays.
+
+    Args:
+        copy: whether arrays are copied, because the caller may write other positions into them later.
+    Raises: IndexError for a part that is none of these.
+    """
+    parts = index if isinstance(index, tuple) else (index,)
+    return tuple([part if type(part) in READY else _raw_part(part, xp, copy) for part in parts])
+
+
+def _raw_part(part: Any, xp: Any, copy: bool) -> Any:
+    """A part of an index as a number or an array."""
+    array = part.data if isinstance(part, Tensor) else part
+    if isinstance(array, np.generic) or not isinstance(getattr(array, "dtype", None), np.dtype):
+        try:
+            return operator.index(part)
+        except TypeError:  # not a number
+            array = np.array(_on_host(part))
+        if array.dtype.kind not in "biu" and array.size:
+            raise IndexError(f"{part!r:.60} is not a whole number, nor a sequence of them or of truth values")
+        array = array if array.size else array.astype(np.int64)  # NumPy makes an empty list one of fractions
+    return (xp.array if copy else xp.asarray)(array)
+
+
+def _on_host(part: Any) -> Any:
+    """A sequence with arrays in place of the tensors in it, which may be on a GPU."""
+    return part.numpy() if isinstance(part, Tensor) else [*map(_on_host, part)] if type(part) in (list, tuple) else part
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
@@ -117,30 +143,18 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
     Slices and single numbers give a view; arrays of integers or truth values ("advanced" indexing) give a copy.
     """
-    shape, xp = x.shape, x.xp
+    shape = x.shape
     try:
-        index = raw_index(index, xp)
-    except IndexError as error:
-        raise IndexError(f"getitem: {error} (a tensor of shape {shape})") from None
-    parts = index if isinstance(index, tuple) else (index,)
-    advanced = any(hasattr(part, "dtype") and part.ndim > 0 for part in parts)
-    if advanced and x.requires_grad:  # a copy, because the caller may write other positions into the same array
-        index = tuple(part.copy() if hasattr(part, "dtype") else part for part in parts)
-
-    def backward(dy):
-        kind = np.float32 if advanced and dy.dtype.kind == "V" else dy.dtype  # sums of bfloat16 would be coarse
-        dx = xp.zeros(shape, kind)
-        if advanced:
-            scatter_add(dx, index, dy.astype(kind, copy=False))
-        else:
-            dx[index] = dy
-        return (dx.astype(dy.dtype, copy=False),)
-
-    try:
+        index = raw_index(index, x.xp, copy=x.requires_grad)
         y = x.data[index]
         if isinstance(y, np.generic):  # NumPy copies a single element, unless an ellipsis asks for an array
-            y = x.data[(*parts, ...)]
-    except IndexError as error:
+            y = x.data[(*index, ...)]
+    except (IndexError, ValueError) as error:
         reason = str(error)
         raise IndexError(f"getitem: {reason[:1].lower()}{reason[1:]} (a tensor of shape {shape})") from None
-    return node(y, (x,), backward, "getitem", linear=True, view=not advanced and _is_view(y, x))
+
+    def backward(dy):
+        dx = Piece(shape, dy, lambda total: scatter_add(total, index, dy))
+        return (dx if shape else dx.added(),)
+
+    return node(y, (x,), backward, "getitem", linear=True, view=_is_view(y, x))

@@ -152,9 +152,8 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
         raise ValueError(f"split: no piece may have a negative size, as in {list(sizes)}")
     if sum(sizes) != length:
         raise ValueError(f"split: sizes {list(sizes)} add up to {sum(sizes)}, the axis has {length}")
-    ends = list(itertools.accumulate(sizes))
-    before = (slice(None),) * axis
-    return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
+    before, pieces = (slice(None),) * axis, zip(sizes, itertools.accumulate(sizes), strict=True)
+    return tuple(x[(*before, slice(end - size, end))] for size, end in pieces)
 
 
 def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
@@ -243,8 +242,8 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
         raise ValueError(f"gather: index has {counted(index.ndim, 'axis', 'axes')}, the tensor has {x.ndim}")
     if index.device == "cpu" and (bad := index.data[index.data < 0]).size:
         raise IndexError(f"gather: position {bad[0]} does not exist: they count from 0 to {x.shape[axis] - 1}")
-    places = [Tensor.arange(n, device=index.device).reshape(n, *[1] * i) for i, n in enumerate(index.shape[::-1])]
-    places = places[::-1]  # each broadcasts against the index: it has an axis of size 1 for every one that follows
+    # Each broadcasts against the index: it has an axis of size 1 for every one that follows.
+    places = [Tensor.arange(n, device=x.device).reshape(-1, *[1] * (x.ndim - i - 1)) for i, n in enumerate(index.shape)]
     places[axis] = index
     return x[tuple(places)]
 

@@ -264,10 +264,8 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
         target[index] += values
     elif values.size:
         # If every part is about one axis, the axes that follow are whole: then rows are added, not single elements.
-        is_simple = [
-            type(part) in (int, slice) or getattr(part, "dtype", np.dtype(bool)).kind in "iu" for part in index
-        ]
-        axes = len(index) if all(is_simple) else target.ndim
+        kinds = [getattr(part, "dtype", np.dtype(bool)).kind for part in index if type(part) not in (int, slice)]
+        axes = len(index) if {*kinds} <= {"i", "u"} else target.ndim
         shape, rest = target.shape[:axes], target.shape[axes:]
         ids, count, width = positions(index, shape, xp).reshape(-1), math.prod(shape), math.prod(rest)
         rows = xp.ascontiguousarray(values, None if values.dtype.kind == "f" else np.float32).reshape(ids.size, width)

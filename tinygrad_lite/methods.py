@@ -147,18 +147,19 @@ class Methods:
                 places = positions(index, self.shape, self.xp)
                 if self.xp.unique(places).size < places.size:
                     raise ValueError(f"a position occurs twice in i, so y would lose gradients: {instead}")
-            self.data[index] = value.data
+            shape = inner = value.shape
+            while inner[:1] == (1,):  # as a value, (1, 1, H) is the same as (H,)
+                inner = inner[1:]
+            self.data[index] = value.data.reshape(inner)
         except (IndexError, ValueError) as error:
             raise type(error)(f"x[i] = y: {error} (a tensor of shape {self.shape})") from None
         self.mark_written()
         if carries:
-            shape = value.shape
 
             def backward(dy):
                 dx = dy.copy()
                 dx[index] = 0
-                written = dy[index]  # y may have further axes of size 1 in front
-                return dx, unbroadcast(written.reshape((1,) * (len(shape) - written.ndim) + written.shape), shape)
+                return dx, unbroadcast(dy[index], inner).reshape(shape)
 
             _take_node(self, node(self.data, (self, value), backward, "setitem", view=True))
 
@@ -237,6 +238,8 @@ class Methods:
         ends = step and all(map(math.isfinite, (start, stop, step))) and (whole or is_float(dtype))
         if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
             raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
+        whole_numbers = range(start, stop, step) if whole else ()
+        check_fits(np.array([*whole_numbers[:1], *whole_numbers[-1:]], object), dtype, "arange")
         xp = get_device(device).xp
         if not is_float(dtype):
             return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)

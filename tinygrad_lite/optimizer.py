@@ -31,8 +31,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
     if not any(isinstance(item, dict) for item in given):
         given = [{"params": given}]
     groups: list[dict[str, Any]] = []
-    names: set[str] = set()
-    known: set[int] = set()  # the parameters' ids
+    given_before: set[str | int] = set()  # the names and the ids of parameters
     for group in given:
         if not isinstance(group, dict) or "params" not in group:
             raise TypeError(f"optimizer: a group is a dict with 'params', not {group!r:.60}")
@@ -41,16 +40,15 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
         check_options(defaults | group)
         members = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
         ready = defaults | group | {"params": [], "param_names": []}
-        for number, member in enumerate(members, start=len(names)):
+        for number, member in enumerate(members, start=len(given_before) // 2):
             name, parameter = member if isinstance(member, tuple) and len(member) == 2 else (str(number), member)
             if not isinstance(parameter, Tensor) or not isinstance(name, str):
                 raise TypeError(f"optimizer: pass {PARAMS}; {member!r:.60} is not a parameter")
             if not parameter._is_leaf:
                 raise ValueError(f"optimizer: {name} is the result of '{parameter.op}'; only leaves can be learned")
-            if name in names or id(parameter) in known:
+            if {name, id(parameter)} & given_before:
                 raise ValueError(f"optimizer: parameter {name} was given twice")
-            names.add(name)
-            known.add(id(parameter))
+            given_before |= {name, id(parameter)}
             ready["params"].append(parameter)
             ready["param_names"].append(name)
         groups.append(ready)
@@ -195,8 +193,7 @@ class Optimizer(FlatMemory):
         unreached = self.unreached()
         for name in unreached:
             self.skipped[name] = self.skipped.get(name, 0) + 1
-        news = unreached - self._warned
-        new = [name for name, p in self.named.items() if p.requires_grad and name in news]
+        new = [n for n, p in self.named.items() if n in unreached and n not in self._warned and p.requires_grad]
         self._warned.update(new)
         if new and (self.part is None or self.part.start == 0 < self.part.stop):  # the first process
             shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")

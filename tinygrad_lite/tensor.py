@@ -83,11 +83,7 @@ class Tensor(Methods, metaclass=Listed):
         if device is None and not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__array__"):
             device = device_of(data).name
         check_fits(data, wanted, "Tensor")
-        if device is None or device == "cpu":
-            array = np.array(data, dtype=dtype)
-        else:
-            array = get_device(device).xp.array(data, dtype=dtype)
-        self.data = array
+        self.data = get_device(device or "cpu").xp.array(data, dtype=dtype)
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
         if requires_grad:
             self.requires_grad_()

@@ -197,12 +197,11 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
         raise TypeError("clip: low and high are numbers; for tensors use x.maximum(low).minimum(high)")
     if low is None and high is None:
         raise ValueError("clip: give low, high or both")
-    if isinstance(low, float) or isinstance(high, float) or is_float(x.dtype):
+    if isinstance(low, (float, np.floating)) or isinstance(high, (float, np.floating)) or is_float(x.dtype):
         x = as_float(x)
     a, xp = x.data, x.xp
     if not is_float(a.dtype):
-        for bound in (low, high):
-            check_fits(0 if bound is None else bound, a.dtype, "clip")
+        check_fits(np.array([bound for bound in (low, high) if bound is not None]), a.dtype, "clip")
         return Tensor.wrap(xp.clip(a, low, high))
     low = -math.inf if low is None else low
     high = math.inf if high is None else high

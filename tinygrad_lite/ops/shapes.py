@@ -81,13 +81,9 @@ def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
     tensors, axis = as_tensors(tensors, axis, "cat")
     first = tensors[0]
     axis = one_axis(axis, first.ndim, "cat")
-    for tensor in tensors:
-        rest, expected = list(tensor.shape), list(first.shape)
-        if len(rest) == len(expected):
-            rest[axis] = expected[axis]
-        if rest != expected:
-            shapes = ", ".join(str(t.shape) for t in tensors)
-            raise ValueError(f"cat: shapes {shapes} differ in more than axis {axis}")
+    if len({(t.ndim, t.shape[:axis], t.shape[axis + 1 :]) for t in tensors}) > 1:
+        shapes = ", ".join(str(t.shape) for t in tensors)
+        raise ValueError(f"cat: shapes {shapes} differ in more than axis {axis}")
     dtype = functools.reduce(promote, (tensor.dtype for tensor in tensors))
     tensors = tuple(cast(tensor, dtype) for tensor in tensors)
     ends = np.cumsum([tensor.shape[axis] for tensor in tensors])[:-1].tolist()
@@ -116,7 +112,10 @@ def raw_index(index: Any, xp: Any, copy: bool = False) -> tuple:
     Raises: IndexError for a part that is none of these.
     """
     parts = index if isinstance(index, tuple) else (index,)
-    return tuple([part if type(part) in READY else _raw_part(part, xp, copy) for part in parts])
+    parts = [part if type(part) in READY else _raw_part(part, xp, copy) for part in parts]
+    if {*map(type, parts)} <= {int}:
+        parts.append(...)  # NumPy copies a single element, unless an ellipsis asks for an array
+    return tuple(parts)
 
 
 def _raw_part(part: Any, xp: Any, copy: bool) -> Any:
@@ -147,8 +146,6 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     try:
         index = raw_index(index, x.xp, copy=x.requires_grad)
         y = x.data[index]
-        if isinstance(y, np.generic):  # NumPy copies a single element, unless an ellipsis asks for an array
-            y = x.data[(*index, ...)]
     except (IndexError, ValueError) as error:
         reason = str(error)
         raise IndexError(f"getitem: {reason[:1].lower()}{reason[1:]} (a tensor of shape {shape})") from None

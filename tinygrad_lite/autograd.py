@@ -195,17 +195,18 @@ class Piece:
 
     Args:
         shape: the tensor's.
-        dy: the gradient of the part, of the tensor's dtype.
-        add_to: adds it to an array of this shape, in place.
+        add: add(array, index, values) adds the values at an index to an array of this shape, in place.
+        values: the gradient of the part, of the tensor's dtype.
     """
 
-    def __init__(self, shape: tuple[int, ...], dy: Array, add_to: Callable[[Array], Any]) -> None:
-        self.shape, self.dtype, self.xp, self.add_to = shape, dy.dtype, xp_of(dy), add_to
+    def __init__(self, shape: tuple[int, ...], add: Callable[..., Any], index: Any, values: Array) -> None:
+        self.shape, self.dtype, self.add, self.index, self.values = shape, values.dtype, add, index, values
 
     def added(self, total: Array | None = None) -> Array:
         """The array to which the piece was added, in place; by default one of zeros."""
-        total = self.xp.zeros(self.shape, self.dtype) if total is None else total
-        self.add_to(total)
+        if total is None:
+            total = xp_of(self.values).zeros(self.shape, self.dtype)
+        self.add(total, self.index, self.values)
         return total
 
 

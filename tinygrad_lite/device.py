@@ -238,6 +238,8 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
 
 # --- adding at repeated positions ----------------------------------------------------------------------------
 
+FEW = 1 << 12  # elements; smaller arrays are converted to float64 as a whole
+
 
 def positions(index: tuple, shape: tuple[int, ...], xp: ModuleType) -> Array:
     """The positions of the elements x[index] in an array x of this shape, counted row by row."""
@@ -251,34 +253,37 @@ def positions(index: tuple, shape: tuple[int, ...], xp: ModuleType) -> Array:
 def scatter_add(target: Array, index: Any, values: Array) -> None:
     """target[index] += values, in place; a position that occurs twice receives both values.
 
-    (Plain `target[index] += values` would keep only the last one.) The order of additions is fixed, and the time
-    depends on the number of values, not on the target's size. On the CPU, float32 is added in float64: a position may
-    occur thousands of times.
+    (Plain `target[index] += values` would keep only the last one.) The order of additions is fixed, and on the CPU
+    float32 is added in float64: a position may occur thousands of times. For a few elements of a large target, the time
+    depends on their number, not on the target's size.
 
     Args:
         index: as from `raw_index`, or one array.
     """
     index = index if isinstance(index, tuple) else (index,)
-    xp, arrays = xp_of(target), [part for part in index if getattr(part, "ndim", 0)]
-    if not arrays or (len(arrays) == 1 and arrays[0].dtype.kind == "b"):  # no position occurs twice
-        target[index] += values
-    elif values.size:
-        # If every part is about one axis, the axes that follow are whole: then rows are added, not single elements.
-        kinds = [getattr(part, "dtype", np.dtype(bool)).kind for part in index if type(part) not in (int, slice)]
-        axes = len(index) if {*kinds} <= {"i", "u"} else target.ndim
-        shape, rest = target.shape[:axes], target.shape[axes:]
-        ids, count, width = positions(index, shape, xp).reshape(-1), math.prod(shape), math.prod(rest)
-        rows = xp.ascontiguousarray(values, None if values.dtype.kind == "f" else np.float32).reshape(ids.size, width)
-        if device_of(target).name == "cuda":
-            sums = device_of(target).module("embedding").sums_by_token(ids, rows, count, width)
-            target += sums.reshape(target.shape).astype(target.dtype, copy=False)
-            return
-        place: Any = ...
-        if width > 1 or 4 * ids.size < count:  # number only the rows that occur
-            found, ids = xp.unique(ids, return_inverse=True)
-            place, shape, count = xp.unravel_index(found, shape), found.shape, found.size
-        elements = (ids[:, None] * width + xp.arange(width)).reshape(-1)
-        target[place] += xp.bincount(elements, rows.reshape(-1), count * width).reshape(*shape, *rest)
+    if not [part for part in index if hasattr(part, "dtype")]:  # without arrays, no position occurs twice
+        view = target[index]
+        view += values
+        return
+    xp, is_gpu = xp_of(target), device_of(target).name == "cuda"
+    if not values.size or (not is_gpu and target.size <= max(4 * values.size, FEW)):
+        sums = target.astype(np.float64)
+        xp.add.at(sums, index, values.astype(np.float64))
+        target[...] = sums
+        return
+    # If every part is about one axis, the axes that follow are whole: then rows are added, not single elements.
+    is_simple = all(type(part) in (int, slice) or (hasattr(part, "dtype") and part.dtype.kind != "b") for part in index)
+    shape, rest = (target.shape[: len(index)], target.shape[len(index) :]) if is_simple else (target.shape, ())
+    ids, count, width = positions(index, shape, xp).reshape(-1), math.prod(shape), math.prod(rest)
+    rows = xp.ascontiguousarray(values, None if values.dtype.kind == "f" else np.float32).reshape(ids.size, width)
+    if is_gpu:
+        sums = device_of(target).module("embedding").sums_by_token(ids, rows, count, width)
+        target += sums.reshape(target.shape).astype(target.dtype, copy=False)
+        return
+    found, ids = xp.unique(ids, return_inverse=True)
+    elements = (ids[:, None] * width + xp.arange(width)).reshape(-1)
+    sums = xp.bincount(elements, rows.reshape(-1), found.size * width)
+    target[xp.unravel_index(found, shape)] += sums.reshape(-1, *rest)
 
 
 def add_rows(out: Array, ids: Array, rows: Array) -> Array:

@@ -18,7 +18,7 @@ from tinygrad_lite import autograd, compositions, ops
 from tinygrad_lite.device import get_device, is_float, next_rng, positions
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
-from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node
+from tinygrad_lite.tensor import LIMITS, Tensor, check_fits, check_one_device, node
 
 
 def _operator(op: Callable[[Any, Any], Tensor], sign: str) -> tuple[Callable, Callable, Callable]:
@@ -138,8 +138,9 @@ class Methods:
         instead = "collect the parts in a list and use stack() or cat(), or use where()"
         value = value if isinstance(value, Tensor) else as_constant(value, self)
         check_one_device((self, value), "x[i] = y")
-        check_fits(value, self.dtype, "x[i] = y")
-        value = ops.cast(value, self.dtype)
+        if value.dtype != self.dtype:
+            check_fits(value, self.dtype, "x[i] = y")
+            value = ops.cast(value, self.dtype)
         carries = _check_write(self, value, "x[i] = y", instead)
         try:
             index = raw_index(index, self.xp, copy=carries)
@@ -238,8 +239,9 @@ class Methods:
         ends = step and all(map(math.isfinite, (start, stop, step))) and (whole or is_float(dtype))
         if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
             raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
-        whole_numbers = range(start, stop, step) if whole else ()
-        check_fits(np.array([*whole_numbers[:1], *whole_numbers[-1:]], object), dtype, "arange")
+        counted = range(start, stop, step) if dtype in LIMITS and dtype.itemsize < 8 else ()
+        for number in (*counted[:1], *counted[-1:]):
+            check_fits(number, dtype, "arange")
         xp = get_device(device).xp
         if not is_float(dtype):
             return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)

@@ -82,8 +82,9 @@ class Tensor(Methods, metaclass=Listed):
             raise TypeError(f"Tensor: elements of type {wanted} are not numbers")
         if device is None and not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__array__"):
             device = device_of(data).name
-        check_fits(data, wanted, "Tensor")
-        self.data = get_device(device or "cpu").xp.array(data, dtype=dtype)
+        if wanted != given:
+            check_fits(data, wanted, "Tensor")
+        self.data = (get_device(device).xp if device else np).array(data, dtype=dtype)
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
         if requires_grad:
             self.requires_grad_()
@@ -337,18 +338,21 @@ def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
     return gradient_memory(leaf) if is_free else (None, False)
 
 
+LIMITS = {np.dtype(t): (np.iinfo(t).min, np.iinfo(t).max) for t in "bhilqBHILQ"} | {np.dtype(bool): (0, 1)}
+
+
 def check_fits(values: Any, dtype: np.dtype, op: str) -> None:
     """Raise ValueError for numbers that integers or truth values cannot hold: NaN, infinity, 300 in uint8, 2 in bool.
 
     `values` is a number, a tensor or an array. On a GPU, where the host would have to wait, numbers are not checked.
     """
     values = values.data if isinstance(values, Tensor) else values
-    if dtype.kind not in "iub" or getattr(values, "dtype", None) == dtype:
+    low, high = LIMITS.get(dtype, (None, None))
+    if low is None or getattr(values, "dtype", None) == dtype:
         return
     ends = [values] if isinstance(values, (float, int)) else []
     if isinstance(values, (np.ndarray, generic)) and values.size and values.dtype.kind in "fiuO":
         ends = np.array([values.min(), values.max()], values.dtype).tolist()
-    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     for number in ends:
         if not low <= number <= high:
             raise ValueError(f"{op}: {dtype} cannot hold {number}")

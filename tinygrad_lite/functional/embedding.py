@@ -47,8 +47,7 @@ def embedding_fused(ids: Tensor, weight: Tensor) -> Tensor:
     numbers, shape = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):
-        ids, rows = numbers.reshape(-1), dy.reshape(numbers.size, shape[1])
-        return (Piece(shape, dy, lambda table: add_rows(table, ids, rows)),)
+        return (Piece(shape, add_rows, numbers.reshape(-1), dy.reshape(numbers.size, shape[1])),)
 
     return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
 

@@ -106,10 +106,11 @@ def as_constant(value: Any, like: Tensor) -> Tensor:
         elif dtype.kind == "b" and kind != "b":
             dtype = np.dtype(np.int64)
     try:
-        check_fits(value, dtype, "")
-    except ValueError:
+        if dtype.kind != "f":
+            check_fits(value, dtype, "")
+        return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+    except (OverflowError, ValueError):
         raise ValueError(f"{value} does not fit into a tensor of {dtype}: write x.cast('int64') first") from None
-    return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
 
 
 def as_tensors(values: tuple, axis: int, op: str) -> tuple[tuple[Tensor, ...], int]:

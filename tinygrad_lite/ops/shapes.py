@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
 # --- picking elements -----------------------------------------------------------------------------------------
 
 
-READY = {int, slice, type(None), type(...), bool}  # the parts of an index that need no work; most are of these types
+READY = {int, slice, type(None), type(...)}  # the parts of an index that need no work; most are of these types
 
 
 def raw_index(index: Any, xp: Any, copy: bool = False) -> tuple:
@@ -122,14 +123,14 @@ def _raw_part(part: Any, xp: Any, copy: bool) -> Any:
     """A part of an index as a number or an array."""
     array = part.data if isinstance(part, Tensor) else part
     if isinstance(array, np.generic) or not isinstance(getattr(array, "dtype", None), np.dtype):
-        try:
-            return operator.index(part)
-        except TypeError:  # not a number
-            array = np.array(_on_host(part))
+        if hasattr(part, "__index__") and type(part) is not bool:
+            with suppress(TypeError):  # from an array of another library
+                return operator.index(part)
+        array, copy = np.array(part if xp is np else _on_host(part)), False
         if array.dtype.kind not in "biu" and array.size:
             raise IndexError(f"{part!r:.60} is not a whole number, nor a sequence of them or of truth values")
         array = array if array.size else array.astype(np.int64)  # NumPy makes an empty list one of fractions
-    return (xp.array if copy else xp.asarray)(array)
+    return xp.array(array) if copy else xp.asarray(array)
 
 
 def _on_host(part: Any) -> Any:
@@ -151,7 +152,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         raise IndexError(f"getitem: {reason[:1].lower()}{reason[1:]} (a tensor of shape {shape})") from None
 
     def backward(dy):
-        dx = Piece(shape, dy, lambda total: scatter_add(total, index, dy))
+        dx = Piece(shape, scatter_add, index, dy)
         return (dx if shape else dx.added(),)
 
     return node(y, (x,), backward, "getitem", linear=True, view=_is_view(y, x))

@@ -267,9 +267,9 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
         return
     xp, is_gpu = xp_of(target), device_of(target).name == "cuda"
     if not values.size or (not is_gpu and target.size <= max(4 * values.size, FEW)):
-        sums = target.astype(np.float64)
+        sums = xp.zeros(target.shape)
         xp.add.at(sums, index, values.astype(np.float64))
-        target[...] = sums
+        target += sums.astype(target.dtype)
         return
     # If every part is about one axis, the axes that follow are whole: then rows are added, not single elements.
     is_simple = all(type(part) in (int, slice) or (hasattr(part, "dtype") and part.dtype.kind != "b") for part in index)
@@ -283,7 +283,7 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
     found, ids = xp.unique(ids, return_inverse=True)
     elements = (ids[:, None] * width + xp.arange(width)).reshape(-1)
     sums = xp.bincount(elements, rows.reshape(-1), found.size * width)
-    target[xp.unravel_index(found, shape)] += sums.reshape(-1, *rest)
+    target[xp.unravel_index(found, shape)] += sums.reshape(-1, *rest).astype(target.dtype)
 
 
 def add_rows(out: Array, ids: Array, rows: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What stands in brackets: random indices of every kind, reading and writing, against NumPy and PyTorch."""
+"""What stands in brackets means what NumPy says; the parts that are read share one gradient array."""
 
 import array
 from collections import UserList, deque, namedtuple
@@ -6,7 +6,13 @@ from collections import UserList, deque, namedtuple
 import numpy as np
 import pytest
 
-from tinygrad_lite import Tensor
+from tinygrad_lite import Tensor, no_grad, recompute
+from tinygrad_lite.autograd import Piece
+from tinygrad_lite.debug.anomaly import detect_anomaly
+from tinygrad_lite.debug.gradcheck import gradcheck
+from tinygrad_lite.functional import embedding, rms_norm
+from tinygrad_lite.nn import Parameter
+from tinygrad_lite.optim import SGD
 
 
 class Number:
@@ -141,11 +147,8 @@ def check_writing(rng):
     z.backward(Tensor(dz))
     dx, dy = dz.reshape(-1).copy(), np.zeros(b.size)
     dx[places] = 0
-    np.add.at(
-        dy,
-        np.broadcast_to(np.arange(b.size).reshape(b.shape[max(b.ndim - np.ndim(places), 0) :]), np.shape(places)),
-        dz.reshape(-1)[places],
-    )
+    used = np.arange(b.size).reshape(b.shape[max(b.ndim - np.ndim(places), 0) :])
+    np.add.at(dy, np.broadcast_to(used, np.shape(places)), dz.reshape(-1)[places])
     np.testing.assert_array_equal(x.grad.numpy(), dx.reshape(a.shape))
     np.testing.assert_allclose(y.grad.numpy(), dy.reshape(b.shape), rtol=1e-13, atol=1e-14)
     return True
@@ -156,3 +159,217 @@ def check_writing(rng):
 def test_an_index_means_what_numpy_says(check, first, count):
     done = [check(np.random.default_rng(seed)) for seed in range(first, first + count)]
     assert sum(done) > count / 2
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_an_index_means_what_torch_says(count):
+    """Where both libraries have it: torch has no backward slices, and not every kind of sequence and of mask."""
+    torch = pytest.importorskip("torch")
+    done = apart = 0
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        a = random_array(rng)
+        index, theirs = random_index(rng, a.shape)
+        parts = theirs if isinstance(theirs, tuple) else (theirs,)
+        if any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts):
+            continue
+        x, t = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
+        arrays = [np.array(part.value if isinstance(part, Number) else part) for part in parts]
+        parts = tuple(
+            torch.tensor(array.astype(bool if array.dtype == bool else int)) if array.dtype.kind in "biuf" else part
+            for part, array in zip(parts, arrays, strict=True)
+        )
+        try:
+            y, u = x[index], t[parts]
+        except (IndexError, ValueError):
+            continue
+        if not np.array_equal(y.numpy(), u.detach().numpy()):  # as x[0, :, [1, 2]]: NumPy counts 0 as an array, and
+            apart += 1  # so puts its axis first
+            continue
+        dy = rng.standard_normal(y.shape)
+        y.backward(Tensor(dy))
+        u.backward(torch.tensor(dy))
+        np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-13, atol=1e-14)
+        done += 1
+    assert done > count / 2 > 25 * apart
+
+
+DEVICE_INDICES = [  # as functions of what makes a tensor on the device
+    lambda t: ((0, 0, 1), (1, 1, 0)),
+    lambda t: ([t(0), t(2), t(0)],),
+    lambda t: (t([0, 0, 2]), np.array([1, 1, 3])),
+    lambda t: (slice(None), t([1, 1])),
+    lambda t: (range(2), ..., Number(-1)),
+    lambda t: t(1),
+    lambda t: (t(True), None, t([True, False, True])),
+    lambda t: (True, [[0], [0]]),
+    lambda t: np.uint8(2),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("index", DEVICE_INDICES)
+def test_each_device_reads_and_adds_at_the_same_positions(index, dtype, device):
+    a = np.random.default_rng(0).standard_normal((3, 4, 2)).astype(dtype)
+    theirs = index(np.array)
+    x = Tensor(a, device=device, requires_grad=True)
+    y = (x * 1.0)[index(lambda values: Tensor(np.array(values), device=device))]
+    np.testing.assert_array_equal(y.numpy(), a[theirs])
+    places, dx = np.arange(a.size).reshape(a.shape)[theirs], np.zeros(a.size)
+    np.add.at(dx, places, 1.0)
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), dx.reshape(a.shape))
+
+
+def test_an_index_that_is_overwritten_later_changes_no_gradient():
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    i, ids, array_of_ids = Tensor(0), Tensor([0]), np.array(0)
+    y = x[i] + x[ids].sum() + x[array_of_ids] + x[(ids,)].sum()
+    i += 1
+    ids += 1
+    array_of_ids += 1
+    y.backward()
+    assert x.grad.tolist() == [4.0, 0.0, 0.0]
+
+
+REFUSED = [{0}, {0: 1}, "ab", b"a", [[0], [1, 2]], 0.5, [0.5], np.float32(1), object(), [None], [slice(1)], Tensor([])]
+
+
+@pytest.mark.parametrize("index", REFUSED, ids=repr)
+def test_what_is_no_position_is_refused(index):
+    for whole in (index, (0, index)):
+        with pytest.raises(IndexError, match=r"^getitem: .* \(a tensor of shape \(3, 3\)\)$"):
+            Tensor.ones(3, 3)[whole]
+        with pytest.raises((IndexError, ValueError), match=r"^x\[i\] = y: .* \(a tensor of shape \(3, 3\)\)$"):
+            Tensor.ones(3, 3)[whole] = 0
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------
+
+
+def beside_the_whole(x):
+    """dL/dy arrives at both summands first, as one array, into which no piece may be added."""
+    y, z = x * 2.0, x.exp()
+    first = y[0] * y[1] + z[1]
+    return first.sum() + ((y + z) * 3.0).sum()
+
+
+def in_a_loop(x):
+    h = x[:, 0]
+    for t in range(1, x.shape[1]):
+        h = (h * x[:, t]).tanh()
+    return h.sum()
+
+
+def piece_of_a_piece(x):
+    top, bottom = x.split((1, 2))
+    return (top[:, :2] * bottom[:, 1:3] * top[:, :2]).sum() + bottom[0, 1] * bottom.unbind(1)[3][1]
+
+
+def beside_a_norm(x):
+    h = x * 1.0
+    return (rms_norm(h) * h[:, :1] + h * h[1]).sum() + h[[0, 0, 2], [1, 1, 3]].exp().sum()
+
+
+PROGRAMS = {
+    "unbind": lambda x: sum((part * part.sum() for part in x.unbind()), start=x[0]).sum(),
+    "columns": lambda x: sum(column.exp() for column in (x * 2.0).unbind(1)).sum(),
+    "split": lambda x: (x.split(2)[0] * 3.0).exp().sum(),  # the second piece is not used
+    "chunk": lambda x: x.chunk(2, 1)[1].sum() * x.chunk(2, 1)[0].sum(),
+    "rows": lambda x: sum(row.max() * row for row in x * x).sum(),
+    "in a loop": in_a_loop,
+    "used twice": lambda x: (x[1] * x[1] + x[1]).sum() * x[1, 2],
+    "a piece of a piece": piece_of_a_piece,
+    "beside the whole": beside_the_whole,
+    "beside a norm": beside_a_norm,
+    "gather": lambda x: (x * 1.0).gather(1, Tensor([[1, 1], [0, 3], [2, 2]], device=x.device)).exp().sum(),
+    "table": lambda x: embedding(Tensor([1, 1, 0], device=x.device), x * 1.0).exp().sum() + embedding([2], x).sum(),
+    "a number": lambda x: (x.sum()[()] * x.sum()[None]).sum(),
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_pieces_of_a_tensor(program, device):
+    a = np.random.default_rng(1).standard_normal((3, 4))
+    gradcheck(program, [Tensor(a, device=device, requires_grad=True)])
+    gradients = []
+    for observed in (False, True):
+        x = Tensor(a, device=device, requires_grad=True)
+        program(x).backward()
+        program(x * 1.0).backward()
+        recompute(program, x * 1.0).backward()
+        h = (x * 1.0).retain_grad()
+        y = program(h)
+        if observed:
+            with detect_anomaly():
+                y.backward()
+        else:
+            y.backward()
+        gradients += [x.grad.numpy() / 4, h.grad.numpy()]
+    for gradient in gradients[1:]:
+        np.testing.assert_allclose(gradient, gradients[0], rtol=1e-13)
+
+
+def test_pieces_of_a_parameter_are_added_where_its_optimizer_wants_them():
+    w = Parameter(np.ones((3, 2)))
+    optimizer = SGD([w], lr=1.0)
+    for times in (1, 2):
+        (w[0] * 2.0 + w[2] + w[[0, 0]].sum()).sum().backward()
+        assert w.grad.tolist() == [[6.0 * times] * 2, [0.0, 0.0], [1.0 * times] * 2]
+    optimizer.step()
+    assert w.tolist() == [[-11.0, -11.0], [1.0, 1.0], [-1.0, -1.0]]
+
+
+def test_a_write_into_the_source_of_pieces_is_noticed():
+    x = Tensor(np.ones((3, 2)), requires_grad=True)
+    source = x * 1.0
+    first, second = source.split((1, 2))
+    y = (first * second).sum()
+    with pytest.raises(RuntimeError, match="a view of x, or a derivative, still needs the values"):
+        source[0] = 2
+    with no_grad():
+        source[0] = 2
+    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
+        y.backward()
+    linear = source.unbind()[0] + source[1:].sum(0)
+    with no_grad():
+        source[...] = 7
+    linear.sum().backward()
+    assert x.grad.tolist() == np.ones((3, 2)).tolist()
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["result", "leaf"])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda x: x.unbind(),
+        lambda x: x.split(1, 1),
+        lambda x: x.chunk(40, 1),
+        list,
+        lambda x: [x[:, t] for t in range(40)],
+        lambda x: [x[np.arange(40), [t] * 40] for t in range(40)],
+        lambda x: [embedding(Tensor([t]), x) for t in range(40)],
+    ],
+)
+def test_all_pieces_share_one_array(parts, kept, monkeypatch):
+    """Otherwise n pieces would take the time of n whole arrays."""
+    made, added = [], Piece.added
+    monkeypatch.setattr(Piece, "added", lambda piece, total=None: made.append(total is None) or added(piece, total))
+    x = Tensor(np.ones((40, 40)), requires_grad=True)
+    sum(part.sum() for part in parts(x if kept else x * 1.0)).backward()
+    assert (len(made), sum(made)) == (40, 1)
+    assert x.grad.tolist() == np.ones((40, 40)).tolist()
+
+
+def test_few_picks_from_a_large_table_do_not_pass_over_it(monkeypatch):
+    picked, at = [], np.bincount
+    monkeypatch.setattr(np, "bincount", lambda ids, *rest: picked.append(ids.size) or at(ids, *rest))
+    x = Tensor(np.zeros((100, 1000), np.float32), requires_grad=True)
+    places = np.random.default_rng(0).integers(0, 1000, 100)
+    (x[np.arange(100), places] + x.gather(1, Tensor(places[:, None]))[:, 0] + x[:, [3, 3]].sum(1)).sum().backward()
+    assert picked == [200, 100, 100]
+    dx = np.zeros((100, 1000))
+    dx[np.arange(100), places] = 2
+    dx[:, 3] += 2
+    assert (x.grad.numpy() == dx).all()

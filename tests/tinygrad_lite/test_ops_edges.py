@@ -5,6 +5,7 @@ Warnings are errors in this test suite, so each test here also shows that there 
 
 import itertools
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -280,6 +281,42 @@ VALUE_ERRORS = [
     (lambda: float(ones(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
     (lambda: bool(ones(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),
 ]
+# What an integer type, or that of truth values, cannot hold is refused wherever numbers enter.
+INT, BYTE, MASK = (lambda: Tensor([1, 2]), lambda: Tensor(np.uint8([1, 2])), lambda: Tensor([True, False]))
+NO_FIT = "{} does not fit into a tensor of uint8: write x.cast('int64') first"
+VALUE_ERRORS += [
+    (lambda: INT().__setitem__(0, nan), "x[i] = y: int64 cannot hold nan"),
+    (lambda: INT().__setitem__(slice(None), [1.0, inf]), "x[i] = y: int64 cannot hold inf"),
+    (lambda: BYTE().__setitem__(0, 256), NO_FIT.format(256)),
+    (lambda: BYTE().__setitem__(0, [-1]), "x[i] = y: uint8 cannot hold -1"),
+    (lambda: MASK().__setitem__(0, 2), "x[i] = y: bool cannot hold 2"),
+    (lambda: MASK().__setitem__(0, nan), "x[i] = y: bool cannot hold nan"),
+    (lambda: BYTE() + np.int64(-1), NO_FIT.format(-1)),
+    (lambda: BYTE() < np.int16(300), NO_FIT.format(300)),
+    (lambda: BYTE().masked_fill(MASK(), np.int64(-1)), NO_FIT.format(-1)),
+    (lambda: MASK().where(BYTE(), np.int64(300)), NO_FIT.format(300)),
+    (lambda: BYTE().pad([(1, 1)], value=-1), "pad: uint8 cannot hold -1"),
+    (lambda: BYTE().pad([(1, 1)], value=np.int64(300)), "pad: uint8 cannot hold 300"),
+    (lambda: INT().pad([(1, 1)], value=nan), "pad: int64 cannot hold nan"),
+    (lambda: MASK().pad([(1, 1)], value=2), "pad: bool cannot hold 2"),
+    (lambda: BYTE().clip(-1), "clip: uint8 cannot hold -1"),
+    (lambda: BYTE().clip(0, np.int64(256)), "clip: uint8 cannot hold 256"),
+    (lambda: Tensor.full(2, nan, dtype="int64"), "full: int64 cannot hold nan"),
+    (lambda: Tensor.full(2, np.float64(2**63), dtype="int64"), "full: int64 cannot hold 9.223372036854776e+18"),
+    (lambda: Tensor.full(2, 2, dtype=bool), "full: bool cannot hold 2"),
+    (lambda: BYTE().full_like(-1), "full: uint8 cannot hold -1"),
+    (lambda: Tensor([1.0, nan], dtype="int64"), "Tensor: int64 cannot hold nan"),
+    (lambda: Tensor([0, 300], dtype="uint8"), "Tensor: uint8 cannot hold 300"),
+    (lambda: Tensor(2**70, dtype="int64"), f"Tensor: int64 cannot hold {2**70}"),
+    (lambda: Tensor([2], dtype=bool), "Tensor: bool cannot hold 2"),
+    (lambda: Tensor.arange(300, dtype="uint8"), "arange: uint8 cannot hold 299"),
+    (lambda: Tensor.arange(0, 2**40, 2**38, dtype="int32"), f"arange: int32 cannot hold {3 * 2**38}"),
+]
+HOST_ERRORS = [  # on a GPU, numbers that are already there are not read
+    (lambda: INT().__setitem__(0, Tensor(nan)), "x[i] = y: int64 cannot hold nan"),
+    (lambda: BYTE().__setitem__(0, Tensor([300])), "x[i] = y: uint8 cannot hold 300"),
+    (lambda: BYTE().__iadd__(Tensor([300, 0])), "x += y: uint8 cannot hold 301"),
+]
 TYPE_ERRORS = [
     (lambda: ones(2) @ "ab", "Tensor: elements of type <U2 are not numbers"),
     (lambda: ones(2).masked_fill("ab", 0), "Tensor: elements of type <U2 are not numbers"),
@@ -297,6 +334,27 @@ TYPE_ERRORS = [
     (lambda: Tensor.randn(2, dtype="int64"), "randn: draws fractions, which int64 cannot hold: use a float dtype"),
     (lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
 ]
+
+
+@pytest.mark.cpu_only("numbers on a GPU are not read")
+@pytest.mark.parametrize(("call", "message"), HOST_ERRORS)
+def test_numbers_of_a_tensor_that_do_not_fit_are_refused(call, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call()
+
+
+def test_what_fits_is_taken():
+    x = Tensor(np.uint8([1, 2]))
+    x[0], x[1] = 255, np.int64(0)
+    assert x.tolist() == Tensor([255.0, 0.0], dtype="uint8").tolist() == [255, 0]
+    assert x.pad([(0, 1)], value=255).tolist() == [255, 0, 255]
+    assert x.clip(0, np.float32(2.5)).dtype == np.float32
+    assert Tensor.arange(256, dtype="uint8").tolist() == [*range(256)]
+    assert Tensor.arange(3, 3, dtype="uint8").tolist() == Tensor([], dtype="int64").tolist() == []
+    assert Tensor([1, 0.0], dtype=bool).tolist() == [True, False]
+    assert Tensor.full(1, 2.0**62, dtype="int64").tolist() == [2**62]
+
+
 OUTSIDE = "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))"
 REFUSED = [(IndexError, lambda: ones(2)[5], OUTSIDE)]
 REFUSED += [(error, *row) for error, rows in ((ValueError, VALUE_ERRORS), (TypeError, TYPE_ERRORS)) for row in rows]

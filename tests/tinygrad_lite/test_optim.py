@@ -1,6 +1,7 @@
 import functools
 import math
 import re
+import sys
 from contextlib import nullcontext
 
 import numpy as np
@@ -334,6 +335,20 @@ def test_anything_else_is_refused_in_one_sentence():
     ):
         with pytest.raises(error, match=message):
             AdamW(given)
+
+
+@pytest.mark.filterwarnings("ignore:no gradient has reached")
+@pytest.mark.parametrize("kind", [AdamW, Muon])
+def test_the_work_for_each_parameter_does_not_depend_on_their_number(kind):
+    def calls(count):
+        """The calls of functions while an optimizer of parameters of `count` shapes is made, and makes a step."""
+        params, events = [Parameter(np.zeros((1 + n // 20, 1 + n % 20), np.float32)) for n in range(count)], []
+        sys.setprofile(lambda frame, event, argument: events.append(event))
+        kind(params).step()
+        sys.setprofile(None)
+        return len(events)
+
+    assert calls(400) < 4.5 * calls(100)
 
 
 def test_unreached_parameters_are_named_once():

@@ -265,8 +265,8 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
         view = target[index]
         view += values
         return
-    xp, is_gpu = xp_of(target), device_of(target).name == "cuda"
-    if not values.size or (not is_gpu and target.size <= max(4 * values.size, FEW)):
+    device, xp = device_of(target), xp_of(target)
+    if not values.size or (device.name != "cuda" and target.size <= max(4 * values.size, FEW)):
         sums = xp.zeros(target.shape)
         xp.add.at(sums, index, values.astype(np.float64))
         target += sums.astype(target.dtype)
@@ -274,16 +274,16 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
     # If every part is about one axis, the axes that follow are whole: then rows are added, not single elements.
     is_simple = all(type(part) in (int, slice) or (hasattr(part, "dtype") and part.dtype.kind != "b") for part in index)
     shape, rest = (target.shape[: len(index)], target.shape[len(index) :]) if is_simple else (target.shape, ())
-    ids, count, width = positions(index, shape, xp).reshape(-1), math.prod(shape), math.prod(rest)
-    rows = xp.ascontiguousarray(values, None if values.dtype.kind == "f" else np.float32).reshape(ids.size, width)
-    if is_gpu:
-        sums = device_of(target).module("embedding").sums_by_token(ids, rows, count, width)
+    ids = positions(index, shape, xp)
+    if device.name == "cuda":  # sums of bfloat16 would be coarse
+        rows = xp.ascontiguousarray(values, None if values.dtype.kind == "f" else np.float32).reshape(ids.size, -1)
+        sums = device.module("embedding").sums_by_token(ids.reshape(-1), rows, math.prod(shape), math.prod(rest))
         target += sums.reshape(target.shape).astype(target.dtype, copy=False)
         return
-    found, ids = xp.unique(ids, return_inverse=True)
-    elements = (ids[:, None] * width + xp.arange(width)).reshape(-1)
-    sums = xp.bincount(elements, rows.reshape(-1), found.size * width)
-    target[xp.unravel_index(found, shape)] += sums.reshape(-1, *rest).astype(target.dtype)
+    found, numbers = xp.unique(ids, return_inverse=True)
+    sums = xp.zeros((found.size, *rest), target.dtype)  # only those that occur
+    scatter_add(sums, numbers.reshape(ids.shape), values)
+    target[xp.unravel_index(found, shape)] += sums
 
 
 def add_rows(out: Array, ids: Array, rows: Array) -> Array:

@@ -136,10 +136,10 @@ class Methods:
         The write is counted, and a backward pass that still needs the old values raises an error.
         """
         instead = "collect the parts in a list and use stack() or cat(), or use where()"
-        value = value if isinstance(value, Tensor) else as_constant(value, self)
+        given, value = value, value if isinstance(value, Tensor) else as_constant(value, self)
         check_one_device((self, value), "x[i] = y")
         if value.dtype != self.dtype:
-            check_fits(value, self.dtype, "x[i] = y")
+            check_fits(given, self.dtype, "x[i] = y")
             value = ops.cast(value, self.dtype)
         carries = _check_write(self, value, "x[i] = y", instead)
         try:
@@ -240,8 +240,7 @@ class Methods:
         if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
             raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
         counted = range(start, stop, step) if dtype in LIMITS and dtype.itemsize < 8 else ()
-        for number in (*counted[:1], *counted[-1:]):
-            check_fits(number, dtype, "arange")
+        check_fits([*counted[:1], *counted[-1:]], dtype, "arange")
         xp = get_device(device).xp
         if not is_float(dtype):
             return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)

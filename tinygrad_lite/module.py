@@ -17,7 +17,7 @@ import numpy as np
 
 from tinygrad_lite.device import get_device, is_float
 from tinygrad_lite.errors import CheckpointError, counted
-from tinygrad_lite.tensor import Listed, Tensor
+from tinygrad_lite.tensor import Listed, Tensor, check_fits
 
 _only_shapes = False
 
@@ -263,6 +263,8 @@ def load_values(own: Mapping[str, Tensor], state: Mapping[str, np.ndarray], whos
     """Write a state into the tensors of the same names. Raises: ValueError, before anything is changed."""
     if problems := misfits(own, state):
         raise ValueError(f"the state does not match {whose}; {problems}")
+    for name, tensor in own.items():
+        check_fits(np.asarray(state[name]), tensor.dtype, f"{whose}.{name}")
     for name, tensor in own.items():
         tensor.data[...] = get_device(tensor.device).from_host(np.ascontiguousarray(state[name]))
         tensor.mark_written()

@@ -344,9 +344,11 @@ LIMITS = {np.dtype(t): (np.iinfo(t).min, np.iinfo(t).max) for t in "bhilqBHILQ"}
 def check_fits(values: Any, dtype: np.dtype, op: str) -> None:
     """Raise ValueError for numbers that integers or truth values cannot hold: NaN, infinity, 300 in uint8, 2 in bool.
 
-    `values` is a number, a tensor or an array. On a GPU, where the host would have to wait, numbers are not checked.
+    `values` is a number, a list, a tensor or an array. What is on a GPU, for which the host would have to wait, is not
+    checked.
     """
     values = values.data if isinstance(values, Tensor) else values
+    values = np.asarray(values) if isinstance(values, (list, tuple)) else values
     low, high = LIMITS.get(dtype, (None, None))
     if low is None or getattr(values, "dtype", None) == dtype:
         return

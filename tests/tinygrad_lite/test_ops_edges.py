@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor, ops
+from tinygrad_lite.nn import Module
 from tinygrad_lite.ops import common
 
 pytestmark = pytest.mark.every_device
@@ -223,6 +224,14 @@ def ones(*shape):
     return Tensor.ones(*shape)
 
 
+class Buffer(Module):
+    """A module whose state is a byte."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", Tensor(np.uint8([1])))
+
+
 VALUE_ERRORS = [
     (lambda: ones(3, 4) @ ones(5, 6), "matmul: (3, 4) @ (5, 6): inner sizes 4 and 5 differ"),
     (lambda: ones(3) @ ones(4), "matmul: (3,) @ (4,): inner sizes 3 and 4 differ"),
@@ -295,6 +304,7 @@ VALUE_ERRORS += [
     (lambda: BYTE() < np.int16(300), NO_FIT.format(300)),
     (lambda: BYTE().masked_fill(MASK(), np.int64(-1)), NO_FIT.format(-1)),
     (lambda: MASK().where(BYTE(), np.int64(300)), NO_FIT.format(300)),
+    (lambda: Buffer().load_state_dict({"count": np.array([300])}), "Buffer.count: uint8 cannot hold 300"),
     (lambda: BYTE().pad([(1, 1)], value=-1), "pad: uint8 cannot hold -1"),
     (lambda: BYTE().pad([(1, 1)], value=np.int64(300)), "pad: uint8 cannot hold 300"),
     (lambda: INT().pad([(1, 1)], value=nan), "pad: int64 cannot hold nan"),

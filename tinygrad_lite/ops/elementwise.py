@@ -201,7 +201,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
         x = as_float(x)
     a, xp = x.data, x.xp
     if not is_float(a.dtype):
-        check_fits(np.array([bound for bound in (low, high) if bound is not None]), a.dtype, "clip")
+        check_fits([bound for bound in (low, high) if bound is not None], a.dtype, "clip")
         return Tensor.wrap(xp.clip(a, low, high))
     low = -math.inf if low is None else low
     high = math.inf if high is None else high

@@ -18,7 +18,7 @@ from tinygrad_lite import autograd, compositions, ops
 from tinygrad_lite.device import get_device, is_float, next_rng, positions
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
-from tinygrad_lite.tensor import LIMITS, Tensor, check_fits, check_one_device, node
+from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node
 
 
 def _operator(op: Callable[[Any, Any], Tensor], sign: str) -> tuple[Callable, Callable, Callable]:
@@ -239,13 +239,14 @@ class Methods:
         ends = step and all(map(math.isfinite, (start, stop, step))) and (whole or is_float(dtype))
         if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
             raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
-        counted = range(start, stop, step) if dtype in LIMITS and dtype.itemsize < 8 else ()
-        check_fits([*counted[:1], *counted[-1:]], dtype, "arange")
         xp = get_device(device).xp
-        if not is_float(dtype):
-            return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
-        numbers = start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step
-        return Tensor.wrap(numbers.astype(dtype)).requires_grad_(requires_grad)
+        if is_float(dtype):
+            numbers = start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step
+            return Tensor.wrap(numbers.astype(dtype)).requires_grad_(requires_grad)
+        if dtype.itemsize < 8:
+            counted = range(start, stop, step)
+            check_fits([*counted[:1], *counted[-1:]], dtype, "arange")
+        return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
     def eye(

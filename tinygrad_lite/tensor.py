@@ -82,7 +82,7 @@ class Tensor(Methods, metaclass=Listed):
             raise TypeError(f"Tensor: elements of type {wanted} are not numbers")
         if device is None and not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__array__"):
             device = device_of(data).name
-        if wanted != given:
+        if wanted.kind != "f":
             check_fits(data, wanted, "Tensor")
         self.data = (get_device(device).xp if device else np).array(data, dtype=dtype)
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
@@ -347,14 +347,15 @@ def check_fits(values: Any, dtype: np.dtype, op: str) -> None:
     `values` is a number, a list, a tensor or an array. What is on a GPU, for which the host would have to wait, is not
     checked.
     """
-    values = values.data if isinstance(values, Tensor) else values
-    values = np.asarray(values) if isinstance(values, (list, tuple)) else values
-    low, high = LIMITS.get(dtype, (None, None))
-    if low is None or getattr(values, "dtype", None) == dtype:
+    low, high = LIMITS.get(dtype, (0, 0))
+    if low == high or getattr(values, "dtype", None) == dtype:
         return
-    ends = [values] if isinstance(values, (float, int)) else []
-    if isinstance(values, (np.ndarray, generic)) and values.size and values.dtype.kind in "fiuO":
-        ends = np.array([values.min(), values.max()], values.dtype).tolist()
+    ends = [values]
+    if type(values) not in (int, float, bool):
+        values = np.asarray(values) if isinstance(values, (list, tuple)) else values
+        values = values.data if isinstance(values, Tensor) else values
+        is_here = isinstance(values, (np.ndarray, generic)) and values.size and values.dtype.kind in "fiuO"
+        ends = np.array([values.min(), values.max()], values.dtype).tolist() if is_here else []
     for number in ends:
         if not low <= number <= high:
             raise ValueError(f"{op}: {dtype} cannot hold {number}")

@@ -286,7 +286,13 @@ def _freed(dy: Array) -> tuple:
 
 
 class Observer:
-    """Something that watches computations inside a `with`, such as `detect_anomaly` and the profiler (debug/)."""
+    """Something that watches computations inside a `with`, such as `detect_anomaly` and the profiler (debug/).
+
+    Attributes:
+        looks: whether it looks at values, so that they must be computed at once.
+    """
+
+    looks = True
 
     def __enter__(self) -> Self:
         observers.append(self)
@@ -297,6 +303,9 @@ class Observer:
 
     def made(self, result: Any, inputs: tuple, is_view: bool) -> None:
         """A tensor has been computed from these tensors."""
+
+    def read(self, tensors: Iterable[Any]) -> None:
+        """The values of these tensors have been read, for something that has no node: a condition, an index, a copy."""
 
     def before_backward(self, node: Node) -> None:
         """The derivative of a node is about to be computed."""

@@ -18,7 +18,7 @@ from tinygrad_lite import autograd, compositions, ops
 from tinygrad_lite.device import get_device, is_float, next_rng, positions
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
-from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node
+from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node, noted
 
 
 def _operator(op: Callable[[Any, Any], Tensor], sign: str) -> tuple[Callable, Callable, Callable]:
@@ -138,6 +138,7 @@ class Methods:
         instead = "collect the parts in a list and use stack() or cat(), or use where()"
         given, value = value, value if isinstance(value, Tensor) else as_constant(value, self)
         check_one_device((self, value), "x[i] = y")
+        noted(self, value)
         if value.dtype != self.dtype:
             check_fits(given, self.dtype, "x[i] = y")
             value = ops.cast(value, self.dtype)

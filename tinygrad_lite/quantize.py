@@ -67,7 +67,7 @@ from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.module import replace
 from tinygrad_lite.nn import Linear, Module
-from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.tensor import Tensor, node, noted
 from tinygrad_lite.transformer import Block
 
 
@@ -259,6 +259,7 @@ def quantized_linear(x: Tensor, weight: Quantized, bias: Tensor | None = None) -
     Returns: (..., C_out).
     Raises: ValueError if the shapes do not fit.
     """
+    noted(*weight.buffers(), *(() if bias is None else (bias,)))
     if is_composed():
         return linear_composed(x, Tensor(weight.numpy()), bias)
     check_linear(x, weight, bias)

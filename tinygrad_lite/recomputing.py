@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite import autograd
-from tinygrad_lite.autograd import Node, build_graph, collect
+from tinygrad_lite.autograd import Node, build_graph
 from tinygrad_lite.device import Array, draw_position, random_key
 from tinygrad_lite.tensor import Tensor
+
+SAMPLE = 4096  # elements of a result that are compared with those of the second run
 
 
 def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
@@ -26,38 +30,112 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
 
     Whatever the function uses besides its arguments, such as the parameters of a module, may require gradients too, and
     it may itself call `recompute`. Apart from random numbers, it must compute the same when it is called again, so it
-    must not depend on anything that has changed since. If no graph is built, this is just a call.
+    must not depend on anything that has changed since: a loop variable is best passed as an argument. This is checked:
+    the tensors that it read must be unchanged, and both runs must do the same operations on the same older tensors,
+    with (on a CPU) the same result. If no graph is built, this is just a call.
 
     >>> x = Tensor([1.0, 2.0], requires_grad=True)
     >>> recompute(lambda x: (x * x).exp(), x).sum().backward()
     >>> x.grad.tolist() == (2 * x * (x * x).exp()).tolist()
     True
 
-    Raises: TypeError if the function does not return a tensor; RuntimeError, from `backward`, if values that it used
-        were overwritten in between.
+    Raises: TypeError if the function does not return a tensor; RuntimeError if it writes into what it reads or, from
+        `backward`, if the second run is not a repetition of the first.
     Reference: Chen et al. 2016, section 3 (arXiv:1604.06174).
     """
     if not autograd.builds_graph():
         return function(*args, **kwargs)
     key, drawn = draw_position()
-    begin = Node("recompute", (), None, (), np.dtype(bool)).age  # older than anything the function makes
-    given = [(x, x.version) for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    result = function(*args, **kwargs)
-    if any(x.version != version for x, version in given):
-        raise RuntimeError("recompute: the function wrote into an argument, so it could not compute the same again")
+    with Run(*args, *kwargs.values()) as first:
+        result = function(*args, **kwargs)
+    read = first.versions()
     if not isinstance(result, Tensor):
         raise TypeError(f"recompute: the function must return one tensor, not a {type(result).__name__}")
-    if result._node is None or result._node.age <= begin:  # nothing to learn; or an argument, unchanged
+    if first.is_older(result):  # nothing to learn; or an argument, unchanged
         return result
-    inside = collect(result._node, begin)
+    steps, shape, values = first.steps, result.shape, sample(result.data)
 
     def backward(dy: Array) -> Node:
-        with random_key(*key, drawn=drawn), build_graph():
-            return function(*args, **kwargs)._node
+        with random_key(*key, drawn=drawn), build_graph(), Run() as again:
+            found = function(*args, **kwargs)
+        repeats = isinstance(found, Tensor) and found.shape == shape and not again.is_older(found)
+        repeats = repeats and again.steps == steps and is_close(sample(found.data), values)
+        if not repeats or any(cell[0] != version for cell, version in read):
+            raise RuntimeError(
+                "recompute: the function did not compute the same again: whatever it uses must stay as it was until "
+                "backward(), such as a loop variable (make it an argument), a cache, or train() and eval()"
+            )
+        return found._node
 
     y = Tensor.wrap(result.data)
     y.op, y._version = "recompute", result._version
-    older = dict.fromkeys(parent for made in inside for parent in made.parents if parent and parent.age <= begin)
-    y._node = Node("recompute", tuple(older), backward, y.shape, y.dtype)
-    y._node.seen = tuple(used for made in inside for used in made.seen)
+    y._node = Node("recompute", first.older_nodes(), backward, y.shape, y.dtype)
+    y._node.seen = read
     return y
+
+
+class Run(autograd.Observer):
+    """Watches a function while it runs: which older tensors it reads, and what it does with them.
+
+    Attributes:
+        steps: of each operation with a node its name, the shape and type of its result, and for each tensor that it
+            reads the node of an older one, the bytes of a single number, or None.
+    """
+
+    looks = False
+
+    def __init__(self, *args: Any) -> None:
+        self.begin = Node("recompute", (), None, (), np.dtype(bool)).age  # older than anything the function makes
+        self.thread, self.steps = get_ident(), []
+        self.reads = [(weakref.ref(x), x.version, True) for x in args if isinstance(x, Tensor)]
+
+    def is_older(self, x: Tensor) -> bool:
+        """Whether a tensor is not a result of this run: a constant, or made before."""
+        return x._node is None or x._node.age <= self.begin
+
+    def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
+        """Record an operation."""
+        self.read(inputs)
+        if result._node is not None and get_ident() == self.thread:
+            self.steps.append((result.op, result.shape, result.dtype, [self._source(x) for x in inputs]))
+
+    def read(self, tensors: Iterable[Tensor]) -> None:
+        """Record what is read, with its version, and whether it is surely older: a constant may be made in the run."""
+        if get_ident() == self.thread:
+            self.reads += [(weakref.ref(x), x.version, x._node is not None) for x in tensors if self.is_older(x)]
+
+    def _source(self, x: Tensor) -> Node | bytes | None:
+        if x._node is not None:
+            return x._node if self.is_older(x) else None
+        data = vars(x).get("data")  # a sum on a GPU may not have been computed yet
+        return data.tobytes() if isinstance(data, np.ndarray) and data.size == 1 else None
+
+    def older_nodes(self) -> tuple[Node, ...]:
+        """The nodes of the older tensors."""
+        return tuple(dict.fromkeys(x for *_, sources in self.steps for x in sources if isinstance(x, Node)))
+
+    def versions(self) -> tuple[tuple[list[int], int], ...]:
+        """The counters of writes of the older tensors, as in `Node.seen`. What no longer exists was made in the run."""
+        found = {}
+        for reference, version, is_older in self.reads:
+            x = reference()
+            if x is None or not (is_older or self.is_older(x)):
+                continue
+            if x.version != version:
+                raise RuntimeError(
+                    "recompute: the function wrote into an argument, or into another tensor that it reads, so it could "
+                    "not compute the same again"
+                )
+            found[id(x._version)] = x._version, version
+        return tuple(found.values())
+
+
+def sample(y: Array) -> np.ndarray:
+    """Some of the values of a result, or all if they are few; none on a GPU, which the host would have to wait for."""
+    return y.flat[:: 1 + y.size // SAMPLE] if isinstance(y, np.ndarray) else np.empty(0)
+
+
+def is_close(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether results are the same but for rounding, which some libraries do differently in another place of memory."""
+    largest = np.abs(y[np.isfinite(y)]).max(initial=0)
+    return np.allclose(x, y, rtol=0, atol=1e-4 * largest, equal_nan=True)

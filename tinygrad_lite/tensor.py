@@ -149,6 +149,7 @@ class Tensor(Methods, metaclass=Listed):
 
     def numpy(self) -> np.ndarray:
         """The values as a NumPy array: a read-only view on the CPU, a copy from a GPU."""
+        noted(self)
         view = device_of(self.data).to_host(self.data).view()
         view.flags.writeable = False
         return view
@@ -171,6 +172,7 @@ class Tensor(Methods, metaclass=Listed):
         """The value of a tensor with one element, as a Python number."""
         if self.data.size != 1:
             raise ValueError(f"item: the tensor of shape {self.shape} has {self.data.size} elements, not 1")
+        noted(self)
         return self.data.item()
 
     def tolist(self) -> Any:
@@ -188,7 +190,7 @@ class Tensor(Methods, metaclass=Listed):
     def __bool__(self) -> bool:
         if self.data.size != 1:
             raise ValueError(f"a tensor of shape {self.shape} is neither true nor false: use .any() or .all()")
-        return bool(self.data.item())
+        return bool(self.item())
 
     def __float__(self) -> float:
         return float(self.item())
@@ -254,6 +256,7 @@ class Tensor(Methods, metaclass=Listed):
 
     def detach(self) -> Tensor:
         """The same values, in the same memory, as a constant: gradients stop here."""
+        noted(self)
         tensor = Tensor.wrap(self.data)
         tensor._version = self._version
         return tensor
@@ -280,6 +283,9 @@ class Tensor(Methods, metaclass=Listed):
             start = self.xp.ones(self.shape, self.dtype)
         else:
             start = gradient.data if isinstance(gradient, Tensor) else gradient
+            if not hasattr(start, "shape"):
+                what = f"backward: the gradient is a {type(gradient).__name__}, not a tensor of shape {self.shape}"
+                raise TypeError(f"{what}: for a factor write (2.0 * loss).backward()")
             autograd.check_gradient(start, self.shape, self.dtype, "backward")
         autograd.walk_back(self._node, start)
 
@@ -332,10 +338,24 @@ def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
 def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
     """`gradient_memory` of a leaf, for a derivative that writes into it and then returns None instead of the gradient.
 
-    The array is None if the gradient must be returned: while observers, or `gradcheck`, need it.
+    The array is None if the gradient must be returned: of a result, which passes it on, and while observers, or
+    `gradcheck`, need it.
     """
-    is_free = leaf._node is not None and getattr(leaf._node.keep, "func", None) is _keep and not observers
-    return gradient_memory(leaf) if is_free else (None, False)
+    node = leaf._node
+    is_free = node is not None and node.backward is None and getattr(node.keep, "func", None) is _keep
+    return gradient_memory(leaf) if is_free and not observers else (None, False)
+
+
+def noted(*tensors: Tensor) -> None:
+    """Tell the observers which values are read, where no node says it."""
+    for observer in observers:
+        observer.read(tensors)
+
+
+def constant(y: Array, *inputs: Tensor) -> Tensor:
+    """The result of an operation that passes no gradient on."""
+    noted(*inputs)
+    return Tensor.wrap(y)
 
 
 LIMITS = {np.dtype(t): (np.iinfo(t).min, np.iinfo(t).max) for t in "bhilqBHILQ"} | {np.dtype(bool): (0, 1)}

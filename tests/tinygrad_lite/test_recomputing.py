@@ -3,11 +3,17 @@
 import functools
 import weakref
 
+import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional import version_cases
+from tests.tinygrad_lite.op_cases import CASES, each_of
+from tests.tinygrad_lite.test_writing import check_that_writes_are_noticed
 from tinygrad_lite import Tensor, manual_seed, no_grad, recompute
 from tinygrad_lite import functional as F
-from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.functional.registry import REGISTRY
+from tinygrad_lite.nn import Dropout, Linear, Module
+from tinygrad_lite.quantize import KINDS, QuantizedLinear
 
 
 class Counted(Module):
@@ -77,12 +83,185 @@ def test_recompute_refuses_what_it_cannot_compute_again():
     module, x = Counted(), Tensor.ones(2, 4, requires_grad=True)
     with pytest.raises(TypeError, match="recompute: the function must return one tensor, not a tuple"):
         recompute(lambda x: (x, x), x)
-    for changed in (x, module.up.weight):
-        y = recompute(module, x)
-        changed.mark_written()
-        with pytest.raises(RuntimeError, match="'recompute' still needs was overwritten"):
-            y.sum().backward()
     y = recompute(module, x).sum()
     y.backward()
     with pytest.raises(RuntimeError, match="freed by an earlier backward"):
         y.backward()
+
+
+# --- both runs are the same, or backward says that they are not ---------------------------------------------------
+
+
+def again(call):
+    """The call inside `recompute`, which captures its arguments instead of being given them."""
+    return lambda **arguments: recompute(lambda: call(**arguments))
+
+
+@each_of([case for case in CASES if case.gradient])
+def test_no_write_between_the_runs_changes_a_gradient_of_a_primitive(case):
+    def make():
+        return {str(i): Tensor(x, requires_grad=True) for i, x in enumerate(case.samples[-1])}
+
+    check_that_writes_are_noticed(again(lambda **arguments: case.fn(*arguments.values())), make)
+
+
+@pytest.mark.parametrize("name", [n for n in version_cases.CASES if not n.startswith(("adamw", "muon", "dropout"))])
+def test_no_write_between_the_runs_changes_a_gradient_of_a_fused_operation(name):
+    cases = list(version_cases.CASES[name].values())
+    for arguments in [case for case in cases if not case.get("dropout_p")][:: 1 + len(cases) // 6]:
+        check_that_writes_are_noticed(again(REGISTRY[name]), lambda arguments=arguments: made(arguments))
+
+
+def made(arguments):
+    return version_cases.tensors(arguments, np.float64)
+
+
+# What reads the constant c besides the operands of operations with a node: whole numbers, so that it may be an index.
+READS = {
+    "comparison": lambda x, c: x * (c > 1).cast("float32"),
+    "equality": lambda x, c: x.masked_fill(c == 2, 0.0),
+    "condition": lambda x, c: (c > 1).where(x, 0.0),
+    "truth value": lambda x, c: x * 2 if c.sum() > 3 else x * 3,
+    "item": lambda x, c: x * c.sum().item(),
+    "number": lambda x, c: x * float(c[0]),
+    "list": lambda x, c: x * Tensor(c.tolist()),
+    "array": lambda x, c: x * c.numpy(),
+    "NumPy's function": lambda x, c: x * np.asarray(c),
+    "another type": lambda x, c: x * c.cast("float64"),
+    "detached": lambda x, c: x * c.detach(),
+    "sign": lambda x, c: x * (c - 1).sign(),
+    "floor": lambda x, c: x * (c // 2),
+    "not": lambda x, c: x * ~c,
+    "whole numbers": lambda x, c: x * c.clip(0, 1),
+    "place": lambda x, c: x * c.argmax(),
+    "index": lambda x, c: x[c],
+    "index in a tuple": lambda x, c: x.unsqueeze(0)[0, c],
+    "gather": lambda x, c: x.gather(0, c),
+    "one_hot": lambda x, c: x * c.one_hot(9)[:, 1],
+    "embedding": lambda x, c: F.embedding(c, x.unsqueeze(1)),
+    "targets": lambda x, c: F.cross_entropy(x.unsqueeze(0).expand(3, 3), c),
+    "mask": lambda x, c: F.scaled_dot_product_attention(*[x.reshape(1, 1, 3, 1)] * 3, mask=c > 1),
+    "positions": lambda x, c: F.rotary(x.reshape(1, 3, 1, 1).expand(1, 3, 1, 2), c, (0.5,)),
+    "written": lambda x, c: [t := x * 1, t.__setitem__(slice(2), c[1:])][0],
+    "filled": lambda x, c: [t := Tensor.zeros(3), t.__setitem__(0, c[1]), t * x][2],
+}
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("ones", [True, False])
+def test_whatever_is_read_may_not_be_overwritten_between_the_runs(name, ones):
+    """Also where it would not show in the result, since all elements of x are alike."""
+    x, c = Tensor([1.0] * 3 if ones else [1.0, 2.0, 4.0], requires_grad=True), Tensor([2, 1, 0])
+    y = recompute(READS[name], x, c)
+    expected = READS[name](x, c)
+    np.testing.assert_array_equal(y.numpy(), expected.numpy())
+    expected.sum().backward()
+    right, x.grad = x.grad.tolist(), None
+    y.sum().backward()
+    assert x.grad.tolist() == right
+    y = recompute(lambda: READS[name](x, c))
+    c[...] = c.numpy()[::-1].copy()
+    with pytest.raises(RuntimeError, match="'recompute' still needs was overwritten"):
+        y.sum().backward()
+
+
+class Caching(Module):
+    """Computes its matrix once."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.ready = Linear(3, 3).weight, None
+
+    def forward(self, x):
+        self.ready = self.weight.exp() if self.ready is None else self.ready
+        return x @ self.ready
+
+
+def changed(how, x):
+    """A result of `recompute` whose function computes something else from now on."""
+    ws = [Tensor([1.0 + i] * 3, requires_grad=how != "constants") for i in range(3)]
+    array, i, module = np.ones(3, np.float32), 1, Module()
+    module.dropout, module.parts, module.other = Dropout(0.5), [], None
+    functions = {
+        "leaves": lambda t: t * ws[i],
+        "constants": lambda t: t * ws[i],
+        "numbers": lambda t: t * i,
+        "exponents": lambda t: t**i,
+        "places": lambda t: t[i] * 2,
+        "bounds": lambda t: t.clip(-1, i + 0.5),
+        "arrays": lambda t: t * array,
+        "operations": lambda t: t * 2 if i == 1 else t + 2,
+        "fewer": lambda t: t * 2 if i == 1 else t,
+        "detached": lambda t: t * 2 if i == 1 else (t * 2).detach(),
+        "frozen": lambda t: t * ws[0],
+        "evaluation": lambda t: module.dropout(t),
+        "cache": Caching(),
+        "list": lambda t: [module.parts.append(t * 2), module.parts[0] * 3][1],
+        "buffer": lambda t: [ws[1].detach().__iadd__(1) if i == 2 else None, t * ws[1].detach()][1],
+    }
+    y = recompute(functions[how], x)
+    i, array[0] = 2, 7
+    module.eval()
+    ws[0].requires_grad_(False)
+    return y
+
+
+@pytest.mark.parametrize(
+    "how",
+    "leaves constants numbers exponents places bounds arrays operations fewer detached frozen evaluation cache list "
+    "buffer".split(),
+)
+def test_a_second_run_that_computes_something_else_is_refused(how):
+    x = Tensor([1.5, 2.5, 3.5], requires_grad=True)
+    y = changed(how, x)
+    with pytest.raises(
+        RuntimeError, match=r"^recompute: the function did not compute the same again: whatever it uses"
+    ):
+        y.sum().backward()
+
+
+def test_loop_variables_may_be_arguments():
+    x, ws = Tensor.ones(3, requires_grad=True), [Tensor([2.0 + i] * 3, requires_grad=True) for i in range(3)]
+    h = x
+    for i in range(3):
+        h = recompute(lambda t, w, i: t * w + i, h, ws[i], i)
+    h.sum().backward()
+    assert [w.grad.tolist()[0] for w in ws] == [12.0, 4 * 2, 3 * 2 + 1]
+    assert x.grad.tolist() == [24.0] * 3
+
+
+def test_a_function_may_write_into_what_it_makes_but_not_into_what_it_reads():
+    x, buffer = Tensor([1.0, 2.0], requires_grad=True), Tensor.zeros(2)
+
+    def fills_its_own(t):
+        out = Tensor.zeros(2)
+        out[0] = t[1] * t[0]
+        out[1] = t[0]
+        out += t
+        return out
+
+    y = recompute(fills_its_own, x)
+    y += 1  # which the second run does not need
+    y.sum().backward()
+    assert x.grad.tolist() == [4.0, 2.0]
+
+    def counts(t):
+        buffer[...] = buffer + 1
+        return t * 2
+
+    for function, argument in (
+        (counts, x),
+        (lambda t: t.__iadd__(1), x * 1),
+        (lambda t: t.__setitem__(0, x[1]), x * 1),
+    ):
+        with pytest.raises(RuntimeError, match=r"^recompute: the function wrote into an argument, or into another"):
+            recompute(function, argument)
+
+
+def test_quantized_weights_may_not_change_between_the_runs():
+    linear, x = QuantizedLinear(Linear(4, 3), KINDS["nf4"]), Tensor.ones(2, 4, requires_grad=True)
+    for constant in linear.buffers():
+        y = recompute(linear, x)
+        constant.mark_written()
+        with pytest.raises(RuntimeError, match="'recompute' still needs was overwritten"):
+            y.sum().backward()

@@ -73,7 +73,7 @@ def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
         return residual_composed(x, part)
     arrays = xp.ascontiguousarray(x.data), xp.ascontiguousarray(part.data)
     y = xp.empty(x.shape, given)
-    if observers:  # they look at the result immediately
+    if looked_at := any(observer.looks for observer in observers):  # immediately
         add(*arrays, y)
     rounded: list[Array] = []  # the gradient and its bfloat16 copy, once a norm has written them
 
@@ -85,7 +85,7 @@ def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
     result = node(y, (x, part), backward, "residual", linear=True)
     if kind != given:
         result.rounded = rounded
-    if not observers:
+    if not looked_at:
         del result.data
         result.__class__, result.memory, result.addends = Sum, y, arrays
         result.seen = tuple((tensor._version, tensor.version) for tensor in (x, part))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.ops.common import as_tensor
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Tensor, noted
 
 REGISTRY: dict[str, "ReferenceAndFused"] = {}
 _composed_only = False
@@ -74,6 +74,7 @@ class ReferenceAndFused:
                 is_complete = False
         if not is_complete or len(tensors) < max(self.required, 1):
             args, options, tensors = self._with_constants(args, options, tensors)
+        noted(*tensors)
         device = self.device_of_all(tensors)
         if device != "cpu":  # CuPy never warns
             return self.version_for(device)(*args, **options)

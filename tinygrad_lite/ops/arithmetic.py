@@ -22,7 +22,7 @@ from tinygrad_lite.ops.common import (
     silent,
     unbroadcast,
 )
-from tinygrad_lite.tensor import Tensor, check_one_device, node
+from tinygrad_lite.tensor import Tensor, check_one_device, constant, node, noted
 
 
 @silent
@@ -135,7 +135,7 @@ def floordiv(x: Any, y: Any) -> Tensor:
     """floor(x / y), a constant: it does not change when x or y changes a little, so no gradient flows through it."""
     x, y = operands(x, y, "floordiv")
     _check_divisor(y, "floordiv")
-    return Tensor.wrap(x.xp.floor_divide(x.data, y.data))
+    return constant(x.xp.floor_divide(x.data, y.data), x, y)
 
 
 def _check_divisor(y: Tensor, op: str) -> None:
@@ -179,14 +179,14 @@ def _chosen(x: Tensor, y: Tensor, z: Array, loses: Callable[[Array, Array], Arra
 def compare(x: Any, y: Any, how: str) -> Tensor:
     """A truth value for each pair (`how` names NumPy's function); a constant: no gradient flows through it."""
     x, y = operands(x, y, how)
-    return Tensor.wrap(getattr(x.xp, how)(x.data, y.data))
+    return constant(getattr(x.xp, how)(x.data, y.data), x, y)
 
 
 def invert(x: Tensor) -> Tensor:
     """Not x: the opposite of truth values, and integers with every bit flipped, which is -x - 1; a constant."""
     if is_float(x.dtype):
         raise TypeError(f"~ is for truth values and integers, not for {x.dtype}: compare first, as in ~(x > 0)")
-    return Tensor.wrap(x.xp.invert(x.data))
+    return constant(x.xp.invert(x.data), x)
 
 
 def logical(x: Any, y: Any, how: str) -> Tensor:
@@ -212,6 +212,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
         x = as_tensor(x, condition)
     x, y = operands(x, y, "where")
     check_one_device((condition, x), "where")
+    noted(condition)
     chosen, x_shape, y_shape = condition.data.copy(), x.shape, y.shape
     if not (broadcastable(chosen.shape, x_shape) and broadcastable(chosen.shape, y_shape)):
         raise ValueError(

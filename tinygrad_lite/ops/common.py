@@ -9,7 +9,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array, is_float, sum_over, xp_of
 from tinygrad_lite.errors import counted
-from tinygrad_lite.tensor import Axis, Tensor, check_fits, check_one_device, node
+from tinygrad_lite.tensor import Axis, Tensor, check_fits, check_one_device, constant, node
 
 # As in PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py checks the loss and says where a NaN arose.
 silent = np.errstate(all="ignore")
@@ -49,7 +49,7 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
         return x
     y = x.data.astype(dtype)
     if not is_float(dtype):
-        return Tensor.wrap(y)
+        return constant(y, x)
     before = x.dtype
     return node(y, (x,), lambda dy: (dy.astype(before),), "cast", linear=True)
 

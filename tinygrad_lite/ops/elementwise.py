@@ -10,7 +10,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
 from tinygrad_lite.ops.common import as_float, choose, refuse_truth_values, silent, zero_unless
-from tinygrad_lite.tensor import Tensor, check_fits, node
+from tinygrad_lite.tensor import Tensor, check_fits, constant, node
 
 BLOCK = 1 << 15  # elements
 
@@ -185,7 +185,7 @@ def abs(x: Tensor) -> Tensor:
 def sign(x: Tensor) -> Tensor:
     """y = 1, 0 or -1 where x is positive, 0 or negative (NaN where it is NaN); a constant, without a gradient."""
     refuse_truth_values(x, "sign")
-    return Tensor.wrap(x.xp.sign(x.data))
+    return constant(x.xp.sign(x.data), x)
 
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
@@ -202,7 +202,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     a, xp = x.data, x.xp
     if not is_float(a.dtype):
         check_fits([bound for bound in (low, high) if bound is not None], a.dtype, "clip")
-        return Tensor.wrap(xp.clip(a, low, high))
+        return constant(xp.clip(a, low, high), x)
     low = -math.inf if low is None else low
     high = math.inf if high is None else high
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tinygrad_lite.device import sum_over, xp_of
 from tinygrad_lite.ops.common import as_axes, one_axis, silent
-from tinygrad_lite.tensor import Axis, Tensor, node
+from tinygrad_lite.tensor import Axis, Tensor, constant, node
 
 
 @silent
@@ -79,4 +79,4 @@ def _position(x: Tensor, axis: int | None, keepdim: bool, op: str) -> Tensor:
     _check_choice(x.shape, axes, op)
     if axis is not None:
         axis = one_axis(axis, x.ndim, op) if axes else None
-    return Tensor.wrap(getattr(x.xp, op)(x.data, axis=axis, keepdims=keepdim))
+    return constant(getattr(x.xp, op)(x.data, axis=axis, keepdims=keepdim), x)

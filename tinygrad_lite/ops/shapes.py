@@ -14,7 +14,7 @@ from tinygrad_lite.autograd import Piece
 from tinygrad_lite.device import Array, scatter_add
 from tinygrad_lite.errors import counted
 from tinygrad_lite.ops.common import as_shape, as_tensors, cast, one_axis, promote, unbroadcast
-from tinygrad_lite.tensor import Tensor, check_fits, node
+from tinygrad_lite.tensor import Tensor, check_fits, node, noted
 
 
 def reshape(x: Tensor, *shape: Any) -> Tensor:
@@ -121,7 +121,7 @@ def raw_index(index: Any, xp: Any, copy: bool = False) -> tuple:
 
 def _raw_part(part: Any, xp: Any, copy: bool) -> Any:
     """A part of an index as a number or an array."""
-    array = part.data if isinstance(part, Tensor) else part
+    array = noted(part).data if isinstance(part, Tensor) else part  # observers see what is read without a node
     if isinstance(array, np.generic) or not isinstance(getattr(array, "dtype", None), np.dtype):
         if hasattr(part, "__index__") and type(part) is not bool:
             with suppress(TypeError):  # from an array of another library

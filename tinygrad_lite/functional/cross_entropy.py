@@ -36,7 +36,8 @@ import numpy as np
 
 from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.functional.softmax import log_softmax_composed, logsumexp
+from tinygrad_lite.functional.softmax import log_softmax_composed
+from tinygrad_lite.ops.common import as_tensors
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -67,14 +68,14 @@ def cross_entropy_composed(
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     log_probs = log_softmax_composed(logits)
     if is_float(targets.dtype):
-        losses = -(log_probs * targets).sum(-1)
+        losses = -(log_probs * (targets * (1 - label_smoothing) + label_smoothing / logits.shape[-1])).sum(-1)
         counts = Tensor.ones(*losses.shape, dtype=np.bool_, device=logits.device)
     else:
         counts = targets.cast(np.int64) != ignore_index
         safe_targets = targets.masked_fill(~counts, 0)
         losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
-    if label_smoothing > 0:
-        losses = losses * (1 - label_smoothing) - log_probs.mean(-1) * label_smoothing
+        if label_smoothing > 0:
+            losses = losses * (1 - label_smoothing) - log_probs.mean(-1) * label_smoothing
     losses = losses.masked_fill(~counts, 0.0)
     if reduction == "none":
         return losses
@@ -124,6 +125,8 @@ def check_reduction(op: str, reduction: str) -> None:
 def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
     """log(1 + e^x) - t x for each logit x and answer t, in nats per answer.
 
+    Computed as (1 - t) x - min(x, 0) + log(1 + e^-|x|), which does not overflow and is right for an infinite x, too.
+
     Args:
         logits: float tensor of any shape.
         targets: the answers, numbers from 0 to 1, of the same shape.
@@ -132,9 +135,10 @@ def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reducti
     Raises: ValueError if shapes or reduction do not fit.
     """
     check_reduction("binary_cross_entropy_with_logits", reduction)
+    (logits, targets), _ = as_tensors((logits, targets), 0, "binary_cross_entropy_with_logits")
     if logits.shape != targets.shape:
         raise ValueError(f"binary_cross_entropy_with_logits: logits {logits.shape} do not fit targets {targets.shape}")
-    losses = logsumexp(Tensor.stack(logits.zeros_like(), logits), axis=0) - logits * targets
+    losses = logits * (1 - targets) - logits.minimum(0) + (1 + (-logits.abs()).exp()).log()
     return losses if reduction == "none" else getattr(losses, reduction)()
 
 
@@ -180,7 +184,7 @@ def cross_entropy_fused(
         np.subtract(rows[part], rows[part].max(-1, keepdims=True), out=z)
         if is_distribution:
             w = (1 - label_smoothing) * flat_targets[part]
-            weight, loss = w.sum(-1) + label_smoothing, np.vecdot(w, z)
+            weight, loss = w.sum(-1) + label_smoothing, np.vecdot(w, np.where(w == 0, 0, z) if smooth else z)
         else:
             at = np.arange(len(z)), np.where(counts[part], flat_targets[part], 0)
             loss = (1 - label_smoothing) * z[at]

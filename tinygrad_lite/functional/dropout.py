@@ -34,8 +34,8 @@ def dropout_composed(x: Tensor, p: float = 0.5) -> Tensor:
 
     Args:
         x: float tensor of any shape.
-        p: probability that an element is dropped, in [0, 1).
-    Raises: ValueError if p is not in [0, 1).
+        p: probability that an element is dropped, in [0, 1), and at most 0.999.
+    Raises: ValueError if it is not.
     """
     check_probability(p)
     if p == 0:
@@ -45,9 +45,12 @@ def dropout_composed(x: Tensor, p: float = 0.5) -> Tensor:
 
 
 def check_probability(p: float) -> None:
-    """Raise ValueError if p is not in [0, 1): with p = 1, no factor could restore the expected value."""
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: p must be in [0, 1), not {p}")
+    """Raise ValueError if p is not in [0, 1), or too close to 1 to be a multiple of 1/65536.
+
+    With p = 1, no factor could restore the expected value.
+    """
+    if not 0 <= p <= 0.999:
+        raise ValueError(f"dropout: p must be in [0, 1), not {p}: above 0.999, 16 bits for each element are too few")
 
 
 # --- the fused version: a first reader may stop here -----------------------------------------------------------

@@ -66,8 +66,11 @@ def max_pool2d_composed(
     Returns: (B, C, H', W').
     Raises: ValueError if x or the settings do not fit.
     """
-    pixels = check_pool2d("max_pool2d", x, kernel_size, stride, padding).of(x, outside=-math.inf)
-    return pixels.gather(2, pixels.argmax(2, keepdim=True)).squeeze(2)
+    windows = check_pool2d("max_pool2d", x, kernel_size, stride, padding)
+    pixels, inside = windows.of(x, outside=-math.inf), windows.of(x.ones_like())
+    largest, first = (window.argmax(2, keepdim=True) for window in (pixels, inside))
+    largest = (inside.gather(2, largest) > 0).where(largest, first)  # if all pixels are -inf, too
+    return pixels.gather(2, largest).squeeze(2)
 
 
 def check_pool2d(
@@ -121,6 +124,9 @@ def max_pool2d_fused(
     pixels = padded(x.data, windows.padding, -math.inf)
     shape, y = pixels.shape, pixels[places[0]].copy()
     winner = np.zeros(y.shape, np.min_scalar_type(len(places) - 1))
+    if p or q:  # the first pixel of the picture, even if all of them are -inf
+        inside = padded(np.ones((1, 1, h, w), bool), windows.padding)
+        winner[...] = np.argmax([inside[place] for place in places], axis=0)
     for number, place in enumerate(places[1:], start=1):
         pixel = pixels[place].copy()  # used twice, and reading every second number is slow
         wins = ~(pixel <= y)  # larger, or one of the two is NaN

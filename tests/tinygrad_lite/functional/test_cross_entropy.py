@@ -41,6 +41,17 @@ def test_a_distribution_weighs_the_losses_of_all_tokens(version, settings):
 
 
 @both
+def test_smoothing_asks_for_tokens_that_are_impossible(version):
+    """As in torch: infinite, not NaN, although one of the targets is 0 where the logit is -inf."""
+    logits = Tensor([[0.3, -math.inf, 1.0]], dtype="float64", requires_grad=True)
+    loss = version(logits, Tensor([[0.5, 0.0, 0.5]], dtype="float64"), label_smoothing=0.3)
+    loss.backward()
+    weights, q = np.array([0.45, 0.1, 0.45]), np.exp([0.3, -math.inf, 1.0])
+    assert loss.item() == math.inf
+    np.testing.assert_allclose(logits.grad.numpy(), [q / q.sum() - weights], rtol=1e-12)
+
+
+@both
 @pytest.mark.parametrize("ignore_index", [-100, -1, 3, 77])
 def test_ignored_positions_count_neither_in_the_loss_nor_in_the_mean(version, ignore_index):
     logits, targets = leaf(5, 4), np.array([0, ignore_index, 2, ignore_index, 1])

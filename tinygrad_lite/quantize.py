@@ -153,7 +153,7 @@ class Quantized(Module):
         self.dtype = np.result_type(w.dtype, np.float32)
         self.block = kind.block or max(w.shape[1], 1)
         blocks = -(-w.size // self.block)
-        if not any(w.strides):  # a single 0, broadcast to a shape
+        if not any(w.strides) and not w[:1, :1].any():  # a single 0, broadcast to a shape
             self._keep_scales(np.broadcast_to(self.dtype.type(0), blocks), 0.0)
             code = np.int8(0) if kind.bits == 8 else np.uint8(0)
             codes = np.broadcast_to(code, (blocks, self.block * kind.bits // 8))
@@ -161,7 +161,7 @@ class Quantized(Module):
             numbers = np.zeros((blocks, self.block), self.dtype)
             numbers.reshape(-1)[: w.size] = w.reshape(-1)
             codes = self._quantize(numbers)
-        self.codes = Tensor.wrap(codes)
+        self.register_buffer("codes", Tensor.wrap(codes))
 
     def _quantize(self, numbers: np.ndarray) -> np.ndarray:
         """Choose the scales of (blocks, numbers), which are overwritten; returns the codes."""
@@ -178,9 +178,9 @@ class Quantized(Module):
     def _keep_scales(self, scales: np.ndarray, mean: float) -> None:
         """Store the scales (blocks,), quantized if the kind says so."""
         if not self.kind.double:
-            self.scales = Tensor.wrap(scales)
+            self.register_buffer("scales", Tensor.wrap(scales))
             return
-        self.mean = Tensor.wrap(np.array(mean, self.dtype))
+        self.register_buffer("mean", Tensor.wrap(np.array(mean, self.dtype)))
         self.scales = Quantized((scales - self.mean.data if mean else scales)[None], _OF_SCALES)
 
     def _tree(self, seen: set[int]) -> list[str]:
@@ -236,7 +236,8 @@ def _decode(codes: np.ndarray, bits: int, out: np.ndarray) -> None:
     if bits == 8:
         out[...] = codes
     else:
-        _quadruples(out.dtype).take(codes.view(np.uint16), 0, out.reshape(len(out), out.shape[1] // 4, 4), mode="clip")
+        pairs = np.ascontiguousarray(codes).view(np.uint16)  # without values, it is a single 0
+        _quadruples(out.dtype).take(pairs, 0, out.reshape(len(out), out.shape[1] // 4, 4), mode="clip")
 
 
 @functools.cache
@@ -299,7 +300,7 @@ class QuantizedLinear(Module):
             raise ValueError(f"QuantizedLinear: quantized weights are for the CPU, not for {linear.weight.device}")
         self.out_features, self.in_features = linear.weight.shape
         self.weight = Quantized(linear.weight.data, kind)
-        self.bias = None if linear.bias is None else linear.bias.detach()
+        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach())
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""

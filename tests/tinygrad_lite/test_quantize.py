@@ -155,6 +155,13 @@ def test_a_matrix_without_values_becomes_another(kind):
     assert blank.weight.nbytes == real.weight.nbytes
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [0.0, 0.5, -3.0])
+def test_a_broadcast_matrix_is_quantized_like_its_copy(kind, value):
+    w = np.broadcast_to(np.float32(value), (3, 70))
+    assert Quantized(w, KINDS[kind]).numpy().tolist() == Quantized(w.copy(), KINDS[kind]).numpy().tolist()
+
+
 @pytest.mark.parametrize("arguments", [(5,), (8, 0), (4, None), (4, 6)])
 def test_impossible_kinds_are_refused(arguments):
     with pytest.raises(ValueError, match="block"):
@@ -262,6 +269,23 @@ def test_a_quantized_gpt_computes_with_the_remaining_weights(kind, settings):
     for token in ids[0, 4:]:
         log_probs, state = model.step(np.array([token]), state)
     np.testing.assert_allclose(log_probs, truth.start(ids)[0], atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_of_a_quantized_model_is_whole(kind):
+    one, other = (tiny_gpt(bias=True) for _ in range(2))
+    for parameter in one.parameters():
+        parameter.data += 0.1 * np.random.default_rng(5).standard_normal(parameter.shape)
+    plain = other.state_dict()
+    quantize(one, kind)
+    with pytest.raises(ValueError, match=r"the state does not match GPT; missing: .*weight\.codes.*; unexpected: "):
+        one.load_state_dict(plain)
+    quantize(other, kind)
+    ids = Tensor(np.arange(10)[None] % 23)
+    assert (one(ids).numpy() != other(ids).numpy()).any()
+    other.load_state_dict({name: array.copy() for name, array in one.state_dict().items()})
+    assert one(ids).tolist() == other(ids).tolist()
+    assert len(one.state_dict()) == len(one.parameters()) + len(one.buffers())
 
 
 def test_gradients_pass_through_a_quantized_model():

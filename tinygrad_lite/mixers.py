@@ -60,7 +60,7 @@ def text_only(x: Tensor, mask: Tensor | None) -> Tensor:
     """x (B, T, C) with zeros where the mask (B, 1, 1, S), at the last T of S positions, says that there is no text."""
     if mask is None:
         return x
-    return x.masked_fill(~mask.reshape(mask.shape[0], mask.shape[-1], 1)[:, -x.shape[1] :], 0.0)
+    return x.masked_fill(~mask.reshape(*mask.shape[::3], 1)[:, mask.shape[-1] - x.shape[1] :], 0.0)
 
 
 class ImplicitFilter(Module):
@@ -112,7 +112,7 @@ class Hyena(Module):
         q, k, v = self.short(maps).chunk(3, axis=-1)
         u = k * v
         mixed = long_conv(u, self.filter(u.shape[1])) + u * self.through
-        return self.dropout(self.output((q * mixed)[:, -steps:]))
+        return self.dropout(self.output((q * mixed)[:, u.shape[1] - steps :]))
 
     def new_cache(self, capacity: int) -> RecurrentState:
         """An empty state; it has room for any number of positions."""
@@ -133,7 +133,7 @@ def by_steps(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> t
         now = slice(t, t + 1)
         state = log_a[:, :, now].exp().unsqueeze(-1) * state + k[:, :, now].transpose(-1, -2) @ v[:, :, now]
         found.append(q[:, :, now] @ state)
-    return found[0].cat(*found[1:], axis=2), state
+    return Tensor.cat(*found, axis=2) if found else v, state
 
 
 def by_chunks(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,7 +156,7 @@ def by_chunks(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> 
         last = sums[:, :, -1:]
         kept = ks * (last - sums).exp().unsqueeze(-1)
         state = last.exp().unsqueeze(-1) * state + kept.transpose(-1, -2) @ vs
-    return found[0].cat(*found[1:], axis=2), state
+    return Tensor.cat(*found, axis=2) if found else v, state
 
 
 class Mamba2(Module):
@@ -192,7 +192,8 @@ class Mamba2(Module):
         maps = text_only(self.maps(x), mask)
         if cache is not None and cache.inputs is not None:
             maps = Tensor.wrap(cache.inputs).cat(maps, axis=1)
-        heads = self.short(maps)[:, -steps:].silu().reshape(batch, steps, 3 * self.n_head, -1).transpose(1, 2)
+        heads = self.short(maps)[:, maps.shape[1] - steps :].silu()
+        heads = heads.reshape(batch, steps, 3 * self.n_head, width // self.n_head).transpose(1, 2)
         q, k, v = heads.chunk(3, axis=1)  # (B, H, T, D)
         pace = self.pace(x).transpose(1, 2)
         dt = pace.relu() + (1 + (-pace.abs()).exp()).log()  # softplus, log(1 + e^x), (B, H, T)

@@ -57,7 +57,7 @@ class WindowAttention(MultiHeadAttention):
                 here = mask if mask.shape[-2] == 1 else mask[..., rows, :]
                 added = both(chosen(here, -1, sinks, first, last), allowed)
             parts.append(super().attend(query[:, :, rows], k, v, added, False, dropout_p))
-        return parts[0].cat(*parts[1:], axis=2)
+        return Tensor.cat(*parts, axis=2) if parts else query
 
 
 def text_of(mask: Tensor) -> np.ndarray:

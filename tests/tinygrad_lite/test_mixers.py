@@ -6,6 +6,7 @@ import pytest
 from tests.lively import gradients, lively
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.mixers import CHUNK, Hyena, Mamba2, by_chunks, by_steps
+from tinygrad_lite.window import WindowAttention
 
 rng = np.random.default_rng(5)
 
@@ -51,3 +52,17 @@ def test_softplus_is_exact_where_the_exponential_overflows():
     mixer = lively(lambda: Mamba2(4, 1), "float32")
     mixer.pace.bias.data[...] = 1000
     assert np.isfinite(mixer(Tensor(np.ones((1, 3, 4), np.float32))).numpy()).all()
+
+
+@pytest.mark.parametrize("make", [lambda: Mamba2(8, 2), lambda: Hyena(8, 16), lambda: WindowAttention(8, 2, window=2)])
+@pytest.mark.parametrize(("batch", "steps"), [(0, 3), (2, 0), (0, 0)])
+def test_no_texts_and_no_positions_give_nothing(make, batch, steps):
+    mixer, x = make(), Tensor.zeros(batch, steps, 8, requires_grad=True)
+    y = mixer(x, is_causal=True)
+    y.sum().backward()
+    assert y.shape == x.grad.shape == x.shape
+    cache = mixer.new_cache(16)
+    before = mixer(Tensor.ones(2, 3, 8), cache=cache)
+    assert mixer(Tensor.zeros(2, 0, 8), cache=cache).shape == (2, 0, 8)
+    after, whole = mixer(Tensor.ones(2, 1, 8), cache=cache), mixer(Tensor.ones(2, 4, 8))
+    np.testing.assert_allclose(before.cat(after, axis=1).numpy(), whole.numpy(), atol=1e-5)

@@ -42,6 +42,11 @@ class no_grad:
 
     inside = False  # whether a graph is built inside
 
+    def __new__(cls, function: Callable | None = None) -> Any:
+        """Without brackets, `@no_grad` gets the function at once."""
+        made = super().__new__(cls)
+        return made if function is None else made(function)
+
     def __init__(self) -> None:
         self._outside: list[bool] = []  # whether one was built before, for each `with` that is open
 

@@ -208,6 +208,7 @@ class Methods:
         """A tensor filled with one value."""
         dtype = Tensor(value).dtype if dtype is None else np.dtype(dtype)
         check_fits(value, dtype, "full")
+        shape = _sizes("full", *(shape if np.iterable(shape) else (shape,)))
         return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
@@ -259,7 +260,8 @@ class Methods:
         requires_grad: bool = False,
     ) -> Tensor:
         """Ones on the diagonal, zeros elsewhere; by default a square matrix, the identity."""
-        return Tensor.wrap(get_device(device).xp.eye(rows, columns, dtype=dtype)).requires_grad_(requires_grad)
+        sizes = _sizes("eye", rows, rows if columns is None else columns)
+        return Tensor.wrap(get_device(device).xp.eye(*sizes, dtype=dtype)).requires_grad_(requires_grad)
 
     @staticmethod
     def rand(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
@@ -285,11 +287,18 @@ class Methods:
         return self.full_like(1, dtype=dtype, requires_grad=requires_grad)
 
 
+def _sizes(op: str, *sizes: int) -> tuple[int, ...]:
+    """The sizes of a new tensor. Raises: ValueError unless they are whole numbers of at least 0."""
+    if bad := [size for size in sizes if not isinstance(size, (int, np.integer)) or size < 0]:
+        raise ValueError(f"{op}: a size is a whole number of at least 0, not {bad[0]!r}")
+    return sizes
+
+
 def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requires_grad: bool) -> Tensor:
     """Random numbers by the method `draw` of a generator."""
     if not is_float(np.dtype(dtype)):
         raise TypeError(f"{stream}: draws fractions, which {np.dtype(dtype)} cannot hold: use a float dtype")
-    numbers = getattr(next_rng(stream), draw)(as_shape(shape)).astype(dtype)
+    numbers = getattr(next_rng(stream), draw)(_sizes(stream, *as_shape(shape))).astype(dtype)
     return Tensor.wrap(get_device(device).from_host(numbers)).requires_grad_(requires_grad)
 
 

@@ -58,9 +58,9 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
     def backward(dy: Array) -> Node:
         with random_key(*key, drawn=drawn), build_graph(), Run() as again:
             found = function(*args, **kwargs)
-        repeats = isinstance(found, Tensor) and found.shape == shape and not again.is_older(found)
-        repeats = repeats and again.steps == steps and is_close(sample(found.data), values)
-        if not repeats or any(cell[0] != version for cell, version in read):
+        is_same = isinstance(found, Tensor) and found.shape == shape and not again.is_older(found)
+        is_same = is_same and again.steps == steps and is_close(sample(found.data), values)
+        if not is_same or any(cell[0] != version for cell, version in read):
             raise RuntimeError(
                 "recompute: the function did not compute the same again: whatever it uses must stay as it was until "
                 "backward(), such as a loop variable (make it an argument), a cache, or train() and eval()"
@@ -69,7 +69,8 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
 
     y = Tensor.wrap(result.data)
     y.op, y._version = "recompute", result._version
-    y._node = Node("recompute", first.older_nodes(), backward, y.shape, y.dtype)
+    older = dict.fromkeys(source for *_, sources in steps for source in sources if isinstance(source, Node))
+    y._node = Node("recompute", tuple(older), backward, y.shape, y.dtype)
     y._node.seen = read
     return y
 
@@ -110,23 +111,14 @@ class Run(autograd.Observer):
         data = vars(x).get("data")  # a sum on a GPU may not have been computed yet
         return data.tobytes() if isinstance(data, np.ndarray) and data.size == 1 else None
 
-    def older_nodes(self) -> tuple[Node, ...]:
-        """The nodes of the older tensors."""
-        return tuple(dict.fromkeys(x for *_, sources in self.steps for x in sources if isinstance(x, Node)))
-
     def versions(self) -> tuple[tuple[list[int], int], ...]:
         """The counters of writes of the older tensors, as in `Node.seen`. What no longer exists was made in the run."""
         found = {}
         for reference, version, is_older in self.reads:
-            x = reference()
-            if x is None or not (is_older or self.is_older(x)):
-                continue
-            if x.version != version:
-                raise RuntimeError(
-                    "recompute: the function wrote into an argument, or into another tensor that it reads, so it could "
-                    "not compute the same again"
-                )
-            found[id(x._version)] = x._version, version
+            if (x := reference()) is not None and (is_older or self.is_older(x)):
+                if x.version != version:
+                    raise RuntimeError("recompute: the function wrote into an argument, or into what else it reads")
+                found[id(x._version)] = x._version, version
         return tuple(found.values())
 
 

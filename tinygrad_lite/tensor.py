@@ -149,8 +149,7 @@ class Tensor(Methods, metaclass=Listed):
 
     def numpy(self) -> np.ndarray:
         """The values as a NumPy array: a read-only view on the CPU, a copy from a GPU."""
-        noted(self)
-        view = device_of(self.data).to_host(self.data).view()
+        view = device_of(self.data).to_host(noted(self).data).view()
         view.flags.writeable = False
         return view
 
@@ -172,8 +171,7 @@ class Tensor(Methods, metaclass=Listed):
         """The value of a tensor with one element, as a Python number."""
         if self.data.size != 1:
             raise ValueError(f"item: the tensor of shape {self.shape} has {self.data.size} elements, not 1")
-        noted(self)
-        return self.data.item()
+        return noted(self).data.item()
 
     def tolist(self) -> Any:
         """The values as nested Python lists."""
@@ -256,8 +254,7 @@ class Tensor(Methods, metaclass=Listed):
 
     def detach(self) -> Tensor:
         """The same values, in the same memory, as a constant: gradients stop here."""
-        noted(self)
-        tensor = Tensor.wrap(self.data)
+        tensor = Tensor.wrap(noted(self).data)
         tensor._version = self._version
         return tensor
 
@@ -327,12 +324,20 @@ def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
         if not isinstance(tensor.grad, Tensor):
             raise TypeError(f"backward: .grad was set to a {type(tensor.grad).__name__}: make it a Tensor, or None")
         autograd.check_gradient(tensor.grad.data, tensor.shape, tensor.dtype, "setting .grad")
-        return tensor.grad.data, True
+        return writable(tensor.grad) if isinstance(tensor.grad.data, np.ndarray) else tensor.grad.data, True
     if tensor._gradient_memory is None:
         return None, False
     memory = tensor._gradient_memory()
     tensor.grad = Tensor.wrap(memory)
     return memory, False
+
+
+def writable(gradient: Tensor) -> Array:
+    """The array of a gradient; one set by hand to a view or a stretched tensor first gets memory of its own."""
+    flags = gradient.data.flags
+    if not (flags.c_contiguous and getattr(flags, "writeable", True)):  # CuPy has no such flag
+        gradient.data = gradient.data.copy()
+    return gradient.data
 
 
 def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
@@ -341,20 +346,22 @@ def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
     The array is None if the gradient must be returned: of a result, which passes it on, and while observers, or
     `gradcheck`, need it.
     """
-    node = leaf._node
-    is_free = node is not None and node.backward is None and getattr(node.keep, "func", None) is _keep
-    return gradient_memory(leaf) if is_free and not observers else (None, False)
+    is_free = leaf.requires_grad and leaf._is_leaf and getattr(leaf._node.keep, "func", None) is _keep and not observers
+    return gradient_memory(leaf) if is_free else (None, False)
 
 
-def noted(*tensors: Tensor) -> None:
-    """Tell the observers which values are read, where no node says it."""
+def noted(*tensors: Tensor) -> Tensor:
+    """The first of these tensors, whose values are read where no node says it: the observers are told."""
     for observer in observers:
-        observer.read(tensors)
+        if isinstance(observer, autograd.Observer):  # others only know what is made
+            observer.read(tensors)
+    return tensors[0]
 
 
 def constant(y: Array, *inputs: Tensor) -> Tensor:
     """The result of an operation that passes no gradient on."""
-    noted(*inputs)
+    if observers:
+        noted(*inputs)
     return Tensor.wrap(y)
 
 

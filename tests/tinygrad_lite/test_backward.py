@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite import functional as F
 from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.tensor import node
 
@@ -165,6 +166,31 @@ def test_a_gradient_buffer_is_added_into_in_place():
     x.grad = Tensor.wrap(buffer)
     (x * 3).sum().backward()
     assert buffer.tolist() == [13.0, 23.0]
+
+
+FUSED = {
+    "linear": lambda x: F.linear(leaf([[1.0, 2.0]]), x),
+    "embedding": lambda x: F.embedding(Tensor([1, 1]), x),
+    "matmul": lambda x: x @ x,
+    "attention": lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 1, 2, 2)] * 3),
+    "layer norm": lambda x: F.layer_norm(x, weight=x[0]),
+    "conv2d": lambda x: F.conv.conv2d(x.reshape(1, 1, 2, 2), x.reshape(1, 1, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("stretched", [False, True])
+def test_a_gradient_set_by_hand_counts_and_the_leaf_gets_its_own(name, stretched):
+    found = []
+    for by_hand in (0.0, 3.0):
+        a = leaf([[1.0, 0.5], [2.0, -1.0]])
+        x = (a * 2).retain_grad()
+        if by_hand:
+            x.grad = Tensor(by_hand, dtype="float64").expand(2, 2) if stretched else x.full_like(by_hand)
+        FUSED[name](x).sum().backward()
+        found.append((x.grad.numpy() - by_hand, a.grad.numpy()))
+    np.testing.assert_allclose(found[1], found[0], atol=1e-12)
+    assert found[0][1].any()
 
 
 @pytest.mark.cpu_only("CuPy has no flag for what can be written")

@@ -254,7 +254,7 @@ def test_a_function_may_write_into_what_it_makes_but_not_into_what_it_reads():
         (lambda t: t.__iadd__(1), x * 1),
         (lambda t: t.__setitem__(0, x[1]), x * 1),
     ):
-        with pytest.raises(RuntimeError, match=r"^recompute: the function wrote into an argument, or into another"):
+        with pytest.raises(RuntimeError, match=r"^recompute: the function wrote into an argument, or into what"):
             recompute(function, argument)
 
 

@@ -208,12 +208,13 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
         raise TypeError(
             f"where: the condition holds {condition.dtype}, not truth values: write (x > 0).where(x, y), or mask != 0"
         )
+    if isinstance(x, Tensor) and x.data.dtype.kind == "b":  # in torch, x is then the condition
+        raise TypeError("where: of truth values, write (condition & x) | (~condition & y)")
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         x = as_tensor(x, condition)
     x, y = operands(x, y, "where")
     check_one_device((condition, x), "where")
-    noted(condition)
-    chosen, x_shape, y_shape = condition.data.copy(), x.shape, y.shape
+    chosen, x_shape, y_shape = noted(condition).data.copy(), x.shape, y.shape
     if not (broadcastable(chosen.shape, x_shape) and broadcastable(chosen.shape, y_shape)):
         raise ValueError(
             f"where: a condition of shape {chosen.shape} does not broadcast against {x_shape} and {y_shape}"

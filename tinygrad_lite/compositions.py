@@ -263,12 +263,12 @@ def one_hot(x: Tensor, num_classes: int) -> Tensor:
 
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two axes; zero above the given diagonal."""
-    return _triangle(x, diagonal, "tril").where(x, x.zeros_like())
+    return x.masked_fill(~_triangle(x, diagonal, "tril"), False)
 
 
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two axes; zero below the given diagonal."""
-    return _triangle(x, diagonal - 1, "triu").where(x.zeros_like(), x)
+    return x.masked_fill(_triangle(x, diagonal - 1, "triu"), False)
 
 
 def _triangle(x: Tensor, diagonal: int, op: str) -> Tensor:

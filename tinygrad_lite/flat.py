@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Listed, Tensor
 
 LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no time
 
 
-class FlatMemory:
+class FlatMemory(metaclass=Listed):
     """Parameters, what an optimizer remembers about them, and their gradients: one array (n,) each.
 
     Args:

@@ -7,7 +7,7 @@ through these attributes in the order in which they were set gives every paramet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import NoneType
@@ -55,7 +55,7 @@ class Parameter(Tensor):
     @classmethod
     def create(cls, shape: tuple[int, ...], values: Callable[[tuple[int, ...]], np.ndarray]) -> Parameter:
         """A parameter with the initial values(shape), which inside `shapes_only` are never computed."""
-        if odd := [size for size in shape if not isinstance(size, (int, np.integer))]:
+        if odd := [size for size in shape if not isinstance(size, (int, np.integer)) or size < 0]:
             raise TypeError(f"a width or another size is one whole number, not {odd[0]!r}")
         if not _only_shapes:
             return cls(values(shape))
@@ -214,10 +214,9 @@ class Module(metaclass=Listed):
         """Switch to evaluation (no dropout)."""
         return self.train(False)
 
-    def zero_grad(self) -> None:
-        """Remove all gradients: `.grad` is None until the next backward pass."""
-        for parameter in self.parameters():
-            parameter.grad = None
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Remove all gradients: `.grad` is None until the next backward pass (or 0, if set_to_none is False)."""
+        clear_gradients(self.parameters(), set_to_none)
 
     def to(self, device: str, dtype: Any = None) -> Module:
         """Move all parameters, with their gradients, and buffers to a device, and floats to a type if one is given."""
@@ -244,6 +243,13 @@ class Module(metaclass=Listed):
         Raises: ValueError that lists missing, unexpected and mis-shaped names; nothing is changed then.
         """
         load_values(self._state(), state, type(self).__name__)
+
+
+def clear_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
+    """Set each `.grad` to None, or to 0 where there is one and set_to_none is False."""
+    for parameter in parameters:
+        keeps = parameter.grad is not None and not set_to_none
+        parameter.grad = parameter.grad.zeros_like() if keeps else None
 
 
 def replace(model: Module, name: str, part: Module) -> Module:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -47,7 +48,7 @@ def is_plain(f: Module) -> bool:
 
 def uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
     """Initial values for a layer whose results are sums over N inputs: uniform in +-1/sqrt(N)."""
-    bound = 1 / math.sqrt(count)
+    bound = 1 / math.sqrt(max(count, 1))
     return lambda shape: next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
 
 
@@ -118,9 +119,20 @@ class Sequential(Module):
         vars(self).update({str(number): module for number, module in enumerate(modules)})  # torch's names
 
     def forward(self, x: Tensor) -> Tensor:
-        for module in [part for name, part in vars(self).items() if name.isdigit()]:
+        for module in self:
             x = module(x)
         return x
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([part for name, part in vars(self).items() if name.isdigit()])
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """One of its modules, or a `Sequential` of some of them, which stay the same objects."""
+        parts = [*self][index]
+        return Sequential(*parts) if isinstance(index, slice) else parts
 
 
 class ModuleList(list):

@@ -89,7 +89,8 @@ class SGD(Optimizer):
         with no_grad():
             if options["weight_decay"]:
                 gradient = gradient + value * options["weight_decay"]
-            velocity[...] = velocity * options["momentum"] + gradient
+            # Without momentum nothing is remembered, not even an infinity, which times 0 is NaN.
+            velocity[...] = velocity * options["momentum"] + gradient if options["momentum"] else gradient
             direction = gradient + velocity * options["momentum"] if options["nesterov"] else velocity
             value[...] = value - direction * lr
 

@@ -12,8 +12,8 @@ import numpy as np
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.flat import FlatMemory
-from tinygrad_lite.nn import Module
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.module import Module, clear_gradients
+from tinygrad_lite.tensor import Tensor, writable
 
 PARAMS = "model.parameters(), model.named_parameters(), or a list of groups such as {'params': ..., 'lr': 1e-4}"
 
@@ -58,10 +58,13 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
 def check_options(group: Mapping[str, Any]) -> None:
     """Raise ValueError if a rate of a group is negative or NaN, or if a beta is not in [0, 1)."""
     for name in ("lr", "eps", "weight_decay", "momentum", "muon_lr_factor"):
-        if not group.get(name, 0) >= 0:
-            raise ValueError(f"optimizer: {name} is {group[name]}: use at least 0")
-    if not all(0 <= beta < 1 for beta in group.get("betas", ())):
-        raise ValueError(f"optimizer: betas are {group['betas']}: use numbers of at least 0 and below 1")
+        number = group.get(name, 0)
+        is_number = hasattr(number, "__float__")
+        if not (is_number and number >= 0):
+            raise ValueError(f"optimizer: {name} is {number!r}: use {'' if is_number else 'a number of '}at least 0")
+    betas = group.get("betas", (0, 0))
+    if np.shape(betas) != (2,) or not all(hasattr(beta, "__float__") and 0 <= beta < 1 for beta in betas):
+        raise ValueError(f"optimizer: betas are {betas}: use numbers of at least 0 and below 1")
 
 
 class Optimizer(FlatMemory):
@@ -104,11 +107,7 @@ class Optimizer(FlatMemory):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Remove all gradients: `.grad` is None until the next backward pass (or 0, if set_to_none is False)."""
-        for parameter in self.named.values():
-            if set_to_none or parameter.grad is None:
-                parameter.grad = None
-            else:
-                parameter.grad = parameter.grad.zeros_like()
+        clear_gradients(self.named.values(), set_to_none)
 
     def unreached(self) -> set[str]:
         """The names of the parameters that an update would skip: frozen, or without a gradient."""
@@ -131,7 +130,7 @@ class Optimizer(FlatMemory):
                     yield slice(start, end), self._gradients[start:end], group, skipped
                     is_open = False
                 if not is_flat:
-                    yield place, gradient.reshape(-1), group, before
+                    yield place, writable(parameter.grad).reshape(-1), group, before
                     continue
                 if not is_open:
                     start, skipped, is_open = place.start, before, True
@@ -139,18 +138,29 @@ class Optimizer(FlatMemory):
             if is_open:
                 yield slice(start, end), self._gradients[start:end], group, skipped
 
+    def _check_groups(self) -> None:
+        """Raise ValueError if options, which a schedule may have changed, or parameters of a group are not right."""
+        for group in self.param_groups:
+            check_options(group)
+            if [*map(id, group["params"])] != [id(self.named[name]) for name in group["param_names"]]:
+                raise ValueError("optimizer: a group keeps its parameters: make a new optimizer to add or remove any")
+
     def clip_grad_norm(self, max_norm: float) -> float:
         """Scale all gradients down so that their global norm is at most max_norm; return the norm before scaling.
 
         The global norm is the Euclidean norm of all gradients as one vector. Scaling keeps its direction.
-        max_norm 0 only measures.
+        max_norm 0 only measures. If the norm is NaN, all gradients become NaN, as in torch.
 
+        Raises: ValueError if max_norm is negative or NaN.
         Reference: Pascanu et al. 2013, algorithm 1 (arXiv:1211.5063).
         """
+        self._check_groups()
+        if not max_norm >= 0:
+            raise ValueError(f"clip_grad_norm: max_norm is {max_norm}: use at least 0, which only measures")
         gradients = [gradient for _, gradient, _, _ in self._stretches()]
-        norm = math.sqrt(sum(float(gradient @ gradient) for gradient in gradients))
-        if 0 < max_norm < norm:
-            for gradient in gradients:
+        with np.errstate(all="ignore"):
+            norm = math.sqrt(sum(float(gradient @ gradient) for gradient in gradients))
+            for gradient in gradients if max_norm and not norm <= max_norm else ():
                 gradient *= max_norm / norm
         return norm
 
@@ -161,8 +171,7 @@ class Optimizer(FlatMemory):
 
         Raises: ValueError or TypeError if a `.grad` does not match its parameter.
         """
-        for group in self.param_groups:
-            check_options(group)  # a schedule may have changed them
+        self._check_groups()
         self._follow_parameters()
         self._count_update()
         # Where processes share the update, each knows only its own part: copies are made when they are needed.

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tinygrad_lite import functional, nn, optim
+from tinygrad_lite import autograd, functional, nn, optim
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Listed, Tensor
 
@@ -51,7 +51,6 @@ ARGUMENTS_INSTEAD = {
     "order": "write .permute() first",
     "out": "write y = ...; every operation returns a new tensor",
     "retain_graph": "add the losses and call backward() once",
-    "set_to_none": "leave it out",
     "training": "use nn.Dropout, which knows model.train() and model.eval()",
     "unbiased": "write correction=0 to divide by n, correction=1 to divide by n - 1",
     "weight": "there are no class weights; multiply the losses of reduction='none'",
@@ -155,7 +154,8 @@ NAMES_INSTEAD = {
     "float32 float64 int64 bool": "the name in quotes, as in dtype='float32'",
     "device": "the name in quotes, 'cpu' or 'cuda'",
     "inference_mode enable_grad set_grad_enabled": "no_grad()",
-    "autograd": "loss.backward(), and tinygrad_lite.debug.gradcheck",
+    "autograd grad": "loss.backward(), and read the .grad of each leaf",
+    "Function": "a function that returns node(y, parents, backward, name): docs/engine.md adds one",
     "save load": "safetensors.numpy.save_file(model.state_dict(), path), load_file and model.load_state_dict",
 }
 
@@ -169,6 +169,11 @@ MODULES_INSTEAD = {
     "requires_grad_": "parameter.requires_grad_(False) in a loop over module.parameters()",
     "register_parameter add_module": "self.name = ..., a plain attribute",
     "compile": "nothing: there is no compiler",
+    "register_forward_hook register_forward_pre_hook": "`with nn.recorded(model, nn.Linear) as calls:` around the call",
+    "register_full_backward_hook register_backward_hook": "y.retain_grad(), and read y.grad after backward()",
+}
+OPTIMIZERS_INSTEAD = {
+    "add_param_group": "all groups when the optimizer is made: SGD([{'params': ..., 'lr': ...}, ...])"
 }
 
 
@@ -187,13 +192,14 @@ def install() -> None:
     teach(Tensor, ACCEPTED_METHODS, METHODS_INSTEAD)
     refuse_others(Tensor)
     teach(nn.Module, {}, MODULES_INSTEAD)
-    nn.Module.zero_grad = spelled(nn.Module.zero_grad)
+    for name, sentence in OPTIMIZERS_INSTEAD.items():
+        setattr(optim.Optimizer, name, Elsewhere(name, instead=f"write {sentence}"))
     layers = (nn.Parameter, nn.Linear, nn.Conv2d, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Dropout)
     for kind in (*layers, optim.SGD, optim.AdamW, optim.Muon):
         kind.__init__ = spelled(kind.__init__)
     for name in functional.__all__:
         setattr(functional, name, spelled(getattr(functional, name)))
-    for module in (functional, nn, optim):
+    for module in (autograd, functional, nn, optim):
         module.__getattr__ = functools.partial(no_such_name, module.__name__)
     ReferenceAndFused.respelled = _respelled
     Listed.hidden += (Elsewhere,)

@@ -146,6 +146,45 @@ def test_clipping_includes_gradients_assigned_by_hand():
     assert net.layers[0].bias.grad.tolist() == pytest.approx([2 / math.sqrt(24)] * 4)
 
 
+@pytest.mark.parametrize("make", [lambda g: g.T.clone().T, lambda g: g[:1, :1].expand(2, 2), lambda g: g[::-1, ::-1]])
+def test_clipping_and_summing_reach_gradients_of_any_layout(make):
+    """Transposed, stretched or reversed: what is assigned to `.grad` need not be one stretch of memory."""
+    w = Parameter(np.ones((2, 2)))
+    optimizer = SGD([w], lr=0.5)
+    w.grad = make(Tensor([[3.0, 1.0], [2.0, 5.0]], dtype="float64"))
+    before = w.grad.numpy().copy()
+    assert optimizer.clip_grad_norm(1.0) == pytest.approx(np.linalg.norm(before))
+    np.testing.assert_allclose(w.grad.numpy(), before / np.linalg.norm(before))
+    w.grad = make(Tensor([[3.0, 1.0], [2.0, 5.0]], dtype="float64"))
+    (w * 2).sum().backward()
+    np.testing.assert_array_equal(w.grad.numpy(), before + 2)
+
+
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1}, {"nesterov": True}])
+def test_without_momentum_an_infinite_gradient_is_forgotten(bad, options):
+    w = Parameter([1.0, 2.0])
+    optimizer = SGD([w], lr=0.5, **options)
+    for gradient in ([bad, 1.0], [1.0, 1.0]):
+        w.data[:] = 1.0
+        w.grad = Tensor(gradient)
+        optimizer.step()
+    assert w.tolist() == pytest.approx([0.5 - 0.5 * options.get("weight_decay", 0)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("gradient", "clipped"), [([math.nan, 1.0], [math.nan] * 2), ([-math.inf, 1.0], [math.nan, 0.0])]
+)
+def test_clipping_what_is_not_finite_is_torchs(gradient, clipped):
+    w = Parameter([1.0, 2.0])
+    w.grad = Tensor(gradient)
+    optimizer = SGD([w])
+    norm = optimizer.clip_grad_norm(0)
+    assert w.grad.tolist() == pytest.approx(gradient, nan_ok=True)
+    assert not math.isfinite(optimizer.clip_grad_norm(1.0) + norm)
+    assert w.grad.tolist() == pytest.approx(clipped, nan_ok=True)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_parameter_without_a_gradient_is_not_updated(kind):
     """It neither moves nor decays, and later continues as if these steps had not been made."""
@@ -190,9 +229,13 @@ def test_zero_grad_sets_gradients_to_none():
         assert all(p.grad.shape == p.shape for p in net.parameters())
         forget()
         assert [p.grad for p in net.parameters()] == [None] * 4
-    backward(net)
-    optimizer.zero_grad(set_to_none=False)
-    assert not any(p.grad.numpy().any() for p in net.parameters())
+    for forget in (optimizer.zero_grad, net.zero_grad):
+        backward(net)
+        forget(set_to_none=False)
+        assert not any(p.grad.numpy().any() for p in net.parameters())
+        net.layers[0].bias.grad = None
+        forget(False)
+        assert net.layers[0].bias.grad is None
 
 
 def test_gradients_that_the_user_keeps_do_not_change():

@@ -31,6 +31,15 @@ def attention(x, *more, **options):
     return F.scaled_dot_product_attention(*[x.reshape(1, 1, 2, 3)] * 3, *more, **options)
 
 
+def grown(optimizer):
+    optimizer.param_groups[0]["params"].append(nn.Parameter([1.0]))
+    return optimizer
+
+
+def three_parts():
+    return nn.Sequential(nn.Linear(2, 2), Tensor.relu, nn.Linear(2, 1))
+
+
 def child_with_parent():
     parent, child = nn.Module(), nn.Linear(2, 2)
     parent.child, child.parent = child, parent
@@ -91,6 +100,34 @@ REFUSED = [
     (lambda x: optim.AdamW([x], weight_decay=-1), "optimizer: weight_decay is -1: use at least 0"),
     (lambda x: optim.AdamW([x], betas=(0.9, 1.0)), "optimizer: betas are (0.9, 1.0): use numbers of at least 0 "),
     (lambda x: no_grad()(lambda: (yield)), "no_grad: <lambda> is a generator: write `with no_grad():` in it"),
+    (lambda x: optim.SGD([x], lr=None), "optimizer: lr is None: use a number of at least 0"),
+    (lambda x: optim.AdamW([x], lr="0.1"), "optimizer: lr is '0.1': use a number of at least 0"),
+    (lambda x: optim.AdamW([x], betas=0.9), "optimizer: betas are 0.9: use numbers of at least 0 and below 1"),
+    (
+        lambda x: optim.SGD([x]).clip_grad_norm(-1),
+        "clip_grad_norm: max_norm is -1: use at least 0, which only",
+    ),
+    (lambda x: optim.SGD([x]).clip_grad_norm(math.nan), "clip_grad_norm: max_norm is nan: use at least 0"),
+    (lambda x: grown(optim.SGD([x])).step(), "optimizer: a group keeps its parameters: make a new optimizer to"),
+    (lambda x: grown(optim.SGD([x])).clip_grad_norm(1.0), "optimizer: a group keeps its parameters"),
+    (lambda x: optim.SGD([x]).add_param_group({"params": x}), "a SGD has no 'add_param_group': write all groups when"),
+    (lambda x: nn.Linear(2, 3).register_forward_hook(print), "a Linear has no 'register_forward_hook': write `with nn"),
+    (lambda x: tg.autograd.grad(x.sum(), x), "tinygrad_lite.autograd has no 'grad': write loss.backward(), and read"),
+    (lambda x: tg.autograd.Function, "tinygrad_lite.autograd has no 'Function': write a function that returns node("),
+    (
+        lambda x: x.sum().backward(2.0),
+        "backward: the gradient is a float, not a tensor of shape (): for a factor",
+    ),
+    (lambda x: x.sum(0).backward([1.0] * 3), "backward: the gradient is a list, not a tensor of shape (3,)"),
+    (lambda x: Tensor.eye(-1), "eye: a size is a whole number of at least 0, not -1"),
+    (lambda x: Tensor.eye(2, 2.0), "eye: a size is a whole number of at least 0, not 2.0"),
+    (lambda x: Tensor.zeros(2, -3), "full: a size is a whole number of at least 0, not -3"),
+    (lambda x: Tensor.rand((2.5,)), "rand: a size is a whole number of at least 0, not 2.5"),
+    (lambda x: nn.Linear(-1, 2), "a width or another size is one whole number, not -1"),
+    (lambda x: (x > 2).where(x > 1, x > 3), "where: of truth values, write (condition & x) | (~condition & y)"),
+    (lambda x: F.binary_cross_entropy_with_logits([0.5], [1]), "binary_cross_entropy_with_logits: needs tensors"),
+    (lambda x: F.dropout(x, 0.999999), "dropout: p must be in [0, 1), not 0.999999: above 0.999, 16 bits for each"),
+    (lambda x: attention(x, dropout_p=0.9995), "dropout: p must be in [0, 1), not 0.9995"),
     # NumPy
     (lambda x: np.exp(x), "np.exp: NumPy knows no gradients: write x.exp() or np.exp(x.numpy())"),
     (lambda x: np.arctan2(x, x), "np.arctan2: NumPy knows no gradients: write np.arctan2(x.numpy())"),
@@ -160,7 +197,18 @@ WORKS = [
     (lambda: Tensor.where(Tensor([True, False]), 1, 0), [1, 0]),
     (lambda: str((Tensor([1.0]) * Tensor(np.float64(2))).dtype), "float32"),
     (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), Tensor([0.0, 1.0]), reduction="none").shape, (2,)),
+    (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), [0, 1], reduction="none").shape, (2,)),
     (lambda: nn.Identity()(Tensor([1.0])), [1.0]),
+    (lambda: len(three_parts()), 3),
+    (lambda: three_parts()[-1].out_features, 1),
+    (lambda: three_parts()[1](Tensor([-1.0])), [0.0]),
+    (lambda: [type(part).__name__ for part in three_parts()], ["Linear", "function", "Linear"]),
+    (lambda: [name for name, _ in three_parts()[1:].named_parameters()], ["1.weight", "1.bias"]),
+    (lambda: three_parts().zero_grad(set_to_none=True), None),
+    (lambda: no_grad(lambda x: x * 2)(leaf(2)).requires_grad, False),
+    (lambda: no_grad(values)(leaf(2)), [1.0, 2.0]),
+    (lambda: Tensor.zeros(2, 0).shape, (2, 0)),
+    (lambda: nn.ModuleList([nn.Linear(1, 2), nn.Linear(2, 3)])[-1:][0].out_features, 3),
     (
         lambda: [name for name, _ in nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, False)).named_parameters()],
         ["0.weight", "0.bias", "1.weight"],
@@ -204,6 +252,11 @@ def test_binary_cross_entropy_is_its_definition_and_its_gradient_p_minus_t(targe
     np.testing.assert_allclose(x.grad.numpy(), p - target, rtol=1e-12)
     far = F.binary_cross_entropy_with_logits(Tensor([-200.0, 200.0]), Tensor([1.0, 0.0]), reduction="none")
     assert far.tolist() == [200.0, 200.0]
+    x = Tensor([math.inf, -math.inf], requires_grad=True)
+    loss = F.binary_cross_entropy_with_logits(x, Tensor([target] * 2), reduction="none")
+    loss.sum().backward()
+    assert x.grad.tolist() == [1 - target, -target]  # as in torch, where 0 times infinity is NaN, too
+    assert loss.tolist() == pytest.approx([math.nan if target == 1 else math.inf, math.nan], nan_ok=True)
 
 
 # --- modules and optimizers -------------------------------------------------------------------------------------

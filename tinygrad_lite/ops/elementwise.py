@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
-from tinygrad_lite.ops.common import as_float, choose, refuse_truth_values, silent, zero_unless
+from tinygrad_lite.ops.common import as_float, refuse_truth_values, silent, zero_unless
 from tinygrad_lite.tensor import Tensor, check_fits, constant, node
 
 BLOCK = 1 << 15  # elements

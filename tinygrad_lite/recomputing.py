@@ -14,7 +14,7 @@ from tinygrad_lite.autograd import Node, build_graph
 from tinygrad_lite.device import Array, draw_position, random_key
 from tinygrad_lite.tensor import Tensor
 
-SAMPLE = 4096  # elements of a result that are compared with those of the second run
+SAMPLE = 64  # elements of a result that are compared with those of the second run
 
 
 def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
@@ -53,7 +53,7 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
         raise TypeError(f"recompute: the function must return one tensor, not a {type(result).__name__}")
     if first.is_older(result):  # nothing to learn; or an argument, unchanged
         return result
-    steps, shape, values = first.steps, result.shape, sample(result.data)
+    steps, shape, values = first.steps, result.shape, sample(result.data)  # not `first`, which holds more
 
     def backward(dy: Array) -> Node:
         with random_key(*key, drawn=drawn), build_graph(), Run() as again:
@@ -69,8 +69,7 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
 
     y = Tensor.wrap(result.data)
     y.op, y._version = "recompute", result._version
-    older = dict.fromkeys(source for *_, sources in steps for source in sources if isinstance(source, Node))
-    y._node = Node("recompute", tuple(older), backward, y.shape, y.dtype)
+    y._node = Node("recompute", tuple(first.older), backward, y.shape, y.dtype)
     y._node.seen = read
     return y
 
@@ -79,15 +78,16 @@ class Run(autograd.Observer):
     """Watches a function while it runs: which older tensors it reads, and what it does with them.
 
     Attributes:
-        steps: of each operation with a node its name, the shape and type of its result, and for each tensor that it
-            reads the node of an older one, the bytes of a single number, or None.
+        steps: a hash of all operations with a node: of each its name, the shape and type of its result, and for each
+            tensor that it reads the node of an older one, the bytes of a single number, or None.
+        older: the nodes of the older tensors.
     """
 
     looks = False
 
     def __init__(self, *args: Any) -> None:
         self.begin = Node("recompute", (), None, (), np.dtype(bool)).age  # older than anything the function makes
-        self.thread, self.steps = get_ident(), []
+        self.thread, self.steps, self.older = get_ident(), 0, {}
         self.reads = [(weakref.ref(x), x.version, True) for x in args if isinstance(x, Tensor)]
 
     def is_older(self, x: Tensor) -> bool:
@@ -98,7 +98,9 @@ class Run(autograd.Observer):
         """Record an operation."""
         self.read(inputs)
         if result._node is not None and get_ident() == self.thread:
-            self.steps.append((result.op, result.shape, result.dtype, [self._source(x) for x in inputs]))
+            sources = [self._source(x) for x in inputs]
+            self.steps = hash((self.steps, result.op, result.shape, result.dtype, *sources))
+            self.older |= dict.fromkeys(source for source in sources if isinstance(source, Node))
 
     def read(self, tensors: Iterable[Tensor]) -> None:
         """Record what is read, with its version, and whether it is surely older: a constant may be made in the run."""

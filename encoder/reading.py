@@ -16,9 +16,9 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import write
-from workshop.cli.prompt import read_prompt
+from workshop.cli.files import lines_of, text_named
+from workshop.cli.prompt import prompt_lines, read_prompt
 from workshop.corpora.cleaning import normalise
-from workshop.corpora.texts import load_files
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.state import pad_rows
 from workshop.formats.pretrained import read_json
@@ -44,12 +44,12 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
         raise OptionError("these weights only give features: add --similar FILE, whose lines are compared with --start")
     tokenizer = trained.tokenizer
     text = tokenizer.prepare(read_prompt(options.start))
-    lines = text.removesuffix("\n").split("\n")
+    lines = prompt_lines(text)
     if options.explain:
         write_page("bert", options, trained, model, text)
     elif options.similar:
-        found = load_files([options.similar], as_is=tokenizer.is_foreign).text.splitlines()
-        others = [line for line in found if line.strip()]
+        found = lines_of(text_named(options.similar))
+        others = [tokenizer.prepare(line) for line in found if line.strip()]
         show_similar(model, tokenizer, lines, others, options.answers, **sentence_settings(trained.path, tokenizer))
     elif model.config.objective == "labels":
         show_labels(model, tokenizer, lines)

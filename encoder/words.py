@@ -127,7 +127,7 @@ def example_of(text: str) -> str:
     >>> example_of("Zweiter Teil\\n\\nEs irrt der Mensch, so lang er strebt.")
     'Es [MASK] der Mensch, so lang er strebt.'
     """
-    for line in text.splitlines()[1:]:  # the first may be a part of one
+    for line in text.split("\n")[1:]:  # the first may be a part of one
         words = line.split()[:12]
         if len(words) >= 5 and words[0][0].isalpha() and is_plain(" ".join(words)):
             hidden = max(range(1, len(words) - 1), key=lambda n: (words[n].isalpha(), len(words[n])))

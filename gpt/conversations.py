@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from tinygrad_lite.device import keyed_rng
+from workshop.cli.files import lines_of
 from workshop.corpora.divided_pairs import PairCorpus
 
 WORLD = Path(__file__).with_name("world")
@@ -58,8 +59,8 @@ class Asked:
 @cache
 def table(name: str) -> list[list[str]]:
     """The rows of a table of the world."""
-    lines = (WORLD / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
-    return [line.split("\t") for line in lines]
+    text = (WORLD / f"{name}.tsv").read_text(encoding="utf-8")
+    return [line.split("\t") for line in lines_of(text)]
 
 
 @cache

@@ -114,5 +114,5 @@ def first_words(text: str) -> str:
     >>> first_words("* * *\n\nEs irrt der Mensch, so lang er strebt.")
     'Es irrt der'
     """
-    lines = (" ".join(line.split()[:3])[:40] for line in text.splitlines())
+    lines = (" ".join(line.split()[:3])[:40] for line in text.split("\n"))
     return next((line for line in lines if line[:1].isalpha() and is_plain(line)), "")

@@ -15,7 +15,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say, typed_lines, write
-from workshop.cli.prompt import read_prompt, warn_of_unknown
+from workshop.cli.prompt import prompt_lines, read_prompt, warn_of_unknown
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.sampling import RANDOM, REPETITION
@@ -52,7 +52,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
         return
     write_lines = sample_lines if SAMPLING & set(given) else search_lines
     if not options.interactive:
-        lines = text.removesuffix("\n").split("\n")
+        lines = prompt_lines(text)
         write_lines(options, model, tokenizer, lines)
         if options.attention:
             sentence = only_sentence(lines, "--attention")

@@ -26,6 +26,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import say
+from workshop.cli.prompt import prompt_lines
 from workshop.inside import Inside, look_inside, pieces
 from workshop.run.family import Trained
 
@@ -44,7 +45,7 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
 
     Raises: OptionError if the text is not one line of a length that can be shown, or if the file cannot be written.
     """
-    lines = text.removesuffix("\n").split("\n")
+    lines = prompt_lines(text)
     if len(lines) != 1 or not lines[0].strip():
         raise OptionError(f"--explain needs exactly one line of text; lines given: {len(lines)}")
     tokenizer, size = trained.tokenizer, min(model.config.block_size, MAX_TOKENS)

@@ -23,6 +23,7 @@ from seq2seq.translate import Translation, longest_translation, penalty_of, tran
 from studies.explorer.page import assemble, panels_of, write_page
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say
+from workshop.cli.prompt import prompt_lines
 from workshop.decoding.beam import length_factor
 from workshop.decoding.sampling import permitted
 from workshop.decoding.state import GenerationState
@@ -170,7 +171,7 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         raise OptionError(f"--explain shows the beam search of a translation, so omit {others[0]}")
     if options.beam > MAX_BEAM:
         raise OptionError(f"--beam {options.beam}: the page shows a tree of at most {MAX_BEAM} hypotheses per step")
-    sentence = only_sentence(text.removesuffix("\n").split("\n"), "--explain")
+    sentence = only_sentence(prompt_lines(text), "--explain")
     tokenizer, about = trained.tokenizer, trained.about.partition(": ")[2].replace("seq2seq", "an encoder-decoder", 1)
     beam = options.beam or BEAM
     penalty = penalty_of(model, options.length_penalty)

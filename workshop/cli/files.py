@@ -14,6 +14,8 @@ from tinygrad_lite.errors import CorpusError
 
 MAX_BYTES = 2**30  # of a text
 MAX_SETTINGS = 2**27  # of a file of settings, or of a tokenizer
+POINTER = b"version https://git-lfs."  # what begins a file of Git LFS that stands for another
+ZEROS = 0.05  # the share of zero bytes from which data is no text in UTF-8
 
 
 def read_file(path: str | Path, most: int = MAX_BYTES) -> bytes:
@@ -31,11 +33,16 @@ def read_file(path: str | Path, most: int = MAX_BYTES) -> bytes:
         raise OSError(errno.EINVAL, f"it {what}", str(path))
     if found.st_size > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes: use a smaller file", str(path))
-    return Path(path).read_bytes()
+    data = Path(path).read_bytes()
+    if data.startswith(POINTER):
+        raise OSError(errno.EINVAL, "it is a pointer of Git LFS to the file: fetch that with git lfs pull", str(path))
+    return data
 
 
 def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:
     """The bytes of a file of data that a user names; CorpusError if there is none, or if it cannot be read."""
+    if not str(path):
+        raise CorpusError("the name of a file is empty: write one")
     try:
         return read_file(path, most)
     except FileNotFoundError:
@@ -45,7 +52,14 @@ def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:
 
 
 def decode_utf8(data: bytes, what: str, advice: str = "") -> str:
-    """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte."""
+    """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte.
+
+    UTF-16 of most letters is valid UTF-8, too, with a zero byte next to each: its name is in the error.
+    """
+    odd, zeros = data[1::2].count(0), data.count(0)
+    if zeros > ZEROS * len(data):
+        name = f"UTF-{32 if 2 * zeros > len(data) + 2 else 16}{'LE' if 2 * odd > zeros else 'BE'}"
+        raise CorpusError(f"{what} is not UTF-8 but, it seems, {name}: convert it with iconv -f {name} -t UTF-8")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -56,6 +70,19 @@ def decode_utf8(data: bytes, what: str, advice: str = "") -> str:
 def text_named(path: str | Path, most: int = MAX_BYTES) -> str:
     """The text of a file that a user names, without a byte order mark; CorpusError if it cannot be read as UTF-8."""
     return decode_utf8(read_named(path, most), str(path), ": save it as UTF-8").removeprefix("\ufeff")
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text: "\\n" or "\\r\\n" ends one, or "\\r" in a text without "\\n", and nothing else does.
+
+    A final line end does not start another line. Any other "\\r" becomes a space.
+
+    >>> lines_of("one\\r\\ntwo\\u2028\\x0c and a half\\n"), lines_of("one\\rtwo")
+    (['one', 'two\\u2028\\x0c and a half'], ['one', 'two'])
+    """
+    text = text.replace("\r\n", "\n")
+    lines = text.replace("\r", " " if "\n" in text.rstrip() else "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def text_of(path: Path, most: int = MAX_BYTES, encoding: str = "utf-8", errors: str = "strict") -> str:

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from workshop.cli.console import say
-from workshop.cli.files import decode_utf8, text_named
+from workshop.cli.files import decode_utf8, lines_of, text_named
 
 
 def read_prompt(start: str) -> str:
@@ -15,6 +15,11 @@ def read_prompt(start: str) -> str:
     if start.startswith("FILE:"):
         return text_named(start.removeprefix("FILE:"))
     return decode_utf8(sys.stdin.buffer.read(), "--start: stdin") if start == "-" else start
+
+
+def prompt_lines(text: str) -> list[str]:
+    """The lines of a prompt: at least one, which may be empty."""
+    return lines_of(text) or [""]
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:

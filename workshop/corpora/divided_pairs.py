@@ -14,6 +14,7 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.cli.files import text_named
 from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
+from workshop.corpora.parts import grouped, key_of
 
 
 @dataclass
@@ -126,37 +127,14 @@ def write_lines(path: Path, lines: list[str]) -> None:
 def split(pairs: Sequence[Pair], held_out: int) -> tuple[list[Pair], list[Pair]]:
     """Hold out about N pairs, so that none of their sentences, in either language, is trained on.
 
-    Pairs that share a sentence stay together: they form groups, found by joining each pair's source to its target
-    (union-find). The groups are held out in the order of a hash of their sentences, so that the choice does not depend
-    on the order of the pairs, and the first few held-out pairs are representative.
+    Pairs that share a sentence stay together in groups (`grouped`). These are held out in the order of a hash of their
+    sentences, so that the choice does not depend on the order of the pairs, and the first few held-out pairs are
+    representative.
     """
-    parent: dict[tuple[int, str], tuple[int, str]] = {}
-
-    def root(sentence: tuple[int, str]) -> tuple[int, str]:
-        parent.setdefault(sentence, sentence)
-        while parent[sentence] != sentence:
-            parent[sentence] = parent[parent[sentence]]  # halves the path
-            sentence = parent[sentence]
-        return sentence
-
-    for source, target in pairs:
-        one, other = root((0, key_of(source))), root((1, key_of(target)))
-        parent[max(one, other)] = min(one, other)
-    groups: dict[tuple[int, str], list[int]] = {}
-    for i, (source, _) in enumerate(pairs):
-        groups.setdefault(root((0, key_of(source))), []).append(i)
+    groups = grouped([((0, key_of(source)), (1, key_of(target))) for source, target in pairs])
     chosen: dict[int, None] = {}  # a set that keeps its order
     for _, group in sorted((hashlib.sha256(repr(name).encode()).digest(), group) for name, group in groups.items()):
         if len(chosen) < held_out and len(group) <= max(1, held_out // 10):  # no group may dominate
             chosen.update(dict.fromkeys(group))
     learned = [pair for i, pair in enumerate(pairs) if i not in chosen]
     return learned, [pairs[i] for i in chosen]
-
-
-def key_of(sentence: str) -> str:
-    """A key that is equal for equal sentences; case, spaces and final punctuation make no difference.
-
-    >>> key_of("Guten Tag!") == key_of("guten  Tag")
-    True
-    """
-    return " ".join(sentence.casefold().split()).rstrip(" .!?")

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tinygrad_lite.errors import CorpusError, counted
+from workshop.cli.files import lines_of
 from workshop.corpora.cleaning import one_line
 
 Pair = tuple[str, str]
@@ -29,12 +30,6 @@ def words(text: str) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------ files with aligned lines
-
-
-def lines_of(text: str) -> list[str]:
-    """The lines of a text, ended by "\\n" or "\\r\\n"; a final line end does not start another line."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return lines[:-1] if lines[-1] == "" else lines
 
 
 def aligned_pairs(german: str, english: str, german_name: str, english_name: str) -> list[Pair]:

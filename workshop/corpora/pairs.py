@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
+from workshop.cli.files import lines_of
 from workshop.cli.options import not_among
 from workshop.corpora import fetch
 from workshop.corpora.pair_cleaning import Pair
@@ -111,7 +112,7 @@ def to_table(corpus: Found) -> str:
 def from_table(text: str) -> Found:
     """The pairs that `to_table` wrote; CorpusError if it did not write this text."""
     parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         part, *pair = line.split("\t")
         if part not in parts or len(pair) != 2:
             raise CorpusError(f"line {number} of the cache is not a pair: {line[:60]!r}")

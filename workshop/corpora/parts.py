@@ -1,21 +1,65 @@
-"""Labelled rows in parts for training, validation and test, each label having the same share in all of them."""
+"""Rows in parts for training, validation and test: what belongs together stays in one part, so nothing leaks."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 
-def stratified(labels: Sequence[Hashable], contents: Sequence[bytes], sizes: Sequence[int]) -> list[list[int]]:
+def key_of(sentence: str) -> str:
+    """A key that is equal for equal sentences; case, spaces and final punctuation make no difference.
+
+    >>> key_of("Guten Tag!") == key_of("guten  Tag")
+    True
+    """
+    return " ".join(sentence.casefold().split()).rstrip(" .!?。！？")
+
+
+def grouped(keys: Sequence[Sequence[Any]]) -> dict[Any, list[int]]:
+    """The rows that belong together, those that share a key, directly or through others: by their smallest key.
+
+    Each row joins its keys (union-find).
+
+    >>> grouped([("a", "b"), ("c",), ("d", "b")])
+    {'a': [0, 2], 'c': [1]}
+    """
+    parent: dict[Any, Any] = {}
+
+    def root(key: Any) -> Any:
+        parent.setdefault(key, key)
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]  # halves the path
+            key = parent[key]
+        return key
+
+    for first, *others in keys:
+        for other in others:
+            pair = root(first), root(other)
+            parent[max(pair)] = min(pair)
+    groups: dict[Any, list[int]] = {}
+    for row, (first, *_) in enumerate(keys):
+        groups.setdefault(root(first), []).append(row)
+    return groups
+
+
+def stratified(
+    labels: Sequence[Hashable],
+    contents: Sequence[bytes],
+    sizes: Sequence[int],
+    groups: Sequence[Sequence[int]] = (),
+) -> list[list[int]]:
     """The row numbers of each part.
 
     Rows are shuffled by the SHA-256 of their contents, which is the same everywhere and with every version of NumPy.
     The n shuffled rows of a label are placed at (i + 1/2) / n, and the parts are cut in this order: so every part has
-    the share of each label to within one row.
+    the share of each label to within one row. A group follows the first of its rows, so that sizes and shares are then
+    approximate; no part is empty if there are as many groups as parts.
 
     Args:
         labels: of each row.
         contents: of each row.
         sizes: of the parts.
+        groups: rows that stay in one part; none: each row for itself.
 
     >>> stratified("aabbbb", [b"1", b"2", b"3", b"4", b"5", b"6"], (3, 3))
     [[3, 2, 0], [1, 5, 4]]
@@ -25,10 +69,13 @@ def stratified(labels: Sequence[Hashable], contents: Sequence[bytes], sizes: Seq
     for row in shuffled:
         place[row] = (seen[labels[row]] + 0.5) / totals[labels[row]]
         seen[labels[row]] += 1
-    ranked = sorted(shuffled, key=place.__getitem__)
+    ranked = sorted(shuffled, key=place.__getitem__)[: sum(sizes)]
+    rank = {row: number for number, row in enumerate(ranked)}
+    groups = sorted(groups, key=lambda rows: min(map(rank.__getitem__, rows))) or [[row] for row in ranked]
+    parts, number = [[] for _ in sizes], 0
+    for left, rows in zip(range(len(groups), 0, -1), groups, strict=True):
+        while number + 1 < len(sizes) and (len(parts[number]) >= sizes[number] or left < len(sizes) - number):
+            number += 1
+        parts[number] += rows
     rank = {row: number for number, row in enumerate(shuffled)}
-    parts, start = [], 0
-    for size in sizes:
-        parts.append(sorted(ranked[start : start + size], key=rank.__getitem__))
-        start += size
-    return parts
+    return [sorted(part, key=rank.__getitem__) for part in parts]

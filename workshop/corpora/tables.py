@@ -3,7 +3,8 @@
 A table has one text and its label per row, or two texts that are judged together, such as two questions. Its first line
 names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category, sentiment,
 topic) are taken, or for a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1, question2)
-and `label`. They are separated by commas, semicolons or tabs.
+and `label`. They are separated by commas or semicolons, where a text may be in quotation marks, or by tabs, where
+it may not: between two tabs every character is part of the text.
 """
 
 import csv
@@ -11,7 +12,7 @@ import hashlib
 import io
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,11 +21,11 @@ from tqdm import tqdm
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
-from workshop.cli.files import text_named
+from workshop.cli.files import lines_of, text_named
 from workshop.cli.options import not_among
 from workshop.corpora import fetch, reviews
 from workshop.corpora.cleaning import normalise
-from workshop.corpora.parts import stratified
+from workshop.corpora.parts import grouped, key_of, stratified
 from workshop.corpora.reviews import Labelled
 from workshop.corpora.texts import RECIPES
 
@@ -106,7 +107,8 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     """Read a CSV file of texts and labels; a tenth of the rows each is for validation and for the test.
 
     The rows are shuffled, always in the same way, each label having the same share in all parts. A text, or a pair,
-    that occurs again, ignoring capitals and white space, is left out. Labels are numbered in alphabetical order.
+    that occurs again, ignoring capitals and white space, is left out. Rows with the same first text, ignoring final
+    punctuation too, are in one part, as are those whose second text is it. Labels are numbered in alphabetical order.
 
     Raises: CorpusError, naming the file and the line, if it is missing, too large, not UTF-8 or not a CSV file; if it
         has no columns of text and label; or if it has an empty text, a single label, more than MAX_LABELS, or fewer
@@ -126,6 +128,13 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     counts = Counter(label for _, label in every)
     if len(every) < MIN_ROWS:
         raise CorpusError(f"{path} has {counted(len(every), 'different text')}: at least {MIN_ROWS} are needed")
+    keys = [[*map(key_of, text.split("\t"))] for text, _ in every]
+    firsts = {first for first, *_ in keys}
+    groups = [*grouped([(first, *firsts.intersection(second)) for first, *second in keys]).values()]
+    if len(groups) < 3:
+        raise CorpusError(
+            f"{path} has {counted(len(groups), 'different first text')}: each of three parts needs its own"
+        )
     if len(counts) < 2:
         raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
     if len(counts) > MAX_LABELS:
@@ -134,17 +143,17 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
         )
     if len(cells) > len(every):
         say(f"{path}: left out: {counted(len(cells) - len(every), 'row')} whose text occurs earlier")
+    if shared := sum(len(rows) for rows in groups if len(rows) > 1):
+        say(f"{path}: {counted(shared, 'row')} with a text of other rows, each kept in one part with those")
     if rare := [label for label, count in counts.items() if count < MIN_ROWS]:
         others = f" and {len(rare) - 1} others" if len(rare) > 1 else ""
         say(f"warning: {path} has fewer than {MIN_ROWS} texts with the label {rare[0]!r}{others}")
     labels = tuple(sorted(counts))
     numbers = {label: number for number, label in enumerate(labels)}
     held_out = max(1, round(HELD_OUT * len(every)))
-    parts = stratified(
-        [label for _, label in every],
-        [text.encode("utf-8", "surrogatepass") for text, _ in every],
-        (len(every) - 2 * held_out, held_out, held_out),
-    )
+    sizes = (len(every) - 2 * held_out, held_out, held_out)
+    contents = [text.encode("utf-8", "surrogatepass") for text, _ in every]
+    parts = stratified([label for _, label in every], contents, sizes, groups)
     texts = ([(every[row][0], numbers[every[row][1]]) for row in part] for part in parts)
     name = Path(path).name  # without folders, which are private
     return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")
@@ -152,7 +161,7 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
 
 def _cells(path: str) -> list[tuple[int, list[str]]]:
     """The number of each line, and its text or two texts, and its label."""
-    text = normalise(text_named(path, MAX_TABLE))
+    text = normalise("\n".join(lines_of(text_named(path, MAX_TABLE))))
     first = text.lstrip(" \n").partition("\n")[0]
     if not first:
         raise CorpusError(f"{path} is empty")
@@ -165,20 +174,45 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
             f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
             f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
         )
-    try:
-        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        bar = tqdm(lines, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
-        filled = ((lines.line_num, cells) for cells in bar if any(cell.strip() for cell in cells))
-        rows = list(islice(filled, MAX_ROWS + 1))
-    except csv.Error as error:
-        raise CorpusError(f"{path}, line {lines.line_num}: not a CSV file ({error})") from None
+    records = tsv_records(text) if separator == "\t" else csv_records(path, text, separator)
+    bar = tqdm(records, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
+    rows = list(islice((record for record in bar if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
     if len(rows) > MAX_ROWS:
         raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
-    for line, cells in rows:
+    labels = {cells[columns[-1]].strip() for _, _, cells in rows[1:] if len(cells) == len(names)}
+    lines = text.split("\n")
+    for first, last, cells in rows:
         if len(cells) != len(names):
             found = counted(len(cells), "column")
-            raise CorpusError(f"{path}, line {line}: {found} instead of {len(names)}: are quotes missing?")
-    return [(line, [cells[column] for column in columns]) for line, cells in rows[1:]]
+            raise CorpusError(f"{path}, line {first}: {found} instead of {len(names)}: are quotes missing?")
+        cut = [line.split(separator) for line in lines[first - 1 : last]]
+        whole = [row for row in cut if len(row) == len(names) and row[columns[-1]].strip(' "') in labels]
+        if last > first and len(whole) > 1:
+            raise CorpusError(
+                f"{path}, line {first}: a quotation mark begins a text that takes in the rows up to line {last}: write "
+                "it twice inside quoted text, or save the table with tabs, as .tsv"
+            )
+    return [(first, [cells[column] for column in columns]) for first, _, cells in rows[1:]]
+
+
+Record = tuple[int, int, list[str]]  # the numbers of its first and last line, and its cells
+
+
+def tsv_records(text: str) -> Iterator[Record]:
+    """The lines of a text, cut at their tabs: a quotation mark is a character like any other."""
+    return ((number, number, line.split("\t")) for number, line in enumerate(text.split("\n"), start=1))
+
+
+def csv_records(path: str, text: str, separator: str) -> Iterator[Record]:
+    """The records of a CSV file; CorpusError that names the first line of one that cannot be read."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    line = 0
+    try:
+        for cells in reader:
+            yield line + 1, reader.line_num, cells
+            line = reader.line_num
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {line + 1}: not a CSV file ({error})") from None
 
 
 def _named(names: list[str]) -> list[int] | None:

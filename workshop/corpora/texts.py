@@ -19,6 +19,7 @@ says which text a number was measured on.
 """
 
 import gzip
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,8 +183,9 @@ def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
 def load_files(paths: list[str], as_is: bool = False) -> Corpus:
     """Read your own text: one or more UTF-8 files, normalised, in the given order.
 
-    One file is used unchanged; several are joined by blank lines. From a file of Project Gutenberg only the book is
-    used, and the file may be in an older encoding; the corpus says so in its `source`.
+    One file is used unchanged; several are joined by blank lines. A file with the text of an earlier one, ignoring case
+    and white space, is left out: what is held out of one would be learned from the other. From a file of Project
+    Gutenberg only the book is used, and the file may be in an older encoding. The corpus says so in its `source`.
 
     Args:
         as_is: do not normalise a text that is not such a book.
@@ -191,9 +193,9 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
     """
     if not paths:
         raise CorpusError("no file is given: `--text FILE` takes one or more")
-    texts, sources = [], []
+    texts, sources, seen = [], [], {}
     for path in paths:
-        if Path(path).is_dir():
+        if os.path.isdir(path):
             raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
         original = text_named(path)
         text = normalise(original)
@@ -207,7 +209,12 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
             text = original
         if not text.strip():
             raise CorpusError(f"{path} is empty: there is nothing in it to learn from")
-        texts.append(text)
+        key = " ".join(text.casefold().split()) if len(paths) > 1 else path
+        if key in seen:
+            source += f" (left out: the text of {seen[key]} again)"
+        else:
+            texts.append(text)
+        seen.setdefault(key, Path(path).name)
         sources.append(source)
     text = texts[0] if len(texts) == 1 else "\n\n".join(text.strip("\n") for text in texts) + "\n"
     names = ", ".join(Path(path).name for path in paths)

@@ -44,7 +44,7 @@ from pathlib import Path
 
 from tinygrad_lite.errors import TokenizerError, counted
 from workshop.cli.console import watched
-from workshop.cli.files import MAX_SETTINGS, text_of
+from workshop.cli.files import MAX_SETTINGS, lines_of, text_of
 from workshop.corpora.cleaning import normal_form
 from workshop.tokenizers.base import WordwiseTokenizer, checked_specials, to_utf8
 from workshop.tokenizers.bpe import Pair, learn_merges
@@ -242,7 +242,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
             if "tokenizer.json" in texts:
                 pieces, specials, lowercase = _read_definition(json.loads(texts["tokenizer.json"]))
             else:
-                pieces = texts["vocab.txt"].removesuffix("\n").split("\n")
+                pieces = lines_of(texts["vocab.txt"])
                 specials, lowercase = [name for name in SPECIALS if name in pieces], True
             about = json.loads(texts.get("tokenizer_config.json", "{}"))
             if "tokenizer.json" not in texts or about.get("tokenizer_class") != "PreTrainedTokenizerFast":

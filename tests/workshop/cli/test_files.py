@@ -3,15 +3,18 @@
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from encoder import reading
 from gpt.chat import ChatFormat
 from studies.pictures.loss import read_rows
 from tinygrad_lite.errors import UserError
 from workshop.cli import prompt
 from workshop.cli.files import read_file, text_of
 from workshop.corpora import divided_pairs, pictures, tables, texts
+from workshop.corpora.pairs import from_table
 from workshop.formats.pretrained import read_json
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers.byte import ByteTokenizer
@@ -69,6 +72,37 @@ def test_what_may_be_missing_is_not_waited_for(tmp_path):
     assert RunFolder(tmp_path).noted_options() == {}
     with pytest.raises(UserError, match="has no chat template"):
         ChatFormat.from_folder(tmp_path, ByteTokenizer())
+
+
+ODD = ["a\u2028b\x0cc\x85d", '"quoted" e', 'f"']  # which other programs may count as ends of lines, or as quotes
+
+
+def similar(path):
+    tokenizer, shown = ByteTokenizer(), []
+    options = SimpleNamespace(start="a", similar=str(path), explain="", answers=9)
+    trained = SimpleNamespace(tokenizer=tokenizer, path=path.parent)
+    model = SimpleNamespace(config=SimpleNamespace(objective="features"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "show_similar", lambda model, tokenizer, lines, others, *_, **__: shown.extend(others))
+        reading.speak(options, {"start": "a", "similar": path}, trained, model)
+    return shown
+
+
+LINES = {  # doors through which files of lines come in: the lines, and what the file has for each
+    "a table of pairs": (lambda path: [source for source, _ in divided_pairs.read_table(path)], "{}\tx"),
+    "aligned files": (lambda path: [source for source, _ in divided_pairs.read_two(path, path)], "{}"),
+    "lines to compare": (similar, "{}"),
+    "a prompt": (lambda path: prompt.prompt_lines(prompt.read_prompt(f"FILE:{path}")), "{}"),
+    "a cached corpus": (lambda path: [de for de, _ in from_table(path.read_bytes().decode()).pairs], "pairs\t{}\tx"),
+}
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("door", LINES)
+def test_two_characters_end_a_line_and_no_others(door, end, tmp_path):
+    read, form = LINES[door]
+    (tmp_path / "lines").write_bytes("".join(form.format(line) + end for line in ODD).encode())
+    assert [" ".join(line.split()) for line in read(tmp_path / "lines")] == [" ".join(line.split()) for line in ODD]
 
 
 def test_a_regular_file_is_read(tmp_path):

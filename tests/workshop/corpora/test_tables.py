@@ -9,7 +9,7 @@ import pytest
 
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import pinned, reviews, texts
-from workshop.corpora.parts import stratified
+from workshop.corpora.parts import key_of, stratified
 from workshop.corpora.tables import MAX_LABELS, load_labelled, read_table
 
 TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
@@ -147,6 +147,48 @@ def test_commas_in_texts_do_not_separate_columns(table):
     assert read_table(table("".join(["text;label\n", *rows]))).labels == ("no", "yes")
 
 
+MARKED = [
+    (f"{text} {mark}", label) for (text, label), mark in zip(ROWS, ['"'] * 9 + ["\u2028\x0c\x85x"] * 11, strict=True)
+]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_between_tabs_every_character_is_text_and_every_line_a_row(table, end):
+    rows = [("text", "label"), *((f'"{text}', label) for text, label in MARKED)]
+    found = read_table(table(end.join("\t".join(row) for row in rows)))
+    every = [
+        (text, found.labels[label]) for part in (found.train, found.validation, found.test) for text, label in part
+    ]
+    assert sorted(every) == sorted((" ".join(f'"{text}'.split()), label) for text, label in MARKED)
+
+
+GROUPS = {  # a row's first text, and its second, by its number
+    "premises": lambda n: (f"it rains {n % 16}", f"so {n}"),
+    "twins": lambda n: (f"It {'RAINS' if n % 3 else 'rains '} {n // 3}{'.!?'[n % 3]}",),
+    "questions in both orders": lambda n: (f"why {n // 2}", f"how {n // 2}")[:: 1 if n % 2 else -1],
+    "one premise of most": lambda n: (f"it rains {max(0, n - 80)}", f"so {n}"),
+}
+
+
+@pytest.mark.parametrize("texts", GROUPS.values(), ids=GROUPS)
+def test_rows_that_share_a_text_are_in_one_part(table, texts):
+    rows = [(*texts(n), "yes" if n % 2 else "no") for n in range(96)]
+    header = ("text1", "text2", "label") if len(rows[0]) == 3 else ("text", "label")
+    said = []
+    found = read_table(table("".join("\t".join(row) + "\n" for row in [header, *rows])), said.append)
+    firsts = [{key_of(text.split("\t")[0]) for text, _ in part} for part in (found.train, found.validation, found.test)]
+    seconds = [
+        {key_of(text.split("\t")[-1]) for text, _ in part} for part in (found.train, found.validation, found.test)
+    ]
+    assert all(firsts)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not firsts[one] & firsts[other]
+        assert not firsts[one] & seconds[other]
+        assert not seconds[one] & firsts[other]
+    assert sum(map(len, (found.train, found.validation, found.test))) == 96
+    assert "rows with a text of other rows, each kept in one part with those" in said[0]
+
+
 OF_PAIRS = {
     "named": "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
     "mixed": "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
@@ -179,6 +221,15 @@ NO_TABLES = [
     ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
     ("text,label\nhello,\n", "line 2: the label is empty"),
     ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
+    ('text,label\nsee,1\n"hello,1\nyou,2\n', "line 3: not a CSV file .unexpected end of data"),
+    ('text,label\n"2\n lines",1\n"quoted" word,2\n', "line 4: not a CSV file"),
+    ('text,label\n"2\n lines",1\n,2\n', "line 4: the text is empty"),
+    ('text,label\nyes,1\nsee,2\n"5 inches,1\nis,2\nmore than 4",1\n', "line 4: .* takes in the rows up to line 6"),
+    ('label;text\nno;1\nno;"5 inches\nno;is\nno;more than 4"\n', "line 3: a quotation mark begins a text"),
+    (
+        "premise,hypothesis,label\n" + "".join(f"it rains,so {n},{n % 2}\n" for n in range(20)),
+        "1 different first text:",
+    ),
     ("\n\n", "is empty"),
     ("text,label\n", "has 0 different texts: at least 10 are needed"),
     (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),

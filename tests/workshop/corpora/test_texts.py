@@ -207,19 +207,38 @@ def test_several_files_are_joined_in_order_by_a_blank_line(write):
 
 
 def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
-    paths = [write("a.txt", b"eins\n"), write("b.txt", GUTENBERG.encode()), write("c.txt", GUTENBERG.encode())]
+    other = GUTENBERG.replace("Grün", "Blau")
+    paths = [write("a.txt", b"eins\n"), write("b.txt", GUTENBERG.encode()), write("c.txt", other.encode())]
     corpus = load_files(paths)
-    assert corpus.text == "eins\n\n" + "\n".join(["Grün, ach!\n\nSo schön.\n"] * 2)
+    assert corpus.text == "eins\n\n" + "\n".join(f"{colour}, ach!\n\nSo schön.\n" for colour in ("Grün", "Blau"))
     assert corpus.name == "a.txt, b.txt, c.txt"
     cut = len(GUTENBERG) - len("Grün, ach!\n\nSo schön.\n")
     left_out = f"({cut} characters of Project Gutenberg's header and licence left out)"
     assert corpus.source == f"local file a.txt, b.txt {left_out}, c.txt {left_out}"
 
 
+@pytest.mark.parametrize("again", [b"eins\nzwei\n", b"EINS\r\n\r\n zwei"])
+def test_a_text_that_is_given_twice_is_used_once(write, again):
+    paths = [write("a.txt", b"eins\nzwei\n"), write("b.txt", b"drei"), write("c.txt", again), "a.txt"]
+    corpus = load_files([str(path) for path in [*paths[:3], paths[0]]])
+    assert corpus.text == "eins\nzwei\n\ndrei\n"
+    left_out = "(left out: the text of a.txt again)"
+    assert corpus.source == f"local file a.txt, b.txt, c.txt {left_out}, a.txt {left_out}"
+
+
 UNREADABLE = [
     (b"\xef\xbb\xbf \r\n", "is empty"),
     ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
     (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
+    *(
+        ("Ein Text ohne BOM".encode(name), f"is not UTF-8 but, it seems, {name}: .* iconv -f {name} -t UTF-8$")
+        for name in ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
+    ),
+    ("а теперь - другое дело".encode("UTF-16LE"), "is not UTF-8 but, it seems, UTF-16LE"),
+    (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+        "cannot be read: it is a pointer of Git LFS",
+    ),
 ]
 
 

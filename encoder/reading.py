@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,17 @@ import numpy as np
 from encoder.bert import Bert, mean_of_text
 from encoder.data import MASK, PAD
 from encoder.labels import sequence, texts_of
-from encoder.words import guesses
+from encoder.words import guesses, whole_sequence
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import write
 from workshop.cli.files import lines_of, text_named
-from workshop.cli.prompt import prompt_lines, read_prompt
+from workshop.cli.prompt import prompt_lines, read_prompt, warn_of_cut
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.state import pad_rows
+from workshop.formats.layout import check_values
 from workshop.formats.pretrained import read_json
 from workshop.run.families import write_page
 from workshop.run.family import Trained
@@ -59,6 +61,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
 
 def show_words(model: Bert, tokenizer: Tokenizer, lines: Sequence[str], most: int) -> None:
     """Print each line, and the most probable words for each [MASK] in it."""
+    warn_of_cut((len(whole_sequence(tokenizer, line)) for line in lines), model.config.block_size)
     for line in lines:
         if MASK not in line:
             raise OptionError(f"there is no {MASK} in {line[:60]!r}: write it where a word is to be guessed")
@@ -70,8 +73,10 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
 
     A model with a single label computes a score, such as how well the second text answers the first (a cross-encoder).
     """
-    for line in lines:
-        ids, segments = sequence(tokenizer, texts_of(line, model.config.segments), model.config.block_size)
+    read = [texts_of(line, model.config.segments) for line in lines]
+    warn_of_cut((len(sequence(tokenizer, texts, sys.maxsize)[0]) for texts in read), model.config.block_size)
+    for texts in read:
+        ids, segments = sequence(tokenizer, texts, model.config.block_size)
         with no_grad():
             logits = model.label_logits(*(Tensor(array[None], device=model.device) for array in (ids, segments)))
         names = model.config.label_names
@@ -86,9 +91,11 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
 
 
 def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
-    """What a folder in the layout of sentence-transformers says: the pooling, and the length at which a text is cut.
+    """What a folder in the layout of sentence-transformers says: pooling, the length at which a text is cut, prompts.
 
-    Raises: CheckpointError if it asks for anything but cls or mean, or for lower case that was not learned.
+    A text that is compared with others gets the prompt "query", those get "document", or else both the default one.
+
+    Raises: CheckpointError if it asks for anything but cls or mean and cosines, or for lower case that was not learned.
     """
     files = (folder / "1_Pooling" / "config.json", folder / "sentence_bert_config.json")
     pooling, limits = (read_json(file) if file.is_file() else {} for file in files)
@@ -103,20 +110,40 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         raise CheckpointError(
             f"{files[0]} has {' and '.join(map(str, modes))}, but this program supports only cls or mean"
         )
-    return {"pooling": (modes or ["mean"])[0], "longest": limits.get("max_seq_length")}
+    more = folder / "config_sentence_transformers.json"
+    about = read_json(more) if more.is_file() else {}
+    check_values(about, {"similarity_fn_name": about.get("similarity_fn_name") and "cosine", "truncate_dim": None})
+    named, chosen = about.get("prompts") or {}, str(about.get("default_prompt_name"))
+    if not isinstance(named, dict) or not all(isinstance(text, str) for text in named.values()):
+        raise CheckpointError(f"{more}: prompts are not texts by their names")
+    named = {name: text for name, text in named.items() if text}
+    default = named.get(chosen, "")
+    asked = [(*map(named.get, names), default) for names in (("query",), ("document", "passage", "corpus"))]
+    prompts = [next(text for text in texts if text is not None) for texts in asked]
+    if any(prompts) and pooling.get("include_prompt") is False:
+        raise CheckpointError(f"{files[0]} has include_prompt false, but this program reads a prompt like the text")
+    return {"pooling": (modes or ["mean"])[0], "longest": limits.get("max_seq_length"), "prompts": prompts}
 
 
 def show_similar(
-    model: Bert, tokenizer: Tokenizer, lines: Sequence[str], others: Sequence[str], most: int, **settings: Any
+    model: Bert,
+    tokenizer: Tokenizer,
+    lines: Sequence[str],
+    others: Sequence[str],
+    most: int,
+    prompts: Sequence[str] = ("", ""),
+    **settings: Any,
 ) -> None:
     """For each line, print the most similar other lines, with the cosine of the angle between them.
 
     Args:
+        prompts: what is put before each line, and before each other line.
         settings: the pooling, and the length at which a text is cut, as `sentence_embeddings` takes them.
     """
     if not others:
         raise OptionError("--similar names a file without any text")
-    table, vectors = (sentence_embeddings(model, tokenizer, texts, **settings) for texts in (others, lines))
+    asked = [[prompt + text for text in texts] for prompt, texts in zip(prompts, (lines, others), strict=True)]
+    vectors, table = (sentence_embeddings(model, tokenizer, texts, **settings) for texts in asked)
     for line, vector in zip(lines, vectors, strict=True):
         cosines = table @ vector
         write_line(line)
@@ -135,7 +162,9 @@ def sentence_embeddings(
     Reference: Reimers, Gurevych 2019 (arXiv:1908.10084), section 3.
     """
     size, pad = min(longest or model.config.block_size, model.config.block_size), tokenizer.specials[PAD]
-    rows = [sequence(tokenizer, [text], size)[0] for text in texts]
+    rows = [sequence(tokenizer, [text], sys.maxsize)[0] for text in texts]
+    warn_of_cut(map(len, rows), size)
+    rows = [row if len(row) <= size else [*row[: size - 1], row[-1]] for row in rows]
     order = np.argsort([len(row) for row in rows], kind="stable")  # little padding
     vectors = np.empty((len(rows), model.config.n_embd), np.float32)
     for first in range(0, len(rows), BATCH):

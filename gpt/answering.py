@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpt.model import GPT
 from tinygrad_lite.errors import OptionError
+from workshop.cli.prompt import warn_of_cut
 from workshop.corpora.cleaning import one_line
 from workshop.decoding.batches import search_in_batches
 from workshop.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
@@ -41,20 +42,33 @@ def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:
     return ids
 
 
-def prompt_ids(tokenizer: Tokenizer, text: str, block_size: int, earlier: Sequence[str] = ()) -> list[int]:
-    """The tokens of a source, the separator, and the beginning of an answer if the text has one after a separator.
+def room_for(block_size: int) -> int:
+    """The tokens that a source may have, so that MIN_ANSWER remain for the answer."""
+    return max(1, block_size - 1 - min(MIN_ANSWER, block_size // 2))
 
-    A source that leaves fewer than MIN_ANSWER tokens of the context for the answer is cut.
+
+def source_ids(tokenizer: Tokenizer, turns: Sequence[str], block_size: int) -> list[int]:
+    """The tokens of a source and the separator. Where there is no room, old turns are dropped, and the source is cut.
 
     Args:
-        earlier: the preceding turns of both sides; the oldest are dropped if there is no room.
+        turns: the source, after the preceding turns of both sides. All of it is text, even the name of the separator.
     """
-    separator = separator_of(tokenizer)
-    source, _, begun = text.partition(separator)
-    room = max(1, block_size - 1 - min(MIN_ANSWER, block_size // 2))
-    while len(ids := turns_ids(tokenizer, [*earlier, one_line(source)])) > room and earlier:
+    *earlier, source = turns
+    while len(ids := turns_ids(tokenizer, [*earlier, one_line(source)])) > room_for(block_size) and earlier:
         earlier = earlier[2:]
-    return [*ids[:room], tokenizer.specials[separator], *tokenizer.encode(begun.strip())]
+    return [*ids[: room_for(block_size)], tokenizer.specials[separator_of(tokenizer)]]
+
+
+def prompt_ids(tokenizer: Tokenizer, text: str, block_size: int, earlier: Sequence[str] = ()) -> list[int]:
+    """The tokens of `source_ids`, and of the beginning of an answer if the text has one after a separator."""
+    source, _, begun = text.partition(separator_of(tokenizer))
+    return [*source_ids(tokenizer, [*earlier, source], block_size), *tokenizer.encode(begun.strip())]
+
+
+def warn_of_long(tokenizer: Tokenizer, sources: Sequence[str], block_size: int) -> None:
+    """Say which sources are cut."""
+    lengths = (len(tokenizer.encode(one_line(source))) for source in sources)
+    warn_of_cut(lengths, room_for(block_size), unit="source")
 
 
 def longest_answer(prompt_tokens: int, block_size: int) -> int:
@@ -77,8 +91,7 @@ def answer(
     The lines of a source are the turns of a conversation.
     """
     block_size, end = model.config.block_size, tokenizer.specials[END]
-    turns = [source.split("\n") for source in sources]
-    prompts = [prompt_ids(tokenizer, source, block_size, earlier) for *earlier, source in turns]
+    prompts = [source_ids(tokenizer, source.split("\n"), block_size) for source in sources]
     found = search_in_batches(
         model,
         prompts,
@@ -108,6 +121,7 @@ def prepare_prompt(
         raise OptionError(f'give the text before {separator}: --start "a text"')
     if not {*SAMPLING} & {*given}:
         options = replace(options, greedy=True)
+    warn_of_long(tokenizer, [source], block_size)
     ids = prompt_ids(tokenizer, text, block_size)
     if "max_new_tokens" not in given:
         options = replace(options, max_new_tokens=longest_answer(len(ids), block_size))

@@ -15,28 +15,30 @@ text and does not end the message.
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import subprocess
 import sys
+import threading
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gpt import chat_template
 from gpt.answering import END, is_answering, separator_of, turns_ids
-from gpt.interactive import Conversation, converse
+from gpt.interactive import Conversation, RememberingModel, converse
 from gpt.model import GPT
 from gpt.speaking import write_continuation
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from workshop.cli.files import MAX_SETTINGS, text_of
+from workshop.cli.prompt import warn_of_cut
 from workshop.corpora.names import CHAT
 from workshop.decoding.sample_options import SAMPLING, SampleOptions
-from workshop.decoding.state import GenerationState
 from workshop.formats.pretrained import end_tokens, read_json
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
@@ -64,7 +66,7 @@ class ChatFormat:
         """The format of a model in Hugging Face's layout.
 
         Its template is in chat_template.jinja or tokenizer_config.json; the tokens that end a message are the eos_token
-        there, and those that end a text.
+        there, those that end a text, and the mark that the template writes after a message of the model.
 
         Raises: CheckpointError if there is no template, or no token that ends a message.
         """
@@ -89,9 +91,21 @@ class ChatFormat:
                 named[name] = token
         ends = end_tokens(folder, tokenizer.vocab_size)
         ends |= {tokenizer.specials.get(named.get("eos_token"))} - {None}
-        if not ends:
+        found = cls(template, named, tokenizer, ends)
+        found.ends |= found._end_of_reply()
+        if not found.ends:
             raise CheckpointError(f"{folder} does not say with which token the model ends its message (eos_token)")
-        return cls(template, named, tokenizer, ends)
+        return found
+
+    def _end_of_reply(self) -> set[int]:
+        """The token of a mark that the template writes after a message of the model, if it does."""
+        said = [{"role": role, "content": role} for role in ("user", "assistant")]
+        try:
+            text = render(self.template, self.named | {"messages": said, "add_generation_prompt": False})
+        except UserError:  # which is said when a message is to be written
+            return set()
+        ids = self.tokenizer.encode(text.rpartition("assistant")[2].lstrip(), allow_special=True)
+        return {*ids[:1]} & {*self.tokenizer.specials.values(), *self.tokenizer.added}
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """The tokens of these messages and of the beginning of the model's next one.
@@ -146,29 +160,6 @@ class Chat(Conversation):
             self.text = self.text[:-1]
 
 
-class RememberingModel:
-    """A model that keeps what it has read: of each prompt it reads only what is not the beginning of the last text."""
-
-    def __init__(self, model: GPT) -> None:
-        self.config = model.config
-        self._model, self._state = model, None
-
-    def start(self, prompts: np.ndarray, use_cache: bool = True) -> tuple[np.ndarray, GenerationState]:
-        """Read one prompt (1, T): see `Generator.start`."""
-        if self._state is None or not use_cache:
-            return self._keep(*self._model.start(prompts, use_cache))
-        state, self._state = self._state, None  # until it is complete again
-        return self._keep(*self._model.resume(prompts[0], state))
-
-    def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
-        """Append a token: see `Generator.step`."""
-        return self._keep(*self._model.step(tokens, state))
-
-    def _keep(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
-        self._state = state if state.caches else None
-        return log_probs, state
-
-
 def render(template: str, variables: Mapping[str, Any]) -> str:
     """The text that a template makes from these variables, which must be JSON values.
 
@@ -176,34 +167,71 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
     """
     if find_spec("jinja2") is None:
         raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
-    request = json.dumps({"template": template, "variables": variables})
+    process, late = template_process(), threading.Event()
+    timer = threading.Timer(chat_template.MAX_SECONDS, lambda: (late.set(), process.kill()))
+    timer.start()
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "gpt.chat_template"],
-            input=request.encode("ascii"),
-            capture_output=True,
-            timeout=chat_template.MAX_SECONDS,
-            cwd=Path(__file__).parent.parent,
-        )
-    except subprocess.TimeoutExpired:
-        raise CheckpointError(f"the model's chat template takes more than {chat_template.MAX_SECONDS} s") from None
-    text = done.stdout.decode("utf-8", "replace")
-    if done.returncode == chat_template.REFUSED:
-        raise CheckpointError(f"the model's chat template refuses these messages: {text}")
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").splitlines() or ["it was ended"]
+        process.stdin.write(json.dumps({"template": template, "variables": variables}).encode("ascii") + b"\n")
+        process.stdin.flush()
+        reply = process.stdout.readline()
+    except BrokenPipeError:
+        reply = b""
+    except BaseException:  # such as Ctrl-C: what it would still write must not answer the next request
+        end(process)
+        raise
+    finally:
+        timer.cancel()
+    if not reply:
+        process.kill()
+        errors = process.stderr.read()
+        end(process)
+        if late.is_set():
+            raise CheckpointError(f"the model's chat template takes more than {chat_template.MAX_SECONDS} s")
+        lines = errors.decode("utf-8", "replace").splitlines() or ["it was ended"]
         raise CheckpointError(f"the model's chat template takes too much memory, or cannot be run ({lines[-1]})")
+    is_refused, text = json.loads(reply)
+    if is_refused:
+        raise CheckpointError(f"the model's chat template refuses these messages: {text}")
     return text
 
 
-def fitting(chat: ChatFormat | AnswerFormat, messages: Sequence[Message], room: int) -> list[int]:
-    """The tokens of the messages, with the oldest turns dropped until at most `room` tokens remain.
+@cache
+def template_process() -> subprocess.Popen:
+    """The process that runs templates, which waits for the next request until this one ends."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-P", chat_template.__file__], **pipes)
+    atexit.register(end, process)
+    return process
 
-    The last message is never left out.
+
+def end(process: subprocess.Popen) -> None:
+    """End a process of templates, if it has not, and close its pipes; the next template gets a new one."""
+    template_process.cache_clear()
+    with process:
+        process.kill()
+
+
+class Fitting:
+    """The tokens of the latest messages of a conversation: the oldest turns are dropped until there is room.
+
+    The last message is never left out. A conversation only grows, so what was dropped once is not tried again.
     """
-    while len(ids := chat.encode(messages)) > room and len(messages) > 2:
-        messages = messages[2:]
-    return ids
+
+    def __init__(self, chat: ChatFormat | AnswerFormat) -> None:
+        self._chat = chat
+        self._earlier: list[tuple[Sequence[Message], int, int]] = []  # what was asked for, and the first message kept
+
+    def __call__(self, messages: Sequence[Message], room: int) -> list[int]:
+        """The tokens of the messages, at most `room` of them."""
+        grown = [one for one in self._earlier if room <= one[1] and messages[: len(one[0])] == one[0]]
+        first = grown[-1][2] if grown else 0
+        if len(ids := self._chat.encode(messages[first:])) > room:
+            starts = range(first, len(messages), 2)
+            place = bisect_left(starts[:-1], -room, key=lambda start: -len(self._chat.encode(messages[start:])))
+            first = starts[place]
+            ids = self._chat.encode(messages[first:])
+        self._earlier = [*grown[-1:], (messages, room, first)]  # two, since a message without a reply is forgotten
+        return ids
 
 
 def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
@@ -217,9 +245,12 @@ def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained
     else:
         form = ChatFormat.from_folder(trained.path, trained.tokenizer)
 
+    fitting = Fitting(form)
+
     def reply(settings: SampleOptions, messages: Sequence[Message], turn: int) -> Iterator[str]:
         room = model.config.block_size - min(settings.max_new_tokens, model.config.block_size // 2)
-        ids = fitting(form, messages, room)
+        ids = fitting(messages, room)
+        warn_of_cut([len(ids)], model.config.block_size, "last", "message with its marks")
         return write_continuation(settings, remembering, form.tokenizer, ids, turn, form.ends)
 
     chat = Chat(options, [], reply)

@@ -1,4 +1,4 @@
-"""Export a trained GPT in Hugging Face's layout of GPT-2, Llama or Qwen3, which many programs read.
+"""Export a trained GPT in Hugging Face's layout of GPT-2, Llama, Qwen2 or Qwen3, which many programs read.
 
     python -m gpt.export out/goethe-char/best.safetensors goethe-gpt2
 
@@ -10,10 +10,11 @@ The folder then holds
     tokenizer.json                    only if the model was fine-tuned from one that has it
 
 transformers' `AutoModelForCausalLM.from_pretrained("goethe-gpt2")` computes the same logits from it. A model with RMS
-norms is written as a Llama, or as a Qwen3 if it normalises queries and keys, any other as a GPT-2. GPT-2 has a bias in
-every linear map and norm; a model without them gets zeros there. In a Llama or Qwen3, norms without gains get gains of
-1, and attention's scale is multiplied into the queries. A model with a setting that the layout lacks, such as
-sinusoidal positions, or the squared ReLU of the default preset (train with --activation swiglu), cannot be exported.
+norms is written as a Llama, as a Qwen3 if it normalises queries and keys, or as a Qwen2 if its queries, keys and values
+have biases and all others are 0; any other as a GPT-2. GPT-2 has a bias in every linear map and norm; a model without
+them gets zeros there. In the layouts of Llama and Qwen, norms without gains get gains of 1, and attention's scale is
+multiplied into the queries. A model with a setting that the layout lacks, such as sinusoidal positions, or the squared
+ReLU of the default preset (train with --activation swiglu), cannot be exported.
 
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
 expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with

@@ -15,17 +15,22 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from gpt.model import GPT
 from gpt.speaking import encode, ends_of, write_continuation
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import parse_command_line
 from workshop.cli.console import say, typed_lines, write
-from workshop.cli.prompt import warn_of_unknown
+from workshop.cli.prompt import warn_of_cut, warn_of_unknown
 from workshop.decoding.sample_options import SampleOptions
 from workshop.decoding.sampling import RANDOM, REPETITION
+from workshop.decoding.state import GenerationState
 from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
 
 SETTINGS = (*RANDOM, "greedy", *REPETITION, "max_new_tokens", "seed", "stop")
+LONG = 16  # characters of a token: most have fewer
 COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: remove all stop strings
 /settings    show them all
@@ -117,6 +122,29 @@ class Conversation:
         say(f"{name} is {getattr(self.options, name)}")
 
 
+class RememberingModel:
+    """A model that keeps what it has read: of each prompt it reads only what is not the beginning of the last text."""
+
+    def __init__(self, model: GPT) -> None:
+        self.config = model.config
+        self._model, self._state = model, None
+
+    def start(self, prompts: np.ndarray, use_cache: bool = True) -> tuple[np.ndarray, GenerationState]:
+        """Read one prompt (1, T): see `Generator.start`."""
+        if self._state is None or not use_cache:
+            return self._keep(*self._model.start(prompts, use_cache))
+        state, self._state = self._state, None  # until it is complete again
+        return self._keep(*self._model.resume(prompts[0], state))
+
+    def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        """Append a token: see `Generator.step`."""
+        return self._keep(*self._model.step(tokens, state))
+
+    def _keep(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        self._state = state if state.caches else None
+        return log_probs, state
+
+
 def converse(
     conversation: Conversation,
     prepare: Callable[[str], str],
@@ -136,14 +164,29 @@ def converse(
             say(str(error))
 
 
+def latest_ids(tokenizer: Tokenizer, text: str, count: int) -> list[int]:
+    """The tokens of a text; of a long one, at least the last `count`.
+
+    A line begins a new word in all tokenizers that are learned here, so that its tokens do not depend on earlier lines.
+    """
+    start = 0 if tokenizer.is_foreign else text.rfind("\n", 0, -LONG * count) + 1
+    ids = encode(tokenizer, text[start:])
+    enough = not start or (len(ids) >= count and not text[start].isspace())
+    return ids if enough else encode(tokenizer, text)
+
+
 def show_conversation(
     options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str
 ) -> None:
     """Continue the lines that the user types, in turns."""
     tokenizer, ends, start = trained.tokenizer, ends_of(trained), prompt if "start" in given else ""
+    remembering, size, told = RememberingModel(model), model.config.block_size, []
 
     def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
-        return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn, ends)
+        ids = latest_ids(tokenizer, text, len(text) if model.is_endless else size)
+        if len(ids) > size and not told and not model.is_endless:
+            told.append(warn_of_cut([len(ids)], size, "last", "text"))
+        return write_continuation(settings, remembering, tokenizer, ids, turn, ends)
 
     if start:
         warn_of_unknown(tokenizer, start)

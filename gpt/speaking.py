@@ -14,7 +14,7 @@ from gpt.answering import END, is_answering, prepare_prompt, separator_of
 from gpt.model import GPT
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say, shown, wants_colour, write
-from workshop.cli.prompt import read_prompt, warn_of_unknown
+from workshop.cli.prompt import read_prompt, warn_of_cut, warn_of_unknown
 from workshop.decoding.beam import beam_search
 from workshop.decoding.probabilities import Probabilities, legend
 from workshop.decoding.sample_options import LENGTH_PENALTY, SampleOptions
@@ -68,6 +68,8 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
             if "start" in given:  # the default prompt, a line break, needs no warning
                 warn_of_unknown(tokenizer, prompt)
             ids = encode(tokenizer, prompt)
+        if not model.is_endless:
+            warn_of_cut([len(ids)], model.config.block_size, "last", "prompt")
         if options.attention:
             check_plot(options.attention, "--attention")
         show = show_beam if options.beam else show_samples

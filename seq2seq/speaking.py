@@ -15,7 +15,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say, typed_lines, write
-from workshop.cli.prompt import prompt_lines, read_prompt, warn_of_unknown
+from workshop.cli.prompt import prompt_lines, read_prompt, warn_of_cut, warn_of_unknown
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.sampling import RANDOM, REPETITION
@@ -92,9 +92,7 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
 def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> list[str]:
     """The lines with single spaces between their words, and a warning if the model cannot read all of them."""
     sentences = [" ".join(line.split()) for line in lines]
-    too_long = sum(len(tokenizer.encode(sentence)) > model.config.block_size for sentence in sentences)
-    if too_long:
-        say(f"warning: only the first {model.config.block_size} tokens of a line are read; longer lines: {too_long:,}")
+    warn_of_cut((len(tokenizer.encode(sentence)) for sentence in sentences), model.config.block_size)
     return sentences
 
 

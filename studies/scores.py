@@ -21,12 +21,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpt.answering import answer, separator_of
+from gpt.answering import answer, separator_of, warn_of_long
 from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
 from gpt.pairs import load_pairs as load_answers
 from gpt.pairs import positions
 from seq2seq.corpus import load_pairs
+from seq2seq.speaking import sentences_in
 from seq2seq.task import FAMILY
 from seq2seq.translate import translate
 from studies.program import numbers, program
@@ -81,7 +82,11 @@ def main(options: EvaluateOptions, name: str) -> None:
     pairs = pairs_to_translate(options, trained)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics()  # fails at once if it is not installed
-    model = trained.make_model(options.device)
+    model, size = trained.make_model(options.device), trained.config.block_size
+    if isinstance(model, GPT):
+        warn_of_long(trained.tokenizer, sources, size)
+    else:
+        sources = sentences_in(sources, model, trained.tokenizer)
 
     def written_with(length_penalty: float) -> list[str]:
         if isinstance(model, GPT):

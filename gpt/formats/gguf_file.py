@@ -46,6 +46,7 @@ SETTINGS = {
     "vocab_size": "vocab_size",
     "rope.dimension_count": "head_dim",
 }
+OPTIONAL = {"attention.head_count_kv", "vocab_size", "rope.freq_base", "rope.dimension_count"}  # which have defaults
 # GGUF's names of weights, by our names of parts.
 BLOCK = {
     "mixer_norm": "attn_norm",
@@ -66,6 +67,7 @@ CUTTING: dict[str, list[dict[str, Any]]] = {
     "smollm": [{"type": "Digits", "individual_digits": True}, BYTE_LEVEL],
     "llama-bpe": [SPLITS[0], BYTE_LEVEL | {"use_regex": False}],
 }
+ENDS = ("eos", "eot", "eom")  # the tokens that end a text, a turn or a message
 CONTROL, USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
 
 
@@ -134,7 +136,13 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
     given = {key.removeprefix("llama.") for key in reader.fields if key.startswith("llama.")}
     if unknown := sorted(given - SETTINGS.keys()):
         raise CheckpointError(f"{source}: llama.{unknown[0]} is a setting that this program does not know")
+    if missing := sorted(SETTINGS.keys() - given - OPTIONAL):
+        raise CheckpointError(f"{source} lacks llama.{missing[0]}, which a Llama needs")
     settings = {name: value(f"llama.{key}") for key, name in SETTINGS.items() if key in given}
+    settings = {
+        "num_key_value_heads": settings["num_attention_heads"],
+        "vocab_size": len(value("tokenizer.ggml.tokens") or ()),
+    } | settings
     heads = {"attn_q": settings["num_attention_heads"], "attn_k": settings["num_key_value_heads"]}
     if (n_layer := settings["num_hidden_layers"]) > len(reader.tensors):
         raise CheckpointError(f"{source} holds {len(reader.tensors)} tensors, too few for {n_layer} layers")
@@ -152,7 +160,7 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
         "architectures": [ARCHITECTURES["llama"]],
         "hidden_act": "silu",
         "tie_word_embeddings": "lm_head.weight" not in weights,
-        "eos_token_id": value("tokenizer.ggml.eos_token_id"),
+        "eos_token_id": sorted({value(f"tokenizer.ggml.{end}_token_id") for end in ENDS} - {None}),
         "bos_token_id": value("tokenizer.ggml.bos_token_id"),
     }
     files = {"config.json": settings, "tokenizer.json": tokenizer(source, value)}

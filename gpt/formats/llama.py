@@ -141,8 +141,8 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def their_config(config: GPTConfig) -> dict[str, Any]:
-    """Our settings under their names, as far as they have such settings: Qwen3's with `qk_norm`, else Llama's."""
-    kind = "qwen3" if config.qk_norm else "llama"
+    """Our settings under their names, where they have them: Qwen3's with `qk_norm`, Qwen2's with biases, or Llama's."""
+    kind = "qwen3" if config.qk_norm else "qwen2" if config.bias else "llama"
     resolved = {"n_inner": config.n_hidden, "n_kv_head": config.n_kv_head or config.n_head}
     resolved["head_dim"] = config.head_width
     rope = {"rope_type": "default", "rope_theta": config.rope_theta}
@@ -178,7 +178,10 @@ IN_WEIGHTS = ("norm_weight", "attention_scale")  # settings that they lack, but 
 
 
 def to_theirs(model: GPT) -> dict[str, np.ndarray]:
-    """The weights under their names: with gains of 1 for norms that have none, and queries times attention's scale."""
+    """The weights under their names: with gains of 1 for norms that have none, and queries times attention's scale.
+
+    Raises: CheckpointError if a bias that Qwen2 lacks is not 0.
+    """
     config = replace(model.config, norm_weight=True, attention_scale=None)
     needed, found = GPT.blueprint(config).named_parameters(), model.state_dict()
     dtype = found["token_embedding.weight"].dtype
@@ -187,6 +190,13 @@ def to_theirs(model: GPT) -> dict[str, np.ndarray]:
         factor = model.config.attention_scale * math.sqrt(config.head_width)
         last = "query_norm" if config.qk_norm else "query"
         for name in weights:
-            if name.endswith(f".{last}.weight"):
+            if f".{last}." in name:
                 weights[name] = weights[name] * dtype.type(factor)
-    return NAMES.to_theirs(GPT.from_weights(config, weights))
+    found = NAMES.to_theirs(GPT.from_weights(config, weights))
+    for name in [name for name in found if name.endswith(NO_BIAS)]:
+        if found.pop(name).any():
+            raise CheckpointError(
+                f"the model has learned {name}, but in the layout of Qwen2 only queries, keys and values have biases: "
+                "train one with --bias false to export it"
+            )
+    return found

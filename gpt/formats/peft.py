@@ -56,11 +56,13 @@ TRANSLATED = {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"}
 # The values that these settings must have, if they are given. init_lora_weights says how training began: "pissa",
 # "olora" and others changed the base too.
 REQUIRED = {"peft_type": ("LORA",), "bias": ("none",), "init_lora_weights": (True, False, "gaussian", "orthogonal")}
-# Settings that change no result: for training, for other programs, or implied by the names of the tensors.
+# Which linear maps are changed: lists of names, the numbers of layers, and the name of the list of layers.
+CHOOSING = {"target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"}
+LAYERS = ("h", "layers")  # the name of that list in GPT-2 and in Llama
+# Settings that change no result: for training or for other programs.
 WITHOUT_EFFECT = {
     *("task_type", "base_model_name_or_path", "auto_mapping", "revision", "peft_version", "inference_mode"),
-    *("target_modules", "exclude_modules", "layers_to_transform", "layers_pattern", "fan_in_fan_out", "lora_dropout"),
-    *("megatron_core", "qalora_group_size", "ensure_weight_tying", "runtime_config"),
+    *("fan_in_fan_out", "lora_dropout", "megatron_core", "qalora_group_size", "ensure_weight_tying", "runtime_config"),
 }
 
 
@@ -79,6 +81,8 @@ def read_peft(folder: Path, config: GPTConfig) -> Adapter:
         found = re.fullmatch(rf"{re.escape(PREFIX)}(.+)\.lora_([AB])\.weight", name)
         if not found or found[1] not in maps:
             raise CheckpointError(f"{path} holds {name}, which belongs to no linear map of the model")
+        if not _is_chosen(settings, found[1]):
+            raise CheckpointError(f"{path} holds {name}, but {PEFT_CONFIG} does not choose {found[1]} (target_modules)")
         pairs.setdefault(found[1], {})[found[2]] = array
     changes = {}
     for theirs, pair in pairs.items():
@@ -114,7 +118,12 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
         value = settings.get(name, allowed[0])
         if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
             raise CheckpointError(f"{name} is {short(value)}, but this program supports only {allowed[0]!r}")
-    known = {*TRANSLATED, *REQUIRED, *WITHOUT_EFFECT}
+    for name in CHOOSING - {"layers_to_transform"}:
+        if not all(isinstance(one, str) and re.fullmatch(r"[\w.-]+", one) for one in _names(settings, name)):
+            raise CheckpointError(f"{name} is {short(settings[name])}, but this program supports only lists of names")
+    if not {*_names(settings, "layers_pattern")} <= {*LAYERS}:
+        raise CheckpointError(f"layers_pattern is {short(settings['layers_pattern'])}, which no model here has")
+    known = {*TRANSLATED, *REQUIRED, *CHOOSING, *WITHOUT_EFFECT}
     for name, value in settings.items():
         if name not in known and value not in (None, False, {}, [], ""):
             raise CheckpointError(f"{name} is {short(value)}, a setting that this program does not support")
@@ -127,6 +136,24 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
         for value in (settings.get(name), *table.values()):
             if type(value) not in (int, float) or not 0 < value <= 1e6:
                 raise CheckpointError(f"{name} or {pattern} has {short(value)}, which is not a number above 0")
+
+
+def _names(settings: Mapping[str, Any], name: str) -> list[Any]:
+    """The list that a setting is; a single value is one, too."""
+    value = settings.get(name)
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _is_chosen(settings: Mapping[str, Any], part: str) -> bool:
+    """Whether the settings choose a linear map: by the end of its name, and by the number of its layer, as in peft."""
+
+    def named(setting: str) -> bool:
+        return any(f".{part}".endswith(f".{name}") for name in _names(settings, setting))
+
+    chosen, layers = settings.get("target_modules"), _names(settings, "layers_to_transform")
+    found = chosen is None or named("target_modules") or (chosen == "all-linear" and part != "lm_head")
+    number = re.search(r"\.(\d+)\.", part)
+    return found and not named("exclude_modules") and (not layers or (number and int(number[1]) in layers))
 
 
 def _setting(settings: Mapping[str, Any], name: str, part: str) -> float:

@@ -9,7 +9,8 @@ import pytest
 
 import sample
 from gpt import chat, chat_template
-from gpt.chat import Chat, ChatFormat, RememberingModel, fitting, render
+from gpt.chat import Chat, ChatFormat, Fitting, render
+from gpt.interactive import RememberingModel
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.small_gpts import small_gpt
@@ -50,9 +51,42 @@ def test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text(for
 def test_the_oldest_turns_are_left_out_of_a_long_conversation(form):
     messages = [user("eins"), {"role": "assistant", "content": "zwei"}, user("drei")]
     whole = form.encode(messages)
-    assert fitting(form, messages, len(whole)) == whole
-    assert fitting(form, messages, len(whole) - 1) == form.encode(messages[2:])
-    assert fitting(form, messages[2:], 1) == form.encode(messages[2:])
+    fitting = Fitting(form)
+    assert fitting(messages, len(whole)) == whole
+    assert fitting(messages, len(whole) - 1) == form.encode(messages[2:])
+    assert fitting(messages[2:], 1) == form.encode(messages[2:])
+
+
+def test_a_long_conversation_reads_and_writes_as_little_in_each_turn(form, monkeypatch):
+    """The tokens are those of the messages that remain if the oldest pairs are dropped one by one."""
+    fitting, messages, rendered = Fitting(form), [], []
+    monkeypatch.setattr(chat, "render", lambda *what: rendered.append(len(what[1]["messages"])) or plain_render(*what))
+    for turn in range(60):
+        room = 500 if turn == 40 else 300 - 20 * (turn == 30)
+        messages = [*messages, user(f"{turn}" * (1 + 40 * (turn == 20)))]
+        del rendered[:]
+        found = fitting(messages, room)
+        if turn not in (40, 41):  # where the room is another
+            assert sum(rendered) < 150
+        rest = messages
+        while len(expected := form.encode(rest)) > room and len(rest) > 2:
+            rest = rest[2:]
+        assert found == expected
+        if turn % 7:  # the others get no reply and are forgotten
+            messages = [*messages, {"role": "assistant", "content": "so"}]
+        else:
+            messages = messages[:-1]
+
+
+def test_templates_share_a_process_that_is_replaced_when_it_ends():
+    pytest.importorskip("jinja2")
+    template = "{% for m in messages %}{% generation %}{{ m }}\n{% endgeneration %}{% endfor %}"
+    first = chat.template_process()
+    assert [render(template, {"messages": [word, "ä"]}) for word in "ab"] == ["a\nä\n", "b\nä\n"]
+    assert chat.template_process() is first
+    with pytest.raises(CheckpointError, match="too much memory"):
+        render("{{ 'a' * 10 ** 10 }}", {})
+    assert render(template, {"messages": []}) == ""
 
 
 def test_a_message_without_a_reply_is_forgotten(capsys):
@@ -128,6 +162,18 @@ def test_the_format_is_read_from_a_folder(folder):
     assert (form.template, form.ends) == ("newer", {256, 257})
 
 
+@pytest.mark.parametrize("named", [{}, {"eos_token_id": 5}, {"generation_config": [6, 7]}])
+def test_the_mark_that_a_template_writes_after_an_answer_ends_one(named, folder, monkeypatch):
+    monkeypatch.setattr(chat, "render", plain_render)
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": named.get("eos_token_id")}), encoding="utf-8")
+    about = {"eos_token_id": named.get("generation_config")}
+    (folder / "generation_config.json").write_text(json.dumps(about), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}), encoding="utf-8")
+    assert ChatFormat.from_folder(folder, TOKENIZER).ends == {257, *named.get("generation_config", [])} | (
+        {5} if "eos_token_id" in named else set()
+    )
+
+
 ODD_SETTINGS = [
     ({"chat_template": [{"name": "rag"}]}, 257, r"has no chat template, so .*: try python sample.py smollm2 --chat"),
     ({"chat_template": ["a"]}, 257, "has no chat template"),
@@ -135,7 +181,7 @@ ODD_SETTINGS = [
 ]
 ENDLESS = [None, [[1]], {}, [{}, None, "x", -1, 10**30]]
 ENDS_WITH = "does not say with which token the model ends its message"
-ODD_SETTINGS += [({"chat_template": TEMPLATE}, ending, ENDS_WITH) for ending in ENDLESS]
+ODD_SETTINGS += [({"chat_template": "{{ messages }}"}, ending, ENDS_WITH) for ending in ENDLESS]
 
 
 @pytest.mark.parametrize(("about", "ending", "reason"), ODD_SETTINGS)

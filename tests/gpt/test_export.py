@@ -123,7 +123,7 @@ LACKING = [
     ({"attention_scale": 0.2}, "attention_scale 0.2", "GPT2LMHeadModel allows only none"),
     ({"tie_weights": False}, "tie_weights False", "GPT2LMHeadModel allows only True"),
     (LLAMA_PARTS | {"activation": "relu2"}, "activation relu2", "LlamaForCausalLM allows only swiglu"),
-    (LLAMA_PARTS | {"bias": True}, "bias True", "LlamaForCausalLM allows only False"),
+    (LLAMA_PARTS | {"bias": True, "qk_norm": True}, "bias True", "Qwen3ForCausalLM allows only False"),
 ]
 
 

@@ -3,14 +3,20 @@
 import io
 import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gpt.interactive import SETTINGS as COMMANDS
-from gpt.interactive import Conversation, converse
+from gpt.interactive import Conversation, converse, latest_ids, show_conversation
+from gpt.speaking import encode
+from tests.gpt.small_gpts import small_gpt
 from tinygrad_lite.errors import DecodingError, OptionError
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import SampleOptions
+from workshop.tokenizers import learn
+from workshop.tokenizers.byte import ByteTokenizer
 
 
 class Parrot:
@@ -49,6 +55,35 @@ def test_the_earlier_text_remains_the_context(start, lines, asked):
     turns = [0, 0] if "/reset" in lines else [*range(len(asked))]
     assert (parrot.asked, talk.text) == ([*zip(asked, turns, strict=True)], f"{asked[-1]}Ara{turns[-1]}")
     assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
+def test_the_end_of_a_text_has_the_tokens_that_it_has_in_the_whole(kind):
+    text = "".join(f"{'x' * (n % 50)} Wort {n},\n" + "\n  \n" * (n % 3) for n in range(300))
+    tokenizer = learn(kind, text[:2000], 300)
+    for end in range(len(text) - 40, len(text)):
+        found, whole = latest_ids(tokenizer, text[:end], 20), encode(tokenizer, text[:end])
+        assert found[-20:] == whole[-20:]
+    assert len(found) < len(whole) / 2
+    assert latest_ids(tokenizer, text, len(text)) == encode(tokenizer, text)
+
+
+def test_a_conversation_reads_only_what_is_new(monkeypatch, capsys):
+    model = small_gpt("float32", vocab_size=256, block_size=64, positions="rotary").eval()
+    read, whole = [], model.predict
+    model.predict = lambda ids, state: read.append(ids.shape[1]) or whole(ids, state)
+    trained = SimpleNamespace(tokenizer=ByteTokenizer(), path=Path("none"), adapter=None)
+    lines = [b"ab", b"cde", b"f", b"gh"]
+    said = []
+    for remembers in (True, False):
+        if not remembers:
+            monkeypatch.setattr("gpt.interactive.RememberingModel", lambda model: model)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines) + b"\n")))
+        show_conversation(SampleOptions(greedy=True, max_new_tokens=3), {}, trained, model, "")
+        said.append(capsys.readouterr().out)
+        if remembers:
+            assert max(read[1:]) < 12
+    assert said[0] == said[1]
 
 
 SETTING_COMMANDS = [

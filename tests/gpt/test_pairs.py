@@ -74,6 +74,20 @@ def test_a_prompt_has_the_separator_as_one_token_whether_it_is_given_or_not():
     assert separator_of(ByteTokenizer()) == ""
 
 
+@pytest.mark.parametrize("source", [f"ab {TO} c", f"{TO}", f"a {END} b", f"ab\n{TO} c\nd"])
+def test_a_source_with_the_name_of_a_separator_is_read_as_it_was_learned(source, pairs_file):
+    settings = {"pairs": pairs_file, "separator": TO, "tokenizer": "byte", "block_size": 64, "batch_size": 6}
+    ((learned, target),) = AnswerTask(GPTOptions(**settings)).encode([(source, "x")])
+    asked, model = [], small(block_size=64)
+    model.start = lambda prompts, *more: asked.extend(prompts) or small_start(model, prompts, *more)
+    answer(model, TOKENIZER, [source])
+    assert [*asked[0]] == [*learned, *target[:1]]
+
+
+def small_start(model, prompts, *more):
+    return type(model).start(model, prompts, *more)
+
+
 def test_an_answer_does_not_depend_on_the_others_and_ends():
     model, sources = small(), ["abc", "d", "cab" * 5, "dd"]
     together = answer(model, TOKENIZER, sources, beam=2)

@@ -33,10 +33,15 @@ def read_file(path: str | Path, most: int = MAX_BYTES) -> bytes:
         raise OSError(errno.EINVAL, f"it {what}", str(path))
     if found.st_size > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes: use a smaller file", str(path))
-    data = Path(path).read_bytes()
-    if data.startswith(POINTER):
-        raise OSError(errno.EINVAL, "it is a pointer of Git LFS to the file: fetch that with git lfs pull", str(path))
-    return data
+    refuse_pointer(path)
+    return Path(path).read_bytes()
+
+
+def refuse_pointer(path: str | Path) -> None:
+    """Raise OSError, whose `strerror` is the reason, if a file only says where Git LFS has the real one."""
+    with open(path, "rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise OSError(errno.EINVAL, "it is a pointer of Git LFS: fetch the file with git lfs pull", str(path))
 
 
 def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:

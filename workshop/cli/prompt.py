@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import reprlib
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from workshop.cli.console import say
@@ -20,6 +21,13 @@ def read_prompt(start: str) -> str:
 def prompt_lines(text: str) -> list[str]:
     """The lines of a prompt: at least one, which may be empty."""
     return lines_of(text) or [""]
+
+
+def warn_of_cut(lengths: Iterable[int], room: int, part: str = "first", unit: str = "line") -> None:
+    """Say which of the inputs with these lengths in tokens a model does not read whole."""
+    if longer := [length for length in lengths if length > room]:
+        numbers = f"longer {unit}s: {len(longer):,}, of up to {max(longer):,} tokens"
+        say(f"warning: only the {part} {room:,} tokens of a {unit} are read; {numbers}")
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:

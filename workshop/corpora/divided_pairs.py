@@ -9,12 +9,12 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.cli.files import text_named
 from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
-from workshop.corpora.parts import grouped, key_of
 
 
 @dataclass
@@ -138,3 +138,39 @@ def split(pairs: Sequence[Pair], held_out: int) -> tuple[list[Pair], list[Pair]]
             chosen.update(dict.fromkeys(group))
     learned = [pair for i, pair in enumerate(pairs) if i not in chosen]
     return learned, [pairs[i] for i in chosen]
+
+
+def key_of(sentence: str) -> str:
+    """A key that is equal for equal sentences; case, spaces and final punctuation make no difference.
+
+    >>> key_of("Guten Tag!") == key_of("guten  Tag")
+    True
+    """
+    return " ".join(sentence.casefold().split()).rstrip(" .!?。！？")
+
+
+def grouped(keys: Sequence[Sequence[Any]]) -> dict[Any, list[int]]:
+    """The rows that belong together, those that share a key, directly or through others: by their smallest key.
+
+    Each row joins its keys (union-find).
+
+    >>> grouped([("a", "b"), ("c",), ("d", "b")])
+    {'a': [0, 2], 'c': [1]}
+    """
+    parent: dict[Any, Any] = {}
+
+    def root(key: Any) -> Any:
+        parent.setdefault(key, key)
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]  # halves the path
+            key = parent[key]
+        return key
+
+    for first, *others in keys:
+        for other in others:
+            pair = root(first), root(other)
+            parent[max(pair)] = min(pair)
+    groups: dict[Any, list[int]] = {}
+    for row, (first, *_) in enumerate(keys):
+        groups.setdefault(root(first), []).append(row)
+    return groups

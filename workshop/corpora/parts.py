@@ -3,43 +3,6 @@
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import Any
-
-
-def key_of(sentence: str) -> str:
-    """A key that is equal for equal sentences; case, spaces and final punctuation make no difference.
-
-    >>> key_of("Guten Tag!") == key_of("guten  Tag")
-    True
-    """
-    return " ".join(sentence.casefold().split()).rstrip(" .!?。！？")
-
-
-def grouped(keys: Sequence[Sequence[Any]]) -> dict[Any, list[int]]:
-    """The rows that belong together, those that share a key, directly or through others: by their smallest key.
-
-    Each row joins its keys (union-find).
-
-    >>> grouped([("a", "b"), ("c",), ("d", "b")])
-    {'a': [0, 2], 'c': [1]}
-    """
-    parent: dict[Any, Any] = {}
-
-    def root(key: Any) -> Any:
-        parent.setdefault(key, key)
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]  # halves the path
-            key = parent[key]
-        return key
-
-    for first, *others in keys:
-        for other in others:
-            pair = root(first), root(other)
-            parent[max(pair)] = min(pair)
-    groups: dict[Any, list[int]] = {}
-    for row, (first, *_) in enumerate(keys):
-        groups.setdefault(root(first), []).append(row)
-    return groups
 
 
 def stratified(

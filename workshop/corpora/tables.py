@@ -25,7 +25,8 @@ from workshop.cli.files import lines_of, text_named
 from workshop.cli.options import not_among
 from workshop.corpora import fetch, reviews
 from workshop.corpora.cleaning import normalise
-from workshop.corpora.parts import grouped, key_of, stratified
+from workshop.corpora.divided_pairs import grouped, key_of
+from workshop.corpora.parts import stratified
 from workshop.corpora.reviews import Labelled
 from workshop.corpora.texts import RECIPES
 

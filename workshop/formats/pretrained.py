@@ -78,10 +78,11 @@ def model_type(folder: Path) -> str:
 
 
 def end_tokens(folder: Path, vocab_size: int) -> set[int]:
-    """The ids with which a folder's model ends a text: by generation_config.json, or else by config.json."""
+    """The ids with which a folder's model ends a text: those in generation_config.json, and those in config.json."""
     found = [folder / name for name in ("generation_config.json", "config.json") if (folder / name).is_file()]
-    ids = read_json(found[0]).get("eos_token_id")
-    return {n for n in (ids if isinstance(ids, list) else [ids]) if type(n) is int and 0 <= n < vocab_size}
+    named = [read_json(file).get("eos_token_id") for file in found]
+    ids = [n for one in named for n in (one if isinstance(one, list) else [one])]
+    return {n for n in ids if type(n) is int and 0 <= n < vocab_size}
 
 
 def read_config(path: Path, family: str) -> tuple[str, ModelConfig]:
@@ -163,6 +164,8 @@ def _weight_files(folder: Path) -> list[Path]:
     """model.safetensors, or the files that the index names."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file() and (part := min(folder.glob("model-*-of-*.safetensors"), default=None)):
+        raise CheckpointError(f"{folder} has {part.name}, but no {INDEX}, which names all parts: copy it too")
     if not (folder / INDEX).is_file():
         raise CheckpointError(
             f"{folder} has no {WEIGHTS}, the only supported format: where transformers and torch are installed, "

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import safetensors
 
+from workshop.cli.files import refuse_pointer
+
 # Types as safetensors calls them, and as a file's bytes are read; a bfloat16 is the upper half of a float32.
 STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 STORED |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # for buffers
@@ -28,6 +30,7 @@ def tensors_in(path: Path, wanted: Callable[[str], bool] = lambda name: True) ->
         wanted: whether to read the tensor of a name.
     Raises: ValueError for a type that is not read, such as float8.
     """
+    refuse_pointer(path)
     with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
         start = 8 + int.from_bytes(raw.read(8), "little")
         header = json.loads(raw.read(start - 8))

@@ -35,6 +35,7 @@ from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.version import VERSION
+from workshop.cli.files import refuse_pointer
 from workshop.cli.options import PRESETS, fields_of
 from workshop.formats.tensors import tensors_in
 
@@ -168,6 +169,7 @@ def load_checkpoint(path: Path, optimizer: bool = False) -> Checkpoint:
     if not path.is_file():
         raise no_checkpoint(path)
     try:
+        refuse_pointer(path)
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             if KEY not in metadata:

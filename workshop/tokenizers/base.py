@@ -77,6 +77,7 @@ class Tokenizer:
     needed: ClassVar[tuple[str, ...]] = ()  # the specials that every tokenizer of this kind has
     unknown_name = UNKNOWN
     is_foreign = False  # it came with a pretrained model, which reads text as it is
+    added: Collection[int] = ()  # the ids of tokens that were added to a pretrained model's vocabulary by hand
     prefix: Sequence[int] = ()  # the ids with which a pretrained model expects every text to begin, such as <bos>
 
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str] | Mapping[str, int]):

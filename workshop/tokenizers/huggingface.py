@@ -101,7 +101,7 @@ class HFTokenizer(Tokenizer):
         vocab_size = size if vocab_size is None else vocab_size
         if not 1 <= size <= vocab_size <= MAX_VOCAB:
             raise TokenizerError(f"the tokenizer has ids up to {size - 1}, which do not fit into {vocab_size} tokens")
-        added = self._inner.get_added_tokens_decoder()
+        self.added = added = self._inner.get_added_tokens_decoder()
         specials = {token.content: number for number, token in added.items() if token.special}
         super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), specials)
         table = {} if BYTES.keys() <= ids.keys() else byte_characters()

@@ -287,6 +287,49 @@ def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
         sentence_settings(folder, tokenizer)
 
 
+PROMPTED = [
+    ({"prompts": {"query": "w9 ", "document": "w8 "}}, ["w9 ", "w8 "]),
+    ({"prompts": {"query": "w9 ", "passage": "w8 "}, "default_prompt_name": None}, ["w9 ", "w8 "]),
+    ({"prompts": {"all": "w9 ", "query": "", "document": ""}, "default_prompt_name": "all"}, ["w9 ", "w9 "]),
+    ({"prompts": {"other": "w9 "}, "similarity_fn_name": "cosine"}, ["", ""]),
+    ({}, ["", ""]),
+]
+
+
+@pytest.mark.parametrize(("about", "prompts"), PROMPTED)
+def test_prompts_are_read_before_the_lines_as_the_folder_says(about, prompts, tmp_path, capsys):
+    folder = sentence_folder(tmp_path / "model")
+    (tmp_path / "lines.txt").write_text("w1 w2\nw3\n", encoding="utf-8")
+    prompted = "".join(f"{prompts[1]}{line}\n" for line in ("w1 w2", "w3"))
+    (tmp_path / "prompted.txt").write_text(prompted, encoding="utf-8")
+    found = []
+    for question, name in ((f"{prompts[0]}w4", "prompted.txt"), ("w4", "lines.txt")):
+        assert sample.main([str(folder), "--similar", str(tmp_path / name), "--start", question]) == 0
+        found.append([line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]])
+        (folder / "config_sentence_transformers.json").write_text(json.dumps(about), encoding="utf-8")
+    assert found[0] == found[1]
+
+
+REFUSED_PROMPTS = [
+    (
+        {"similarity_fn_name": "euclidean"},
+        {},
+        "similarity_fn_name is 'euclidean', but .* only 'cosine'",
+    ),
+    ({"truncate_dim": 8}, {}, "truncate_dim is 8"),
+    ({"prompts": {"query": 3}}, {}, "prompts are not texts by their names"),
+    ({"prompts": {"query": "w9 "}}, {"include_prompt": False}, "has include_prompt false"),
+]
+
+
+@pytest.mark.parametrize(("about", "pooling", "reason"), REFUSED_PROMPTS)
+def test_other_settings_of_sentences_are_refused(about, pooling, reason, tmp_path):
+    folder = sentence_folder(tmp_path / "model", pooling)
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(about), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=reason):
+        sentence_settings(folder, FAMILY.load(folder).tokenizer)
+
+
 OTHER_POOLINGS = [
     (modes(max=True), "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
     (modes(mean=True, cls=True), "1_Pooling", "has mean and cls, but"),

@@ -19,7 +19,7 @@ from tests.gpt.gpt2_folders import IDS, greedy
 from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import load_pretrained
-from workshop.tokenizers.huggingface import byte_characters
+from workshop.tokenizers.huggingface import HFTokenizer, byte_characters
 
 # 4-bit numbers are stored in blocks of 32.
 SETTINGS = LLAMA | {"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -39,18 +39,20 @@ def permuted(matrix, n_head):
     return matrix.reshape(shape).swapaxes(1, 2).reshape(matrix.shape)
 
 
-def write_gguf(path, settings=SETTINGS, pre="smollm", **more):
+def write_gguf(path, settings=SETTINGS, pre="smollm", added=(), without=(), **more):
     """Write a GGUF file of random weights; returns them rounded to 4 bits, under Hugging Face's names."""
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
     for name, theirs in THEIR_SETTINGS.items():
+        if name in without:
+            continue
         getattr(writer, f"add_{name}")(settings[theirs])
     for name, value in more.items():
         writer.add_float32(f"llama.{name}", value)
     tokens = [*SPECIALS, *byte_characters(), *(merge.replace(" ", "") for merge in MERGES)]
     about = {"tokenizer_model": "gpt2", "tokenizer_pre": pre, "token_list": tokens, "token_merges": MERGES}
     about |= {"token_types": [3] * 3 + [1] * (len(tokens) - 3), "bos_token_id": 1, "eos_token_id": 2}
-    for name, value in (about | {"chat_template": "{{ messages }}"}).items():
+    for name, value in (about | {"chat_template": "{{ messages }}"} | dict(added)).items():
         getattr(writer, f"add_{name}")(value)
     short = {theirs: name for name, theirs in their_names(settings["num_hidden_layers"]).items()}
     heads = {"q_proj": settings["num_attention_heads"], "k_proj": settings["num_key_value_heads"]}
@@ -108,6 +110,13 @@ def test_a_small_model_is_converted(tmp_path):
     assert form.named == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
 
 
+def test_every_end_in_a_file_ends_a_turn(tmp_path):
+    pytest.importorskip("tokenizers")
+    write_gguf(tmp_path / "a.gguf", added={"eot_token_id": 0, "eom_token_id": 7})
+    folder = converted(tmp_path / "a.gguf", tmp_path / "a")
+    assert ChatFormat.from_folder(folder, HFTokenizer.from_folder(folder)).ends == {0, 2, 7}
+
+
 @pytest.mark.parametrize(
     ("pre", "more", "ignores", "begins"),
     [("llama-bpe", {}, True, True), ("llama-bpe", {"add_bos_token": False}, True, False)]
@@ -131,6 +140,18 @@ def test_a_file_is_converted_by_a_command(tmp_path, capsys):
         main([str(tmp_path / "a.gguf"), str(tmp_path / "a")])
     with pytest.raises(CheckpointError, match=r"there is no file .*b\.gguf"):
         main([str(tmp_path / "b.gguf"), str(tmp_path / "b")])
+
+
+def test_settings_that_follow_from_others_may_be_missing(tmp_path):
+    pytest.importorskip("tokenizers")
+    settings = SETTINGS | {"num_key_value_heads": SETTINGS["num_attention_heads"], "rope_theta": 10000.0}
+    write_gguf(tmp_path / "a.gguf", settings)
+    write_gguf(tmp_path / "b.gguf", settings, without=("head_count_kv", "vocab_size", "rope_freq_base"))
+    one, two = (load_pretrained(converted(tmp_path / f"{name}.gguf", tmp_path / name), "gpt")[1] for name in "ab")
+    assert one == two
+    write_gguf(tmp_path / "c.gguf", settings, without=("embedding_length",))
+    with pytest.raises(CheckpointError, match=r"c\.gguf lacks llama\.embedding_length, which a Llama needs"):
+        converted(tmp_path / "c.gguf", tmp_path / "c")
 
 
 def test_another_kind_of_file_is_refused(tmp_path):

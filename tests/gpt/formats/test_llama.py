@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gpt.export import export
-from gpt.formats.llama import own_config
+from gpt.export import export, main
+from gpt.formats.llama import own_config, to_theirs
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, assert_as_transformers, assert_computes, attended, load_model, write_model
 from tests.gpt.test_export import KINDS as GPT2S
@@ -16,6 +16,8 @@ from tests.gpt.test_export import LLAMA_PARTS, make_trained
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import load_pretrained
+from workshop.run.checkpoint import load_checkpoint
+from workshop.tokenizers.byte import ByteTokenizer
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 23, "max_position_embeddings": 32}
@@ -173,6 +175,39 @@ def test_the_context_of_a_mistral_is_its_window():
     assert own_config(MISTRAL | {"max_position_embeddings": 32768}).block_size == 4096  # where transformers begins
     with pytest.raises(CheckpointError, match="block_size cannot be 'wide'"):
         own_config(MISTRAL | {"sliding_window": "wide"})
+
+
+def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
+    folder = write_folder(tmp_path / "a", QWEN2 | {"vocab_size": 256}, random_weights(QWEN2 | {"vocab_size": 256}))
+    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
+    assert main([str(folder), str(tmp_path / "b")]) == 0
+    one, two = (load_pretrained(tmp_path / name, "gpt") for name in "ab")
+    assert (one[0], one[1].effective()) == (two[0], two[1].effective())
+    assert all((one[2][name] == two[2][name]).all() for name in one[2])
+    model = GPT.from_weights(*one[1:3])
+    model.blocks[1].mlp.up.bias.data[3] = 0.5
+    with pytest.raises(CheckpointError, match=r"has learned model\.layers\.1\.mlp\.up_proj\.bias, but .* Qwen2"):
+        to_theirs(model)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+NO_WEIGHTS = [  # of a folder with a config.json
+    ({"model.safetensors": POINTER}, "is a pointer of Git LFS"),
+    ({"config.json": POINTER}, "is a pointer of Git LFS"),
+    ({f"model-0000{n}-of-00002.safetensors": b"" for n in (2, 1)}, "has model-00001-of-00002.* copy it"),
+]
+
+
+@pytest.mark.parametrize(("files", "reason"), NO_WEIGHTS)
+def test_what_stands_for_weights_is_named(files, reason, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=reason):
+        load_pretrained(tmp_path, "gpt")
+    if "model.safetensors" in files:
+        with pytest.raises(CheckpointError, match=reason):
+            load_checkpoint(tmp_path / "model.safetensors")
 
 
 def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):

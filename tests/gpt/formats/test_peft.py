@@ -21,14 +21,14 @@ from workshop.formats.pretrained import load_pretrained
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
 
 IDS = np.array([[3, 1, 4, 1, 5, 9, 2, 6]])
-BASES = ["gpt2", "llama"]
+BASES = ["gpt2", "llama", "qwen2"]
 
 
 def base_folder(kind: str, folder: Path) -> Path:
     """A model with random weights in the layout of GPT-2 or Llama, whose tokens are bytes."""
     byte_folder(folder)
-    if kind == "llama":
-        settings = test_llama_layout.LLAMA | {"vocab_size": 256}
+    if kind != "gpt2":
+        settings = getattr(test_llama_layout, kind.upper()) | {"vocab_size": 256}
         weights = test_llama_layout.random_weights(settings)
         test_llama_layout.write_folder(folder, settings, {name: w.astype("float32") for name, w in weights.items()})
     return folder
@@ -116,7 +116,17 @@ def exported(tmp_path_factory):
 NAME = "base_model.model.transformer.h.0.attn.c_proj.lora_"
 
 
+CHOSEN = "but adapter_config.json does not choose transformer"
 NOT_SUPPORTED = [
+    ({"target_modules": ["c_fc"]}, f"holds .*c_proj.lora_A.weight, {CHOSEN}"),
+    ({"target_modules": ["proj"]}, CHOSEN),
+    ({"exclude_modules": ["attn.c_proj"]}, CHOSEN),
+    ({"exclude_modules": "c_fc"}, CHOSEN),
+    ({"layers_to_transform": [1]}, CHOSEN),
+    ({"layers_to_transform": 0}, CHOSEN),
+    ({"layers_pattern": "blocks"}, "layers_pattern is 'blocks', which no model here has"),
+    ({"target_modules": r".*c_proj"}, "target_modules is '.*c_proj', but this program supports only lists of names"),
+    ({"target_modules": [3]}, r"target_modules is \[3\], but this program supports only lists of names"),
     ({"peft_type": "IA3"}, "peft_type is 'IA3', but this program supports only 'LORA'"),
     ({"use_dora": True}, "use_dora is True, a setting that this program does not support"),
     ({"modules_to_save": ["lm_head"]}, "modules_to_save is .* does not support"),
@@ -155,6 +165,18 @@ def test_what_is_not_supported_or_does_not_fit_is_named(changes, others, reason,
     save_file(kept, tmp_path / "adapter_model.safetensors")
     with pytest.raises(CheckpointError, match=reason):
         FAMILY.read(exported / "base", tmp_path)
+
+
+SAME = [{"target_modules": names} for names in (None, "all-linear", ["c_proj", "mlp.c_fc"])]
+SAME += [{"layers_to_transform": [0, 1], "layers_pattern": "h"}, {"exclude_modules": ["c_attn"]}]
+
+
+@pytest.mark.parametrize("changes", SAME)
+def test_the_linear_maps_are_chosen_as_in_peft(changes, exported, tmp_path):
+    settings = json.loads((exported / "peft" / "adapter_config.json").read_text(encoding="utf-8")) | changes
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (tmp_path / "adapter_model.safetensors").write_bytes((exported / "peft/adapter_model.safetensors").read_bytes())
+    np.testing.assert_array_equal(logits(exported / "base", tmp_path), logits(exported / "base", exported / "peft"))
 
 
 def test_an_adapter_needs_its_base_and_its_weights(exported, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import pinned, reviews, texts
-from workshop.corpora.parts import key_of, stratified
+from workshop.corpora.divided_pairs import key_of
+from workshop.corpora.parts import stratified
 from workshop.corpora.tables import MAX_LABELS, load_labelled, read_table
 
 TEST_SENTENCE = "a film that nobody who has seen it will ever forget"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,7 +27,7 @@ from tinygrad_lite.tensor import Tensor
 from workshop.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
 from workshop.run.epochs import items_in_epochs
 from workshop.tokenizers import learn
-from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.base import StreamDecoder, Tokenizer
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 
@@ -38,7 +38,7 @@ class TextData:
 
     Attributes:
         train, held_out: token ids, one long array each.
-        chars_per_token: of the held-out text; converts nats per token into bits per character.
+        chars_per_token: of the held-out tokens that are predicted; converts nats per token into bits per character.
         data_order: "random" or "epochs", as in the option of this name.
         windows_apart: if it is not 0, windows begin only at its multiples: each is one item, such as a picture.
         replay: the tokens of another text, from which some windows of the batches are taken; none if it is empty.
@@ -114,11 +114,27 @@ class TextData:
             yield self._tensors(rest[:, :-1], rest[:, 1:])
 
     def bits_per_character(self, nats_per_token: float) -> float:
-        """A loss in the unit that is comparable across tokenizers; 1 nat is 1/ln 2 bits."""
-        return nats_per_token / math.log(2) / self.chars_per_token
+        """A loss in the unit that is comparable across tokenizers."""
+        return bits_per_character(nats_per_token, self.chars_per_token)
 
     def _tensors(self, ids: np.ndarray, targets: np.ndarray) -> Batch:
         return Tensor(ids, dtype=np.int64, device=self.device), Tensor(targets, dtype=np.int64, device=self.device)
+
+
+def bits_per_character(nats_per_token: float, chars_per_token: float) -> float:
+    """The bits of the tokens that were predicted, divided by their characters; 1 nat is 1/ln 2 bits."""
+    return nats_per_token / math.log(2) / chars_per_token
+
+
+def characters_each(tokenizer: Tokenizer, text: str, tokens: Sequence[int]) -> float:
+    """How many characters of a text a token has that is predicted: each but the first, which has nothing before it.
+
+    Args:
+        tokens: those of the text, perhaps after the tokenizer's prefix, which then predicts the first, too.
+    """
+    given = len(tokenizer.prefix) if [*tokens[: len(tokenizer.prefix)]] == [*tokenizer.prefix] else 0
+    first = "" if given else StreamDecoder(tokenizer).push(int(tokens[0]))
+    return (len(text) - len(first)) / (len(tokens) - max(given, 1))
 
 
 def windows_of_epoch(tokens: int, block_size: int) -> int:
@@ -175,7 +191,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         tokenizer=tokenizer,
         train=train,
         held_out=held_out,
-        chars_per_token=len(held_out_text) / (len(held_out) - len(tokenizer.prefix)),
+        chars_per_token=characters_each(tokenizer, held_out_text, held_out),
         block_size=options.block_size,
         seed=options.seed,
         device=options.device,

@@ -6,6 +6,9 @@ on the tokenizer. Bits per character are comparable across tokenizers:
 
     bits per character = nats per token / ln 2 / characters per token
 
+The characters, too, are those of the tokens that are predicted (`gpt/data.py`). Where a pretrained model expects a
+token such as <bos> before every text, each window begins with it.
+
 With a stride below the context's length the windows overlap: each begins `stride` tokens after the one before it, and
 of all but the first only the last `stride` tokens count. Then every token, except those at the start of the text, is
 predicted from at least block_size - stride tokens. That takes block_size / stride times as long, and the numbers are
@@ -18,10 +21,12 @@ one it is would cost more bits. So a text with many of them seems easier than it
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from gpt.data import bits_per_character, characters_each
 from gpt.model import GPT
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
@@ -57,11 +62,12 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus, stride: int = 0) -> 
     tokens = np.array(tokenizer.encode_whole(corpus.text))
     if len(tokens) < 2:
         raise CorpusError(f"{corpus.name} has fewer than two tokens, so there is none to predict: use a longer text")
-    nats_per_token = -float(token_log_probs(model, tokens, stride).mean())
+    predicted = token_log_probs(model, tokens, stride, tokenizer.prefix)[max(len(tokenizer.prefix), 1) - 1 :]
+    nats_per_token = -float(predicted.mean())
     if not math.isfinite(nats_per_token):
         raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training diverged")
-    chars_per_token = len(corpus.text) / (len(tokens) - len(tokenizer.prefix))
-    return Score(len(corpus.text), len(tokens), nats_per_token, nats_per_token / math.log(2) / chars_per_token)
+    bits = bits_per_character(nats_per_token, characters_each(tokenizer, corpus.text, tokens))
+    return Score(len(corpus.text), len(tokens), nats_per_token, bits)
 
 
 def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
@@ -74,18 +80,21 @@ def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None
     say(f"{', '.join(numbers)}, in windows of {model.config.block_size}")
 
 
-def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0) -> np.ndarray:
+def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0, prefix: Sequence[int] = ()) -> np.ndarray:
     """ln p(token) of every token but the first, given those before it in its window: (N,) -> (N - 1,).
 
     Args:
         stride: as in `score`.
+        prefix: the tokens with which the text begins, and every window, too.
     """
     block, device = model.config.block_size, model.token_embedding.weight.device
-    if stride > block:
-        raise OptionError(f"--stride {stride}: the windows of this model have {block} tokens; take at most that")
-    stride = stride or block
+    most = block - len(prefix)
+    if stride > most:
+        raise OptionError(f"--stride {stride}: the windows of this model have {most} tokens; take at most that")
+    stride = stride or most
     starts = range(0, max(len(tokens) - 1 - block, 0) + stride, stride)
-    windows = [tokens[start : start + block + 1] for start in starts]
+    begin = np.array(prefix, tokens.dtype)
+    windows = [np.concatenate([begin, tokens[start + len(begin) : start + block + 1]]) for start in starts]
     *whole, last = windows  # which may be shorter
     batches = [whole[first : first + BATCH_SIZE] for first in range(0, len(whole), BATCH_SIZE)]
     model.eval()

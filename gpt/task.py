@@ -17,7 +17,7 @@ from workshop.cli.console import is_plain
 from workshop.corpora.names import PICTURES
 from workshop.decoding.sampling import generate
 from workshop.run.family import Report, Task
-from workshop.tokenizers.base import StreamDecoder, Tokenizer
+from workshop.tokenizers.base import UNKNOWN, StreamDecoder, Tokenizer
 
 
 class TextTask:
@@ -39,10 +39,12 @@ class TextTask:
         """One line about the tokens."""
         data = self.data
         epoch = math.ceil(len(data.train) / self.target_tokens(0))
+        unknown = float(np.mean(data.held_out == data.tokenizer.specials.get(UNKNOWN, -1)))
+        lost = f" ({unknown:.1%} of those held out are {UNKNOWN}: their text is lost, and easy to predict)"
         return (
             f"{data.tokenizer.kind} tokenizer with {counted(data.tokenizer.vocab_size, 'token')}, "
             f"{data.chars_per_token:.2f} characters each; {counted(len(data.train), 'token')} to learn from, "
-            f"{len(data.held_out):,} held out; an epoch is {counted(epoch, 'step')}"
+            f"{len(data.held_out):,} held out{lost if unknown else ''}; an epoch is {counted(epoch, 'step')}"
         )
 
     def unknown(self) -> dict[str, int]:

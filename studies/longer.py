@@ -11,12 +11,12 @@ text had. Learned positions have no vectors there, and such models are left out.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from gpt.data import bits_per_character, characters_each
 from gpt.family import FAMILY
 from gpt.score import token_log_probs
 from studies.program import numbers, program
@@ -76,7 +76,7 @@ def bits_by_position(trained: Trained, corpus: Corpus, times: int) -> np.ndarray
         raise CorpusError(f"{corpus.name}: {len(tokens):,} tokens to predict, but a window of {times} T has {size:,}")
     nats = -token_log_probs(model, tokens[: windows * size + 1])
     by_part = [part.mean() for part in np.array_split(nats.reshape(windows, size).mean(0), times * PARTS)]
-    return np.array(by_part) / math.log(2) * len(tokens) / len(corpus.text)
+    return bits_per_character(np.array(by_part), characters_each(trained.tokenizer, corpus.text, tokens))
 
 
 def picture(curves: dict[str, np.ndarray], times: int) -> Picture:

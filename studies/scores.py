@@ -81,7 +81,7 @@ def main(options: EvaluateOptions, name: str) -> None:
     say(trained.about)
     pairs = pairs_to_translate(options, trained)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
-    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics()  # fails at once if it is not installed
+    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics(targets)  # fails at once if it is not installed
     model, size = trained.make_model(options.device), trained.config.block_size
     if isinstance(model, GPT):
         warn_of_long(trained.tokenizer, sources, size)

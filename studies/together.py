@@ -46,6 +46,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from gpt.data import bits_per_character, characters_each
 from gpt.model import GPT
 from gpt.score import token_log_probs
 from studies.baselines import KneserNey, TextOptions, cut, load_gpt, print_header, print_row, read_orders
@@ -164,8 +165,10 @@ def main(options: TogetherOptions, *names: str) -> None:
         raise CorpusError(f"the text is too short: {counted(len(tokens), 'token')} held out, and it takes three")
     say(f"{counted(len(learned), 'token')} to learn from, {len(tokens):,} held out")
 
+    each = characters_each(tokenizer, held_out, tokens)
+
     def show(name: str, context: str, size: int, p: np.ndarray) -> None:
-        print_row(name, context, size, -float(np.log2(p).sum()) / (len(p) / len(tokens) * len(held_out)))
+        print_row(name, context, size, bits_per_character(-float(np.log(p).mean()), each))
 
     print_header()
     p_counts, counts = {}, {}

@@ -8,6 +8,7 @@ import pytest
 
 from gpt.data import TextData, epoch_starts, prepare, windows_of_epoch
 from gpt.options import GPTOptions
+from gpt.task import TextTask
 from tinygrad_lite.errors import CorpusError
 
 TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
@@ -147,6 +148,16 @@ def test_n_windows_are_evenly_spaced_and_fixed(data):
     for (a, _), (b, _) in zip(few, again, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     np.testing.assert_array_equal(few[0][0].numpy()[0], data.held_out[:16])
+
+
+def test_unknown_words_are_told_before_training(tmp_path):
+    text, told = tmp_path / "text.txt", {}
+    text.write_text("".join(f"Wort wort{chr(97 + n % 26)}{chr(97 + n // 26)} " for n in range(300)), encoding="utf-8")
+    for kind in ("word", "bpe"):
+        options = GPTOptions(text=[str(text)], tokenizer=kind, vocab_size=300, block_size=16)
+        told[kind] = TextTask(options).describe()
+    assert "% of those held out are <unk>: their text is lost, and easy to predict)" in told["word"]
+    assert "<unk>" not in told["bpe"]
 
 
 def test_bits_per_character_depend_on_the_characters_per_token(tmp_path):

@@ -110,7 +110,7 @@ def test_a_run_on_pairs_from_training_to_scores(pairs_file, capsys, monkeypatch)
         assert out.startswith(f"zwei {TO} ")
         assert "never saw" not in err
         assert out.count("\n") == 1
-    monkeypatch.setattr(evaluate, "metrics", lambda: None)
+    monkeypatch.setattr(evaluate, "metrics", lambda references: None)
     monkeypatch.setattr(evaluate, "scores_with_confidence", lambda written, targets: [f"{len(written)} scored"])
     monkeypatch.setattr(evaluate, "scores_with_brevity", lambda written, targets: (len(written), "  a row"))
     for more, last in (([], "3 scored"), (["--compare", "1,0"], "best BLEU with --length_penalty 0")):

@@ -10,6 +10,7 @@ from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora.texts import Corpus
 from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
@@ -25,19 +26,32 @@ def corpus(text: str) -> Corpus:
 
 
 CHARACTERS = CharTokenizer.train(TEXT, ["<unk>", "<bos>"])
-TOKENIZERS = [(CHARACTERS, []), (CHARACTERS, [CHARACTERS.specials["<bos>"]]), (BPETokenizer.train(TEXT, 290), [])]
+BPE = BPETokenizer.train(TEXT, 290, ["<bos>"])
+TOKENIZERS = {"characters": CHARACTERS, "bytes": ByteTokenizer(["<bos>"]), "bpe": BPE}
 
 
-@pytest.mark.parametrize(("tokenizer", "prefix"), TOKENIZERS, ids=["characters", "after a prefix", "bpe"])
-def test_the_score_is_the_mean_over_the_tokens(tokenizer, prefix, monkeypatch):
-    """Also over those that the tokenizer puts before a text, which are no part of its characters."""
-    monkeypatch.setattr(tokenizer, "prefix", prefix)
-    model = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES)
-    own = tokenizer.encode(TEXT)
-    nats = -token_log_probs(model, np.array([*prefix, *own])).mean()
-    found = score(model, tokenizer, corpus(TEXT))
-    assert (found.characters, found.tokens, found.nats_per_token) == (len(TEXT), len(prefix) + len(own), nats)
-    assert found.bits_per_character == pytest.approx(nats / math.log(2) * len(own) / len(TEXT), rel=1e-12)
+@pytest.mark.parametrize("text", [TEXT, TEXT[:5], "\u00e4" + TEXT])
+@pytest.mark.parametrize("prefix", [0, 1, 2])
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_the_score_is_the_bits_of_the_predicted_tokens_by_their_characters(kind, prefix, text, monkeypatch):
+    """A text's first token is predicted if a prefix stands before it, which then stands before every window."""
+    tokenizer = TOKENIZERS[kind]
+    before = [tokenizer.specials["<bos>"]] * prefix
+    monkeypatch.setattr(tokenizer, "prefix", before)
+    model, own = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), tokenizer.encode(text)
+    first = min(7, 7 - prefix + 1) if prefix else 8  # what the first window has of the text, its last target included
+    windows = [[*before, *own[:first]]]
+    for start in range(first, len(own), 7 - prefix):
+        windows.append([*before, *own[start - 1 : start + 7 - prefix]])
+    nats = []
+    for number, window in enumerate(windows):
+        for place in range(max(prefix, 1) + (prefix > 0 < number), len(window)):
+            log_probs, _ = model.start(np.array([window[:place]]))
+            nats.append(-log_probs[0, window[place]])
+    found = score(model, tokenizer, corpus(text))
+    assert found.nats_per_token == pytest.approx(np.mean(nats), rel=1e-9)
+    predicted = tokenizer.decode(own if prefix else own[1:])  # as the page of --explain counts them
+    assert found.bits_per_character == pytest.approx(sum(nats) / math.log(2) / len(predicted), rel=1e-9)
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7])

@@ -13,32 +13,36 @@ Lin 2004 (ROUGE).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.errors import CorpusError, UserError
 
 INSTALL = 'for BLEU and chrF: pip install -e ".[translate]"'
+NO_BLEU = "no BLEU: it counts four words in a row, and no reference has four"
+HAN = "\u3400-\u9fff\uf900-\ufaff"
+OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff"  # Thai, Lao, Burmese, Khmer, kana
+UNSPACED, KANA_AND_OTHERS = re.compile(f"[{HAN}{OTHERS}]"), re.compile(f"[{OTHERS}]")
 SAMPLES = 1000  # of the bootstrap, for a confidence interval
 
 
 def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str, float], str]:
     """The scores by name, and the same in words.
 
-    BLEU and chrF need sacrebleu, and BLEU a reference of at least four words; a toy with one word needs neither.
+    BLEU and chrF need sacrebleu; without sentences (`has_sentences`), as in a toy with one word, nobody misses them.
     """
     exact = sum(one == other for one, other in zip(written, references, strict=True)) / len(written)
     said = f"{exact:.1%} exactly right"
-    has_sentences = max(len(reference.split()) for reference in references) >= 4
     try:
-        bleu, chrf = metrics()
+        bleu, chrf = metrics(references)
     except UserError:
-        return {"exact": exact}, f"{said}, {INSTALL}" if has_sentences else said
+        return {"exact": exact}, f"{said}, {INSTALL}" if has_sentences(references) else said
     measures = {"chrf": chrf.corpus_score(list(written), [list(references)]).score}
     said = f"chrF {measures['chrf']:.1f}, {said}"
-    if has_sentences:
+    if bleu:
         measures["bleu"] = bleu.corpus_score(list(written), [list(references)]).score
         said = f"BLEU {measures['bleu']:.1f}, {said}"
     return {**measures, "exact": exact}, said
@@ -50,9 +54,12 @@ def scores_with_brevity(written: Sequence[str], references: Sequence[str]) -> tu
     The brevity penalty is 1 if the translations have r words or more, as the references do, else exp(1 - r / c) for c
     words: the factor by which BLEU falls because they are too short (Papineni et al. 2002, section 2.2.2).
 
-    Raises: UserError if sacrebleu is not installed.
+    Raises: UserError if sacrebleu is not installed, or if there is no BLEU.
     """
-    bleu, chrf = (metric.corpus_score(list(written), [list(references)]) for metric in metrics())
+    found = metrics(references)
+    if not all(found):
+        raise CorpusError(f"--compare compares BLEU. {NO_BLEU}")
+    bleu, chrf = (metric.corpus_score(list(written), [list(references)]) for metric in found)
     return bleu.score, f"{bleu.score:8.2f}{chrf.score:8.2f}{bleu.bp:17.3f}{bleu.sys_len / bleu.ref_len:12.3f}"
 
 
@@ -64,8 +71,9 @@ def scores_with_confidence(written: Sequence[str], references: Sequence[str]) ->
 
     Raises: UserError if sacrebleu is not installed.
     """
-    lines = []
-    for metric in metrics():
+    bleu, chrf = metrics(references)
+    lines = [] if bleu else [NO_BLEU]
+    for metric in filter(None, (bleu, chrf)):
         try:
             score = metric.corpus_score(list(written), [list(references)], n_bootstrap=SAMPLES)
         except TypeError:  # sacrebleu 2.6 fails where a few of the samples score exactly 0: then without an interval
@@ -74,13 +82,30 @@ def scores_with_confidence(written: Sequence[str], references: Sequence[str]) ->
     return lines
 
 
-def metrics() -> tuple[Any, Any]:
-    """sacrebleu's BLEU and chrF; UserError if it is not installed."""
+def metrics(references: Sequence[str]) -> tuple[Any, Any]:
+    """sacrebleu's BLEU, or None if no reference has four words, and chrF.
+
+    In Chinese and in other scripts without spaces each character is a word; the signature says so.
+
+    Raises: UserError if sacrebleu is not installed.
+    """
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
         raise UserError(f"sacrebleu is not installed; {INSTALL}") from None
-    return BLEU(), CHRF()
+    text = "".join(references)
+    kind = "13a" if not is_unspaced(text) else "char" if KANA_AND_OTHERS.search(text) else "zh"
+    return BLEU(tokenize=kind) if has_sentences(references) else None, CHRF()
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether most letters of a text belong to scripts that put no spaces between words."""
+    return 2 * len(UNSPACED.findall(text)) > sum(map(str.isalpha, text))
+
+
+def has_sentences(references: Sequence[str]) -> bool:
+    """Whether a reference has four words, so that BLEU finds something to count."""
+    return max(len(text if is_unspaced(text) else text.split()) for text in references) >= 4
 
 
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}  # rouge-score's names, and the usual ones

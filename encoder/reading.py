@@ -126,22 +126,16 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def show_similar(
-    model: Bert,
-    tokenizer: Tokenizer,
-    lines: Sequence[str],
-    others: Sequence[str],
-    most: int,
-    prompts: Sequence[str] = ("", ""),
-    **settings: Any,
+    model: Bert, tokenizer: Tokenizer, lines: Sequence[str], others: Sequence[str], most: int, **settings: Any
 ) -> None:
     """For each line, print the most similar other lines, with the cosine of the angle between them.
 
     Args:
-        prompts: what is put before each line, and before each other line.
-        settings: the pooling, and the length at which a text is cut, as `sentence_embeddings` takes them.
+        settings: the prompts of the lines and of the others, and what `sentence_embeddings` takes.
     """
     if not others:
         raise OptionError("--similar names a file without any text")
+    prompts = settings.pop("prompts", ("", ""))
     asked = [[prompt + text for text in texts] for prompt, texts in zip(prompts, (lines, others), strict=True)]
     vectors, table = (sentence_embeddings(model, tokenizer, texts, **settings) for texts in asked)
     for line, vector in zip(lines, vectors, strict=True):

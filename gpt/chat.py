@@ -244,7 +244,6 @@ def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained
         raise OptionError('--chat is for models that learned from conversations; this one answers: --start "a text"')
     else:
         form = ChatFormat.from_folder(trained.path, trained.tokenizer)
-
     fitting = Fitting(form)
 
     def reply(settings: SampleOptions, messages: Sequence[Message], turn: int) -> Iterator[str]:

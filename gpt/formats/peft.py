@@ -56,9 +56,8 @@ TRANSLATED = {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"}
 # The values that these settings must have, if they are given. init_lora_weights says how training began: "pissa",
 # "olora" and others changed the base too.
 REQUIRED = {"peft_type": ("LORA",), "bias": ("none",), "init_lora_weights": (True, False, "gaussian", "orthogonal")}
-# Which linear maps are changed: lists of names, the numbers of layers, and the name of the list of layers.
-CHOOSING = {"target_modules", "exclude_modules", "layers_to_transform", "layers_pattern"}
-LAYERS = ("h", "layers")  # the name of that list in GPT-2 and in Llama
+REQUIRED |= {"layers_pattern": (None, "h", "layers")}  # the name of the list of layers in GPT-2, and in Llama
+CHOOSING = ("target_modules", "exclude_modules", "layers_to_transform")  # which linear maps are changed
 # Settings that change no result: for training or for other programs.
 WITHOUT_EFFECT = {
     *("task_type", "base_model_name_or_path", "auto_mapping", "revision", "peft_version", "inference_mode"),
@@ -118,11 +117,9 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
         value = settings.get(name, allowed[0])
         if not any(value is one or (isinstance(one, str) and value == one) for one in allowed):
             raise CheckpointError(f"{name} is {short(value)}, but this program supports only {allowed[0]!r}")
-    for name in CHOOSING - {"layers_to_transform"}:
+    for name in CHOOSING[:2]:
         if not all(isinstance(one, str) and re.fullmatch(r"[\w.-]+", one) for one in _names(settings, name)):
             raise CheckpointError(f"{name} is {short(settings[name])}, but this program supports only lists of names")
-    if not {*_names(settings, "layers_pattern")} <= {*LAYERS}:
-        raise CheckpointError(f"layers_pattern is {short(settings['layers_pattern'])}, which no model here has")
     known = {*TRANSLATED, *REQUIRED, *CHOOSING, *WITHOUT_EFFECT}
     for name, value in settings.items():
         if name not in known and value not in (None, False, {}, [], ""):

@@ -175,7 +175,7 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
             f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
             f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
         )
-    records = tsv_records(text) if separator == "\t" else csv_records(path, text, separator)
+    records = _records(path, text, separator)
     bar = tqdm(records, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
     rows = list(islice((record for record in bar if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
     if len(rows) > MAX_ROWS:
@@ -196,17 +196,13 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
     return [(first, [cells[column] for column in columns]) for first, _, cells in rows[1:]]
 
 
-Record = tuple[int, int, list[str]]  # the numbers of its first and last line, and its cells
+def _records(path: str, text: str, separator: str) -> Iterator[tuple[int, int, list[str]]]:
+    """The numbers of the first and last line of each record, and its cells; between tabs, quotation marks are text.
 
-
-def tsv_records(text: str) -> Iterator[Record]:
-    """The lines of a text, cut at their tabs: a quotation mark is a character like any other."""
-    return ((number, number, line.split("\t")) for number, line in enumerate(text.split("\n"), start=1))
-
-
-def csv_records(path: str, text: str, separator: str) -> Iterator[Record]:
-    """The records of a CSV file; CorpusError that names the first line of one that cannot be read."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    Raises: CorpusError that names the first line of a record that cannot be read.
+    """
+    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting)
     line = 0
     try:
         for cells in reader:

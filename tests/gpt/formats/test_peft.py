@@ -124,7 +124,7 @@ NOT_SUPPORTED = [
     ({"exclude_modules": "c_fc"}, CHOSEN),
     ({"layers_to_transform": [1]}, CHOSEN),
     ({"layers_to_transform": 0}, CHOSEN),
-    ({"layers_pattern": "blocks"}, "layers_pattern is 'blocks', which no model here has"),
+    ({"layers_pattern": "blocks"}, "layers_pattern is 'blocks', but this program supports only None"),
     ({"target_modules": r".*c_proj"}, "target_modules is '.*c_proj', but this program supports only lists of names"),
     ({"target_modules": [3]}, r"target_modules is \[3\], but this program supports only lists of names"),
     ({"peft_type": "IA3"}, "peft_type is 'IA3', but this program supports only 'LORA'"),

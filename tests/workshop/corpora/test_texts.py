@@ -9,6 +9,7 @@ import pytest
 
 from tests.workshop.corpora.test_gutenberg import put_into_page
 from tinygrad_lite.errors import CorpusError
+from workshop.cli.prompt import read_prompt
 from workshop.corpora import fetch
 from workshop.corpora import texts as corpora
 from workshop.corpora.cleaning import normalise
@@ -215,6 +216,15 @@ def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
     cut = len(GUTENBERG) - len("Grün, ach!\n\nSo schön.\n")
     left_out = f"({cut} characters of Project Gutenberg's header and licence left out)"
     assert corpus.source == f"local file a.txt, b.txt {left_out}, c.txt {left_out}"
+
+
+@pytest.mark.parametrize("before", [[], ["good"]])
+def test_an_empty_name_of_a_file_is_said(before, write):
+    reason = "the name of a file is empty: write one"
+    with pytest.raises(CorpusError, match=reason):
+        load_files([*(write(f"{name}.txt", b"gut") for name in before), ""])
+    with pytest.raises(CorpusError, match=reason):
+        read_prompt("FILE:")
 
 
 @pytest.mark.parametrize("again", [b"eins\nzwei\n", b"EINS\r\n\r\n zwei"])

@@ -15,7 +15,7 @@ from tinygrad_lite.errors import CorpusError
 MAX_BYTES = 2**30  # of a text
 MAX_SETTINGS = 2**27  # of a file of settings, or of a tokenizer
 POINTER = b"version https://git-lfs."  # what begins a file of Git LFS that stands for another
-ZEROS = 0.05  # the share of zero bytes from which data is no text in UTF-8
+SHORTEST, MAX_HIGH = 16, 4  # of a text in UTF-16 that is recognised: its bytes, and the values of every other byte
 
 
 def read_file(path: str | Path, most: int = MAX_BYTES) -> bytes:
@@ -59,12 +59,13 @@ def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:
 def decode_utf8(data: bytes, what: str, advice: str = "") -> str:
     """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte.
 
-    UTF-16 of most letters is valid UTF-8, too, with a zero byte next to each: its name is in the error.
+    UTF-16 of most letters is valid UTF-8, too, but every other byte has one of a few values, of which one is 0.
     """
-    odd, zeros = data[1::2].count(0), data.count(0)
-    if zeros > ZEROS * len(data):
-        name = f"UTF-{32 if 2 * zeros > len(data) + 2 else 16}{'LE' if 2 * odd > zeros else 'BE'}"
-        raise CorpusError(f"{what} is not UTF-8 but, it seems, {name}: convert it with iconv -f {name} -t UTF-8")
+    for first, order in ((1, "LE"), (0, "BE")):
+        high = {*data[first::2]} if 0 in data else {}
+        if len(data) >= SHORTEST and 0 in high and len(high) <= MAX_HIGH and any(data):
+            name = f"UTF-{16 if any(data[first + 1 :: 4]) else 32}{order}"
+            raise CorpusError(f"{what} is not UTF-8 but, it seems, {name}: convert it with iconv -f {name} -t UTF-8")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from tinygrad_lite.errors import counted
 from workshop.cli.console import say
 from workshop.cli.files import decode_utf8, lines_of, text_named
 
@@ -26,8 +27,8 @@ def prompt_lines(text: str) -> list[str]:
 def warn_of_cut(lengths: Iterable[int], room: int, part: str = "first", unit: str = "line") -> None:
     """Say which of the inputs with these lengths in tokens a model does not read whole."""
     if longer := [length for length in lengths if length > room]:
-        numbers = f"longer {unit}s: {len(longer):,}, of up to {max(longer):,} tokens"
-        say(f"warning: only the {part} {room:,} tokens of a {unit} are read; {numbers}")
+        numbers = f"longer {unit}s: {len(longer):,}, of up to {counted(max(longer), 'token')}"
+        say(f"warning: of a {unit}, only the {part} {counted(room, 'token')} can be read; {numbers}")
 
 
 def warn_of_unknown(tokenizer: Any, text: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import sample
 from gpt.answering import END
-from gpt.chat import AnswerFormat, fitting
+from gpt.chat import AnswerFormat, Fitting
 from gpt.config import GPTConfig
 from gpt.inside import look_inside
 from gpt.trained import load_trained
@@ -201,7 +201,7 @@ def test_a_model_that_answers_gets_the_marks_of_its_turns(workplace, monkeypatch
     tokenizer = ByteTokenizer(("<answer>", END))
     path = saved_gpt(Path("m.safetensors"), tokenizer, dataset=dataset, block_size=64)
     html, data = explained(path, start=f" Wer\nist {END}?")
-    asked = fitting(AnswerFormat(tokenizer), [{"role": "user", "content": f"Wer ist {END}?"}], 32)
+    asked = Fitting(AnswerFormat(tokenizer))([{"role": "user", "content": f"Wer ist {END}?"}], 32)
     assert data["talk"] == {"ids": asked, "marks": [256, 257], "room": room, "most": 500}
     assert (data["textless"], data["sampling"]["temperature"]) == ([256], 0)  # it may end its answer, and is greedy
     possible = ("answers each message by itself", "No calculator runs on the page")

@@ -49,39 +49,39 @@ LONG = "w1 " * 30
 DOORS = {  # an input too long for what it meets, and what is said
     "a prompt": (
         lambda path: sampled(byte_folder(path), "--start", "a" * 40),
-        "last 16 tokens of a prompt are read; longer prompts: 1, of up to 40",
+        "of a prompt, only the last 16 tokens can be read; longer prompts: 1, of up to 40",
     ),
     "turns": (
         lambda path: talked(byte_folder(path), b"a\n" + b"b" * 30 + b"\n" + b"c" * 30 + b"\n", "--interactive"),
-        "last 16 tokens of a text are read; longer texts: 1, of up to",
+        "of a text, only the last 16 tokens can be read; longer texts: 1, of up to",
     ),
     "a message": (
         lambda path: talked(chat_folder(path), b"a" * 40 + b"\n", "--chat"),
-        "last 16 tokens of a message with its marks are read",
+        "of a message with its marks, only the last 16 tokens can be read",
     ),
     "a question": (
         lambda path: prepare_prompt(SampleOptions(), {}, ANSWERING, "a" * 40, 16),
-        "first 7 tokens of a source are read; longer sources: 1, of up to 40",
+        "of a source, only the first 7 tokens can be read; longer sources: 1, of up to 40",
     ),
     "held-out sources": (
         lambda path: warn_of_long(ANSWERING, ["a", "a" * 8, "b" * 50], 16),
-        "first 7 tokens of a source are read; longer sources: 2, of up to 50",
+        "of a source, only the first 7 tokens can be read; longer sources: 2, of up to 50",
     ),
     "a hidden word": (
         lambda path: bert(show_words, "BertForMaskedLM", ["w1 [MASK]", LONG + "[MASK]"], 1),
-        "first 20 tokens of a line are read; longer lines: 1, of up to 33",
+        "of a line, only the first 20 tokens can be read; longer lines: 1, of up to 33",
     ),
     "a text to label": (
         lambda path: bert(show_labels, "BertForSequenceClassification", ["w1", f"{LONG}|||{LONG}"]),
-        "first 20 tokens of a line are read; longer lines: 1, of up to 63",
+        "of a line, only the first 20 tokens can be read; longer lines: 1, of up to 63",
     ),
     "lines to compare": (
         lambda path: bert(show_similar, "BertModel", ["w1"], ["w2", LONG, LONG], 1),
-        "first 20 tokens of a line are read; longer lines: 2, of up to 32",
+        "of a line, only the first 20 tokens can be read; longer lines: 2, of up to 32",
     ),
     "a translation": (
         lambda path: sentences_in(["a", "b" * 17], SMALL, ByteTokenizer()),
-        "first 16 tokens of a line are read; longer lines: 1, of up to 17",
+        "of a line, only the first 16 tokens can be read; longer lines: 1, of up to 17",
     ),
 }
 
@@ -90,6 +90,6 @@ DOORS = {  # an input too long for what it meets, and what is said
 def test_an_input_that_is_cut_is_said_once_with_the_lengths(door, tmp_path, capsys):
     give, words = DOORS[door]
     give(tmp_path)
-    said = [line for line in capsys.readouterr().err.splitlines() if "are read" in line]
+    said = [line for line in capsys.readouterr().err.splitlines() if "can be read" in line]
     assert len(said) == 1
     assert words in said[0]

@@ -118,6 +118,9 @@ def test_a_run_on_pairs_from_training_to_scores(pairs_file, capsys, monkeypatch)
         assert capsys.readouterr().out.splitlines()[-1] == last
     assert evaluate.main(["run", "--pairs", pairs_file, "--max_pairs", "2", "--beam", "1", "--out", "w.txt"]) == 0
     assert "2 texts in" in capsys.readouterr().err
+    Path("long.tsv").write_text("zwei " * 9 + "\ttwo\n", encoding="utf-8")
+    assert evaluate.main(["run", "--pairs", "long.tsv", "--beam", "1"]) == 0
+    assert "of a source, only the first 15 tokens can be read; longer sources: 1, of up to 44" in capsys.readouterr().err
     with open("w.txt", encoding="utf-8") as file:
         assert len(file.read().splitlines()) == 2
     long = ("zwei " * 8, "two")  # does not fit into the context

@@ -89,7 +89,7 @@ class ChatFormat:
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
                 named[name] = token
-        ends = end_tokens(folder, tokenizer.vocab_size)
+        ends = end_tokens(folder, tokenizer.vocab_size, every=True)
         ends |= {tokenizer.specials.get(named.get("eos_token"))} - {None}
         found = cls(template, named, tokenizer, ends)
         found.ends |= found._end_of_reply()

@@ -120,7 +120,8 @@ def test_a_run_on_pairs_from_training_to_scores(pairs_file, capsys, monkeypatch)
     assert "2 texts in" in capsys.readouterr().err
     Path("long.tsv").write_text("zwei " * 9 + "\ttwo\n", encoding="utf-8")
     assert evaluate.main(["run", "--pairs", "long.tsv", "--beam", "1"]) == 0
-    assert "of a source, only the first 15 tokens can be read; longer sources: 1, of up to 44" in capsys.readouterr().err
+    said = "of a source, only the first 15 tokens can be read; longer sources: 1, of up to 44"
+    assert said in capsys.readouterr().err
     with open("w.txt", encoding="utf-8") as file:
         assert len(file.read().splitlines()) == 2
     long = ("zwei " * 8, "two")  # does not fit into the context

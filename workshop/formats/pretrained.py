@@ -77,10 +77,10 @@ def model_type(folder: Path) -> str:
         return "gpt2"
 
 
-def end_tokens(folder: Path, vocab_size: int) -> set[int]:
-    """The ids with which a folder's model ends a text: those in generation_config.json, and those in config.json."""
+def end_tokens(folder: Path, vocab_size: int, every: bool = False) -> set[int]:
+    """The ids that end a text of a folder's model: by generation_config.json, or else config.json; or `every` one."""
     found = [folder / name for name in ("generation_config.json", "config.json") if (folder / name).is_file()]
-    named = [read_json(file).get("eos_token_id") for file in found]
+    named = [read_json(file).get("eos_token_id") for file in found[: None if every else 1]]
     ids = [n for one in named for n in (one if isinstance(one, list) else [one])]
     return {n for n in ids if type(n) is int and 0 <= n < vocab_size}
 

@@ -84,8 +84,9 @@ def test_templates_share_a_process_that_is_replaced_when_it_ends():
     first = chat.template_process()
     assert [render(template, {"messages": [word, "ä"]}) for word in "ab"] == ["a\nä\n", "b\nä\n"]
     assert chat.template_process() is first
-    with pytest.raises(CheckpointError, match="too much memory"):
+    with pytest.raises(CheckpointError):  # too much memory, or on a machine that is very busy, too much time
         render("{{ 'a' * 10 ** 10 }}", {})
+    assert chat.template_process() is not first
     assert render(template, {"messages": []}) == ""
 
 

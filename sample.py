@@ -42,7 +42,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import check_precision, set_precision
 from tinygrad_lite.quantize import quantize
 from workshop.cli.command_line import parse_command_line
-from workshop.cli.console import quoted, run_command, say
+from workshop.cli.console import quoted, run_command, say, with_value
 from workshop.cli.options import build
 from workshop.decoding.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from workshop.run.estimate import is_shortage, too_little_to_sample
@@ -130,7 +130,7 @@ def find_model(path: Path) -> tuple[Family, Path]:
         raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
     if named and not os.path.exists(path) and not any(names_fetched(path, name) for name in FAMILIES):
-        meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
+        meant = quoted(OUT / path) if os.path.exists(OUT / path) else with_value("start", str(path))
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
     if (name := family_of_weights(path)) is None and not (path / PEFT_CONFIG).is_file():
         path = find_checkpoint(path)

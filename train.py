@@ -37,7 +37,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.tensor import Tensor
 from workshop.adapters import in_words
-from workshop.cli.console import quoted, run_command, say
+from workshop.cli.console import quoted, run_command, say, with_value
 from workshop.processes.mpirun import on_all_ranks
 from workshop.processes.processes import Numbers, OneProcess
 from workshop.processes.workers import start_processes
@@ -83,7 +83,7 @@ def run(setup: RunSetup) -> int:
             log = RunLog(setup, task, model, optimizer)
             with log:
                 train(options, task, model, optimizer, comm, log)
-    prompt = f' --{task.asked_with} "{task.example}"' if task.example else ""
+    prompt = f" {with_value(task.asked_with, task.example)}" if task.example else ""
     sampling = f"python sample.py {quoted(folder.path)}{prompt}"
     if comm.should_stop and optimizer.steps < options.max_iters:
         done = f"stopped by {stop.signal.name} after {counted(optimizer.steps, 'step')}; saved {folder.last}"

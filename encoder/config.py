@@ -78,6 +78,8 @@ class BertConfig(ModelConfig):
         names = self.label_names
         if len(set(names)) < len(names) or "" in names:
             return f"{mark}labels {self.labels!r} must be different names, separated by {LABEL_MARK}"
+        if self.objective == "labels" and not (names or mark):
+            return "objective labels needs the names of the labels"
         if self.next_sentence and self.segments < 2:
             return f"{mark}next_sentence needs two {mark}segments, not {self.segments}"
         return super().misfit(mark)

@@ -26,11 +26,11 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import say
+from workshop.cli.console import say, show
 from workshop.corpora.pictures import named_picture
 from workshop.decoding.sample_options import refuse_others
 from workshop.figure import Picture, write
-from workshop.inside import look_inside
+from workshop.inside import look_inside, numbers
 from workshop.run.families import write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
@@ -57,7 +57,7 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
     picture, about = asked_picture(options, trained)
     with no_grad():
         logits = model(as_input(model, picture))
-    probabilities = logits.softmax().numpy()[0]
+    probabilities = numbers(logits.softmax())[0]
     shown = [picture]
     if isinstance(model, ViT):
         shown.append(rollout_picture(model, picture))
@@ -65,7 +65,7 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
     say(SHADES.printed(*map(small, shown)))
     names: Tokenizer = trained.tokenizer
     for number in np.argsort(-probabilities, kind="stable")[: options.answers]:
-        print(f"{probabilities[number]:6.1%}  {names.decode([int(number)])}")
+        show(f"{probabilities[number]:6.1%}  {names.decode([int(number)])}")
     if options.attention:
         if not isinstance(model, ViT):
             raise OptionError("--attention is for Vision Transformers: this model has no attention")

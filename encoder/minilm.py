@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workshop.corpora.fetch import write_atomically
+from workshop.cli.files import write_atomically
 from workshop.corpora.wheel import Wheel, cached_folder, wheel_files
 
 NAME = "minilm"

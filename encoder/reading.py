@@ -24,6 +24,7 @@ from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.state import pad_rows
 from workshop.formats.layout import check_values
 from workshop.formats.pretrained import read_json
+from workshop.inside import numbers
 from workshop.run.families import write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
@@ -81,10 +82,10 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
             logits = model.label_logits(*(Tensor(array[None], device=model.device) for array in (ids, segments)))
         names = model.config.label_names
         if len(names) == 1:
-            score, share = logits.numpy()[0, 0], logits.sigmoid().numpy()[0, 0]
+            score, share = numbers(logits)[0, 0], logits.sigmoid().numpy()[0, 0]
             write_line(f"{score:.4f}\tsigmoid {share:.1%}")
             continue
-        probabilities = logits.softmax().numpy()[0]
+        probabilities = numbers(logits.softmax())[0]
         order = np.argsort(-probabilities, kind="stable")
         listed = ", ".join(f"{names[n]} {probabilities[n]:.1%}" for n in order)
         write_line(f"{names[order[0]]}\t{listed}")
@@ -167,7 +168,7 @@ def sentence_embeddings(
         with no_grad():
             x = model(ids)
             whole = x[:, 0] if pooling == "cls" else mean_of_text(x, ids, pad)
-            vectors[part] = (whole / (whole * whole).sum(axis=1, keepdim=True).sqrt()).numpy()
+            vectors[part] = numbers(whole / (whole * whole).sum(axis=1, keepdim=True).sqrt())
     return vectors
 
 

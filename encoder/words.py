@@ -16,6 +16,7 @@ from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import is_plain
 from workshop.corpora.texts import load_text
 from workshop.decoding.scores import with_interval
+from workshop.inside import numbers
 from workshop.run.family import Report
 from workshop.tokenizers import learn
 from workshop.tokenizers.base import Tokenizer
@@ -155,7 +156,7 @@ def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list
     with no_grad():
         x = model(Tensor(ids[None], device=model.device))
         logits = model.words(x[0][Tensor(places, device=x.device)])
-        probabilities = logits.softmax().numpy().copy()
+        probabilities = numbers(logits.softmax()).copy()
     probabilities[:, list(special.values())] = 0  # a special token is not a word
     best = [np.argsort(-row, kind="stable")[:most].tolist() for row in probabilities]
     return [[(token, float(row[token])) for token in tokens] for row, tokens in zip(probabilities, best, strict=True)]

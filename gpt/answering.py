@@ -9,6 +9,7 @@ from gpt.model import GPT
 from tinygrad_lite.errors import OptionError
 from workshop.cli.prompt import warn_of_cut
 from workshop.corpora.cleaning import one_line
+from workshop.corpora.names import CHAT
 from workshop.decoding.batches import search_in_batches
 from workshop.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from workshop.formats.pretrained import is_pretrained_folder
@@ -29,6 +30,11 @@ def is_answering(trained: Trained) -> bool:
     """Whether a model learned to answer here. Those of other programs do not, even if they have a token <end>."""
     by_others = trained.adapter is None and is_pretrained_folder(trained.path)
     return bool(separator_of(trained.tokenizer)) and not by_others
+
+
+def is_conversing(trained: Trained) -> bool:
+    """Whether a model learned from this project's conversations."""
+    return trained.dataset == CHAT and is_answering(trained)
 
 
 def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:

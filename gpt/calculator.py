@@ -39,7 +39,7 @@ PLACES = 4  # decimal places of a result that is not an integer
 
 
 def calculate(expression: str) -> str:
-    """The value of an expression; empty if it has none.
+    """The value of an expression, rounded once, in decimal, half to even; empty if it has none.
 
     >>> calculate("12*7"), calculate("(1+2)/-4"), calculate("1/3"), calculate("2**3"), calculate("1/0")
     ('84', '-0.75', '0.3333', '', '')
@@ -53,8 +53,9 @@ def calculate(expression: str) -> str:
         return ""
     if tokens:
         return ""
-    rounded = round(value, PLACES)
-    return str(rounded.numerator) if rounded.denominator == 1 else f"{float(rounded):.{PLACES}f}".rstrip("0")
+    whole, places = divmod(abs(round(value * 10**PLACES)), 10**PLACES)
+    number = f"{whole}.{places:0{PLACES}}".rstrip("0").rstrip(".")
+    return f"-{number}" if value < 0 and number != "0" else number
 
 
 def read_sum(tokens: list[str], depth: int) -> Fraction:

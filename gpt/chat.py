@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import re
 import subprocess
-import sys
+import tempfile
 import threading
+import weakref
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,14 +32,14 @@ from pathlib import Path
 from typing import Any
 
 from gpt import chat_template
-from gpt.answering import END, is_answering, separator_of, turns_ids
+from gpt.answering import END, is_answering, is_conversing, separator_of, turns_ids
 from gpt.interactive import Conversation, RememberingModel, converse
 from gpt.model import GPT
 from gpt.speaking import write_continuation
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from workshop.cli.console import run_apart
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.cli.prompt import warn_of_cut
-from workshop.corpora.names import CHAT
 from workshop.decoding.sample_options import SAMPLING, SampleOptions
 from workshop.formats.pretrained import end_tokens, read_json
 from workshop.run.family import Trained
@@ -165,9 +167,9 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
     Raises: UserError if jinja2 is not installed; CheckpointError if the template fails, or takes too much.
     """
-    if find_spec("jinja2") is None:
+    if (found := find_spec("jinja2")) is None or found.origin is None:
         raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
-    process, late = template_process(), threading.Event()
+    process, late = template_process(str(Path(found.origin).parents[1])), threading.Event()
     timer = threading.Timer(chat_template.MAX_SECONDS, lambda: (late.set(), process.kill()))
     timer.start()
     try:
@@ -196,11 +198,17 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 
 @cache
-def template_process() -> subprocess.Popen:
-    """The process that runs templates, which waits for the next request until this one ends."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    process = subprocess.Popen([sys.executable, "-P", chat_template.__file__], **pipes)
+def template_process(packages: str) -> subprocess.Popen:
+    """The process that runs templates, which waits for the next request until this one ends.
+
+    Args:
+        packages: the folder in which jinja2 is.
+    """
+    folder = tempfile.TemporaryDirectory(prefix="tinygrad_lite-")
+    command = ["python", os.path.abspath(chat_template.__file__), packages]
+    process = run_apart(command, folder.name, subprocess.Popen, stdin=subprocess.PIPE)
     atexit.register(end, process)
+    weakref.finalize(process, folder.cleanup)
     return process
 
 
@@ -237,7 +245,7 @@ class Fitting:
 def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
     """Answer one question, or talk with a user who types messages."""
     remembering = RememberingModel(model)
-    if trained.dataset == CHAT:
+    if is_conversing(trained):
         form = AnswerFormat(trained.tokenizer)
         options = replace(options, greedy=not {*SAMPLING} - {"chat"} & {*given})
     elif is_answering(trained):

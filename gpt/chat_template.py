@@ -1,6 +1,6 @@
 """A chat template, run in its own process: messages become the text that a model was trained to continue.
 
-    echo '{"template": "...", "variables": {"messages": [...]}}' | python gpt/chat_template.py
+    echo '{"template": "...", "variables": {"messages": [...]}}' | python -I gpt/chat_template.py [FOLDER]
 
 Each line of the input is a request; its answer is a line, too: whether the template refuses, and its text or why.
 
@@ -9,7 +9,8 @@ from everything but the variables it is given. A sandbox does not limit time and
 that is killed after a few seconds, may take 1 GiB of memory (except on Windows, which has no such limit), and may write
 4 MB.
 
-This file imports nothing of the project, so that the process starts quickly. It adds the functions that templates may
+This file imports nothing of the project, so that the process starts quickly, and needs no path but that of Python; the
+folder in which the package jinja2 is comes last. It adds the functions that templates may
 expect from Hugging Face's transformers.
 """
 
@@ -30,6 +31,7 @@ MAX_OUTPUT = 4_000_000  # characters
 
 def main() -> int:
     """Answer the requests on stdin; returns the exit status."""
+    sys.path += sys.argv[1:]
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpt.family import FAMILY
 from tinygrad_lite.errors import OptionError
-from workshop.cli.console import quoted, run_command, say
+from workshop.cli.console import quoted, run_command, say, show
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
 
 USAGE = "usage: python -m gpt.merge BASE ADAPTER OUT.safetensors"
@@ -23,7 +23,7 @@ USAGE = "usage: python -m gpt.merge BASE ADAPTER OUT.safetensors"
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     if argv in (["--help"], ["-h"]):
-        print(__doc__)
+        show(__doc__)
         return 0
     if len(argv) != 3 or any(word.startswith("-") for word in argv):
         raise OptionError(f"three arguments are needed, a base, an adapter and a new file; {USAGE}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import ClassVar
 
 from gpt.config import GPTConfig
 from tinygrad_lite.errors import OptionError
+from workshop.cli.console import with_value
 from workshop.cli.options import answers, under
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
 from workshop.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
@@ -134,7 +136,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
         Raises: OptionError.
         """
-        named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
+        named = with_value("pairs", Path(self.pairs)) if self.pairs else f"--dataset {self.dataset}"
         has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*PARALLEL_CORPORA, *MADE))
         if self.pairs and self.text:
             raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")

@@ -23,7 +23,7 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
 from tinygrad_lite.errors import OptionError, counted
-from workshop.cli.console import say
+from workshop.cli.console import say, show
 from workshop.corpora.pictures import load_pictures, named_picture
 from workshop.corpora.texts import Corpus
 from workshop.decoding.sample_options import refuse_others
@@ -132,8 +132,8 @@ def show_completions(options: Any, given: Collection[str], trained: Trained, mod
     say(about)
     for number, one in enumerate(completed):
         if number:
-            print()
-        print(tokenizer.printed(one))
+            show()
+        show(tokenizer.printed(one))
     if options.out:
         write(drawing(picture, completed, keep_rows, about), Path(options.out))
         say(f"wrote {options.out}")

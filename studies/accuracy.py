@@ -15,7 +15,7 @@ from pathlib import Path
 
 from studies.program import program
 from tinygrad_lite.errors import OptionError
-from workshop.cli.console import run_command
+from workshop.cli.console import run_command, show
 from workshop.cli.options import option
 from workshop.run.families import load_family
 from workshop.run.family import family_of_weights
@@ -47,14 +47,14 @@ def main(options: EvaluateOptions, names: str) -> None:
             raise OptionError(f"--against names {len(others)} runs, but there are {len(names)} to compare with them")
         gains = [one - other for one, other in zip(ours, accuracies(others), strict=True)]
         error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
-        print(f"gain, in pairs: {statistics.mean(gains):+.1%} with a standard error of {error:.1%}")
+        show(f"gain, in pairs: {statistics.mean(gains):+.1%} with a standard error of {error:.1%}")
 
 
 def accuracies(names: list[str]) -> list[float]:
     """The accuracies of runs, whose mean and standard deviation are printed if there are several."""
     found = [accuracy(Path(name)) for name in names]
     if len(found) > 1:
-        print(f"mean of {len(found)}: {statistics.mean(found):.1%} ± {statistics.stdev(found):.1%}")
+        show(f"mean of {len(found)}: {statistics.mean(found):.1%} ± {statistics.stdev(found):.1%}")
     return found
 
 
@@ -71,7 +71,7 @@ def accuracy(path: Path) -> float:
     task = family.task(options_of_run(family, path), trained.tokenizer)
     task.hold_out_test()
     report = task.report(trained.make_model(), math.nan)
-    print(f"{report.words}: {path}")
+    show(f"{report.words}: {path}")
     return report.measures["accuracy"]
 
 

@@ -79,7 +79,7 @@ from gpt.score import score
 from gpt.trained import load_trained
 from studies.program import program
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.run.family import Trained
@@ -286,12 +286,12 @@ def cut(corpus: Corpus) -> tuple[str, str]:
 
 def print_header() -> None:
     """The first line of the table."""
-    print(f"{'model':<12} {'context':>16} {'numbers':>12} {'bits per character':>20}", flush=True)
+    show(f"{'model':<12} {'context':>16} {'numbers':>12} {'bits per character':>20}")
 
 
 def print_row(name: str, context: str, numbers: int, bits: float) -> None:
     """One line of the table."""
-    print(f"{name:<12} {context:>16} {numbers:>12,} {bits:>20.3f}", flush=True)
+    show(f"{name:<12} {context:>16} {numbers:>12,} {bits:>20.3f}")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 from studies.program import program
 from tinygrad_lite.errors import CorpusError, counted
-from workshop.cli.console import RESET, run_command, wants_colour
+from workshop.cli.console import RESET, run_command, show, wants_colour, write
 from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.tokenizers import LEARNED, learn
@@ -69,11 +69,10 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Tokenizer:
     ids = tokenizer.encode(held_out)
     encoding = max(time.perf_counter() - learned, 1e-9)  # the clock may be too coarse to measure it
     unknown = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items()) / len(held_out)
-    print(
+    show(
         f"{kind:<9} {tokenizer.vocab_size:>11,} {len(held_out) / len(ids):>21.2f} {unknown:>8.2%} "
         f"{bits_to_restore(tokenizer, text, held_out):>6.2f} bits {learned - began:>9.2f} s "
-        f"{len(to_utf8(held_out)) / 1e6 / encoding:>7.1f} MB/s",
-        flush=True,
+        f"{len(to_utf8(held_out)) / 1e6 / encoding:>7.1f} MB/s"
     )
     return tokenizer
 
@@ -153,14 +152,14 @@ def main(options: CompareOptions, name: str) -> None:
     """Learn every kind of tokenizer from a text, and compare them on its last tenth."""
     text, held_out = split(read_corpus(name))
 
-    print("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
+    show("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
     tokenizers = [measure(kind, text, held_out, options.vocab_size) for kind in COMPARED]
     if options.sample:
         passage = first_words(held_out, options.sample)
         for tokenizer in tokenizers:
             tokens = counted(len(tokenizer.encode(passage)), "token")
-            print(f"\n{tokenizer.kind}: {counted(len(passage), 'character')}, {tokens}")
-            print(show_tokens(tokenizer, passage, wants_colour()))
+            show(f"\n{tokenizer.kind}: {counted(len(passage), 'character')}, {tokens}")
+            write(show_tokens(tokenizer, passage, wants_colour()) + "\n", paint=str)
 
 
 def read_corpus(name: str) -> Corpus:

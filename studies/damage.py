@@ -53,7 +53,7 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option, whole_numbers
 from workshop.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
 
@@ -97,19 +97,19 @@ def main(options: DamageOptions, name: str) -> None:
 
     undamaged = loss()
     importance = head_importance(model, np.array(trained.tokenizer.encode(learned)))
-    print(f"{'share':>7}" + "".join(f"{way:>23}" for way in WAYS) + "    bits per character", flush=True)
-    print(f"{0:>7.2%}" + f"{undamaged:>23.4f}" * len(WAYS), flush=True)
+    show(f"{'share':>7}" + "".join(f"{way:>23}" for way in WAYS) + "    bits per character")
+    show(f"{0:>7.2%}" + f"{undamaged:>23.4f}" * len(WAYS))
     found = {(way, 0.0): [(0, undamaged)] for way in WAYS}
     for share in shares:
-        print(f"{share:>7.2%}", end="")
+        show(f"{share:>7.2%}", end="")
         for way in WAYS:
             drawn = found[way, share] = []
             for seed in seeds if way.startswith("random") else [0]:
                 with damaged(model, way, share, seed, importance):
                     drawn.append((seed, loss()))
             mean, deviation = mean_and_deviation(drawn)
-            print(f"{mean:.4f}{f' ± {deviation:.4f}' if len(drawn) > 1 else ''}".rjust(23), end="", flush=True)
-        print()
+            show(f"{mean:.4f}{f' ± {deviation:.4f}' if len(drawn) > 1 else ''}".rjust(23), end="")
+        show()
     picture = picture_of(found, f"{name} without a share of its weights or heads")
     for file in files:
         write(picture, Path(file))

@@ -22,7 +22,7 @@ from gpt.score import token_log_probs
 from studies.program import numbers, program
 from studies.quantized import MODELS, QuantizedOptions, text_to_predict
 from tinygrad_lite.errors import CorpusError, OptionError
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option
 from workshop.corpora.texts import Corpus
 from workshop.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
@@ -47,7 +47,7 @@ def main(options: LongerOptions, *names: str) -> None:
         raise OptionError(f"--times {options.times}: write whole numbers from 1 on, such as 1,2,4")
     if options.plot:
         check_plot(options.plot, "--plot")
-    print(f"{'bits per character in windows of':<34}" + "".join(f"{n:>7} T" for n in times))
+    show(f"{'bits per character in windows of':<34}" + "".join(f"{n:>7} T" for n in times))
     curves = {}
     for name in names:
         trained = FAMILY.read(Path(name))
@@ -57,7 +57,7 @@ def main(options: LongerOptions, *names: str) -> None:
         corpus = text_to_predict(options, trained)
         found = [bits_by_position(trained, corpus, n) for n in times]
         curves[name] = found[-1]
-        print(f"{name:<34}" + "".join(f"{bits.mean():>9.3f}" for bits in found), flush=True)
+        show(f"{name:<34}" + "".join(f"{bits.mean():>9.3f}" for bits in found))
     if options.plot and curves:
         write(picture(curves, times[-1]), Path(options.plot))
         say(f"wrote {options.plot}")

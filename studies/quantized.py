@@ -26,7 +26,7 @@ from gpt.score import score
 from studies.program import program
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option
 from workshop.corpora.texts import Corpus, load_corpus, load_files
 from workshop.run.family import Trained
@@ -50,7 +50,7 @@ def main(options: QuantizedOptions, name: str) -> None:
     trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = text_to_predict(options, trained)
-    print(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8} {'a token':>10}")
+    show(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8} {'a token':>10}")
     first = 0.0
     for kind in (None, *KINDS):
         model = trained.make_model()
@@ -61,7 +61,7 @@ def main(options: QuantizedOptions, name: str) -> None:
         found = score(model, trained.tokenizer, corpus).bits_per_character
         first = first or found
         row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {found / first - 1:>z8.2%}"
-        print(f"{row} {1e3 * seconds_of_token(model):>7.2f} ms", flush=True)
+        show(f"{row} {1e3 * seconds_of_token(model):>7.2f} ms")
 
 
 def seconds_of_token(model: GPT) -> float:

@@ -17,15 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpt.answering import answer
+from gpt.answering import answer, is_conversing
 from gpt.conversations import LANGUAGES, PARTS, Asked, conversations, sentences, table
 from gpt.family import FAMILY
 from studies.program import program
 from tinygrad_lite.errors import CheckpointError
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import write_lines
-from workshop.corpora.names import CHAT
 from workshop.run.run_folder import tune_memory
 
 REFUSALS = tuple(sentences("unknown", language, "answer")[0] for language in LANGUAGES)
@@ -46,7 +45,7 @@ def main(options: QuestionOptions, name: str) -> None:
     """Ask a GPT that learned from conversations what it did not see in training."""
     tune_memory()
     trained = FAMILY.read(Path(name))
-    if trained.dataset != CHAT:
+    if not is_conversing(trained):
         raise CheckpointError(
             f"{trained.path} did not learn from conversations: python train.py chat makes one that did"
         )
@@ -54,19 +53,19 @@ def main(options: QuestionOptions, name: str) -> None:
     model = trained.make_model(options.device)
     tests = {part: list(conversations(part, options.count)) for part in PARTS[1:]} | {"by hand": by_hand()}
     lines = ["test,kind,questions,right"]
-    print(f"{'':14} questions   right   refused what it cannot know   refused what it could know")
+    show(f"{'':14} questions   right   refused what it cannot know   refused what it could know")
     for test, asked in tests.items():
         written = answer(model, trained.tokenizer, ["\n".join(one.turns) for one in asked])
         pairs = list(zip(asked, written, strict=True))
         right = [is_right(one, said, exactly=test != "by hand") for one, said in pairs]
         known, unknown = ([said in REFUSALS for one, said in pairs if one.is_known is so] for so in (True, False))
-        print(f"{test:14} {len(asked):>9} {share(right):>7} {share(unknown):>29} {share(known):>28}", flush=True)
+        show(f"{test:14} {len(asked):>9} {share(right):>7} {share(unknown):>29} {share(known):>28}")
         counts = Counter(one.kind for one in asked)
         rights = Counter(one.kind for one, is_so in zip(asked, right, strict=True) if is_so)
         lines += [f"{test},{kind},{count},{rights[kind]}" for kind, count in counts.items()]
         wrong = [pair for pair, is_so in zip(pairs, right, strict=True) if not is_so]
         for one, said in wrong[: options.wrong]:
-            print(f"  {' / '.join(one.turns)}\n    -> {said}\n    == {one.answer}")
+            show(f"  {' / '.join(one.turns)}\n    -> {said}\n    == {one.answer}")
     if options.csv:
         write_lines(Path(options.csv), lines)
         say(f"wrote {options.csv}")

@@ -32,7 +32,7 @@ from seq2seq.task import FAMILY
 from seq2seq.translate import translate
 from studies.program import numbers, program
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
 from workshop.corpora.pair_cleaning import SENTENCE_END, Pair
@@ -96,12 +96,12 @@ def main(options: EvaluateOptions, name: str) -> None:
 
     if penalties:
         say(f"{counted(len(pairs), 'text')}, beam {options.beam}")
-        print("length penalty    BLEU    chrF  brevity penalty  words by those of the references")
+        show("length penalty    BLEU    chrF  brevity penalty  words by those of the references")
         found = {}
         for penalty in penalties:
             found[penalty], row = scores_with_brevity(written_with(penalty), targets)
-            print(f"{penalty:14g}{row}", flush=True)
-        print(f"best BLEU with --length_penalty {max(found, key=found.get):g}")
+            show(f"{penalty:14g}{row}")
+        show(f"best BLEU with --length_penalty {max(found, key=found.get):g}")
         return
     penalty = options.length_penalty
     if penalty is None:
@@ -113,7 +113,7 @@ def main(options: EvaluateOptions, name: str) -> None:
     if options.out:
         write_lines(Path(options.out), written)
     table = rouge_table(sources, targets, written) if options.rouge else scores_with_confidence(written, targets)
-    print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}", *table, sep="\n")
+    show("\n".join([f"exactly right: {scores(written, targets)[0]['exact']:.1%}", *table]))
 
 
 def penalties_to_compare(options: EvaluateOptions) -> list[float]:

@@ -13,6 +13,7 @@ from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from workshop.cli.console import show
 from workshop.processes.processes import OneProcess, Program
 from workshop.processes.workers import start_processes
 from workshop.run.estimate import size_of
@@ -70,8 +71,8 @@ def show_profile(setup: RunSetup, updates: Program) -> int:
         seconds, table = program(options, task, model, optimizer, comm)
     size = size_of(setup)
     count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
-    print(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
-    print(
+    show(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
+    show(
         f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,\n"
         f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches\n"
         f"here: {operations / rate / seconds:.0%} of the step"

@@ -34,7 +34,7 @@ from studies.program import program
 from studies.quantized import QuantizedOptions, text_to_predict
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Parameter
-from workshop.cli.console import run_command, say
+from workshop.cli.console import run_command, say, show
 from workshop.cli.options import option, whole_numbers
 
 
@@ -85,14 +85,14 @@ def main(options: UpdateOptions, *names: str) -> None:
     found = updates(model, base.weights)
     rng = np.random.default_rng(options.seed)
     by_chance = [Update.of(rng.standard_normal((update.u.shape[0], update.v.shape[1]))) for update in found.values()]
-    print(f"{'rank':>6} {'share of the update':>21} {'of a random matrix':>20} {'bits per character':>20}")
+    show(f"{'rank':>6} {'share of the update':>21} {'of a random matrix':>20} {'bits per character':>20}")
     for rank in (0, *ranks, None):
         for name, parameter in matrices(model).items():
             parameter.data[...] = base.weights[name] + found[name].cut(found[name].s.size if rank is None else rank)
             parameter.mark_written()
         bits = score(model, tuned.tokenizer, corpus).bits_per_character
         shares = [statistics.mean(update.share(rank) for update in each) for each in (found.values(), by_chance)]
-        print(f"{'all' if rank is None else rank:>6} {shares[0]:>21.1%} {shares[1]:>20.1%} {bits:>20.4f}", flush=True)
+        show(f"{'all' if rank is None else rank:>6} {shares[0]:>21.1%} {shares[1]:>20.1%} {bits:>20.4f}")
 
 
 def matrices(model: GPT) -> dict[str, Parameter]:

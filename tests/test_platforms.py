@@ -25,13 +25,12 @@ import pytest
 import train
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
-from workshop.cli import console
+from workshop.cli import console, files
 from workshop.cli.console import wants_colour
 from workshop.corpora import fetch
 from workshop.corpora import texts as corpora
 from workshop.run import checkpoint
 from workshop.run import run_folder as run
-from workshop.run.checkpoint import write_atomically
 from workshop.run.run_folder import RunFolder, tune_memory
 
 # --- Windows: locks, renaming, pipes, colours -----------------------------------------------------------------
@@ -61,7 +60,7 @@ busy = Mock(side_effect=PermissionError(errno.EACCES, "The process cannot access
 @pytest.fixture
 def windows(monkeypatch):
     """Windows, as far as it can be simulated: its locks, no fcntl, and folders that cannot be opened or fsynced."""
-    for module in (run, checkpoint):
+    for module in (run, files):
         monkeypatch.setattr(module, "POSIX", False)
     monkeypatch.setattr(console, "WINDOWS", True)
     monkeypatch.setitem(sys.modules, "fcntl", None)  # importing it fails
@@ -124,7 +123,7 @@ def test_a_folder_is_locked_with_the_functions_of_windows(tmp_path, windows):
 
 def test_whole_runs_work_on_windows(workplace, windows, open_files_stay, monkeypatch):
     """A run, a resumed one and one that overwrites it: no POSIX functions, and no file of its own left open."""
-    monkeypatch.setattr(checkpoint.time, "sleep", lambda seconds: pytest.fail("a file of the run's own was open"))
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: pytest.fail("a file of the run's own was open"))
     folder = run_training(max_iters=4, keep=1, sample_tokens=5)
     assert train.main(["--resume", "--out_dir=run", "--max_iters=6"]) == 0
     assert checkpoint.load_checkpoint(folder.last).step == 6
@@ -142,28 +141,28 @@ def test_a_file_opened_by_another_program_is_replaced_a_moment_later(tmp_path, w
             busy()
         replace(source, target)
 
-    monkeypatch.setattr(checkpoint.time, "sleep", waited.append)
+    monkeypatch.setattr(files.time, "sleep", waited.append)
     monkeypatch.setattr(os, "replace", busy_at_first)
     (tmp_path / "last").write_bytes(b"old")
-    write_atomically(tmp_path / "last", b"new")
+    checkpoint.save_file(tmp_path / "last", b"new")
     assert ((tmp_path / "last").read_bytes(), waited) == (b"new", [0.1, 0.2, 0.5])
 
 
 def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, monkeypatch):
     waited = []
-    monkeypatch.setattr(checkpoint.time, "sleep", waited.append)
+    monkeypatch.setattr(files.time, "sleep", waited.append)
     monkeypatch.setattr(os, "replace", busy)
     (tmp_path / "last").write_bytes(b"old")
     for posix, times in ((False, 5), (True, 0)):  # on POSIX it means that the folder is not writable: no waiting
-        monkeypatch.setattr(checkpoint, "POSIX", posix)
+        monkeypatch.setattr(files, "POSIX", posix)
         with pytest.raises(CheckpointError, match="the previous file is intact"):
-            write_atomically(tmp_path / "last", b"new")
+            checkpoint.save_file(tmp_path / "last", b"new")
         assert len(waited) == times
         waited.clear()
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
     monkeypatch.setattr(os, "unlink", busy)  # a virus scanner has opened the new file
     with pytest.raises(CheckpointError, match="the previous file is intact"):
-        write_atomically(tmp_path / "last", b"new")
+        checkpoint.save_file(tmp_path / "last", b"new")
 
 
 # Whether this is Windows, and a terminal; the variables that are set; whether colours are used.

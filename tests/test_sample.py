@@ -23,6 +23,7 @@ from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional import registry
 from workshop.cli.command_line import FIRST_PAGE, split_command_line
+from workshop.cli.console import quoted
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
 from workshop.tokenizers.byte import ByteTokenizer
@@ -128,8 +129,8 @@ def test_tokens_that_only_pad_a_vocabulary_are_never_generated(capsys, monkeypat
 
 def test_a_word_that_is_not_a_checkpoint_gets_a_suggestion(trained):
     for named, meant in (
-        ("Habe nun", '--start "Habe nun"'),
-        ("x" * 1000, f'--start "{"x" * 1000}"'),
+        ("Habe nun", f"--start {quoted('Habe nun')}"),
+        ("x" * 1000, f"--start {'x' * 1000}"),
         ("goethe", str(Path("out/goethe"))),
     ):
         with pytest.raises(CheckpointError) as refused:

@@ -26,6 +26,7 @@ from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
 from workshop.cli.command_line import FIRST_PAGE, parse_command_line
+from workshop.cli.console import quoted
 from workshop.corpora import fetch, pair_sources
 from workshop.corpora.texts import RECIPES
 from workshop.decoding.sample_options import HINTS, SampleOptions
@@ -71,7 +72,7 @@ def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
     first, *_, last = capsys.readouterr().err.strip().splitlines()
     folder = RunFolder(Path("out", text))
     assert folder.noted_options()["dataset"] == load_checkpoint(folder.last).training["dataset"] == text
-    assert last == f'  python sample.py {folder.path} --start "{prompt}"'
+    assert last == f"  python sample.py {folder.path} --start {quoted(prompt)}"
     unavailable = "no text is named, and goethe is unavailable here (there is no network here): trying werther-faust, "
     assert first.startswith(unavailable) == (text != "goethe")
     assert train.main(["--resume", "--max_iters=2", f"--out_dir={folder.path}"]) == 0  # on its own text
@@ -354,9 +355,13 @@ def test_the_users_text_has_its_own_folder_and_prompt(workplace, capsys):
     assert train.main([*options, "--text", "Mein Buch.txt"]) == 0
     said = capsys.readouterr().err
     prompt = " ".join(made_up_text().split()[:3])
-    assert said.endswith(f'  python sample.py "{Path("out/Mein Buch")}" --start "{prompt}"\n')
+    assert said.endswith(f"  python sample.py {quoted(Path('out/Mein Buch'))} --start {quoted(prompt)}\n")
     assert train.main(["--text", "Mein Buch.txt", "--resume", "--max_iters=2"]) == 0
     assert load_checkpoint(Path("out/Mein Buch/last.safetensors")).step == 2
+    for name, folder in (("...txt", "text"), (".hidden.txt", "hidden")):  # none leads out of out/
+        Path(name).write_text(made_up_text(), encoding="utf-8")
+        assert train.main([*options, "--text", name]) == 0
+        assert (Path("out") / folder / "last.safetensors").is_file()
 
 
 def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):

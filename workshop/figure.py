@@ -26,6 +26,7 @@ import numpy as np
 
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.console import visible
+from workshop.cli.files import write_named
 
 # Suppresses the program name and the time in each format.
 METADATA = {
@@ -120,7 +121,7 @@ def write_image(path: Path, data: bytes, has_photographs: bool = False) -> None:
     if path.suffix.lower() == ".svg":
         data = with_dark_theme(data.decode("utf-8"), has_photographs).encode("utf-8")
     try:
-        path.write_bytes(data)
+        write_named(path, data)
     except OSError as error:
         raise cannot_write(path, error) from None
 
@@ -214,11 +215,11 @@ def write(picture: Picture, path: Path) -> None:
         elif suffix != suffix_of_numbers:
             raise OptionError(f"{path}: the numbers of this picture are written as {suffix_of_numbers}")
         elif suffix == ".npz":
-            with open(path, "wb") as file:
-                np.savez(file, **picture.arrays)
+            np.savez(numbers := io.BytesIO(), **picture.arrays)
+            write_named(path, numbers.getvalue())
         else:
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(picture.table)
+            csv.writer(table := io.StringIO(), lineterminator="\n").writerows(picture.table)
+            write_named(path, table.getvalue())
     except OSError as error:
         raise cannot_write(path, error) from None
 

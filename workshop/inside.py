@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Call, Module, recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from workshop.tokenizers.base import Tokenizer
+
+NOT_FINITE = "the model computes NaN or infinity: its training diverged, or its file was changed"
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,14 @@ class Inside:
     added: np.ndarray
 
 
+def numbers(x: Tensor | np.ndarray) -> np.ndarray:
+    """What a model computed, as an array on the CPU; CheckpointError if some of it is NaN or infinite."""
+    found = x.numpy() if isinstance(x, Tensor) else x
+    if not np.isfinite(found).all():
+        raise CheckpointError(NOT_FINITE)
+    return found
+
+
 def look_inside(model: Module, *inputs: Tensor) -> Inside:
     """Run a model on a batch of one, and keep what is computed on the way."""
     model.eval()
@@ -38,8 +49,8 @@ def look_inside(model: Module, *inputs: Tensor) -> Inside:
         [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
     )
     return Inside(
-        attention=np.stack([weights_of(call) for call in mixers]),
-        stream=np.stack([x.numpy()[0] for x in (blocks[0].args[0], *(call.result for call in blocks))]),
+        attention=numbers(np.stack([weights_of(call) for call in mixers])),
+        stream=np.stack([numbers(x)[0] for x in (blocks[0].args[0], *(call.result for call in blocks))]),
         added=np.stack([[part.result.numpy()[0] for part in layer] for layer in zip(mixers, mlps, strict=True)]),
     )
 

@@ -20,14 +20,14 @@ from encoder.labels import sequence, texts_of
 from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
-from studies.explorer.page import Panel, assemble, panels_of, write_page
+from studies.explorer.page import Panel, assemble, described, panels_of, write_page
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import say
 from workshop.cli.prompt import prompt_lines
-from workshop.inside import Inside, look_inside, pieces
+from workshop.inside import Inside, look_inside, numbers, pieces
 from workshop.run.family import Trained
 
 SCRIPTS = [Path(__file__).with_name(f"{name}.js") for name in ("encoder_text", "encoder_picture", "encoder")]
@@ -57,8 +57,8 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     if len(ids) > size:
         raise OptionError(f"--explain: the page shows at most {size} tokens of this model, and the text has {len(ids)}")
     found = look_inside(model, *inputs(model, ids[None], segments))
-    numbers = {"ids": ids.tolist(), "segments": segments.tolist()}
-    data = recording(found) | {"tokens": pieces(tokenizer, ids.tolist())} | numbers | {"start": 0}
+    data = recording(found) | {"tokens": pieces(tokenizer, ids.tolist()), "start": 0}
+    data |= {"ids": ids.tolist(), "segments": segments.tolist()}
     panels = [PANELS["tokens"], PANELS["attention"], stream_panel(model.config.norm_first)]
     if asks_label:
         shown = data["labels"] = labels_of(model, ids, segments)
@@ -112,7 +112,7 @@ def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> tuple[np.nd
     for first in range(0, len(texts), BATCH):
         part = texts[first : first + BATCH]
         with no_grad():
-            found.append(model.label_logits(*inputs(model, part, segments)).softmax().numpy())
+            found.append(numbers(model.label_logits(*inputs(model, part, segments)).softmax()))
     probabilities = np.concatenate(found)
     hidden = np.full((len(ids), probabilities.shape[1]), np.nan)
     hidden[places] = probabilities[1:]
@@ -127,14 +127,14 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
     if not isinstance(model, ViT):
         raise OptionError("--explain shows attention, which a convolutional network lacks: take a Vision Transformer")
     config = model.config
-    numbers = config.n_layer * config.n_head * config.block_size**2
-    if numbers > MAX_NUMBERS:
-        raise OptionError(f"--explain: this model has {numbers:,} attention weights; a page holds {MAX_NUMBERS:,}")
+    count = config.n_layer * config.n_head * config.block_size**2
+    if count > MAX_NUMBERS:
+        raise OptionError(f"--explain: this model has {count:,} attention weights; a page holds {MAX_NUMBERS:,}")
     picture, name = asked_picture(options, trained)
     pictures = as_input(model, picture)
     found = look_inside(model, pictures)
     with no_grad():
-        probabilities = model(pictures).softmax().numpy()[0]
+        probabilities = numbers(model(pictures).softmax())[0]
     names = [trained.tokenizer.decode([number]) for number in range(len(probabilities))]
     right = name.rpartition(": ")[2] if options.image.startswith("test:") else None
     order = np.argsort(-probabilities, kind="stable")
@@ -173,7 +173,7 @@ def stream_panel(norm_first: bool = True) -> Panel:
 
 def about(trained: Trained) -> str:
     """Which model this is, without its path."""
-    family, _, more = trained.about.partition(": ")[2].partition(" ")
+    family, _, more = described(trained).partition(" ")
     return f"a {TITLES.get(family.lower(), family)} {more}"
 
 

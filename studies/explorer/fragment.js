@@ -39,7 +39,7 @@ function keepInAddress(session) {
     }
     const [head] = named(asked.get("head"));
     if (head) session.chooseHead(...head.split(".").map(Number));
-    if (asked.has("at")) session.select(Number(asked.get("at")) || 0);
+    if (asked.has("at")) session.select(Number(asked.get("at")));
     goTo(asked.get("panel"));
     return true;
   };

@@ -13,7 +13,7 @@ from gpt.answering import END, is_answering, prompt_ids, separator_of
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.speaking import encode
-from studies.explorer.page import assemble, panels_of, write_page
+from studies.explorer.page import assemble, described, panels_of, write_page
 from studies.explorer.recorded import MAX_RECORDED, record
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
@@ -114,7 +114,7 @@ def page(
     }
     panels = panels_of("gpt", "recorded" if recorded else "conversation" if answers else "")
     panels["stream"] = replace(panels["stream"], formula=stream_formula(config))
-    about = f"This is your model: {trained.about.partition(': ')[2].replace('gpt with', 'a GPT with', 1)}."
+    about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
         data["recording"], blobs = record(model, tokenizer, ids)

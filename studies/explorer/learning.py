@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from studies.explorer.page import FOLDER, assemble, panels_of, read
 from tinygrad_lite.errors import CorpusError
@@ -37,7 +38,7 @@ def page(path: str = "") -> str:
     poem = [part.value for part in ast.parse(read(POEM)).body if isinstance(part, ast.Assign)]
     texts = [("Erlkönig", "".join(map(ast.literal_eval, poem[:2]))), ("Hamlet", read(FOLDER / "hamlet.txt"))]
     if path:
-        texts = [(path, own_text(path)), *texts]
+        texts = [(Path(path).name, own_text(path)), *texts]
     data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
     scripts = [FOLDER / f"{name}.js" for name in SCRIPTS]
     panels = [*panels_of("learning").values()]

@@ -28,7 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tinygrad_lite.errors import CheckpointError
+from workshop.cli.files import write_named
 from workshop.figure import cannot_write
+from workshop.inside import NOT_FINITE
+from workshop.run.family import Trained
 
 FOLDER = Path(__file__).parent
 SHARED = ("data", "widgets", "maps")  # scripts of all pages
@@ -78,7 +82,12 @@ def assemble(
         blobs: binary data by the ids of their elements.
         scripts: files of JavaScript, run in this order after the shared ones.
         works: whether they may start a worker from a text in the page.
+    Raises: CheckpointError if a number in the data is NaN or infinite.
     """
+    try:
+        facts = embedded(data)
+    except ValueError:
+        raise CheckpointError(NOT_FINITE) from None
     style = read(FOLDER / "style.css")
     # With its name at its end, each script is a separate file in the browser's debugger.
     programs = [
@@ -86,7 +95,7 @@ def assemble(
         for path in (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
     ]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
-    elements = [f'<script type="application/json" id="data">{embedded(data)}</script>'] + [
+    elements = [f'<script type="application/json" id="data">{facts}</script>'] + [
         f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>'
         for name, blob in blobs.items()
     ]
@@ -109,7 +118,7 @@ def write_page(path: str, html: str, option: str = "--explain ") -> None:
     Raises: OptionError if the file cannot be written.
     """
     try:
-        Path(path).write_text(html, encoding="utf-8", newline="\n")
+        write_named(path, html)
     except OSError as error:
         raise cannot_write(f"{option}{path}", error) from None
 
@@ -140,3 +149,9 @@ def embedded(value: Any) -> str:
     '{"prompt":"\\u003c/script\\u003e \\u0026 \\u202e"}'
     """
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+
+
+def described(trained: Trained) -> str:
+    """What a model is, in words, without the folders of its files, which are private."""
+    about = trained.about.removeprefix(f"{trained.path}: ")
+    return about.replace(str(trained.adapter), trained.adapter.name) if trained.adapter else about

@@ -37,7 +37,7 @@ class Session {
 
   select(position) {
     this.settle();
-    this.selected = Math.max(0, Math.min(position, this.read.length - 1));
+    this.selected = Math.max(0, Math.min(Math.trunc(position) || 0, this.read.length - 1)); // an address may name any
     this.changed();
   }
 

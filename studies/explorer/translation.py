@@ -20,7 +20,7 @@ from seq2seq.data import EOS
 from seq2seq.model import Seq2Seq
 from seq2seq.speaking import only_sentence, sentences_in
 from seq2seq.translate import Translation, longest_translation, penalty_of, translate
-from studies.explorer.page import assemble, panels_of, write_page
+from studies.explorer.page import assemble, described, panels_of, write_page
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say
 from workshop.cli.prompt import prompt_lines
@@ -172,7 +172,7 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
     if options.beam > MAX_BEAM:
         raise OptionError(f"--beam {options.beam}: the page shows a tree of at most {MAX_BEAM} hypotheses per step")
     (sentence,) = sentences_in([only_sentence(prompt_lines(text), "--explain")], model, trained.tokenizer)
-    tokenizer, about = trained.tokenizer, trained.about.partition(": ")[2].replace("seq2seq", "an encoder-decoder", 1)
+    tokenizer, about = trained.tokenizer, described(trained).replace("seq2seq", "an encoder-decoder", 1)
     beam = options.beam or BEAM
     penalty = penalty_of(model, options.length_penalty)
     watched = WatchedModel(model)

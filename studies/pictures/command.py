@@ -15,7 +15,7 @@ import numpy as np
 
 from tinygrad_lite.errors import OptionError
 from workshop.cli.command_line import read_command
-from workshop.cli.console import say, shown
+from workshop.cli.console import say, show
 from workshop.cli.options import answers, nearest, option
 from workshop.figure import METADATA, Picture, check_file, write
 
@@ -65,7 +65,7 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
     """
     what, *rest = argv or ["--help"]
     if what in ("-h", "--help"):
-        print(overview(prog, kinds))
+        show(overview(prog, kinds))
         return 0
     if what not in kinds:
         near = nearest(what, kinds)
@@ -88,7 +88,7 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
     with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn
         picture = kind.make(names, options)
     if picture.text:
-        print(shown(picture.text))
+        show(picture.text)
     for path in map(Path, options.out or ([] if picture.text else [picture.default or f"{what}.svg"])):
         write(picture, path)
         say(f"wrote {path}")

@@ -12,18 +12,26 @@ import train
 from benchmarks import compare_encoders as compare
 from benchmarks import pixel_counts
 from encoder import export
+from encoder.bert import Bert
+from encoder.cnn import CNN as CNN_MODEL
+from encoder.cnn import CNNConfig
+from encoder.config import BertConfig
 from encoder.data import SPECIALS
 from encoder.task import FAMILY as BERT
+from encoder.vit import ViT, ViTConfig
 from encoder.words import whole_sequence
 from studies import accuracy as evaluate
 from studies.pictures.loss import LossOptions, draw_loss
+from tests.gpt.saved_models import save
 from tests.tiny_runs import rows, sampled
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from workshop.corpora import pictures
 from workshop.corpora.pictures import Pictures
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.labels import LabelTokenizer
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 pytestmark = pytest.mark.usefixtures("workplace")
@@ -209,7 +217,7 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
     assert float(rows(RunFolder("pairs"))[-1]["accuracy"]) > 0.8
     said = capsys.readouterr().err
     assert "64 pairs of texts to learn from" in said
-    assert re.search(r'--start "[^"\t]+ \|\|\| [^"\t]+"', said)  # the command to try it with
+    assert re.search(r"--start (['\"])[^'\"\t]+ \|\|\| [^'\"\t]+\1", said)  # the command to try it with
     said = sampled(capsys, "pairs", "--start", "der Baum 3 ||| grün gut\nder Baum 3\tgrün schlecht").out
     assert [line.split("\t")[0] for line in said.splitlines()] == ["positive", "negative"]
     with pytest.raises(OptionError, match=r"into 3 texts, but the model reads a text or a pair of texts"):
@@ -246,6 +254,54 @@ def test_an_exported_model_of_pictures_is_trained_further(drawn):
     same_weights("pictures", "further")
     with pytest.raises(CorpusError, match="the pictures of digits are gray: take --channels 1, not 3"):
         run(*VIT, "--channels=3", "colours")
+
+
+# --- checkpoints from anyone ----------------------------------------------------------------------------------
+
+BYTES = ByteTokenizer(SPECIALS)
+IDS = {name.strip("[]").lower(): BYTES.specials[name] for name in ("[PAD]", "[CLS]", "[SEP]", "[MASK]")}
+TINY_BERT = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 32, **IDS}
+SIDES = LabelTokenizer(["above", "below", "left", "\x1b[2Jright"])
+FORGED = {
+    "words": (Bert(BertConfig(BYTES.vocab_size, **TINY_BERT)), BYTES, ["--start=a [MASK]", "--similar=text.txt"]),
+    "labels": (Bert(BertConfig(BYTES.vocab_size, objective="labels", labels="a|b", **TINY_BERT)), BYTES, ["--start=a"]),
+    "score": (Bert(BertConfig(BYTES.vocab_size, objective="labels", labels="a", **TINY_BERT)), BYTES, ["--start=a"]),
+    "vit": (ViT(ViTConfig(4, image_size=4, patch_size=2, n_layer=1, n_head=2, n_embd=16)), SIDES, ["--image=test:1"]),
+    "cnn": (CNN_MODEL(CNNConfig(4, image_size=4, n_stage=1)), SIDES, ["--image=test:1"]),
+}
+
+
+@pytest.mark.parametrize("kind", FORGED)
+def test_a_model_that_computes_no_numbers_says_so(kind, drawn, workplace, capsys):
+    model, tokenizer, words = FORGED[kind]
+    family = "bert" if "--start" in words[0] else kind
+    weights = {name: np.full_like(array, 1e38) for name, array in model.state_dict().items()}
+    path = str(save(Path("forged.safetensors"), family, model, weights, tokenizer, 0, dataset="digits"))
+    tries = [[words[0]], words, *([[words[0], "--explain=page.html"]] if kind != "cnn" else [])]
+    for given in tries:
+        with pytest.raises(CheckpointError, match="the model computes NaN or infinity: its training diverged"):
+            sample.main([path, *given])
+    assert capsys.readouterr().out == ""
+    assert not Path("page.html").exists()
+
+
+@pytest.mark.parametrize("kind", ["vit", "cnn"])
+def test_a_class_cannot_command_a_terminal(kind, drawn, capsys):
+    model, tokenizer, words = FORGED[kind]
+    path = save(Path("forged.safetensors"), kind, model, model.state_dict(), tokenizer, 0, dataset="digits")
+    said = sampled(capsys, str(path), *words)
+    assert "\\x1b[2Jright" in said.out
+    assert "\x1b" not in said.out + said.err
+
+
+MISSING = [({"mask": None}, "the model's settings are"), ({"labels": ""}, "labels needs the names of the labels")]
+
+
+@pytest.mark.parametrize(("settings", "reason"), MISSING)
+def test_settings_that_are_missing_in_a_checkpoint_are_named(settings, reason):
+    config = FORGED["labels"][0].config.to_json() | settings
+    with pytest.raises(CheckpointError, match=reason):
+        BertConfig.from_json({name: value for name, value in config.items() if value is not None})
 
 
 # --- pixels ---------------------------------------------------------------------------------------------------

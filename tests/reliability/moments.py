@@ -29,7 +29,7 @@ class Moments:
         for name in ("fsync", "replace", "unlink", "truncate"):
             yield os, name, self.around(getattr(os, name))
         for module in (checkpoint, run):
-            yield module, "write_atomically", self.during(module.write_atomically)
+            yield module, "save_file", self.during(module.save_file)
         if self.at_work:
             yield Optimizer, "zero_grad", self.around(Optimizer.zero_grad)
             yield Optimizer, "step", self.around(Optimizer.step)

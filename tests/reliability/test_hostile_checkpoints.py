@@ -28,11 +28,13 @@ from gpt import export, speaking
 from gpt.family import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
+from studies import questions
 from studies import scores as evaluate
 from tests.gpt.formats.test_llama import LLAMA3, QWEN3
 from tests.gpt.formats.test_llama import random_weights as llama_weights
 from tests.gpt.formats.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.gpt.saved_models import saved_gpt
 from tests.reliability.mutations import (
     harmless,
     many,
@@ -48,7 +50,7 @@ from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.quantize import quantize
-from workshop.cli.console import RESET, run_command
+from workshop.cli.console import RESET, quoted, run_command
 from workshop.decoding.probabilities import COLOURS
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
@@ -262,7 +264,7 @@ def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workpla
     path.write_bytes(changed(adapter, "", base=PLACE | {"path": name}, family=family.name))
     shutil.copy(path, "run/last.safetensors")
     with harmless(workplace):
-        refused(path, CheckpointError, rf'names? it: .* {name} --adapter "{path}"', lambda: sampled(path))
+        refused(path, CheckpointError, rf"names? it: .* {name} --adapter {quoted(path)}", lambda: sampled(path))
         reason = f"an adapter of {name}, which is not in the cache"
         refused(path, CheckpointError, reason, lambda: resume("--text=text.txt"))
     (workplace / "cache" / folder).mkdir(parents=True)
@@ -392,6 +394,19 @@ def test_special_tokens_other_than_the_models_are_refused(run, runs):
         path = run("seq2seq", changed(last, "tokenizer", specials=specials))
         reason = "of its model, but not of its tokenizer"
         refused(path, CheckpointError, reason, lambda path=path: sampled(path), resume)
+
+
+WITHOUT = [ByteTokenizer(), ByteTokenizer(["<end>"]), ByteTokenizer(["<answer>", "<end >"])]
+
+
+@pytest.mark.parametrize("tokenizer", WITHOUT)
+@pytest.mark.parametrize("dataset", ["chat", "calculations"])
+def test_a_model_that_says_it_answers_needs_the_tokens_for_it(tokenizer, dataset, workplace):
+    path = saved_gpt(Path("forged.safetensors"), tokenizer, dataset=dataset)
+    refused(path, UserError, "has no chat template|is for models that", lambda: sample.main([str(path), "--chat"]))
+    for words in (["--max_new_tokens=3"], ["--max_new_tokens=3", "--beam=2"], ["--explain=page.html"]):
+        assert sample.main([str(path), "--start=a", *words]) == 0
+    refused(path, CheckpointError, "did not learn from conversations", lambda: questions.main([str(path)]))
 
 
 def refused(path: Path, error: type[UserError], reason: str, *uses: Callable[[], None]) -> None:

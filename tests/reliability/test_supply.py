@@ -134,10 +134,30 @@ def test_one_file_opens_connections_and_few_start_programs():
                 found.setdefault(name, set()).add(path.as_posix())
     fetching = {"workshop/corpora/fetch.py"}
     sources = {"workshop/corpora/wheel.py", "workshop/corpora/pair_sources.py"}
-    others = {"gpt/chat.py", "docs/site/build.py", "docs/site/demo.py"}
+    others = {"gpt/chat.py", "docs/site/build.py", "docs/site/demo.py", "workshop/cli/console.py"}
     assert found.pop("subprocess") == fetching | sources | others
     assert found.pop("urllib") == fetching | {"docs/site/build.py"}  # which only takes addresses apart
     assert all(files == fetching for files in found.values())
+
+
+def test_one_function_starts_programs_and_one_file_prints():
+    """`run_apart` starts them where nobody's file can take part; what is printed to a terminal has no commands for it.
+
+    The page of colours that gpt/speaking.py prints is its own.
+    """
+    found: dict[str, set[str]] = {"print": set(), "run": set()}
+    shipped = {
+        path: text for path, text in product().items() if path.parts[0] not in ("docs", "nano.py", "tinygrad_lite")
+    }
+    for path, text in shipped.items():
+        for node in ast.walk(ast.parse(text)) if re.search(r"\bprint\(|subprocess|stdout", text) else ():
+            called = dotted(node.func) if isinstance(node, ast.Call) else ""
+            if called in ("print", "sys.stdout.write", "sys.stderr.write"):
+                found["print"].add(path.as_posix())
+            if called in ("subprocess.run", "subprocess.Popen", "os.execv", "os.spawnv"):
+                found["run"].add(path.as_posix())
+    assert found["print"] == {"workshop/cli/console.py", "gpt/speaking.py"}
+    assert not found["run"]  # `run_apart` calls what it was given
 
 
 @pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])

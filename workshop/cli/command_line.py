@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.version import VERSION
+from workshop.cli.console import show
 from workshop.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -198,7 +199,7 @@ def read_command(
 def _print_and_exit(text: str) -> NoReturn:
     """Print a page that the user asked for, and exit; characters that the terminal lacks become question marks."""
     encoding = sys.stdout.encoding or "utf-8"
-    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    show(text.encode(encoding, "replace").decode(encoding))
     sys.exit(0)
 
 

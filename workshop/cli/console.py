@@ -1,4 +1,4 @@
-"""Messages for the user of a command, and its exit after an error."""
+"""What surrounds a command: its messages for the user, its exit after an error, and the programs that it starts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import errno
 import math
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from signal import SIG_IGN, SIGINT, default_int_handler, getsignal, signal
 from typing import Any, NoReturn
 
@@ -44,6 +47,11 @@ def visible(text: str) -> str:
     return CONTROL.sub(lambda control: ascii(control[0])[1:-1], text)
 
 
+def show(*words: Any, end: str = "\n") -> None:
+    """Print a line of a table or a list to stdout; names in it may come from anyone, so it is `visible`."""
+    print(*(visible(str(word)) for word in words), end=end, flush=True)
+
+
 def shown(text: str) -> str:
     """Generated text for stdout: unchanged, but with control characters escaped if stdout is a terminal."""
     return visible(text) if sys.stdout.isatty() else text
@@ -55,13 +63,25 @@ def write(text: str, paint: Callable[[str], str] = shown) -> None:
     sys.stdout.flush()
 
 
-def quoted(path: Path) -> str:
-    """A path in a command that the user may copy: quoted if it contains a space.
+def quoted(value: Path | str) -> str:
+    """A path, or a text, as one word of a command that the user may copy: a shell reads it as it is.
 
-    >>> print(quoted(Path("out")), quoted(Path("my runs")))
-    out "my runs"
+    A path that begins with a dash gets a ./ in front, so that no program takes it for an option.
+
+    >>> print(quoted(Path("out")), quoted(Path("my runs")), quoted(Path("-n")), quoted("$(date)"))
+    out 'my runs' ./-n '$(date)'
     """
-    return f'"{path}"' if " " in str(path) else str(path)
+    text = f"./{value}" if isinstance(value, Path) and str(value).startswith("-") else str(value)
+    return f'"{text}"' if WINDOWS and quote(text) != text else quote(text)  # Windows allows no " in a name
+
+
+def with_value(option: str, value: Path | str) -> str:
+    """An option with its value in a command that the user may copy; a value that looks like an option is joined to it.
+
+    >>> print(with_value("start", "it is"), with_value("start", "--resume"))
+    --start 'it is' --start=--resume
+    """
+    return f"--{option}{'=' if str(value).startswith('--') else ' '}{quoted(value)}"
 
 
 def watched(items: Iterable[Any], doing: str, total: int) -> Iterator[Any]:
@@ -159,3 +179,40 @@ def reader_has_gone(error: OSError) -> bool:
     """
     on_windows = WINDOWS and error.errno == errno.EINVAL and error.filename is None
     return isinstance(error, BrokenPipeError) or on_windows
+
+
+# --- programs that it starts -----------------------------------------------------------------------------------
+
+
+def run_apart(command: list[str], folder: str | Path, run: Callable = subprocess.run, **settings: Any) -> Any:
+    """Run a program that no file in the user's current folder, or in PYTHONPATH, can take part in.
+
+    It runs in a folder of its own, and without the variables that change what Python does; all others, such as those
+    that name an index, a proxy or certificates, stay.
+
+    Args:
+        command: `python` as its first word is this Python, isolated (-I).
+        run: replaces subprocess.run in tests.
+        settings: of subprocess.run.
+    """
+    if command[0] == "python":
+        command = [sys.executable, "-I", *command[1:]]
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    stdin = None if "input" in settings else subprocess.DEVNULL
+    settings = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | settings
+    return run(command, cwd=folder, env=others | {"LC_ALL": "C"}, **settings)  # messages in English
+
+
+@contextmanager
+def safe_path() -> Iterator[None]:
+    """Within this context a new Python imports nothing from the current folder or PYTHONPATH when it starts.
+
+    That is for workers of multiprocessing, which inherit the environment, and then get this process's sys.path.
+    """
+    before = {name: os.environ.pop(name) for name in [*os.environ] if name.startswith("PYTHON")}
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONSAFEPATH"]
+        os.environ.update(before)

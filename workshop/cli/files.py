@@ -1,17 +1,23 @@
-"""Files that are named by a user, or come from anyone: only regular ones of a reasonable size are read.
+"""Files: only regular ones of a reasonable size are read, and one that is written is complete or absent.
 
-A FIFO may keep its reader waiting for ever, a device such as /dev/zero has no end, and a huge file fills the memory.
+Files are named by a user, or come from anyone. A FIFO may keep its reader waiting for ever, a device such as /dev/zero
+has no end, and a huge file fills the memory. A full disk or a crash must not destroy what a file held before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
 import stat
+import time
 from pathlib import Path
 
 from tinygrad_lite.errors import CorpusError
 
+POSIX = os.name == "posix"  # Linux and macOS
+TEMPORARY = "*.????????.tmp"  # the name of a file that is being written
 MAX_BYTES = 2**30  # of a text
 MAX_SETTINGS = 2**27  # of a file of settings, or of a tokenizer
 POINTER = b"version https://git-lfs."  # what begins a file of Git LFS that stands for another
@@ -94,3 +100,57 @@ def lines_of(text: str) -> list[str]:
 def text_of(path: Path, most: int = MAX_BYTES, encoding: str = "utf-8", errors: str = "strict") -> str:
     r"""The text of a regular file, each end of a line as \n; raises as `read_file` and decoding do."""
     return read_file(path, most).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file by new contents so that a crash at any moment leaves the old file or the new one, never a part.
+
+    It is written to a temporary file beside it, with the rights that every new file gets, synced to the disk, and then
+    renamed, which is atomic. A link of that name is replaced, not followed.
+
+    Raises: OSError if it cannot be written; an older file of that name is then intact.
+    """
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")  # another process may write the same file
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        replace(temporary, path)
+        if POSIX:  # syncing the folder writes the rename to the disk
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except BaseException:
+        with contextlib.suppress(OSError):  # it may be missing, or a virus scanner may have it open
+            os.unlink(temporary)
+        raise
+
+
+def replace(temporary: Path, path: Path) -> None:
+    """Rename a file to the name of another, which it replaces.
+
+    Windows does not allow that while a program has the old file open, such as sample.py or a virus scanner. That is
+    usually brief, so renaming is retried for a few seconds.
+    """
+    for seconds in () if POSIX else (0.1, 0.2, 0.5, 1.0, 2.0):
+        try:
+            os.replace(temporary, path)
+            return
+        except PermissionError:
+            time.sleep(seconds)
+    os.replace(temporary, path)
+
+
+def write_named(path: str | Path, data: bytes | str) -> None:
+    """Write a file that a user names, all or nothing; text as UTF-8. Raises OSError.
+
+    A link is followed, and into a FIFO or a device, such as /dev/stdout, the data are written.
+    """
+    data = data.encode("utf-8") if isinstance(data, str) else data
+    if os.path.exists(path) and not os.path.isfile(path):
+        Path(path).write_bytes(data)
+    else:
+        write_atomically(Path(os.path.realpath(path)), data)

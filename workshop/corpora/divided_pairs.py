@@ -13,7 +13,7 @@ from typing import Any
 
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
-from workshop.cli.files import text_named
+from workshop.cli.files import text_named, write_named
 from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
 
 
@@ -119,7 +119,7 @@ def write_lines(path: Path, lines: list[str]) -> None:
     Raises: OptionError if it cannot be written.
     """
     try:
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+        write_named(path, "".join(f"{line}\n" for line in lines))
     except OSError as error:
         raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
 

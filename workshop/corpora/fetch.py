@@ -26,10 +26,12 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.errors import CorpusError, counted
-from workshop.cli.files import decode_utf8
+from workshop.cli.console import run_apart
+from workshop.cli.files import decode_utf8, read_file, write_atomically
 
-MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
+MAX_BYTES = 24 * 2**20  # of a file at an https:// address: the largest here, Tatoeba, has 10 MB, and grows
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
+MAX_LISTS = 2**30  # bytes of each list of packages
 APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists have about 10 MB
 HTTPS_TIMEOUT = 30  # seconds without a byte
 
@@ -116,14 +118,8 @@ def apt_folder(
         complaints: list[str] = []
         for command in (["update"], ["download", *packages])[: 2 if packages else 1]:
             try:
-                done = run(
-                    ["apt-get", "-q", "-c", str(folder / "apt.conf"), *command],
-                    cwd=folder,
-                    env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=APT_TIMEOUT,
-                )
+                words = ["apt-get", "-q", "-c", str(folder / "apt.conf"), *command]
+                done = run_apart(words, folder, run, timeout=APT_TIMEOUT, preexec_fn=partial(bound, MAX_LISTS))
             except subprocess.TimeoutExpired:
                 raise CorpusError(f"`apt-get {command[0]}` did not end within {APT_TIMEOUT} s") from None
             except OSError as error:
@@ -165,14 +161,9 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
     found, room = {}, MAX_UNPACKED
     with tempfile.TemporaryFile() as unpacked:
         try:
-            done = run(
-                ["dpkg-deb", "--fsys-tarfile", str(deb)],
-                stdin=subprocess.DEVNULL,
-                stdout=unpacked,
-                stderr=subprocess.PIPE,
-                timeout=60,
-                preexec_fn=partial(bound_files, MAX_UNPACKED),  # the system ends it if it writes more
-            )
+            limit = partial(bound, MAX_UNPACKED)  # the system ends it if it writes more
+            words = ["dpkg-deb", "--fsys-tarfile", str(deb)]
+            done = run_apart(words, folder, run, stdout=unpacked, timeout=60, preexec_fn=limit)
         except subprocess.TimeoutExpired:
             raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
         if done.returncode != 0:
@@ -195,11 +186,16 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
     return found
 
 
-def bound_files(size: int) -> None:
-    """Prevent this process from writing a file of more bytes than this; not for Windows, which lacks `resource`."""
+def bound(size: int, memory: int = 0) -> None:
+    """Prevent this process from writing a file of more bytes than this, and from taking more memory, if it is not 0.
+
+    It is not for Windows, which lacks `resource`; macOS does not limit memory.
+    """
     import resource
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    if memory and sys.platform == "linux":
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 # ----------------------------------------------------------------------------------------------------- https
@@ -272,7 +268,7 @@ def cache_folder() -> Path:
 def store(name: str, text: str, facts: dict[str, str]) -> None:
     """Store a text in the cache as NAME.txt, and its hash and other facts as NAME.json.
 
-    Each file is complete or absent: it is written under another name first and then renamed.
+    Each file is complete or absent.
     Raises OSError if the cache cannot be written, CorpusError if there is no folder for it.
     """
     folder = cache_folder()
@@ -280,18 +276,6 @@ def store(name: str, text: str, facts: dict[str, str]) -> None:
     about = json.dumps({**facts, "sha256": sha256(text)}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     write_atomically(folder / f"{name}.txt", text.encode("utf-8"))
     write_atomically(folder / f"{name}.json", about.encode("utf-8"))
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that neither a reader nor a crash ever leaves or sees a partial one."""
-    handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def recall(name: str) -> tuple[str, dict[str, str]] | None:
@@ -304,8 +288,8 @@ def recall(name: str) -> tuple[str, dict[str, str]] | None:
     try:
         if not text_path.exists() and not about_path.exists():
             return None
-        text = text_path.read_bytes().decode("utf-8")
-        facts = json.loads(about_path.read_text(encoding="utf-8"))
+        text = read_file(text_path).decode("utf-8")
+        facts = json.loads(read_file(about_path))
         intact = facts["sha256"] == sha256(text)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         intact = False

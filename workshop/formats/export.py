@@ -14,7 +14,7 @@ from typing import Any
 from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.errors import CheckpointError, OptionError
-from workshop.cli.console import say
+from workshop.cli.console import say, show
 from workshop.formats.pretrained import OWN_TOKENIZER, WEIGHTS
 from workshop.run.family import Trained
 from workshop.run.model_config import ModelConfig
@@ -28,7 +28,7 @@ def export_command(argv: list[str], module: str, about: str | None, export: Call
         export: reads a checkpoint, writes it into a folder, and returns what it was and its layout, in words.
     """
     if argv in (["--help"], ["-h"]):
-        print(about)
+        show(about)
         return 0
     if len(argv) != 2 or any(word.startswith("-") for word in argv):
         raise OptionError(

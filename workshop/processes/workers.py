@@ -25,8 +25,9 @@ part of the weights is the first stage of ZeRO (Rajbhandari et al. 2020, arXiv:1
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import errno
 import multiprocessing
+import os
 import signal
 import sys
 import time
@@ -34,6 +35,7 @@ import traceback
 from collections.abc import Iterator
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.heap import Arena
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -43,6 +45,7 @@ from threadpoolctl import threadpool_limits
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Muon, Optimizer
+from workshop.cli.console import safe_path
 from workshop.processes.mpirun import launched
 from workshop.processes.processes import Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses, fixed
 from workshop.run.family import Task
@@ -151,17 +154,18 @@ def start_processes(
     context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one
     rows = 1 + len(optimizer.states) + options.workers
     frozen = sum(aligned(tensor.data.nbytes) for tensor in fixed(model, optimizer))
-    memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes + frozen)
-    gradients = move_into(memory, model, optimizer, rank=0, contents=True)
+    with starting():
+        memory = reserved(rows * optimizer.values.data.nbytes + frozen)
+    gradients = move_into(memory.buffer, model, optimizer, rank=0, contents=True)
     release_memory()  # the memory of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)
     pipes: list[Connection] = []
     processes: list[multiprocessing.process.BaseProcess] = []
     try:
         for rank in range(1, options.workers):
-            here, there = context.Pipe()
-            process = context.Process(target=work, args=(there, rank, memory), name=f"worker {rank}", daemon=True)
             with starting():
+                here, there = context.Pipe()
+                process = context.Process(target=work, args=(there, rank, memory), name=f"worker {rank}", daemon=True)
                 process.start()
                 pipes.append(here)
                 processes.append(process)
@@ -188,21 +192,44 @@ def start_processes(
 def starting() -> Iterator[None]:
     """Within this context a process can be started: it does not get the command line, and inherits blocked signals.
 
-    Ctrl-C reaches all processes of a terminal, and SIGTERM often a whole group. Only process 0 reacts, and all
-    processes agree to stop at the end of the step. A signal that arrives inside takes effect at the end of the block.
+    It starts with a `safe_path`. Ctrl-C reaches all processes of a terminal, and SIGTERM often a whole group. Only
+    process 0 reacts, and all processes agree to stop at the end of the step. A signal that arrives inside takes effect
+    at the end of the block.
+
+    Raises: UserError if the system refuses it.
     """
     words, mask = sys.argv, getattr(signal, "pthread_sigmask", None)  # Windows has none, and nothing is inherited there
     before = mask(signal.SIG_BLOCK, STOPPING) if mask else None
     try:
         sys.argv = words[:1]  # many file names might not fit into the pipe from which a new process reads
-        if mask:
-            resource_tracker.ensure_running()  # starting this helper of multiprocessing unblocks signals
-            mask(signal.SIG_BLOCK, STOPPING)
-        yield
+        with safe_path():
+            if mask:
+                resource_tracker.ensure_running()  # starting this helper of multiprocessing unblocks signals
+                mask(signal.SIG_BLOCK, STOPPING)
+            yield
+    except OSError as error:
+        if error.errno == errno.ENOMEM:
+            raise
+        raise UserError(
+            f"this system allows no more worker processes, or memory that they share ({error.strerror}): use "
+            "--workers 1, which needs neither"
+        ) from None
     finally:
         sys.argv = words
         if mask:
             mask(signal.SIG_SETMASK, before)
+
+
+def reserved(size: int) -> Arena:
+    """Memory of this many bytes that processes share.
+
+    If there is no room for all of its pages, that is an OSError here, where the system can reserve them (Linux). Later,
+    at the first use of a page, it would be a signal (SIGBUS) that kills the process.
+    """
+    memory = Arena(size)
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(memory.fd, 0, size)
+    return memory
 
 
 def aligned(size: int) -> int:
@@ -233,7 +260,7 @@ def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, conte
     return rows[end:]
 
 
-def work(pipe: Connection, rank: int, memory: Any) -> None:
+def work(pipe: Connection, rank: int, memory: Arena) -> None:
     """The main function of a process other than process 0: make a model on the shared memory, and run the program."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)  # where the system could not block them
@@ -244,7 +271,7 @@ def work(pipe: Connection, rank: int, memory: Any) -> None:
             except (EOFError, OSError):  # process 0 has ended
                 return
             model, optimizer = job.prepare()
-            gradients = move_into(memory, model, optimizer, rank, contents=False)
+            gradients = move_into(memory.buffer, model, optimizer, rank, contents=False)
             release_memory()
             comm = WorkerProcesses(rank, job.options.workers, [pipe], gradients, optimizer)
             comm.gather(None)

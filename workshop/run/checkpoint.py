@@ -23,7 +23,6 @@ import json
 import math
 import os
 import reprlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,11 +34,10 @@ from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.version import VERSION
-from workshop.cli.files import refuse_pointer
+from workshop.cli.files import refuse_pointer, write_atomically
 from workshop.cli.options import PRESETS, fields_of
 from workshop.formats.tensors import tensors_in
 
-POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
 TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in the JSON
@@ -69,8 +67,6 @@ class Checkpoint:
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never a partial one.
 
-    It is written to a temporary file next to it, synced to the disk, and then renamed, which is atomic.
-
     Raises: CheckpointError if it cannot be written; an older file of that name is then intact.
     """
     info = {
@@ -81,32 +77,18 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     tensors = {f"model.{name}": np.ascontiguousarray(array) for name, array in checkpoint.weights.items()}
     state = {name: array for name, array in checkpoint.optimizer.items() if name != "step"}  # which is in the JSON
     tensors |= {f"optimizer.{name}": np.ascontiguousarray(array) for name, array in state.items()}
-    write_atomically(path, to_bytes(tensors, {KEY: json.dumps(info, sort_keys=True)}))
+    save_file(path, to_bytes(tensors, {KEY: json.dumps(info, sort_keys=True)}))
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file by new contents, all or nothing.
+def save_file(path: Path, data: bytes) -> None:
+    """Replace a file by new contents, all or nothing (`write_atomically`).
 
     Raises: CheckpointError if it cannot be written.
     """
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.unlink(missing_ok=True)  # a crash may have left it; a link would lead out of the folder
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        make_newest(temporary)
-        replace(temporary, path)
-        if POSIX:  # syncing the folder writes the rename to the disk
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        write_atomically(path, data)
+        make_newest(path)
     except OSError as error:
-        with contextlib.suppress(OSError):  # it may be missing, or a virus scanner may have it open
-            temporary.unlink()
         advice = missing_folder(path) or (
             f" ({error.strerror}): the previous file is intact; make room, then --resume if the run has ended"
         )
@@ -126,21 +108,6 @@ def make_newest(path: Path) -> None:
         latest = max((other.stat().st_mtime_ns for other in path.parent.glob("*.safetensors")), default=0)
         if latest > path.stat().st_mtime_ns:
             os.utime(path, ns=(latest + 1, latest + 1))
-
-
-def replace(temporary: Path, path: Path) -> None:
-    """Rename a file to the name of another, which it replaces.
-
-    Windows does not allow that while a program has the old file open, such as sample.py or a virus scanner. That is
-    usually brief, so renaming is retried for a few seconds.
-    """
-    for seconds in () if POSIX else (0.1, 0.2, 0.5, 1.0, 2.0):
-        try:
-            os.replace(temporary, path)
-            return
-        except PermissionError:
-            time.sleep(seconds)
-    os.replace(temporary, path)
 
 
 def fact_in(path: Path, name: str) -> Any:

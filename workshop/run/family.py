@@ -159,7 +159,7 @@ class Family:
         """
         if adapter is None and not names_fetched(path, self.name) and not is_pretrained_folder(path):
             if (path / PEFT_CONFIG).is_file():
-                raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {path}")
+                raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {quoted(path)}")
             file = find_checkpoint(path)
             if file.is_file() and isinstance(facts := fact_in(file, "base"), dict) and facts:
                 return self.adapted(self.read_base(file, facts), file, beside)
@@ -184,7 +184,8 @@ class Family:
         is_near = not named.startswith(("//", "\\\\")) and os.path.exists(place)
         if not is_near or not (place.is_file() or is_pretrained_folder(place)):
             raise CheckpointError(
-                f"{path} is an adapter of {named}, which is not there: say where its base is, as in {BASE_FIRST} {path}"
+                f"{path} is an adapter of {named}, which is not there: say where its base is, as in {BASE_FIRST} "
+                f"{quoted(path)}"
             )
         return self.load(place)
 
@@ -262,8 +263,8 @@ class Family:
         check_family(path, checkpoint, self.name)
         if checkpoint.base:
             raise CheckpointError(
-                f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE {path} "
-                "OUT.safetensors makes one"
+                f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE "
+                f"{quoted(path)} OUT.safetensors makes one"
             )
         config = self.config.from_json(checkpoint.model)
         tokenizer = tokenizer_from_json(checkpoint.tokenizer)

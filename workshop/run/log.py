@@ -23,7 +23,7 @@ from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from workshop.cli.console import reader_has_gone, say, shown
+from workshop.cli.console import reader_has_gone, say, shown, visible
 from workshop.processes.processes import Numbers
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.run.family import Task
@@ -137,7 +137,7 @@ class RunLog(AbstractContextManager):
         if text and step == 0 and self.setup.trained is None:
             heading, text = f"{heading}\nuntrained, so this is noise:", text[:NOISE]
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
-        tqdm.write(heading, file=sys.stderr)
+        tqdm.write(visible(heading), file=sys.stderr)
         if text:
             self.folder.add_sample(heading, text)
             tqdm.write(shown(text) + "\n", file=sys.stdout)
@@ -182,7 +182,8 @@ class RunLog(AbstractContextManager):
                 raise
             self.write_errors.append(error)
             with suppress(OSError):  # the message may go to a file on the same disk
-                tqdm.write(f"warning: {error} (training continues; the next evaluation tries again)", file=sys.stderr)
+                note = "training continues; the next evaluation tries again"
+                tqdm.write(visible(f"warning: {error} ({note})"), file=sys.stderr)
 
     # --- at its end ---------------------------------------------------------------------------------------------
 

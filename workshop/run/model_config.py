@@ -256,7 +256,7 @@ class ModelConfig:
         together.
         """
         (known, kinds), values = fields_of(cls), {}
-        if not cls.ALWAYS <= data.keys() <= known.keys():
+        if not cls.ALWAYS | known.keys() - cls.chosen().keys() <= data.keys() <= known.keys():
             raise CheckpointError(f"the model's settings are {sorted(data)}, expected {sorted(known)}")
         for name, value in data.items():
             label = f"the model's setting {name} cannot be {reprlib.repr(value)}"

@@ -24,16 +24,8 @@ from typing import Any
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from tinygrad_lite.precision import bfloat16
-from workshop.cli.files import MAX_SETTINGS, text_of
-from workshop.run.checkpoint import (
-    POSIX,
-    describe,
-    fact_in,
-    load_checkpoint,
-    missing_folder,
-    no_checkpoint,
-    write_atomically,
-)
+from workshop.cli.files import MAX_SETTINGS, POSIX, TEMPORARY, text_of
+from workshop.run.checkpoint import describe, fact_in, load_checkpoint, missing_folder, no_checkpoint, save_file
 
 METRICS = (
     *"step loss learning_rate grad_norm tokens_per_second val_loss bits_per_char bleu chrf exact accuracy".split(),
@@ -169,6 +161,8 @@ class RunFolder:
             except OSError as error:
                 reason = f"--out_dir {self.path} is on a drive without file locks ({error.strerror}): choose another"
                 raise OptionError(reason) from None
+            for half_written in self.path.glob(TEMPORARY):  # by a run that was killed while it saved
+                half_written.unlink(missing_ok=True)
             try:
                 yield
             finally:
@@ -177,10 +171,8 @@ class RunFolder:
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
-        half_written = self.path.glob("*.safetensors.tmp")  # by a run that was killed while it saved
         average = self.path / "average.safetensors"  # which version 0.3.0 wrote
-        checkpoints = (self.last, self.best, average, *self.kept())
-        for old in (*checkpoints, *half_written, self.metrics, self.samples, self.options):
+        for old in (self.last, self.best, average, *self.kept(), self.metrics, self.samples, self.options):
             old.unlink(missing_ok=True)
         self.note_options(options)
         with open(self.metrics, "w", encoding="utf-8", newline="") as file:
@@ -190,7 +182,7 @@ class RunFolder:
         """Write options.json."""
         text = json.dumps(options, indent=2, sort_keys=True, ensure_ascii=False)
         # A file name that is not UTF-8 is written with JSON's escapes, such as \udcfc, and read back unchanged.
-        write_atomically(self.options, (text + "\n").encode("utf-8", "backslashreplace"))
+        save_file(self.options, (text + "\n").encode("utf-8", "backslashreplace"))
 
     def noted_options(self) -> dict[str, Any]:
         """The contents of options.json; empty if it is missing or damaged."""
@@ -211,12 +203,12 @@ class RunFolder:
                 # Row `step` of an evaluation is written again, row `step` of an update is not.
                 if number < step or (number == step and row.get("loss")):
                     rows.append(tuple(row.get(name, "") for name in METRICS))
-        write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
+        save_file(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
         if self.samples.exists():
             text = text_of(self.samples, errors="replace")
             headings = SAMPLE_HEADING.finditer(text)
             end = next((h.start() for h in headings if int(h[1].replace(",", "")) >= step), len(text))
-            write_atomically(self.samples, text[:end].encode("utf-8"))
+            save_file(self.samples, text[:end].encode("utf-8"))
 
     def log(self, **values: float) -> None:
         """Append a row to metrics.csv; missing values stay empty."""
@@ -261,7 +253,7 @@ class RunFolder:
         path = self.path / f"step-{step:08d}.safetensors"
         if number:
             if not path.exists():  # a resumed run evaluates again where it stopped
-                write_atomically(path, self.last.read_bytes())
+                save_file(path, self.last.read_bytes())
             for old in self.kept()[:-number]:
                 old.unlink(missing_ok=True)
 

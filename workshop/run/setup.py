@@ -193,7 +193,7 @@ def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
     named, given = parsed.positional, parsed.values
     if named and not is_preset(named, presets) and (os.path.exists(named) or Path(named).suffix):
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
-        raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
+        raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(Path(named))}")
     if "dataset" in given and given["dataset"] not in {*datasets_of(family), *family.options.DATASETS}:
         for other in map(load_family, FAMILIES):
             if given["dataset"] in datasets_of(other):
@@ -213,7 +213,7 @@ def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
         start = f"--init_from {options.init_from} starts a new one"
         raise OptionError(f"--resume continues a run and {start}: omit one of them")
     run_name = Path(named).stem if named else default_name(origin, given) or family.preset
-    folder = RunFolder(options.out_dir or Path("out") / run_name)
+    folder = RunFolder(options.out_dir or Path("out") / (run_name.lstrip(".") or "text"))  # of ...txt the stem is ..
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last, optimizer=True)
         check_family(folder.last, checkpoint, family.name)

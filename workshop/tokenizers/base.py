@@ -175,10 +175,8 @@ class Tokenizer:
         >>> [tokenizer.render(token) for token in range(tokenizer.vocab_size)]
         ['\\n', 'ä', '<unk>']
         """
-        text = self.token_bytes(token).decode("utf-8", "backslashreplace")
-        for name, special in self.specials.items():
-            if token == special:
-                return name
+        names = {special: name for name, special in self.specials.items()}
+        text = names.get(token) or self.token_bytes(token).decode("utf-8", "backslashreplace")
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
     def unknown(self, text: str) -> dict[str, int]:

@@ -42,6 +42,8 @@ class PixelTokenizer(Tokenizer):
     def __init__(self, shades: int, specials: Iterable[str] = (START,)):
         if not 2 <= shades <= MAX_SHADES:
             raise TokenizerError(f"pixels have 2 to {MAX_SHADES} shades")
+        if START not in (specials := [*specials]):
+            raise TokenizerError(f"pixels need the special token {START}, with which every picture begins")
         self.shades, self._signs = shades, signs(shades)
         super().__init__([sign.encode() for sign in self._signs], specials)
 

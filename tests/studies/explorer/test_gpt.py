@@ -5,9 +5,12 @@ import base64
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,6 +95,28 @@ def test_no_prompt_and_no_tokenizer_breaks_out(workplace):
     assert own.isascii()
     with pytest.raises(ValueError, match="JSON compliant"):
         page.embedded({"x": float("nan")})
+
+
+def test_a_page_names_no_folder(workplace):
+    trained = SimpleNamespace(path=Path("my: a/b"), adapter=None, about=f"{Path('my: a/b')}: gpt with 3")
+    assert page.described(trained) == "gpt with 3"
+    trained.adapter = Path("my: c/d")
+    trained.about += f"; with {Path('my: c/d')}: adapter"
+    assert page.described(trained) == "gpt with 3; with d: adapter"
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="runs JavaScript")
+def test_an_address_can_select_only_a_token_of_the_text():
+    program = (
+        (page.FOLDER / "session.js").read_text(encoding="utf-8")
+        + """
+    const session = new Session({ textless: [], specials: [], config: { n_layer: 1 } }, []);
+    session.ids = [7, 8, 9];
+    const asked = ["0.5", "1.9", "-3", "7", "1e999", "-Infinity", "NaN", "x", "", "0x1"];
+    console.log(asked.map((at) => { session.select(Number(at)); return session.selected; }).join(" "));"""
+    )
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == "0 1 0 2 2 0 0 0 0 1".split()
 
 
 def check_closed(html, scripts):

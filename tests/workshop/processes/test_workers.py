@@ -367,8 +367,19 @@ def test_where_signals_cannot_be_blocked_processes_start_as_well(monkeypatch):
         assert comm.gather(1) == [1, None]
 
 
-def test_a_system_without_memory_for_the_processes_gives_advice(monkeypatch):
-    refuse = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
-    monkeypatch.setattr(multiprocessing.get_context("spawn").__class__, "RawArray", refuse)
-    with pytest.raises(UserError, match=r"^there is not enough memory on the computer: .* or --workers 1"):
+ADVICE = {errno.ENOMEM: r"^there is not enough memory on the computer: .* or --workers 1"}
+REFUSED = [("Arena", errno.ENOENT), ("Arena", errno.EROFS), ("Arena", errno.ENOMEM)]
+REFUSED += [("Pipe", errno.EMFILE), ("Process", errno.EAGAIN)]
+REFUSED += [pytest.param("posix_fallocate", errno.ENOSPC, marks=NEEDS_POSIX)]
+
+
+@pytest.mark.parametrize(("what", "number"), REFUSED)
+def test_a_system_that_refuses_processes_or_shared_memory_gives_advice(what, number, monkeypatch):
+    """Also memory that is taken by others between the question whether there is enough and its first use."""
+    refuse = Mock(side_effect=OSError(number, os.strerror(number)))
+    place = next(one for one in (os, workers, multiprocessing.get_context("spawn").__class__) if hasattr(one, what))
+    monkeypatch.setattr(place, what, refuse)
+    advice = ADVICE.get(number, rf"\({os.strerror(number)}\): use --workers 1, which needs neither")
+    with pytest.raises(UserError, match=advice):
         train.main(arguments(workers=2))
+    assert not multiprocessing.active_children()

@@ -14,7 +14,7 @@ import pytest
 import sample
 from benchmarks import explorer as benchmark
 from gpt.answering import END
-from gpt.chat import AnswerFormat, Chat, fitting
+from gpt.chat import AnswerFormat, Chat, Fitting
 from gpt.inside import look_inside, without_heads
 from gpt.score import token_log_probs
 from gpt.speaking import write_continuation
@@ -372,7 +372,7 @@ def test_a_conversation_has_the_tokens_that_sample_gives_it(explained, plain, st
     whole = []
 
     def reply(options, messages, turn):
-        whole[:] = fitting(AnswerFormat(tokenizer), messages, 16)
+        whole[:] = Fitting(AnswerFormat(tokenizer))(messages, 16)
         return write_continuation(options, model, tokenizer, [*whole], turn, {end}, whole)
 
     talk = Chat(SampleOptions(greedy=True, max_new_tokens=9), [], reply)

@@ -75,7 +75,8 @@ def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
     assert last == f"  python sample.py {folder.path} --start {quoted(prompt)}"
     unavailable = "no text is named, and goethe is unavailable here (there is no network here): trying werther-faust, "
     assert first.startswith(unavailable) == (text != "goethe")
-    assert train.main(["--resume", "--max_iters=2", f"--out_dir={folder.path}"]) == 0  # on its own text
+    assert train.main(["--resume", "--max_iters=2"]) == 0  # the same run, on its own text
+    assert load_checkpoint(folder.last).step == 2
     for named in (["goethe-char"], ["--dataset", "goethe"], ["--dataset", "plays"]):
         name = named[-1].removesuffix("-char")
         if name not in available:

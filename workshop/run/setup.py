@@ -213,6 +213,9 @@ def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
         start = f"--init_from {options.init_from} starts a new one"
         raise OptionError(f"--resume continues a run and {start}: omit one of them")
     run_name = Path(named).stem if named else default_name(origin, given) or family.preset
+    if origin == "resume" and not named and not given.get("text"):  # the run of a command that named no text
+        unnamed = (text for text in options.UNNAMED.get(None, ()) if RunFolder(Path("out") / text).last.exists())
+        run_name = next(unnamed, run_name)
     folder = RunFolder(options.out_dir or Path("out") / (run_name.lstrip(".") or "text"))  # of ...txt the stem is ..
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last, optimizer=True)

@@ -238,7 +238,7 @@ def others():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="programs of POSIX")
-@pytest.mark.parametrize("start", [fetch, chat, work, others])
+@pytest.mark.parametrize("start", [pytest.param(fetch, marks=pytest.mark.slow), chat, work, others])
 def test_what_is_started_runs_nothing_of_the_current_folder(start, trap, monkeypatch):
     before = dict(os.environ)
     monkeypatch.setenv("PIP_NO_INDEX", "1")

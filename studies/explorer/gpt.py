@@ -16,6 +16,7 @@ from gpt.speaking import encode
 from studies.explorer.page import assemble, described, panels_of, write_page
 from studies.explorer.recorded import MAX_RECORDED, record
 from tinygrad_lite.errors import OptionError, counted
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, RMSNorm
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from workshop.cli.console import say
 from workshop.corpora.names import CALCULATIONS, CHAT
@@ -43,8 +44,12 @@ COMPUTED = frozenset(
     "rope_theta rope_scaling qk_norm attention_scale n_kv_head head_dim norm_first residual tie_weights "
     "dropout zero_init".split()
 )
-POSITIONS = ("learned", "sinusoidal", "rotary", "none")  # that it computes with
-# Those of them that it reads by name, rather than from the weights.
+# The values that it computes, of those settings that are choices; the parts of its models, and its tokenizers.
+CHOICES = {"positions": "learned sinusoidal rotary none", "norm": "layernorm rmsnorm"}
+CHOICES |= {"activation": "gelu gelu_tanh relu relu2 swiglu linear"}
+MODULES = {GPT, Block, Dropout, Embedding, FeedForward, LayerNorm, Linear, MultiHeadAttention, RMSNorm}
+TOKENIZERS = ("char", "byte", "word", "bpe", "bpe-w")
+# Those settings that it reads by name, rather than from the weights.
 PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
 
 
@@ -68,17 +73,15 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
 def why_recorded(trained: Trained, model: GPT) -> str:
     """Why a page cannot compute with this model, in a sentence; empty if it can."""
     config, numbers = trained.config, sum(array.size for array in trained.weights.values())
-    chosen = config.chosen().items()
-    others = [name for name, field in chosen if name not in COMPUTED and getattr(config, name) != field.default]
-    others += [f"positions {config.positions}"] if config.positions not in POSITIONS else []
-    parts = [part for block in model.blocks for part in (block, block.mixer, block.mlp)]
-    others += [type(part).__name__ for part in parts if type(part) not in (Block, MultiHeadAttention, FeedForward)]
+    others = [n for n, field in config.chosen().items() if n not in COMPUTED and getattr(config, n) != field.default]
+    others += [f"{n} {getattr(config, n)}" for n in CHOICES if getattr(config, n) not in CHOICES[n].split()]
+    others += [type(part).__name__ for _, part in model.named_modules() if type(part) not in MODULES]
     largest = max((float(np.abs(array).max(initial=0)) for array in trained.weights.values()), default=0.0)
     recording = f"shows a recording of the first {MAX_RECORDED} tokens"
     if numbers > MAX_LIVE:
         more = f"more than the {MAX_LIVE:,} that a page computes with"
         return f"this model has {counted(numbers, 'parameter')}, {more}, so the page {recording}"
-    if trained.tokenizer.kind == "hf":
+    if trained.tokenizer.kind not in TOKENIZERS:
         return f"the page lacks this model's tokenizer, so it {recording}"
     if trained.composed:  # perhaps with a definition that someone changed
         why = "this model was trained with the reference versions of all operations (--composed)"
@@ -174,11 +177,10 @@ def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:
 
 def settings(config: Any) -> dict[str, Any]:
     """The settings that model.js reads, with every None resolved."""
-    scale = config.attention_scale
     return {name: getattr(config, name) for name in PASSED_ON} | {
         "n_kv_head": config.n_kv_head or config.n_head,
         "head_dim": config.head_width,
-        "scale": config.head_width**-0.5 if scale is None else scale,
+        "scale": config.head_width**-0.5 if config.attention_scale is None else config.attention_scale,
         "frequencies": config.frequencies if config.positions == "rotary" else [],
     }
 
@@ -211,9 +213,8 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
     room = max(0, min(MAX_CHECKPOINTS, MAX_NUMBERS // size) - 1)
     steps = sorted(found)
     if len(steps) > room:
-        places = np.linspace(0, len(steps) - 1, room).round().astype(int)
         say(f"note: of {counted(len(steps), 'kept checkpoint')}, the page holds {room}")
-        steps = [steps[i] for i in places]
+        steps = [steps[i] for i in np.linspace(0, len(steps) - 1, room).round().astype(int)]
     return sorted([*((step, found[step]) for step in steps), (own.step, trained.weights)], key=lambda one: one[0])
 
 

@@ -252,6 +252,32 @@ def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(path, monkeypa
     model.blocks[0].mixer.__class__ = type("OtherAttention", (MultiHeadAttention,), {})
     monkeypatch.undo()
     assert "does not compute OtherAttention" in build.why_recorded(trained, model)
+    model.blocks[0].mixer.__class__ = MultiHeadAttention
+    model.final_norm.__class__ = type("OtherNorm", (type(model.final_norm),), {})
+    assert "does not compute OtherNorm" in build.why_recorded(trained, model)
+    for name, known in build.CHOICES.items():  # a choice of tomorrow, added as docs/how-to.md says
+        values = GPTConfig.chosen()[name].metadata["choices"]
+        monkeypatch.setitem(build.CHOICES, name, known.replace(values[0], ""))
+        trained.config = replace(trained.config, **{name: values[0]})
+        assert f"does not compute {name} {values[0]}" in build.why_recorded(trained, model)
+        monkeypatch.undo()
+    trained.tokenizer = SimpleNamespace(kind="syllables")
+    assert "lacks this model's tokenizer" in build.why_recorded(trained, model)
+
+
+def test_a_model_with_an_activation_that_the_page_lacks_is_recorded(path, monkeypatch, capsys):
+    monkeypatch.setitem(build.CHOICES, "activation", "relu")
+    assert "recording" in explained(path)[1]
+    assert "the page does not compute activation gelu, so it shows a recording" in capsys.readouterr().err
+
+
+def test_the_page_knows_what_python_says_it_knows():
+    for file, name, known in [
+        ("model", "ACTIVATIONS", build.CHOICES["activation"].split()),
+        ("tokenizer", "TOKENIZERS", build.TOKENIZERS),
+    ]:
+        table = (build.FOLDER / f"{file}.js").read_text(encoding="utf-8").split(f"const {name} = {{")[1].split("\n}")[0]
+        assert re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE) == sorted(known, key=table.index)
 
 
 def test_the_text_to_count_is_the_part_to_learn_from(path):

@@ -95,7 +95,7 @@ function attentionPanel(session) {
     const follows = session.read[position + 1];
     words.replaceChildren(
       tokenOf(session, session.read[position]),
-      ` (position ${position}, `,
+      ` (position ${position + 1}, `,
       ...(follows === undefined ? ["the last"] : ["before ", tokenOf(session, follows)]),
       ") looks at ",
       ...enumerated(seen.map(named)),

@@ -2,7 +2,7 @@
 /*
  * One cell of an attention map, opened: how the weight that token t gives token s comes about, and what it fetches.
  *
- *   score = scale * (q_1 k_1 + ... + q_D k_D)     weight = e^score / sum of e^score over the positions 0 .. t
+ *   score = scale * (q_1 k_1 + ... + q_D k_D)     weight = e^score / sum of e^score over the positions up to t
  */
 
 /**
@@ -18,7 +18,7 @@ function largeMap(session, point, open) {
   let [map, at, drawn] = [[], [0, 0], ""];
   const mark = (t, s) => {
     [t, s] = at = [t, s].map((position) => Math.max(0, Math.min(position, map.length - 1)));
-    const [from, to] = at.map((position) => `${session.label(session.read[position])} (position ${position})`);
+    const [from, to] = at.map((position) => `${session.label(session.read[position])} (position ${position + 1})`);
     value.textContent =
       s > t ? `${from} cannot look at ${to}, which comes later.` : `${from} gives ${percent(map[t][s])} to ${to}.`;
     box.setAttribute("aria-label", `Map: ${value.textContent} Arrow keys move, Enter opens the cell.`);
@@ -107,7 +107,7 @@ function openedCell(session, layer, head, t, s) {
     table(`The largest weights of this row, of ${weights.length}; together they are 100 %.`, ["token", "share", "#weight"],
       element("tbody", {}, ...rows.map(({ token: position, p }) =>
         element("tr", { class: position === s ? "chosen" : "" },
-          element("td", {}, tokenOf(session, session.read[position]), ` at ${position}`),
+          element("td", {}, tokenOf(session, session.read[position]), ` at ${position + 1}`),
           element("td", { class: "wide" }, bar({ kept: p })),
           element("td", { class: "number" }, percent(p)))))),
     line("What it fetches: the value v of this token, which enters the head's result multiplied by the weight."),

@@ -33,7 +33,7 @@ function tokenButtons(data, choose) {
   return data.tokens.map((text, t) =>
     button(visible(text), () => choose(t), {
       class: "token",
-      title: `token ${data.ids[t]}, position ${t}, segment ${data.segments[t] + 1}`,
+      title: `token ${data.ids[t]}, position ${t + 1}, segment ${data.segments[t] + 1}`,
     }),
   );
 }
@@ -89,7 +89,7 @@ function streamPanel(data) {
   walk.listeners.push(() => {
     if (walk.position === null) heading.textContent = "The mean of the lengths at all patches:";
     else if (positions) heading.textContent = `${positions.chosenName()}:`;
-    else heading.replaceChildren("At ", token(data.tokens[walk.position]), ` (position ${walk.position}):`);
+    else heading.replaceChildren("At ", token(data.tokens[walk.position]), ` (position ${walk.position + 1}):`);
     const added = data.added.map((parts) => parts.map(at));
     rows.replaceChildren(...lengthRows(data.stream.map(at), added));
   });

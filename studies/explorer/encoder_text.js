@@ -14,7 +14,7 @@ function tokensPanel(data) {
     const segment = Math.max(...data.segments) ? `, segment ${data.segments[t] + 1}` : "";
     words.replaceChildren(
       token(data.tokens[t]),
-      ` is token ${data.ids[t]} of the vocabulary, at position ${t} of ${made.length}${segment}.`,
+      ` is token ${data.ids[t]} of the vocabulary, at position ${t + 1} of ${made.length}${segment}.`,
     );
   });
 }
@@ -25,7 +25,7 @@ function wordsPanel(data) {
     bodyOf("words").append(
       element("h3", {}, data.masks.length > 1 ? `[MASK] ${n + 1} of ${data.masks.length}` : "[MASK]"),
       element("p", {}, ...context.flatMap((text) => [token(text), " "])),
-      chances(`The ${words.length} most probable tokens at position ${position}`, "token", words, token),
+      chances(`The ${words.length} most probable tokens at position ${position + 1}`, "token", words, token),
     );
   }
 }
@@ -129,7 +129,7 @@ function attentionPanel(data) {
     arcs(now, t);
     words.replaceChildren(
       token(data.tokens[t]),
-      ` (position ${t}) attends to `,
+      ` (position ${t + 1}) attends to `,
       ...named(largest(now[t], 4)),
       "; most attended to by ",
       ...named(largest(readers, 3)),

@@ -1,7 +1,7 @@
 "use strict";
 /*
- * The view in the address: #text=...&at=5&head=3.1&off=1.0&panel=attention. A link leads to exactly what was seen; layers
- * and heads are counted from 1, positions from 0.
+ * The view in the address: #text=...&at=5&head=3.1&off=1.0&panel=attention. A link leads to exactly what was seen;
+ * positions, layers and heads are counted from 1.
  */
 
 function keepInAddress(session) {
@@ -39,13 +39,13 @@ function keepInAddress(session) {
     }
     const [head] = named(asked.get("head"));
     if (head) session.chooseHead(...head.split(".").map(Number));
-    if (asked.has("at")) session.select(Number(asked.get("at")));
+    if (asked.has("at")) session.select(Number(asked.get("at")) - 1);
     goTo(asked.get("panel"));
     return true;
   };
   let timer = 0;
   const write = () => {
-    const state = { at: session.selected, head: moved(session.head.join("."), 1) };
+    const state = { at: session.selected + 1, head: moved(session.head.join("."), 1) };
     if (session.live) state.text = session.text(session.ids);
     if (session.off.size) state.off = Array.from(session.off, (name) => moved(name, 1)).join();
     history.replaceState(null, "", `#${new URLSearchParams(state)}`);

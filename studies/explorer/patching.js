@@ -58,7 +58,7 @@ function patchingPanel(session) {
     const where = ([layer, position, effect]) => [
       ` Before the last token, the largest effect of a single vector is ${percent(effect)}: of `,
       ...[layer ? `the stream after layer ${layer} at ` : "the embedding at ", tokenOf(session, tokens[position])],
-      ` (position ${position}).`,
+      ` (position ${position + 1}).`,
     ];
     const moved = strongest ? where(strongest) : [];
     words.replaceChildren("This text continues with ", answer, ", the other one with ", other, ".", ...moved);

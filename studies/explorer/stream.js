@@ -23,7 +23,7 @@ function streamPanel(session) {
       heading.replaceChildren(
         "At ",
         tokenOf(session, session.read[position]),
-        ` (position ${position})`,
+        ` (position ${position + 1})`,
         ...(follows === undefined
           ? [", the last token:"]
           : [", which is followed by ", tokenOf(session, follows), ":"]),

@@ -52,7 +52,7 @@ function tokenButtons(session) {
       "aria-pressed": String(position === session.selected),
       "data-position": position,
       tabindex: position === session.selected ? 0 : -1,
-      title: `token ${token}, position ${position}`,
+      title: `token ${token}, position ${position + 1}`,
     }),
   );
 }

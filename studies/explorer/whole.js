@@ -42,7 +42,7 @@ function wholePanel(session) {
     whenVisible("whole", () => {
       const position = session.selected;
       const { stream, added } = session.norms(position);
-      tokens.number.textContent = `${session.label(session.read[position])} at ${position}`;
+      tokens.number.textContent = `${session.label(session.read[position])} at ${position + 1}`;
       embedding.number.textContent = `length ${stream[0].toFixed(1)}`;
       layers.forEach((parts, i) =>
         parts.forEach(({ number }, part) => (number.textContent = `adds ${added[i][part].toFixed(1)}`)),
@@ -111,7 +111,7 @@ const TOUR = [
 
 function lookText(session, layer, head) {
   const [{ token: at, p }] = best(session.attention(layer, head).at(-1), 1);
-  return `${session.label(session.read[at])} at position ${at}, with ${percent(p)} of its weight.`;
+  return `${session.label(session.read[at])} at position ${at + 1}, with ${percent(p)} of its weight.`;
 }
 
 /** A card that asks one question after the other, above the panel that shows the answer. */

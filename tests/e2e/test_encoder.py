@@ -44,11 +44,11 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, accessible,
     page.locator("#tokens .tokens button").nth(start).focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    assert f"position {start + 1} of {len(data['ids'])}" in page.locator("#tokens").inner_text()
+    assert f"position {start + 2} of {len(data['ids'])}" in page.locator("#tokens").inner_text()
     page.get_by_role("button", name="layer 1, head 2").click()
     row = found.attention[0, 1, start + 1]
     said = page.locator("#attends").inner_text()
-    assert said.startswith(f"{data['tokens'][start + 1]} (position {start + 1}) attends to ")
+    assert said.startswith(f"{data['tokens'][start + 1]} (position {start + 2}) attends to ")
     assert said.split("attends to ")[1].startswith(data["tokens"][row.argmax()])
     assert f"{100 * row.max():.1f}"[:3] in said
     below = np.delete(found.attention[0, 1, :, start + 1], start + 1)

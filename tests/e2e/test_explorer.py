@@ -552,7 +552,7 @@ def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained, draw
     found = look_inside(model, CHARACTERS.encode(PROMPT))
     page.locator("#text .token").nth(4).click()
     page.locator("#whole").scroll_into_view_if_needed()
-    page.get_by_text("r at 4").wait_for()
+    page.get_by_text("r at 5").wait_for()
     shown = page.locator("#whole .diagram output").all_inner_texts()
     lengths = np.linalg.norm(found.added[:, :, 4], axis=-1).ravel()
     assert shown[2:-2] == [f"adds {length:.1f}" for length in lengths]
@@ -588,7 +588,7 @@ def test_the_address_leads_back_to_what_was_seen(explained, drawn):
     page.get_by_role("button", name="layer 1, head 2").click()
     page.get_by_role("button", name="Switch this head off").click()
     page.locator("#text .token").nth(6).click()
-    page.wait_for_url(re.compile("at=6"))
+    page.wait_for_url(re.compile("at=7"))
     seen = page.evaluate("[session.ids, session.head, [...session.off], session.selected]")
     address = page.evaluate("location.hash")
     page.goto("about:blank")
@@ -654,9 +654,9 @@ def test_the_page_can_be_used_by_keyboard_alone(explained, drawn, tab):
     assert {"Skip to the first panel", "Text for the model", "Next token", "Switch this head off"} <= reached
     drawn(page, "attention")
     page.locator("#attention .strip .token").nth(4).focus()
-    assert "(position 4, before" in page.locator("#looks").inner_text()
-    page.keyboard.press("ArrowRight")
     assert "(position 5, before" in page.locator("#looks").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "(position 6, before" in page.locator("#looks").inner_text()
     page.keyboard.press("Enter")
     drawn(page)
     assert page.evaluate("session.selected") == 5
@@ -693,7 +693,7 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeyp
     assert np.abs(np.array(p) - expected).max() < TOLERANCE
     for panel in ("attention", "stream", "surprise"):
         drawn(page, panel)
-    assert "(position 3, before" in page.locator("#looks").inner_text()
+    assert "(position 4, before" in page.locator("#looks").inner_text()
     assert "bits per character" in page.locator("#bits").inner_text()
 
 

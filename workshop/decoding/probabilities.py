@@ -87,7 +87,7 @@ class Probabilities:
         lines = [f"{'position':>8}  {'token':<12} {'probability':>11} {'entropy':>8}"]
         for position, (token, probability, bits) in enumerate(self.rows, start=1):
             bar = "#" * round(4 * bits)
-            shown = self._tokenizer.render(token).replace(" ", "_")
+            shown = self._tokenizer.render(token).replace(" ", "·")
             lines.append(f"{position:>8}  {shown:<12} {probability:>11.4f} {bits:>8.3f} {bar}".rstrip())
         if self.rows:
             lines.append(f"mean entropy {np.mean([bits for _, _, bits in self.rows]):.3f} bits")

@@ -144,7 +144,7 @@ class PicturesTask:
             for batch, _ in self.validation_batches():
                 right += int((model(batch.pictures).numpy().argmax(-1) == batch.labels.numpy()).sum())
         model.train()
-        return Report({"accuracy": right / count}, f"{with_interval(right, count)} of {count:,} classes right", "")
+        return Report({"accuracy": right / count}, f"{with_interval(right, count)} of {count:,} pictures right", "")
 
 
 def augmented(pictures: np.ndarray, shift: int, flip: bool, rng: np.random.Generator) -> np.ndarray:

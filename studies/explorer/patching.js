@@ -83,11 +83,13 @@ function patchingPanel(session) {
   box.addEventListener("input", waiting);
 }
 
-/** This text with one token replaced, one of its last, so that the model continues it with another token. */
+/** This text with one of its last tokens replaced by one like it, so that the model continues with another token. */
 function suggestion(session) {
   const own = session.read;
+  const kind = (token) => session.text([token]).replace(/\p{Ll}+/gu, "a").replace(/\p{Lu}/gu, "A").replace(/\p{N}+/gu, "0");
   for (let position = Math.max(1, own.length - 4); position > 0 && position > own.length - 10; position--) {
     for (const { token } of best(session.probabilities(position - 1), 10)) {
+      if (kind(token) !== kind(own[position])) continue; // no line end in a word
       const text = session.text([...own.slice(0, position), token, ...own.slice(position + 1)]);
       if (comparable(session, text)) continue;
       const [answer, other] = patched(session, session.encode(text)).answers;

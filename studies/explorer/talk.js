@@ -12,6 +12,7 @@ class TalkSession extends LiveSession {
   constructor(data) {
     super(data);
     this.marks = data.talk.marks;
+    this.forgotten = []; // turns that the model does not read any more
     for (const mark of this.marks) this.pieces[mark] = utf8("\n"); // shown as text, each turn is a line
   }
 
@@ -34,13 +35,20 @@ class TalkSession extends LiveSession {
     return this.join(normalise(text).split("\n"));
   }
 
+  setText(text) {
+    this.forgotten = [];
+    super.setText(text);
+  }
+
   /** Say something to the model; the oldest turns are forgotten where there is no room. gpt/chat.py, Chat and fitting */
   say(message) {
     const turns = this.turns;
     if (turns.length % 2) turns.pop(); // a message that was only begun
     if (turns.at(-1) === "") turns.splice(-2); // one that got no answer is as good as not said
     turns.push(normalise(message).trim(), ""); // the answer is still empty
-    while (turns.length > 2 && this.join(turns).length > this.data.talk.room) turns.splice(0, 2);
+    while (turns.length > 2 && this.join(turns).length > this.data.talk.room) {
+      this.forgotten.push(...turns.splice(0, 2));
+    }
     this.unknown = this.tokenizer.unknown(turns.at(-2));
     this.setIds(this.join(turns));
   }
@@ -65,7 +73,9 @@ function talkBar(session) {
   };
   session.showText = () => {
     log.setAttribute("aria-busy", !session.ended); // an answer is read aloud when it is complete
-    log.replaceChildren(...session.turns.map((turn) => element("p", { dir: "auto" }, turn)));
+    const lines = (turns) => turns.map((turn) => element("p", { dir: "auto" }, turn));
+    const old = element("div", { class: "forgotten" }, ...lines(session.forgotten), "Above: what the model has forgotten.");
+    log.replaceChildren(...(session.forgotten.length ? [old] : []), ...lines(session.turns));
     log.scrollTop = log.scrollHeight;
   };
   session.onChange(session.showText);

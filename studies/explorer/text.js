@@ -12,7 +12,7 @@ const EXAMPLES = [
 function textPanel(session) {
   const body = bodyOf("text");
   const note = element("p", { class: "note", "aria-live": "polite" });
-  const tokens = element("div", { class: "tokens", role: "group", "aria-label": "Tokens; choose one to inspect it" });
+  const tokens = element("div", { class: `tokens${session.live ? " growing" : ""}`, role: "group", "aria-label": "Tokens; choose one to inspect it" });
   if (session.data.talk) document.querySelector("main").prepend(talkBar(session));
   else if (session.live) {
     const box = element("textarea", {
@@ -30,7 +30,10 @@ function textPanel(session) {
       choice.selectedIndex = 0;
     });
     box.addEventListener("input", () => session.type(box.value));
-    session.showText = () => (box.value = session.text(session.ids));
+    session.showText = () => {
+      box.value = session.text(session.ids);
+      box.scrollTop = box.scrollHeight; // what is new is at the end
+    };
     document.querySelector("main").prepend(element("div", { class: "textbar" }, box, choice));
   }
   arrowKeys(tokens);
@@ -40,6 +43,8 @@ function textPanel(session) {
     whenVisible("text", () => {
       note.textContent = describeTokens(session);
       refill(tokens, ...tokenButtons(session));
+      const chosen = tokens.children[session.selected];
+      tokens.scrollTop = chosen.offsetTop - tokens.offsetTop - tokens.clientHeight / 2; // the chosen one is in sight
     }),
   );
 }

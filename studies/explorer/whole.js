@@ -13,15 +13,17 @@ const TERMS = {
 
 function wholePanel(session) {
   const { n_layer: L, n_head: H, n_embd: C, vocab_size: V } = session.data.config;
-  const link = (panel, name) => {
+  const link = (panel, name, onclick = () => {}) => {
     const number = element("output");
-    return { number, made: element("a", { href: `#${panel}` }, element("b", {}, name), number) };
+    return { number, made: element("a", { href: `#${panel}`, onclick }, element("b", {}, name), number) };
   };
   const box = (heading, ...links) =>
     element("li", {}, element("span", {}, heading), ...links.map((one) => one.made));
   const tokens = link("text", "tokens");
   const embedding = link("stream", "embedding");
-  const layers = Array.from({ length: L }, () => [link("attention", "attention"), link("stream", "feed-forward")]);
+  const open = (layer) => () => session.chooseHead(layer, session.head[1]);
+  const layers = Array.from({ length: L }, (_, layer) =>
+    [link("attention", "attention", open(layer)), link("stream", "feed-forward")]);
   const logits = link(session.live ? "wanted" : "next", "logits");
   const chances = link("next", "softmax");
   const names = ["what is read", `${C} numbers each`, `scores of all ${grouped(V)} tokens`, "probabilities"];
@@ -55,7 +57,7 @@ function wholePanel(session) {
   );
 }
 
-/** What the tour asks, in which panel, and what the model of this page answers. */
+/** What the tour asks, under which panel's heading, and what the model of this page answers. */
 const TOUR = [
   ["text", "In how many tokens does the model read this text?", describeTokens],
   [
@@ -114,7 +116,7 @@ function lookText(session, layer, head) {
   return `${session.label(session.read[at])} at position ${at + 1}, with ${percent(p)} of its weight.`;
 }
 
-/** A card that asks one question after the other, above the panel that shows the answer. */
+/** A card that asks one question after the other; what shows the answers is out of sight until the reader asks. */
 function addTour(session, place) {
   const stops = TOUR.filter(([panel]) => session.data.panels.includes(panel));
   const words = element("p", { "aria-live": "polite" });
@@ -122,6 +124,7 @@ function addTour(session, place) {
   let stop = -1;
   const answer = button("Show the answer", () => {
     words.append(element("b", {}, ` ${stops[stop][2](session)}`));
+    card.classList.remove("asks");
     answer.disabled = true;
     further.focus();
   });
@@ -134,6 +137,7 @@ function addTour(session, place) {
     }
     const [panel, question] = stops[stop];
     words.textContent = `${stop + 1} of ${stops.length}. Predict: ${question}`;
+    card.classList.add("asks");
     answer.disabled = false;
     further.textContent = stop + 1 < stops.length ? "Next question" : "End the tour";
     document.querySelector(`#${panel} .body`).before(card);

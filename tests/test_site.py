@@ -233,6 +233,10 @@ def test_a_section_begins_with_each_definition_and_each_comment():
     assert annotate.prose(found[3][2]) == (
         '<p>Above.</p><p>Says <code>x</code>.</p><div class="shown">y &lt; 1</div><p>Done.</p>'
     )
+    note = "Args:\n    x: one\nRaises: OptionError if it is not,\n    or if it is two.\nReturns: y"
+    assert annotate.prose(note) == (
+        '<p>Args:</p><div class="shown">x: one</div><p>Raises: OptionError if it is not, or if it is two. Returns: y</p>'
+    )
 
 
 REFUSED = {"": r'pip install -e "\.\[docs\]"', "nosuch": "nosuch: the only argument", ". -h": "-h: the only argument"}

@@ -1,7 +1,7 @@
-"""Source files as pages of the site: docstrings and comments on the left, the code that they explain on the right.
+"""Source files as pages of the site: docstrings and comments, each above the code that it explains.
 
 The list under "The reading path" in docs/map.md names the files, in order. `sections` divides a file; its words and its
-code stay side by side because every function, class and comment begins a section.
+code stay together because every function, class and comment begins a section.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ def sections(text: str) -> list[Section]:
 
 
 def prose(note: str) -> str:
-    """A docstring as HTML: paragraphs, in which `names` are code, and indented or typed lines are kept as they are."""
+    """A docstring as HTML: paragraphs, in which `names` are code, and indented or typed lines are kept as they are.
+
+    The indented lines below "Raises: what and" continue its sentence; those below "Args:" are a list.
+    """
+    note = re.sub(r"^\w+: .+(\n +.+)+", lambda found: " ".join(found[0].split()), note, flags=re.MULTILINE)
     parts = []
     for paragraph in filter(None, re.split(r"\n\s*\n", note)):
         is_session = paragraph.startswith(">>>")  # whose output is not indented

@@ -7,10 +7,12 @@ import itertools
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
 from docs.site import build
+from studies.explorer import learning
 from tests.test_imports import FOLDERS
 from tests.test_rings import code_lines
 from tinygrad_lite.errors import UserError
@@ -233,9 +235,9 @@ def test_a_section_begins_with_each_definition_and_each_comment():
     assert annotate.prose(found[3][2]) == (
         '<p>Above.</p><p>Says <code>x</code>.</p><div class="shown">y &lt; 1</div><p>Done.</p>'
     )
-    note = "Args:\n    x: one\nRaises: OptionError if it is not,\n    or if it is two.\nReturns: y"
+    note = "Args:\n    x: one\nRaises: OptionError if it is not,\n    or two.\nReturns: y"
     assert annotate.prose(note) == (
-        '<p>Args:</p><div class="shown">x: one</div><p>Raises: OptionError if it is not, or if it is two. Returns: y</p>'
+        '<p>Args:</p><div class="shown">x: one</div><p>Raises: OptionError if it is not, or two. Returns: y</p>'
     )
 
 
@@ -251,9 +253,18 @@ def test_what_the_site_cannot_be_built_with_is_said(argv, sentence, monkeypatch)
 
 def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained(tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(build.demo, "program", lambda *words: ran.append(words[:2]))
+
+    def program(*words):
+        ran.append(words[:2])
+        if words[0] == "-m":
+            Path(words[-1]).write_text(learning.page(), encoding="utf-8")
+
+    monkeypatch.setattr(build.demo, "program", program)
     (tmp_path / "goethe").mkdir()
     (tmp_path / "goethe/best.safetensors").touch()
     build.demo.write(tmp_path / "demo", tmp_path, tmp_path / "build")
     shown = [("sample.py", str(tmp_path / run)) for run in ("goethe", "build/reverse")]
     assert ran[:3] == [shown[0], ("train.py", "reverse"), shown[1]]
+    page = (tmp_path / "demo" / "learn.html").read_text(encoding="utf-8")
+    assert re.findall('<a href="([^#].*?)"', page) == ["../index.html", "index.html", "../docs/pictures.html"]
+    assert "<code>python -m studies.learn</code>" in page

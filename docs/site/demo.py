@@ -18,6 +18,10 @@ PAGES = {  # the run, what trains it if it is missing, and how it is shown
     "gpt.html": ("goethe", GPT, ["--start", "Es irrt der Mensch, so lang er strebt. Und der"]),
     "translation.html": ("reverse", ["reverse", "--eval_interval", "500"], ["--start", "goethe", "--beam", "3"]),
 }
+FOOTER = '<footer class="note">\n'
+LINKS = """<p>Part of the documentation: <a href="../index.html">its first page</a>,
+<a href="index.html">all live pages</a>, <a href="../docs/pictures.html">what they show</a>.</p>
+"""
 INDEX = """# Live pages
 
 - [Inside a GPT](gpt.html): type a text, and see what the model predicts, where it looks, and who wanted a token.
@@ -41,6 +45,10 @@ def write(folder: Path, runs: Path, build: Path) -> None:
             showing = ["--start", "The derivative of a product"] if own else showing
         program("sample.py", str(out), *showing, "--explain", str(folder / name))
     program("-m", "studies.learn", str(folder / "learn.html"))
+    for page in folder.glob("*.html"):
+        page.write_text(
+            page.read_text(encoding="utf-8").replace(FOOTER, FOOTER + LINKS), encoding="utf-8", newline="\n"
+        )
     (folder / "index.md").write_text(INDEX, encoding="utf-8")
 
 

@@ -280,10 +280,12 @@ def test_patching_moves_the_answer_as_in_numpy(explained):
     assert effects[0][0] == pytest.approx(1)  # with this token exchanged, the text is the other one
 
 
-def test_two_texts_that_cannot_be_compared_get_a_sentence(explained):
+def test_two_texts_that_cannot_be_compared_get_a_sentence(explained, drawn):
     page, _ = explained(**DEFAULT)
-    page.locator("#patching").scroll_into_view_if_needed()
+    drawn(page, "patching")
     box = page.get_by_role("textbox", name="Another text")
+    own, other = ("".join("a" if c.isalpha() else c for c in text) for text in (PROMPT, box.input_value()))
+    assert own == other  # what is suggested replaces a letter by a letter
     for text, sentence in {
         "kurz": f"This text has {len(PROMPT)} tokens and the other one 4: they need as many.",
         PROMPT: "Both texts are the same: change a word of the other one.",
@@ -372,9 +374,10 @@ def test_a_conversation_has_the_tokens_that_sample_gives_it(explained, plain, st
     whole = []
 
     def reply(options, messages, turn):
-        whole[:] = Fitting(AnswerFormat(tokenizer))(messages, 16)
+        whole[:] = fitting(messages, 16)
         return write_continuation(options, model, tokenizer, [*whole], turn, {end}, whole)
 
+    fitting = Fitting(AnswerFormat(tokenizer))
     talk = Chat(SampleOptions(greedy=True, max_new_tokens=9), [], reply)
     end, ended = tokenizer.specials[END], set()
     for message in [PROMPT, *MESSAGES]:
@@ -390,6 +393,10 @@ def test_a_conversation_has_the_tokens_that_sample_gives_it(explained, plain, st
         read = tokenizer.decode(tokenizer.encode(message.strip()))
         assert read in page.locator(".log p").all_inner_texts()
     assert ended == {True, False}  # the others are as long as they may be
+    said = page.locator(".log > .forgotten p").all_inner_texts()  # what the model does not read any more can be read
+    assert said
+    assert len(said) % 2 == 0
+    assert "what the model has forgotten" in page.locator(".log").inner_text()
 
 
 HOSTILE = [
@@ -461,9 +468,16 @@ def test_a_reader_types_steps_and_asks_why(explained, drawn):
     assert f"the interval of {last}," in why
     page.get_by_role("button", name="Remove the last").click()
     assert box.input_value() == "der Men"
-    page.get_by_role("button", name="Run").click()
-    page.get_by_text("The model reads only these last ones of 30").wait_for()
-    page.get_by_role("button", name="Pause").click()
+    page.set_viewport_size({"width": 390, "height": 844})
+    run, pause = (page.get_by_role("button", name=name) for name in ("Run", "Pause"))
+    run.scroll_into_view_if_needed()
+    drawn(page)
+    before = run.bounding_box()["y"]
+    run.click()
+    page.get_by_text("The model reads only these last ones of 90").wait_for()
+    assert pause.bounding_box()["y"] == pytest.approx(before, abs=1)  # under the same finger
+    pause.click()
+    assert box.evaluate("(box) => box.scrollTop + box.clientHeight >= box.scrollHeight - 1 && box.scrollTop > 0")
     # An earlier token is inspected: the panel marks what follows it.
     box.fill("der Mensch")
     page.locator("#text .token").nth(2).click()
@@ -559,6 +573,9 @@ def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained, draw
     p = softmax(found.logits[-1, 4])
     assert shown[-1].split()[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
     assert float(shown[-1].split()[1]) == pytest.approx(100 * p.max(), abs=0.5)
+    for layer in (1, 2):
+        page.locator("#whole .diagram a[href='#attention']").nth(layer - 1).click()
+        assert page.locator("#attention h3").first.inner_text() == f"Layer {layer}, head 1"
     for panel in ("text", "attention", "wanted", "next"):
         page.locator(f"#whole .diagram a[href='#{panel}']").first.click()
         drawn(page)
@@ -572,7 +589,10 @@ def test_the_tour_asks_and_answers_with_this_model(explained):
     for number in range(1, 8):
         question = tour.inner_text()
         assert question.startswith(f"{number} of 7. Predict: ")
+        answer = page.locator(".tour + .body")
+        assert not answer.is_visible()
         page.get_by_role("button", name="Show the answer").press("Enter")
+        assert answer.is_visible()
         answer = tour.locator("b").inner_text().strip()
         assert answer
         if "most probable" in question:
@@ -705,7 +725,7 @@ def test_it_fits_a_phone_in_light_and_dark(explained, drawn, width, scheme, tmp_
     page, _ = explained(tokenizer=tokenizer, width=width, scheme=scheme, block_size=64)
     before = [page.locator(tag).count() for tag in ("script", "img", "b")]
     page.get_by_role("textbox", name="Text for the model").fill(hostile)
-    for panel in ("text", "next", "attention", "stream", "surprise"):
+    for panel in ("text", "next", "attention", "stream", "wanted", "surprise"):
         drawn(page, panel)
         page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

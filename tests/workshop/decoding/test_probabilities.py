@@ -84,10 +84,11 @@ def test_probabilities_are_the_models_own_at_any_temperature():
 
 
 def test_a_table_has_a_line_for_each_position():
-    lines = noted([0.2, 0.2], "a\n").table().splitlines()
+    lines = noted([0.2, 0.2, 0.2], "a\n ").table().splitlines()
     assert lines[1].split()[:4] == ["1", "a", "0.2000", "2.322"]
     assert lines[2].split()[:4] == ["2", "\\n", "0.2000", "2.322"]
-    assert (lines[3], len(noted([], "").table().splitlines())) == ("mean entropy 2.322 bits", 1)
+    assert lines[3].split()[:2] == ["3", "·"]  # a blank
+    assert (lines[4], len(noted([], "").table().splitlines())) == ("mean entropy 2.322 bits", 1)
 
 
 def test_a_character_of_several_tokens_has_the_colour_of_the_last():

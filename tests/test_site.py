@@ -7,11 +7,13 @@ import itertools
 import json
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from docs.site import build
+from seq2seq.toys import LETTERS, toy_pairs
 from studies.explorer import learning
 from tests.test_imports import FOLDERS
 from tests.test_rings import code_lines
@@ -158,13 +160,29 @@ def test_outputs_are_values_prints_or_errors():
 
 
 def test_links_of_a_page_lead_to_pages_of_the_site():
-    text = "[a](../engine.md#b) `[c](d)` [e](../../train.py)\n```sh\n[f](../../train.py)\n```\n[g](https://h)\n"
+    text = "[a](../engine.md#b) `[c](d)` [e](../../train.py) ![p](../gpt.svg) ![q](../page.png)\n"
+    text += "```sh\n[f](../../train.py)\n```\n[g](https://h)\n"
     page = build.ROOT / "docs" / "course" / "README.md"
     changed, targets = build.relinked(text, page, build.html)
-    assert changed == (
-        "[a](../engine.html#b) `[c](d)` [e](../../train.py.html)\n```sh\n[f](../../train.py)\n```\n[g](https://h)\n"
-    )
-    assert targets == [build.ROOT / "docs" / "engine.md", build.ROOT / "train.py"]
+    assert changed == text.replace("engine.md", "engine.html").replace("[e](../../train.py", "[e](../../train.py.html")
+    assert [path.name for path in targets] == ["engine.md", "train.py", "gpt.svg", "page.png"]
+
+
+@pytest.mark.parametrize("page", build.chapters(), ids=lambda page: page.parent.name)
+def test_every_target_of_a_notebook_is_a_picture_beside_it_or_a_page_of_the_site(page, tmp_path):
+    name = build.write_notebook(page, tmp_path)
+    with zipfile.ZipFile(tmp_path / name) as archive:
+        inside = {Path(file).name for file in archive.namelist()}
+    assert inside == {file.name for file in tmp_path.iterdir()} - {name} >= {f"{page.parent.name}.ipynb"}
+    made = build.notebook(page)
+    _, linked = build.relinked(page.read_text(encoding="utf-8"), page)
+    finished = {build.ROOT / build.html(build.place(file)) for file in linked}
+    for target in build.targets(made):
+        is_picture = target.endswith((".svg", ".png"))
+        assert (page.parent / target).resolve() in finished, target
+        assert not is_picture or target in inside, target
+    shown = re.findall(r"!\[.*?\]\((.*?)\)", json.dumps(made))
+    assert [path for path in shown if not (page.parent / path).is_file()] == []
 
 
 @pytest.mark.parametrize("page", sorted((build.ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.name))
@@ -184,7 +202,10 @@ def test_dead_links_and_other_hosts_are_found(tmp_path):
         '<a href="b.html#c">4</a><a href="c.html">5</a><script src="https://x.org/y.js"></script>'
     )
     (tmp_path / "b.html").write_text('<h1 id="b">B</h1>')
+    cell = {"cell_type": "markdown", "source": ["[b](b.html#b) ![c](c.svg)\n", "[d](https://x.org) [e](#e)"]}
+    (tmp_path / "d.ipynb").write_text(json.dumps({"cells": [cell]}))
     assert list(build.dead_links(tmp_path)) == [
+        "d.ipynb: there is no file c.svg",
         "a.html: there is no heading b.html#c",
         "a.html: there is no file c.html",
         "a.html: <script> asks another host for https://x.org/y.js",
@@ -249,22 +270,41 @@ def test_what_the_site_cannot_be_built_with_is_said(argv, sentence, monkeypatch)
     monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=sentence):
         build.main(argv.split())
+    monkeypatch.setenv("REPOSITORY", "x.org")
+    with pytest.raises(UserError, match=r"REPOSITORY=x\.org: the address|" + sentence):
+        build.main(argv.split())
 
 
 def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained(tmp_path, monkeypatch):
-    ran = []
+    ran, answers = [], {"heidelberg": "grebledieh\n"}
 
     def program(*words):
-        ran.append(words[:2])
+        ran.append(words)
         if words[0] == "-m":
             Path(words[-1]).write_text(learning.page(), encoding="utf-8")
+        return answers.get((*words, "")[3], "")
 
     monkeypatch.setattr(build.demo, "program", program)
     (tmp_path / "goethe").mkdir()
     (tmp_path / "goethe/best.safetensors").touch()
     build.demo.write(tmp_path / "demo", tmp_path, tmp_path / "build")
-    shown = [("sample.py", str(tmp_path / run)) for run in ("goethe", "build/reverse")]
-    assert ran[:3] == [shown[0], ("train.py", "reverse"), shown[1]]
+    gpt, reverse = ("sample.py", str(tmp_path / "goethe")), ("sample.py", str(tmp_path / "build/reverse"))
+    assert [words[:2] for words in ran[:4]] == [gpt, ("train.py", "reverse"), reverse, reverse]
+    assert ["--explain" in words for words in ran[:4]] == [True, False, False, True]
+    written = {Path(word).name for words in ran for word in words if word.endswith(".html")}
+    for links in (build.demo.INDEX, build.demo.HOME):
+        assert {Path(link).name for link in re.findall(r"\]\((.*?)\)", links)} == written
     page = (tmp_path / "demo" / "learn.html").read_text(encoding="utf-8")
     assert re.findall('<a href="([^#].*?)"', page) == ["../index.html", "index.html", "../docs/pictures.html"]
     assert "<code>python -m studies.learn</code>" in page
+    answers["heidelberg"] = "ggeeehteog\n"
+    with pytest.raises(UserError, match=r"would show a wrong answer: .*'ggeeehteog' of 'heidelberg', and 'grebledieh'"):
+        build.demo.write(tmp_path / "again", tmp_path, tmp_path / "build")
+
+
+@pytest.mark.parametrize("name", [name for name, (*_, answer) in build.demo.PAGES.items() if answer])
+def test_a_live_translation_shows_a_word_such_as_those_that_its_model_has_learned(name):
+    run, _, word, _, answer = build.demo.PAGES[name]
+    source, _ = toy_pairs(run, 1)[0]
+    assert (len(word), answer) == (len(source), word[::-1])
+    assert set(word) <= set(LETTERS)

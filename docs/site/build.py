@@ -3,7 +3,8 @@
     pip install -e ".[docs]"
     python docs/site/build.py [RUNS]      then open build/site/index.html; no server and no network are needed
 
-The live pages show the models in the folder RUNS (default: out).
+The live pages show the models in the folder RUNS (default: out). With the address of the repository in the environment
+variable REPOSITORY, as in REPOSITORY=https://example.org/lite python docs/site/build.py, every page links to it.
 
 The pages are written for GitHub: their links lead to files of the repository. For the site, `prepare` copies README.md,
 docs/ and every file that they link to into build/pages, at the same path; a source file becomes a page that shows it.
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -59,7 +61,9 @@ def place(file: Path) -> Path:
 
 
 def html(page: Path) -> Path:
-    """The path of the finished page."""
+    """The path of the finished page; a picture stays what it is."""
+    if page.suffix != ".md":
+        return page
     return page.with_name("index.html") if page.stem in ("README", "index") else page.with_suffix(".html")
 
 
@@ -127,8 +131,12 @@ def source_page(file: Path) -> str:
     return f"---\ntitle: {name}\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n# `{name}`\n\n{body}\n"
 
 
-def prepare(pages: Path) -> None:
-    """Fill the folder with what Zensical reads: the pages, all files they link to, and the notebooks."""
+def prepare(pages: Path, repository: str = "") -> None:
+    """Fill the folder with what Zensical reads: the pages, all files they link to, and the notebooks.
+
+    Args:
+        repository: its address, which the first page links to; empty if it is unknown.
+    """
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
     for file in files:  # grows by what the pages link to
         target = pages / place(file)
@@ -145,16 +153,13 @@ def prepare(pages: Path) -> None:
             text = folded(VIEW.sub(rf"[\g<0>]({live}\g<1>)", text))
         elif file == ROOT / "README.md":
             title, rest = text.split("\n\n", 1)
-            text = (
-                f"{title}\n\n**[Open the live pages](demo/index.md)**: look inside a GPT and a translation.\n\n{rest}"
-            )
+            source = f" [The repository]({repository}) has the source." if repository else ""
+            text = f"{title}\n\n{demo.HOME}{source}\n\n{rest}"
         if file in chapters():
-            notebook_file = target.with_name(f"{file.parent.name}.ipynb")
-            notebook_file.write_text(json.dumps(notebook(file), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-            for neighbour in file.parent.glob("*.py"):  # the notebook imports them
-                shutil.copy(neighbour, target.parent)
+            download = write_notebook(file, target.parent)
             title, question, rest = text.split("\n\n", 2)
-            text = f"{title}\n\n{question} ([as a notebook]({notebook_file.name}))\n\n{rest}"
+            link = f'[as a notebook]({download}){{ download="{download}" }}'
+            text = f"{title}\n\n{question} ({link})\n\n{rest}"
         if file.name == "CHANGELOG.md":  # whose headings would hide the pages that explain these things
             text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
         target.write_text(text, encoding="utf-8")
@@ -224,6 +229,31 @@ def notebook(page: Path) -> dict[str, Any]:
     return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 
+def write_notebook(page: Path, folder: Path) -> str:
+    """Write the notebook of a chapter to a folder, and an archive of all that it needs; return the archive's name.
+
+    A browser shows a notebook as the JSON that it is, but downloads an archive. In it, the modules that the notebook
+    imports and its pictures stand beside it.
+    """
+    name, made = page.parent.name, notebook(page)
+    (folder / f"{name}.ipynb").write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    beside = {page.parent / target for target in targets(made)} | {*page.parent.glob("*.py")}
+    beside = sorted(file for file in beside if file.parent == page.parent and file.is_file())
+    for file in beside:
+        shutil.copy(file, folder)
+    with zipfile.ZipFile(folder / f"{name}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in [folder / f"{name}.ipynb", *beside]:  # with the same date always
+            archive.writestr(zipfile.ZipInfo(f"{name}/{file.name}"), file.read_bytes())
+    return f"{name}.zip"
+
+
+def targets(notebook: dict[str, Any]) -> list[str]:
+    """The files that a notebook's pictures and links lead to, relative to it; addresses and headings are left out."""
+    texts = ("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+    parts = (part for text in texts for part in BLOCK.split(text)[::2])
+    return [unquote(found[1]) for part in parts for found in LINK.finditer(part) if found[1]]
+
+
 def lines(text: str) -> list[str]:
     """A text as notebooks store it."""
     return text.splitlines(keepends=True)
@@ -263,7 +293,11 @@ class Page(HTMLParser):
 
 
 def dead_links(site: Path) -> Iterator[str]:
-    """One sentence for each dead link of the site, and for each request to another host."""
+    """One sentence for each dead link of the site and its notebooks, and for each request to another host."""
+    for path in sorted(site.rglob("*.ipynb")):
+        for target in targets(json.loads(path.read_text(encoding="utf-8"))):
+            if not (path.parent / target).is_file():
+                yield f"{path.relative_to(site).as_posix()}: there is no file {target}"
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()
@@ -287,14 +321,19 @@ def main(argv: list[str]) -> int:
     runs = Path(argv[0]).resolve() if argv else ROOT / "out"
     if argv[1:] or (argv and not runs.is_dir()):
         raise OptionError(f"{argv[-1]}: the only argument is a folder of runs")
+    repository = os.environ.get("REPOSITORY", "")
+    if repository and not re.fullmatch(r"https?://[^\s()<>\"]+", repository):
+        raise OptionError(f"REPOSITORY={repository}: the address of a page, such as https://example.org/lite")
     if not importlib.util.find_spec("zensical"):
         raise UserError('the site is built by Zensical, which is not installed: pip install -e ".[docs]"')
     build = ROOT / "build"
     for name in ("pages", "site"):
         shutil.rmtree(build / name, ignore_errors=True)
-    prepare(build / "pages")
+    prepare(build / "pages", repository)
     demo.write(build / "pages" / "demo", runs, build)
     config = tomllib.loads((HERE / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    if repository:  # at the foot of every page; the theme's own link would ask another host for numbers to show with it
+        config["copyright"] = f'<a href="{repository}">The repository</a>'
     config_file = build / "mkdocs.yml"  # JSON is YAML
     config_file.write_text(json.dumps(config | {"nav": navigation()}), encoding="utf-8")
     command = [sys.executable, "-m", "zensical", "build", "--clean", "--config-file", str(config_file)]

@@ -35,10 +35,10 @@ METADATA = {
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 # Colours that are distinct for any kind of colour vision (Okabe, Ito 2008, two of them darker), and in print: their
-# contrast with the page is at least 3, light or dark. Markers help where there is no colour; 7 and 5 have no common
-# divisor, so 35 lines look different.
+# contrast with the page is at least 3, light or dark. Markers help where there is no colour; 7 and 11 have no common
+# divisor, so 77 lines look different.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#BF8600", "#3A96CC", "#000000")
-MARKERS = ("o", "s", "^", "D", "v")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "*")
 MAX_INCHES = 100  # a larger picture takes minutes and gigabytes
 CAPTION_SIZE = 8  # points
 LETTER = 0.55 * CAPTION_SIZE / 72  # the mean width of a letter of the caption, in inches

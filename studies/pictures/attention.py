@@ -29,7 +29,8 @@ LARGE = 0.36  # inches, of a square of one large chart
 WRITTEN = 0.2  # inches; a smaller square has no room for a number
 NAME = 0.09  # inches; if a token has less, only some are named
 LETTER = 0.078  # inches, the mean width of a letter of 10 points
-THUMBNAIL = 1.0, 2.4  # inches, the smallest and the largest chart without names
+THUMBNAIL = 1.0, 2.4  # inches, the smallest and the largest chart without room for squares of this size
+MAX_TEXT = 300  # letters of a caption
 HIDDEN = "#cfe0ee"  # what a causal model cannot see
 
 
@@ -130,7 +131,7 @@ def in_a_row(heads: int, width: float) -> int:
 
 
 def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int]):
-    """(size, draw, more caption): a chart for each layer and head, in rows; no tokens if there is no room for them."""
+    """(size, draw, more caption): a chart for each layer and head, in rows; only some tokens if there is no room."""
     t, s = weights.shape[2:]
     left, below = room(found.queries, 7), room(found.keys, 7)
     cell = min(max(CELL[0], ((WIDE - left) / len(heads) - 0.4) / s), CELL[1])
@@ -138,25 +139,26 @@ def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], hea
     columns = in_a_row(len(heads), (WIDE - left) / width)
     rows = -(-len(heads) // columns)  # for each layer
     size = (left + columns * width, below + len(layers) * rows * height)
+    every, points, note = 1, 41 * cell, "."
     small = size[0] > WIDE or size[1] > TALL
     if small:
-        columns = in_a_row(len(heads), WIDE / THUMBNAIL[0])
-        rows, edge = -(-len(heads) // columns), min(WIDE / columns, THUMBNAIL[1])
-        size = (columns * edge, len(layers) * rows * (0.2 + edge * min(max(t / s, 0.3), 3)))
+        columns = in_a_row(len(heads), (WIDE - left) / THUMBNAIL[0])
+        rows, edge = -(-len(heads) // columns), min((WIDE - left) / columns, THUMBNAIL[1])
+        height = edge * min(max(t / s, 0.3), 3)
+        size = (left + columns * edge, below + len(layers) * rows * (0.2 + height))
+        every, points, _ = in_squares(min((edge - 0.2) / s, height / t))
+        text = "".join(found.keys).replace("·", " ")
+        note = f". {'Every token' if every == 1 else f'One token in {every}'} is named, and one chart drawn large by "
+        note += f"--layer and --head. The text{' begins' * (len(text) > MAX_TEXT)}: {text[:MAX_TEXT]}"
 
     def draw(figure) -> None:
-        charts = figure.subplots(len(layers) * rows, columns, squeeze=False)
-        for place, axes in enumerate(charts.flat):
-            row, head = divmod(place, rows * columns)
-            if head >= len(heads):
-                axes.set_axis_off()
-                continue
+        for row, head in np.ndindex(weights.shape[:2]):
+            axes = figure.add_subplot(len(layers) * rows, columns, row * rows * columns + head + 1)
             shade(axes, weights[row, head], aspect="auto" if small else "equal")
             axes.set_title(f"layer {layers[row] + 1}, head {heads[head] + 1}", fontsize=7 if small else 8)
             is_left, is_lowest = head % columns == 0, row + 1 == len(layers) and head + columns >= len(heads)
-            label(axes, found.queries * (is_left and not small), found.keys * (is_lowest and not small), 41 * cell)
+            label(axes, found.queries * is_left, found.keys * is_lowest, min(points, 7), every)
 
-    note = f". {t} tokens by {s}: draw one chart with --layer and --head to see their names." if small else "."
     return size, draw, note
 
 

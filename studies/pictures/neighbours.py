@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from functools import partial
+from itertools import cycle, product
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from workshop.tokenizers.base import Tokenizer
 DEFAULT_TOKENS = 6
 MAX_SHOWN = 300  # tokens with names on the map
 MAX_GREY = 2000  # others
+WAYS = (1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)  # from a point to its name
 
 
 @dataclass
@@ -73,14 +75,9 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
         ranked = zip([(names[one.token], 1.0), *near], places[[one.token, *one.nearest]], strict=True)
         rows += [(names[one.token], rank, *pair, *place) for rank, (pair, place) in enumerate(ranked)]
     height = max(4.2, 0.2 * sum(len(one.nearest) + 1.6 for one in found[::2]) + 0.5)
-    return Picture(
-        title=f"Nearest tokens by their embeddings: {what}",
-        caption=caption,
-        size=(11, height),
-        draw=lambda figure: draw_list_and_map(figure, names, found, places, share),
-        table=rows,
-        text="\n".join(lines),
-    )
+    title = f"Nearest tokens by their embeddings: {what}"
+    draw = partial(draw_list_and_map, names=names, found=found, places=places, share=share)
+    return Picture(title, caption, (11, height), draw, table=rows, text="\n".join(lines))
 
 
 def find(name: str, names: Sequence[str]) -> int:
@@ -149,10 +146,8 @@ def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2)
 def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.ndarray, share: np.ndarray) -> None:
     """Fill the figure: the neighbours of each token as bars, and the map."""
     left, right = figure.subfigures(1, 2, width_ratios=(5, 6))
-    charts = left.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False)
-    for axes in charts.flat[len(found) :]:
-        axes.set_axis_off()
-    for one, colour, axes in zip(found, cycle(COLOURS), charts.flat, strict=False):
+    for number, (one, colour) in enumerate(zip(found, cycle(COLOURS), strict=False), start=1):
+        axes = left.add_subplot((len(found) + 1) // 2, min(2, len(found)), number)
         axes.barh(range(len(one.nearest)), one.cosines, color=colour, alpha=0.75)
         axes.set_yticks(range(len(one.nearest)), [names[token] for token in one.nearest], fontsize=7)
         axes.invert_yaxis()
@@ -163,13 +158,13 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
         axes.spines[["top", "right"]].set_visible(False)
     left.supxlabel("cosine", fontsize=8)
 
-    axes = right.subplots()
-    entries = []  # (place, name, whether it was requested)
+    axes, asked = right.subplots(), [one.token for one in found]
+    near = sorted((c, token, one.token) for one in found for token, c in zip(one.nearest, one.cosines, strict=True))
+    owners = {token: owner for _, token, owner in near if token not in asked}  # of several, the most similar one
     for one, colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
-        axes.plot(*places[one.nearest].T, marker, color=colour, markersize=4, alpha=0.8)
+        own = [token for token in one.nearest if owners.get(token) == one.token]
+        axes.plot(*places[own].T, marker, color=colour, markersize=4, alpha=0.8)
         axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
-        entries += [(places[one.token], names[one.token], True)]
-        entries += [(places[token], names[token], False) for token in one.nearest]
     axes.margins(0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
     some = places[:: -(-len(places) // MAX_GREY)]
@@ -178,29 +173,27 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
     axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=8)
     axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
-    place_labels(axes, entries)
+    shown = [*dict.fromkeys(asked), *reversed(owners)]
+    inches = right.bbox.size / right.dpi - (0.8, 1.2)  # of the map, roughly: less than it gets
+    place_labels(axes, places[shown], [names[token] for token in shown], len(set(asked)), inches)
 
 
-def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, bool]]) -> None:
-    """Write names next to their points, where no other name is; a name without room is left out.
+def place_labels(axes, places: np.ndarray, names: Sequence[str], asked: int, inches: np.ndarray) -> None:
+    """Write names next to their points on the map, where no point and no other name is, or else not at all.
 
-    The requested tokens come first. Around each point eight places are tried.
+    Around each point eight places are tried. The first `asked` names are large, and cover points if they must.
     """
     low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
-    inches = np.array([5.2, 3.6])  # of the map, roughly: only the room for labels depends on it
-    taken: list[tuple[np.ndarray, np.ndarray]] = []
-    seen = set()
-    for place, name, asked in sorted(entries, key=lambda entry: not entry[2]):
-        if name in seen:
-            continue
-        centre = (place - low) / (high - low) * inches
-        size = np.array([0.075 * len(name) + 0.04, 0.14]) * (1.25 if asked else 1)
-        for way in ((1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)):
+    centres = (places - low) / (high - low) * inches
+    taken, points = [], [(centre, np.array([0.08, 0.08])) for centre in centres]
+    for i, (centre, name) in enumerate(zip(centres, names, strict=True)):
+        size = np.array([0.075 * len(name) + 0.04, 0.14]) * (1.25 if i < asked else 1)
+        for others, way in product((taken + points, taken)[: 1 + (i < asked)], WAYS):
             middle = centre + np.array(way) * (size / 2 + 0.06)
-            if all((np.abs(middle - other) > (size + extent) / 2).any() for other, extent in taken):
+            is_inside = (np.abs(middle - inches / 2) < (inches - size) / 2).all()
+            if is_inside and all((np.abs(middle - other) > (size + extent) / 2).any() for other, extent in others):
                 taken.append((middle, size))
-                seen.add(name)
-                style = {"fontsize": 9, "fontweight": "bold"} if asked else {"fontsize": 7}
-                x, y = low + middle / inches * (high - low)
-                axes.text(x, y, name, ha="center", va="center", **style)
+                style = {"fontsize": 9, "fontweight": "bold"} if i < asked else {"fontsize": 7}
+                shift = {"xytext": 72 * (middle - centre), "textcoords": "offset points"}
+                axes.annotate(name, places[i], ha="center", va="center", **shift, **style)
                 break

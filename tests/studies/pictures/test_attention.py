@@ -65,8 +65,18 @@ def test_the_row_of_one_token_in_each_layer_or_head():
 WIDE_CASES = (
     (2, 4, 5, {}, 4, "Each row", True, False),
     (2, 5, 15, {}, 3, "Each row", True, False),  # three and two heads in a row
-    (4, 4, 55, {}, 4, "55 tokens by 55: draw one chart with --layer and --head", False, False),
-    (1, 12, 200, {}, 6, "200 tokens by 200: draw one chart", False, False),
+    (4, 4, 27, {}, 4, f"named, and one chart drawn large by --layer and --head. The text: {'a' * 27}", True, False),
+    (
+        4,
+        4,
+        55,
+        {},
+        4,
+        f"One token in 3 is named, and one chart drawn large by --layer and --head. The text: {'a' * 55}",
+        True,
+        False,
+    ),
+    (1, 12, 200, {}, 6, "One token in 13 is named", True, False),
     (2, 3, 30, {"layer": 1, "head": 2}, 1, "the numbers are percent", True, True),
     (2, 3, 55, {"layer": 1, "head": 2}, 1, "too many squares for numbers", True, False),
     (2, 3, 300, {"layer": 1, "head": 2}, 1, "One token in 4 is named", True, False),

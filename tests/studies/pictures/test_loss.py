@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from studies.pictures.loss import Curve, LossOptions, draw_loss, names, read_run, smoothed
+from studies.pictures.measures import UNITS, MeasuresOptions, draw_measures
 from tests.studies.pictures.test_pictures import run
 from tinygrad_lite.errors import OptionError
 from workshop.figure import compose, own_style
@@ -246,3 +247,36 @@ def test_logarithmic_axes_have_no_step_0(picture):
 def test_a_plot_that_cannot_be_written_is_reported(folders, picture):
     with pytest.raises(OptionError, match=r"x.svg cannot be written"):
         run("loss", str(folders[0]), "--out", str(picture.parent / "no folder" / "x.svg"))
+
+
+# What evaluations have measured, the columns asked for, and those drawn, each with its unit.
+MEASURED = (
+    ({"bits_per_char": 2.5}, [], {"val_loss": "nats per token", "bits_per_char": "bits per character"}),
+    ({"exact": 1.0, "bleu": 9.0}, [], {"val_loss": "nats per token", "bleu": "0 to 100", "exact": "share, 0 to 1"}),
+    ({"exact": 1.0, "entropy": 2.0}, ["entropy", "exact"], {"entropy": "nats per answer", "exact": "share, 0 to 1"}),
+    ({}, ["loss"], {"loss": "nats per token"}),
+)
+
+
+@pytest.mark.parametrize(("measures", "asked", "drawn"), MEASURED)
+def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, asked, drawn):
+    pytest.importorskip("matplotlib")
+    folder = RunFolder(tmp_path / "one")
+    with folder.locked():
+        folder.begin({})
+    folder.log(step=1, loss=2.0)
+    with pytest.raises(OptionError, match=r"--columns val_loss: none of these runs has measured it; they have loss$"):
+        draw_measures([folder.path], MeasuresOptions())
+    for step in (1, 2):
+        folder.log(step=step, val_loss=3.0, **measures)
+    picture = draw_measures([folder.path], MeasuresOptions(columns=asked))
+    with own_style():
+        panels = compose(picture).axes
+    assert {axes.get_title().replace(" ", "_"): axes.get_ylabel() for axes in panels} == drawn
+    assert {row[1] for row in picture.table[1:]} == drawn.keys()
+
+
+def test_every_measure_has_a_unit():
+    shares = {name for name in METRICS if name not in UNITS} - {"step"}
+    assert shares == {"exact", "accuracy", "next_accuracy", "drawn_right", "group_right", "calls", "needless_calls"}
+    assert not UNITS.keys() - {*METRICS}

@@ -18,7 +18,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
-from workshop.figure import COLOURS, with_dark_theme, write
+from workshop.figure import COLOURS, compose, own_style, with_dark_theme, write
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.char import CharTokenizer
 
@@ -105,6 +105,31 @@ def test_neighbours_are_those_with_the_largest_cosines():
     assert header == ("token", "rank", "neighbour", "cosine", "x", "y")
     assert [(row[0], row[1], row[2]) for row in table[:2]] == [("a", 0, "a"), ("a", 1, "b")]
     assert [row[3] for row in table[1:4]] == sorted((row[3] for row in table[1:4]), reverse=True)
+
+
+def test_every_token_has_one_marker_on_the_map_and_a_name_beside_it_and_inside():
+    pytest.importorskip("matplotlib")
+    tokenizer = BPETokenizer.train("der die das der die das und und", 260)
+    options = NeighbourOptions(tokens=[*"abcdefgh"], top=6)
+    picture = draw_neighbours(tokenizer, np.random.default_rng(1).normal(size=(260, 3)), "x", options)
+    with own_style():
+        figure = compose(picture)
+        figure.draw_without_rendering()
+    *charts, axes = figure.axes
+    assert [len(chart.patches) for chart in charts] == [6] * 8
+    *lines, grey = axes.lines
+    points = [tuple(point) for line in lines for point in line.get_xydata()]
+    assert len(set(points)) == len(points) == len({row[2] for row in picture.table[1:]})
+    markers = [line.get_marker() for line in lines if line.get_markersize() == 8]
+    assert len(set(markers)) == len(markers) == 8
+    assert len(grey.get_xydata()) == 260
+    frame, shown = axes.get_window_extent(), {text.get_text(): text for text in axes.texts}
+    assert {*"abcefgh", "·d"} <= shown.keys()
+    for text in shown.values():
+        box, place = text.get_window_extent(), axes.transData.transform(text.xy)
+        gap = np.clip(place, box.min, box.max) - place
+        assert np.abs(gap).max() < 0.25 * figure.dpi, text
+        assert np.minimum(box.min - frame.min, frame.max - box.max).min() > -1, text
 
 
 def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_path):

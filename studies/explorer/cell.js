@@ -12,9 +12,8 @@
 function largeMap(session, point, open) {
   const canvas = element("canvas");
   const box = element("button", { type: "button", class: "map" }, canvas);
-  const [rows, columns] = ["rows", "columns"].map((axis) => element("ol", { class: axis, "aria-hidden": "true" }));
   const value = element("p", { class: "soft", "aria-live": "polite" });
-  const made = element("div", { class: "map-frame" }, columns, rows, box);
+  const { frame: made, name } = mapFrame(box);
   let [map, at, drawn] = [[], [0, 0], ""];
   const mark = (t, s) => {
     [t, s] = at = [t, s].map((position) => Math.max(0, Math.min(position, map.length - 1)));
@@ -46,12 +45,7 @@ function largeMap(session, point, open) {
   const draw = (weights, head) => {
     map = weights;
     paintMap(canvas, map);
-    const every = Math.ceil(map.length / 40); // labels that have room
-    const name = (id, position) => (position % every ? "" : session.label(id));
-    const labels = () => session.read.map((id, position) => element("li", {}, name(id, position)));
-    rows.replaceChildren(...labels());
-    columns.replaceChildren(...labels());
-    made.style.setProperty("--tokens", map.length);
+    name(session.read.map((id) => session.label(id)));
     const state = `${head} ${session.read.join()}`;
     if (drawn !== state) at = strongestCell(map);
     drawn = state;

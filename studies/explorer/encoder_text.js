@@ -104,22 +104,19 @@ function attentionPanel(data) {
   const { parts, middle, arcs } = arcLine(data.tokens.map(visible), made, true);
   const strip = element("div", { class: "strip" }, ...parts);
   const title = element("h3");
-  const large = element("canvas", { class: "large", role: "img" });
+  const large = element("canvas", { class: "large", role: "img", "aria-label": "map of the head; the arcs say the same" });
+  const { frame, name } = mapFrame(large);
+  name(data.tokens.map(visible));
   const words = element("p", { "aria-live": "polite", id: "attends" });
   arrowKeys(strip);
   bodyOf("attention").append(
-    element(
-      "p",
-      { class: "soft" },
-      "Every map has a row and a column for each token: the stronger a square, the more weight the row's token gives ",
-      "the column's. Under each map are its layer and head.",
-    ),
+    element("p", { class: "soft" }, "Rows: the tokens that attend; columns: those attended to; below: layer and head."),
     grid,
     title,
     strip,
     words,
     element("h3", {}, "The whole map"),
-    large,
+    frame,
   );
   const named = (pairs) => enumerated(pairs.map(([t, share]) => [token(data.tokens[t]), ` ${percent(share)}`]));
 
@@ -148,7 +145,6 @@ function attentionPanel(data) {
     mark(...walk.head);
     title.textContent = `Layer ${walk.head[0] + 1}, head ${walk.head[1] + 1}`;
     paintMap(large, rows(...walk.head));
-    large.setAttribute("aria-label", `map of this head, ${T} by ${T} tokens; the arcs say the same`);
     press(made, walk.position);
     if (before !== walk.position) strip.scrollLeft = middle(walk.position) - strip.clientWidth / 2;
     before = walk.position;

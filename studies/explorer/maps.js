@@ -23,6 +23,18 @@ function paintMap(canvas, rows, colour = "--heat") {
   context.putImageData(image, 0, 0);
 }
 
+/** A map with the names of tokens on its axes, which name(labels) writes: of many, only those that have room. */
+function mapFrame(map) {
+  const axes = ["columns", "rows"].map((axis) => element("ol", { class: axis, "aria-hidden": "true" }));
+  const frame = element("div", { class: "map-frame" }, ...axes, map);
+  const name = (labels) => {
+    const every = Math.ceil(labels.length / 40);
+    frame.style.setProperty("--tokens", labels.length);
+    for (const axis of axes) axis.replaceChildren(...labels.map((label, t) => element("li", {}, t % every ? "" : label)));
+  };
+  return { frame, name };
+}
+
 function headName(layer, head) {
   return `layer ${layer + 1}, head ${head + 1}`;
 }

@@ -53,6 +53,10 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, accessible,
     assert f"{100 * row.max():.1f}"[:3] in said
     below = np.delete(found.attention[0, 1, :, start + 1], start + 1)
     assert page.locator("#attention svg.below path").count() == (below > 0.01).sum()
+    for axis in ("rows", "columns"):  # the whole map has the names of the tokens
+        names = [name.strip() for name in page.locator(f"#attention .{axis} li").all_text_contents()]
+        assert len(names) == len(data["tokens"])
+        assert len(names) > 40 or names == [token.strip() for token in data["tokens"]]
     assert f"{data['added'][1][0][start + 1]:.2f}" in page.locator("#stream").inner_text()
     shown_by(page, "attention", tmp_path, accessible)
 

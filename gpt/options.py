@@ -42,12 +42,11 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     tokenizer: str = of_data(
         "char",
-        "what a token is (bpe-w: with an end-of-word mark; pixels: shades of pictures; hf: only what pretrained "
-        "weights bring along)",
+        "what a token is (pixels: shades of pictures; hf: only what pretrained weights bring along)",
         choices=(*LEARNED, "pixels", "hf"),
     )
     vocab_size: int = of_data(
-        1024, "size of a learned vocabulary: bpe, bpe-w, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
+        1024, "size of a learned vocabulary: bpe, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
     )
     data_order: str = of_data(
         "random",

@@ -37,12 +37,8 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     held_out: int = of_data(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1)
     train_pairs: int = of_data(0, "learn from this many of the pairs, drawn by --seed; 0: all", unit="pairs", low=0)
     toy_size: int = of_data(20_000, "pairs of a toy task", unit="pairs", low=20, high=10_000_000)
-    tokenizer: str = of_data(
-        "bpe", "what a token is, in both languages (bpe-w: with an end-of-word mark)", choices=[*LEARNED]
-    )
-    vocab_size: int = of_data(
-        6000, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000
-    )
+    tokenizer: str = of_data("bpe", "what a token is, in both languages", choices=[*LEARNED])
+    vocab_size: int = of_data(6000, "size of a learned vocabulary: bpe, word", unit="tokens", low=2, high=1_000_000)
 
     batch_tokens: int = of_training(2500, "size of a micro-step, with padding", unit="tokens", low=8)
     beta2: float = of_training(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0)

@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pkgutil import resolve_name
 
 import numpy as np
 
@@ -109,7 +108,7 @@ class RecurrentSeq2Seq(Seq2Seq):
     def __init__(self, config: Seq2SeqConfig) -> None:
         Generator.__init__(self)
         self.config = config
-        width, layer = config.n_embd, resolve_name(RECURRENT[config.mixer])
+        width, layer = config.n_embd, RECURRENT[config.mixer]
         self.token_embedding = Embedding(config.vocab_size, width)
         self.dropout = Dropout(config.dropout)
         self.encoder = [layer(width, width) for _ in range(config.n_layer)]

@@ -105,7 +105,7 @@ def newcomer(tmp_path, monkeypatch):
         (tmp_path / "folder" / name).write_text(TEXT, encoding="utf-8")
     found = Found(toy_pairs("numbers", 60))
     facts = {"source": "this test", "licence": "none", "rules": RULES}
-    for name in ("everyday", "tatoeba", "libreoffice-help", "debian-descriptions", "debian-summaries"):
+    for name in ("everyday", "tatoeba", "libreoffice-help", "debian-summaries"):
         fetch.store(f"pairs-{name}", to_table(found), facts)
     monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
     gpt2 = byte_folder(tmp_path / "gpt2", n_positions=256)

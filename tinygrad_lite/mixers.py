@@ -34,7 +34,7 @@ import numpy as np
 from tinygrad_lite.functional.attention import weighted
 from tinygrad_lite.functional.long_conv import long_conv
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, RMSNorm, uniform
-from tinygrad_lite.recurrent import RecurrentState
+from tinygrad_lite.recurrent import RecurrentState, StateMixer
 from tinygrad_lite.tensor import Tensor
 
 CHUNK = 32  # positions
@@ -88,7 +88,7 @@ class ImplicitFilter(Module):
         return self.second(self.first(seen).sin()) * window
 
 
-class Hyena(Module):
+class Hyena(StateMixer):
     """y = q * (conv(h, k * v) + d * k * v), of the second order: two gates and one long convolution between them."""
 
     def __init__(self, n_embd: int, context: int, dropout: float = 0.0, bias: bool = True) -> None:
@@ -113,10 +113,6 @@ class Hyena(Module):
         u = k * v
         mixed = long_conv(u, self.filter(u.shape[1])) + u * self.through
         return self.dropout(self.output((q * mixed)[:, u.shape[1] - steps :]))
-
-    def new_cache(self, capacity: int) -> RecurrentState:
-        """An empty state; it has room for any number of positions."""
-        return RecurrentState()
 
 
 def by_steps(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,7 +155,7 @@ def by_chunks(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor, state: Tensor) -> 
     return Tensor.cat(*found, axis=2) if found else v, state
 
 
-class Mamba2(Module):
+class Mamba2(StateMixer):
     """The recurrence above in H heads, with a short convolution before it, and a norm and a gate after it.
 
     a_t = exp(-dt_t r), with a learned rate r for each head and dt_t = softplus(w . x_t + b): a position that matters
@@ -207,7 +203,3 @@ class Mamba2(Module):
             cache.inputs, cache.state, cache.length = maps.data[:, 1 - SHORT :], state.data, cache.length + steps
         joined = (found + v * self.through).transpose(1, 2).reshape(batch, steps, width)
         return self.dropout(self.output(self.norm(joined) * self.gate(x).silu()))
-
-    def new_cache(self, capacity: int) -> RecurrentState:
-        """An empty state; it has room for any number of positions."""
-        return RecurrentState()

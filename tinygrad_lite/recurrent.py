@@ -122,7 +122,15 @@ class RecurrentState:
         return chosen
 
 
-class RecurrentMixer(Module):
+class StateMixer(Module):
+    """A mixer of positions without attention: what it knows of the text so far is a `RecurrentState`."""
+
+    def new_cache(self, capacity: int) -> RecurrentState:
+        """An empty state; it has room for any number of positions."""
+        return RecurrentState()
+
+
+class RecurrentMixer(StateMixer):
     """A recurrent layer in place of a Transformer block's attention: (B, T, C) -> (B, T, C).
 
     y_t = Wo h_t, with h_t the state after step t. It is inherently causal, and needs no positions: what came first was
@@ -156,7 +164,3 @@ class RecurrentMixer(Module):
             cache.length += steps
             cache.state = states.data[:, -1]
         return self.dropout(self.output(states[..., : self.recurrence.hidden_size]))
-
-    def new_cache(self, capacity: int) -> RecurrentState:
-        """An empty state; it has room for any number of positions."""
-        return RecurrentState()

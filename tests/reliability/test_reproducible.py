@@ -29,7 +29,7 @@ KINDS = {
     "merges": arguments(**ALL, tokenizer="bpe", vocab_size=300),
     "characters": arguments(**ALL),
     "words": arguments(**ALL, tokenizer="word", vocab_size=30, optimizer="sgd"),
-    "ends of words": arguments(**ALL, tokenizer="bpe-w", vocab_size=120, bias=True, positions="sinusoidal"),
+    "fewer merges": arguments(**ALL, tokenizer="bpe", vocab_size=270, bias=True, positions="sinusoidal"),
     "bytes": arguments(**ALL, tokenizer="byte", dtype="float64"),
     "pairs": [word for word in translation.arguments(dropout=0.2, keep=1, out_dir=None) if "None" not in word],
 }

@@ -3,6 +3,6 @@
 CHAT, SUMS, CALCULATIONS = MADE = ("chat", "sums", "calculations")  # made by a program
 PICTURES = ("digits", "mnist-5k", "fashion-mnist")
 PARALLEL_CORPORA = (
-    *("everyday", "auf-deutsch", "ding-sentences", "libreoffice-help", "debian-descriptions"),
+    *("everyday", "auf-deutsch", "ding-sentences", "libreoffice-help"),
     *("debian-descriptions-fr", "debian-summaries", "multi30k", "tatoeba"),
 )

@@ -19,23 +19,8 @@ from pathlib import PurePosixPath
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import say
 from workshop.cli.files import decode_utf8
-from workshop.corpora import fetch
-from workshop.corpora.pair_cleaning import (
-    Pair,
-    aligned_pairs,
-    common_entries,
-    description_pairs,
-    dialogue_pairs,
-    ding_pairs,
-    first_of_each,
-    help_pairs,
-    is_literal,
-    summary_pairs,
-    tabbed_pairs,
-    translations_of_words,
-    useful_pairs,
-    whole_sentences,
-)
+from workshop.corpora import fetch, pair_cleaning
+from workshop.corpora.pair_cleaning import Pair
 from workshop.corpora.wheel import Wheel, wheel_files
 
 MAX_UNPACKED = 128 * 2**20  # bytes of an unpacked file; the largest here, Tatoeba, has about 45 MB
@@ -75,7 +60,7 @@ class Recipe:
 
 def ding() -> list[Pair]:
     """Fetch the dictionary, 25 MB of text, and read all translations in it."""
-    return ding_pairs(fetch.debian_files({"trans-de-en": "usr/share/trans/de-en"})["trans-de-en"])
+    return pair_cleaning.ding_pairs(fetch.debian_files({"trans-de-en": "usr/share/trans/de-en"})["trans-de-en"])
 
 
 # -------------------------------------------------------------------------------- the language course Auf Deutsch
@@ -85,15 +70,17 @@ def auf_deutsch() -> list[Pair]:
     """All pairs in the lessons of the package, in the order of its files' names."""
     files = wheel_files(COURSE_WHEEL, ["auf_deutsch/content/*.json"])
     lessons = (json.loads(files[path]) for path in sorted(files, key=PurePosixPath))
-    return [pair for lesson in lessons for pair in dialogue_pairs(lesson)]
+    return [pair for lesson in lessons for pair in pair_cleaning.dialogue_pairs(lesson)]
 
 
 def everyday() -> Found:
     """The language course and the dictionary's literal sentences as pairs; short entries of common words as words."""
     entries, course = ding(), auf_deutsch()
-    lexicon = translations_of_words(entries)
-    sentences = course + [pair for pair in whole_sentences(entries) if is_literal(*pair, lexicon)]
-    return Found(sentences, words=first_of_each(common_entries(entries, sentences)))
+    lexicon = pair_cleaning.translations_of_words(entries)
+    sentences = course + [
+        pair for pair in pair_cleaning.whole_sentences(entries) if pair_cleaning.is_literal(*pair, lexicon)
+    ]
+    return Found(sentences, words=pair_cleaning.first_of_each(pair_cleaning.common_entries(entries, sentences)))
 
 
 # ------------------------------------------------------------------------------------- LibreOffice's help, Debian
@@ -109,23 +96,23 @@ def libreoffice_help() -> Found:
         {path.split("/", 5)[5]: decode_utf8(page, path) for path, page in pages[package].items()}
         for package in ("libreoffice-help-de", "libreoffice-help-en-us")
     )
-    return useful("libreoffice-help", help_pairs(german, english))
+    return useful("libreoffice-help", pair_cleaning.help_pairs(german, english))
 
 
-def debian_descriptions(run: Callable = subprocess.run, language: str = "de") -> Found:
-    """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads; 18 MB.
+def french_descriptions(run: Callable = subprocess.run) -> Found:
+    """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads.
 
     Args:
         run: replaces subprocess.run in tests.
     """
-    name = "debian-descriptions" if language == "de" else f"debian-descriptions-{language}"
-    return useful(name, description_pairs(*package_descriptions((language, "en"), run)))
+    pairs = pair_cleaning.description_pairs(*package_descriptions(("fr", "en"), run))
+    return useful("debian-descriptions-fr", pairs)
 
 
 def debian_summaries() -> Found:
     """The long and the short descriptions of Debian's packages, in English."""
     (english,) = package_descriptions(("en",))
-    return Found(list(summary_pairs(english)))
+    return Found(list(pair_cleaning.summary_pairs(english)))
 
 
 def package_descriptions(languages: Sequence[str], run: Callable = subprocess.run) -> list[str]:
@@ -143,7 +130,7 @@ def package_descriptions(languages: Sequence[str], run: Callable = subprocess.ru
 
 def useful(name: str, pairs: Iterable[Pair]) -> Found:
     """The pairs from which something can be learned; says how many are left out, and why."""
-    kept, left_out = useful_pairs(pairs)
+    kept, left_out = pair_cleaning.useful_pairs(pairs)
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
     say(f"{name}: {counted(len(kept), 'pair')}; left out: {reasons or 'none'}")
     return Found(kept)
@@ -193,7 +180,7 @@ def multi30k(part: str) -> list[Pair]:
         data = fetch.https_bytes(MULTI30K + name)
         fetch.check_sha256(data, MULTI30K_SHA256[name], MULTI30K + name)
         texts.append(gzip.decompress(data).decode("utf-8"))
-    return aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
+    return pair_cleaning.aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
 
 
 def tatoeba() -> list[Pair]:
@@ -206,7 +193,7 @@ def tatoeba() -> list[Pair]:
     except CorpusError as error:
         advice = "if it refuses programs, save it with a browser, unpack it, and use --pairs deu.txt --swap"
         raise CorpusError(f"{error}; {advice}") from None
-    table = tabbed_pairs(unzip(archive, "deu.txt", TATOEBA), TATOEBA)
+    table = pair_cleaning.tabbed_pairs(unzip(archive, "deu.txt", TATOEBA), TATOEBA)
     return [(german, english) for english, german in table]
 
 
@@ -238,7 +225,7 @@ RECIPES = {
     "ding-sentences": Recipe(
         source=DING_SOURCE,
         licence=DING_LICENCE,
-        make=lambda: Found(whole_sentences(ding())),
+        make=lambda: Found(pair_cleaning.whole_sentences(ding())),
         expected="5ae76ae7d51aab8e25764abd4b2bfee0e1ce93cbb2af73fc14ca1d9a1623f286",
     ),
     "libreoffice-help": Recipe(
@@ -247,16 +234,10 @@ RECIPES = {
         make=libreoffice_help,
         expected="88991071f31ec157b48a89d125c5eaa94013dd2c73dcdcc7f6a0ac68e7058c03",
     ),
-    "debian-descriptions": Recipe(
-        source=f"{DESCRIPTIONS}, translated by its volunteers (ddtp.debian.org)",
-        licence=DESCRIPTIONS_LICENCE,
-        make=debian_descriptions,
-        expected="d7c71e32928f4c37da14675247c00c515bf639c1a41b54d5fb1b1a00140ee029",
-    ),
     "debian-descriptions-fr": Recipe(
         source=f"{DESCRIPTIONS}, translated by its volunteers (ddtp.debian.org)",
         licence=DESCRIPTIONS_LICENCE,
-        make=lambda: debian_descriptions(language="fr"),
+        make=french_descriptions,
         expected="b0b9dc1b4120851bedd95d17f9b33b7438e70b4d99b8a51bd2772e730778b815",
     ),
     "debian-summaries": Recipe(

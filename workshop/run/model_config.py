@@ -33,12 +33,15 @@ import functools
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Self
 
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.mixers import Hyena, Mamba2
 from tinygrad_lite.nn import LayerNorm, Module, RMSNorm
+from tinygrad_lite.recurrent import LSTM, RNN, RecurrentMixer
+from tinygrad_lite.relative import ALiBi, Shaw
 from tinygrad_lite.transformer import ACTIVATIONS, Block, FeedForward, MultiHeadAttention, rotary_frequencies
+from tinygrad_lite.window import WindowAttention
 from workshop.cli.options import allowed, base_type, check, fields_of, option
 
 MAX_VOCAB_SIZE = 10_000_000
@@ -63,25 +66,23 @@ PARTS: dict[str, tuple[str, Any, str, dict[str, Any]]] = {
 
 
 # Recurrent layers, by name.
-RECURRENT = {"rnn": "tinygrad_lite.recurrent:RNN", "lstm": "tinygrad_lite.recurrent:LSTM"}
+RECURRENT = {"rnn": RNN, "lstm": LSTM}
 
 
 def recurrent(config: ModelConfig) -> Module:
     """A recurrent layer as a mixer of positions."""
-    layer = resolve_name(RECURRENT[config.mixer])(config.n_embd, config.state_width)
-    return resolve_name("tinygrad_lite.recurrent:RecurrentMixer")(layer, config.n_embd, config.dropout, config.bias)
+    layer = RECURRENT[config.mixer](config.n_embd, config.state_width)
+    return RecurrentMixer(layer, config.n_embd, config.dropout, config.bias)
 
 
 def hyena(config: ModelConfig) -> Module:
     """Gates and a long convolution."""
-    make = resolve_name("tinygrad_lite.mixers:Hyena")
-    return make(config.n_embd, config.block_size, config.dropout, config.bias)
+    return Hyena(config.n_embd, config.block_size, config.dropout, config.bias)
 
 
 def mamba2(config: ModelConfig) -> Module:
     """A recurrence without a tanh."""
-    make = resolve_name("tinygrad_lite.mixers:Mamba2")
-    return make(config.n_embd, config.n_head, config.dropout, config.bias)
+    return Mamba2(config.n_embd, config.n_head, config.dropout, config.bias)
 
 
 # What a block can have in place of attention, by name: what makes it, how many numbers it keeps of a position for
@@ -96,10 +97,8 @@ MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[
 
 # Positions that only affect attention's scores: what makes the term that is added to them, from a model's settings.
 RELATIVE: dict[str, Callable[[Any], Module]] = {
-    "alibi": lambda config: resolve_name("tinygrad_lite.relative:ALiBi")(config.n_head),
-    "shaw": lambda config: resolve_name("tinygrad_lite.relative:Shaw")(
-        config.head_width, config.attention_scale or config.head_width**-0.5
-    ),
+    "alibi": lambda config: ALiBi(config.n_head),
+    "shaw": lambda config: Shaw(config.head_width, config.attention_scale or config.head_width**-0.5),
 }
 
 
@@ -337,8 +336,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
     )
     mixing = attention
     if c.window:
-        through = resolve_name("tinygrad_lite.window:WindowAttention")
-        mixing = functools.partial(through, *attention.args, **attention.keywords, window=c.window)
+        mixing = functools.partial(WindowAttention, *attention.args, **attention.keywords, window=c.window)
     return Block(
         MIXERS[c.mixer][0](c) if c.mixer in MIXERS else mixing(relative=relative and relative(c)),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),

@@ -13,12 +13,13 @@ LEARNED = {
     "char": "char.CharTokenizer",
     "byte": "byte.ByteTokenizer",
     "bpe": "bpe.BPETokenizer",
-    "bpe-w": "end_of_word.EndOfWordTokenizer",
     "word": "word.WordTokenizer",
 }
-# The others, too: those that encoders learn, those that come with pretrained weights, and those not for text.
+# The others, too: the first form of byte-pair encoding, those that encoders learn, those that come with pretrained
+# weights, and those not for text.
 KINDS = {
     **LEARNED,
+    "bpe-w": "end_of_word.EndOfWordTokenizer",
     "wordpiece": "wordpiece.WordPieceTokenizer",
     "hf": "huggingface.HFTokenizer",
     "labels": "labels.LabelTokenizer",

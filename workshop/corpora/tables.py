@@ -92,10 +92,8 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
             "and label"
         )
     else:
-        try:
+        with fetch.advising(f"the data set {name}", "--table FILE.csv"):
             parts = reviews.labelled_sentences()
-        except CorpusError as error:
-            raise fetch.unavailable(f"the data set {name}", error, "--table FILE.csv") from error
         recipe = RECIPES["imdb"]  # the same file
         found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
     sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"

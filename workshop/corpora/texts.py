@@ -98,11 +98,9 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     elif name not in RECIPES:
         raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
     else:
-        try:
+        others = [f"python train.py {other} ({how})" for other, how in ELSEWHERE.items() if other != name]
+        with fetch.advising(f"the corpus {name}", *others, "--text FILE"):
             corpus = find(name, say)
-        except CorpusError as error:
-            others = [f"python train.py {other} ({how})" for other, how in ELSEWHERE.items() if other != name]
-            raise fetch.unavailable(f"the corpus {name}", error, *others, "--text FILE") from error
     announce(corpus, say)
     return corpus
 

@@ -14,15 +14,15 @@ on the stream; nostalgebraist 2020 on reading it early (the "logit lens").
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import Tensor
 from workshop import inside
 from workshop.inside import Attention, Inside, pieces
@@ -67,24 +67,34 @@ def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Atte
     return Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
 
 
-@contextmanager
-def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
+def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> AbstractContextManager[None]:
     """Within this context these heads, each named as (layer, head) from 0, add nothing to the stream.
 
     The output matrix of attention sums what its heads found; here the columns that belong to these heads are 0.
 
     Raises: IndexError if the model has no such head.
     """
-    matrices = [(block.mixer.output.weight, block.mixer.output.weight.numpy().copy()) for block in model.blocks]
+    columns = []
+    for layer, head in heads:
+        mixer = model.blocks[layer].mixer
+        if not 0 <= head < mixer.n_head:
+            raise IndexError(f"there is no head {head} in a layer of {mixer.n_head}")
+        places = slice(None), slice(head * mixer.head_dim, (head + 1) * mixer.head_dim)
+        columns.append((mixer.output.weight, places))
+    return without(columns)
+
+
+@contextmanager
+def without(parts: Collection[tuple[Parameter, tuple]]) -> Iterator[None]:
+    """Within this context parts of parameters, each an index into one, are 0."""
+    before = []
     try:
-        for layer, head in heads:
-            mixer = model.blocks[layer].mixer
-            if not 0 <= head < mixer.n_head:
-                raise IndexError(f"there is no head {head} in a layer of {mixer.n_head}")
-            mixer.output.weight.data[:, head * mixer.head_dim : (head + 1) * mixer.head_dim] = 0
-            mixer.output.weight.mark_written()
+        for parameter, places in parts:
+            before.append((parameter, places, parameter.data[places].copy()))
+            parameter.data[places] = 0
+            parameter.mark_written()
         yield
     finally:
-        for weight, before in matrices:
-            weight.data[...] = get_device(weight.device).from_host(before)
-            weight.mark_written()
+        for parameter, places, values in reversed(before):  # a part may be named twice
+            parameter.data[places] = values
+            parameter.mark_written()

@@ -36,15 +36,15 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from gpt.family import FAMILY
-from gpt.inside import check_attention, without_heads
+from gpt.inside import check_attention, without, without_heads
 from gpt.model import GPT
 from gpt.score import score
 from studies.program import numbers, program
@@ -130,46 +130,34 @@ def read_shares(text: str) -> list[float]:
 # --- removing -------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarray) -> Iterator[None]:
+def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarray) -> AbstractContextManager[None]:
     """Within this context a share of the model's weights or heads is missing, in one of `WAYS`.
 
     Args:
         seed: of the random draws; with the same seed, a larger share removes everything that a smaller one does, and
         more. importance: (L, H), which orders the removal of heads, the least first.
     """
-    if way.endswith("heads"):
-        shape = (len(model.blocks), model.config.n_head)
-        keys = importance if way == WAYS[-1] else keyed_rng(seed, "damage heads").random(shape)
-        places = np.unravel_index(smallest(keys.ravel(), share), shape)
-        missing = without_heads(model, list(zip(*(place.tolist() for place in places), strict=True)))
-    elif way == "random weights":
-        missing = without_weights(model, share, lambda name, w: keyed_rng(seed, f"damage {name}").random(w.size))
-    else:
-        missing = without_weights(model, share, lambda name, w: np.abs(w).ravel())
-    with missing:
-        yield
+    if way == "random weights":
+        return without_weights(model, share, lambda name, w: keyed_rng(seed, f"damage {name}").random(w.size))
+    if way == "smallest weights":
+        return without_weights(model, share, lambda name, w: np.abs(w).ravel())
+    shape = (len(model.blocks), model.config.n_head)
+    keys = importance if way == WAYS[-1] else keyed_rng(seed, "damage heads").random(shape)
+    places = np.unravel_index(smallest(keys.ravel(), share), shape)
+    return without_heads(model, list(zip(*(place.tolist() for place in places), strict=True)))
 
 
-@contextmanager
-def without_weights(model: GPT, share: float, keys: Callable[[str, np.ndarray], np.ndarray]) -> Iterator[None]:
+def without_weights(
+    model: GPT, share: float, keys: Callable[[str, np.ndarray], np.ndarray]
+) -> AbstractContextManager[None]:
     """Within this context a share of every matrix of the blocks' linear maps is 0: the weights with the smallest keys.
 
     Args:
         keys: computes, from the name of a linear map and its matrix (F, C), a number for each weight (F C,), row by
         row.
     """
-    before = []
-    try:
-        for name, linear in linear_maps(model):
-            weights = linear.weight.data
-            places = smallest(keys(name, weights), share)
-            before.append((weights, places, weights.flat[places]))
-            weights.flat[places] = 0
-        yield
-    finally:
-        for weights, places, values in before:
-            weights.flat[places] = values
+    maps = [(name, linear.weight) for name, linear in linear_maps(model)]
+    return without([(w, np.unravel_index(smallest(keys(name, w.data), share), w.shape)) for name, w in maps])
 
 
 def linear_maps(model: GPT) -> list[tuple[str, Linear]]:

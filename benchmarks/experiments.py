@@ -62,6 +62,7 @@ from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
 from encoder.labels import LabelsTask
 from encoder.pictures import PicturesTask
 from studies.accuracy import accuracy
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
@@ -346,8 +347,9 @@ def training_seconds(logged: Sequence[Row], task: Task) -> float:
 def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, Row]:
     """A checkpoint's loss on all that is held out, and its other measures; empty if the task has none."""
     model = setup.family.read(checkpoint).make_model(setup.options.device)
-    val_loss = train.evaluate(task, model, OneProcess())
-    measures = task.report(model, val_loss).measures
+    val_loss = train.evaluate(task, model, OneProcess())  # which ends in the mode of training
+    with no_grad():
+        measures = task.report(model.eval(), val_loss).measures
     return val_loss, {
         name: f"{measures[name]:.4f}" if name in measures else "" for name in ("bits_per_char", "accuracy")
     }

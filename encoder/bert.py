@@ -145,10 +145,14 @@ class Bert(Module):
         """The logits of each label: (B, T) -> (B, labels)."""
         return self.label_head(self.dropout(self.pooled(self(ids, segments), ids)))
 
+    def class_logits(self, batch: LabelledBatch) -> Tensor:
+        """The logits of each label: (B, labels)."""
+        return self.label_logits(batch.ids, batch.segments)
+
     def loss(self, batch: MaskedBatch | LabelledBatch) -> Tensor:
         """Mean nats per hidden token, plus those per question about what follows; or per label."""
         if isinstance(batch, LabelledBatch):
-            return F.cross_entropy(self.label_logits(batch.ids, batch.segments), batch.labels)
+            return F.cross_entropy(self.class_logits(batch), batch.labels)
         x = self(batch.ids, batch.segments)
         hidden = F.embedding(batch.places, x.reshape(-1, self.config.n_embd))  # rows, looked up by number: (N, C)
         loss = F.cross_entropy(self.words(hidden), batch.targets)

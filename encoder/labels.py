@@ -10,32 +10,30 @@ language: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from encoder.bert import Bert, LabelledBatch
+from encoder.bert import LabelledBatch
+from encoder.classes import ClassesTask
 from encoder.config import LABEL_MARK
 from encoder.data import CLS, PAD, SEP
 from encoder.options import BertOptions
 from encoder.words import learn_tokenizer
-from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CorpusError, OptionError, counted
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.tables import Labelled, load_labelled
-from workshop.decoding.scores import with_interval
 from workshop.decoding.state import pad_rows
-from workshop.run.epochs import items_in_epochs
-from workshop.run.family import Report
 from workshop.tokenizers.base import Tokenizer
 
+Encoded = tuple[Sequence[np.ndarray], Sequence[np.ndarray], Sequence[int]]  # ids, segments and label of each text
 PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
 
 
-class LabelsTask:
+class LabelsTask(ClassesTask):
     """Labelled texts to learn from, and others to evaluate on."""
 
-    asked_with, predicted, unit = "start", "text", ""
+    asked_with, predicted, classes = "start", "text", "labels"
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -61,11 +59,12 @@ class LabelsTask:
         """All texts to learn from."""
         return "\n".join(text for text, _ in self.data.train).replace("\t", "\n")
 
-    def encoded(self, part: Sequence[Labelled]) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    def encoded(self, part: Sequence[Labelled]) -> Encoded:
         """The ids, segments and label of each text."""
         numbers = [self.labels.index(label) for label in self.data.labels]  # the model's numbers, by the data's
         size = self.options.block_size
-        return [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
+        rows = [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
+        return tuple(zip(*rows, strict=True))
 
     def hold_out_test(self) -> None:
         """From now on, evaluate on the test part, which no run has seen."""
@@ -73,58 +72,24 @@ class LabelsTask:
 
     def describe(self) -> str:
         """One line about the texts."""
-        cut = np.mean([len(ids) == self.options.block_size for ids, _, _ in self.train])
+        ids, _, _ = self.train
+        cut = np.mean([len(row) == self.options.block_size for row in ids])
         return (
-            f"{self.data.name}: {len(self.train):,} {self.data.noun} to learn from, {len(self.held_out):,} held out, "
+            f"{self.data.name}: {len(ids):,} {self.data.noun} to learn from, {len(self.held_out[0]):,} held out, "
             f"{len(self.labels)} labels ({', '.join(self.labels[:10])}); {self.tokenizer.kind} tokenizer with "
             f"{self.tokenizer.vocab_size:,} tokens; {cut:.1%} of the texts have {self.options.block_size} or more; "
-            f"an epoch is {counted(math.ceil(len(self.train) / self.target_tokens(0)), 'step')}"
+            f"an epoch is {counted(math.ceil(len(ids) / self.target_tokens(0)), 'step')}"
         )
 
     def unknown(self) -> dict[str, int]:
         """The characters or words of the texts that the tokenizer does not know."""
         return self.tokenizer.unknown(self.text)
 
-    def target_tokens(self, step: int) -> int:
-        """The number of texts of an update."""
-        return self.options.batch_size * self.options.gradient_accumulation_steps
-
-    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[LabelledBatch, float]]:
-        """A process's texts of the batches of one update, each with its share of the update's texts.
-
-        The texts come in passes over all of them, each in a different order.
-        """
-        rows = self.target_tokens(step)
-        numbers = items_in_epochs(self.options.seed, step * rows, rows, len(self.train)).tolist()
-        for first in range(0, rows, self.options.batch_size):
-            part = numbers[first : first + self.options.batch_size]
-            if own := part[len(part) * rank // size : len(part) * (rank + 1) // size]:
-                yield self.batch([self.train[number] for number in own]), len(own) / rows
-
-    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[LabelledBatch, int]]:
-        """All held-out texts; with several processes, each has every n-th batch."""
-        batch_size = self.options.batch_size
-        for first in range(rank * batch_size, len(self.held_out), size * batch_size):
-            part = self.held_out[first : first + batch_size]
-            yield self.batch(part), len(part)
-
-    def batch(self, rows: Sequence[tuple[np.ndarray, np.ndarray, int]]) -> LabelledBatch:
+    def batch(self, columns: Encoded, numbers: np.ndarray) -> LabelledBatch:
         """The tensors of some texts."""
-        ids, segments, labels = zip(*rows, strict=True)
+        ids, segments, labels = ([column[number] for number in numbers] for column in columns)
         arrays = (pad_rows(ids, self.tokenizer.specials[PAD]), pad_rows(segments, 0), np.array(labels))
         return LabelledBatch(*(Tensor(array, dtype=np.int64, device=self.options.device) for array in arrays))
-
-    def report(self, model: Bert, val_loss: float) -> Report:
-        """How many labels are right."""
-        model.eval()
-        with no_grad():
-            right = 0
-            for batch, _ in self.validation_batches():
-                found = model.label_logits(batch.ids, batch.segments).numpy().argmax(-1)
-                right += int((found == batch.labels.numpy()).sum())
-        model.train()
-        share = with_interval(right, len(self.held_out))
-        return Report({"accuracy": right / len(self.held_out)}, f"{share} of {len(self.held_out):,} labels right", "")
 
 
 def texts_of(line: str, most: int) -> list[str]:

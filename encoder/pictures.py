@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from encoder.classes import ClassesTask
 from encoder.vit import PictureBatch
-from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, counted
-from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import answers, option
 from workshop.corpora.names import PICTURES
 from workshop.corpora.pictures import LabelledPictures, are_cached, load_pictures
-from workshop.decoding.scores import with_interval
-from workshop.run.epochs import items_in_epochs
-from workshop.run.family import Report
 from workshop.run.model_config import ModelOptions
 from workshop.run.options import TrainOptions
 from workshop.tokenizers.base import Tokenizer
@@ -61,15 +56,15 @@ class PictureOptions(TrainOptions, ModelOptions):
         return are_cached(self.dataset)
 
 
-class PicturesTask:
+class PicturesTask(ClassesTask):
     """Labelled pictures to learn from, and others to evaluate on."""
 
-    example, asked_with, predicted, unit = "test:0", "image", "picture", ""
+    example, asked_with, predicted = "test:0", "image", "picture"
 
     def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
         self.data: LabelledPictures = load_pictures(options.dataset)
-        self.held_out, self.corpus_sha256 = self.data.validation, self.data.sha256
+        self.train, self.held_out, self.corpus_sha256 = self.data.train, self.data.validation, self.data.sha256
         self.tokenizer = tokenizer or LabelTokenizer(self.data.labels)
         side = self.data.train.pixels.shape[1]
         if tokenizer is None:
@@ -99,52 +94,22 @@ class PicturesTask:
         """Nothing: a picture has no characters."""
         return {}
 
-    def target_tokens(self, step: int) -> int:
-        """The number of pictures of an update."""
-        return self.options.batch_size * self.options.gradient_accumulation_steps
+    def training_batch(self, numbers: np.ndarray, own: slice, step: int, first: int) -> PictureBatch:
+        """A process's own pictures of a batch, augmented."""
+        options, (pixels, labels) = self.options, self.train
+        chosen = pixels[numbers]
+        if options.shift or options.flip:  # drawn for all rows, so that a row gets the same in any process
+            rng = keyed_rng(options.seed, "augment", step, first)
+            chosen = augmented(chosen, options.shift, options.flip, rng)
+        return self.batch((chosen, labels[numbers]), own)
 
-    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, float]]:
-        """A process's pictures of the batches of one update, each with its share of the update's pictures.
-
-        The pictures come in passes over all of them, each in a different order.
-        """
-        options, data, rows = self.options, self.data.train, self.target_tokens(step)
-        numbers = items_in_epochs(options.seed, step * rows, rows, len(data.labels))
-        for first in range(0, rows, options.batch_size):
-            part = numbers[first : first + options.batch_size]
-            own = slice(len(part) * rank // size, len(part) * (rank + 1) // size)
-            if len(part[own]):
-                chosen = data.pixels[part]
-                if options.shift or options.flip:  # drawn for all rows, so that a row gets the same in any process
-                    rng = keyed_rng(options.seed, "augment", step, first)
-                    chosen = augmented(chosen, options.shift, options.flip, rng)
-                yield self.batch(chosen[own], data.labels[part[own]]), len(part[own]) / rows
-
-    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, int]]:
-        """All held-out pictures; with several processes, each has every n-th batch."""
-        data, batch_size = self.held_out, self.options.batch_size
-        for first in range(rank * batch_size, len(data.labels), size * batch_size):
-            part = slice(first, first + batch_size)
-            yield self.batch(data.pixels[part], data.labels[part]), len(data.labels[part])
-
-    def batch(self, pictures: np.ndarray, labels: np.ndarray) -> PictureBatch:
+    def batch(self, columns: tuple[np.ndarray, np.ndarray], numbers: np.ndarray | slice) -> PictureBatch:
         """The tensors of some pictures."""
-        device = self.options.device
+        device, (pixels, labels) = self.options.device, (column[numbers] for column in columns)
         return PictureBatch(
-            Tensor(self.data.scaled(pictures), dtype=np.float32, device=device),
+            Tensor(self.data.scaled(pixels), dtype=np.float32, device=device),
             Tensor(labels, dtype=np.int64, device=device),
         )
-
-    def report(self, model: Module, val_loss: float) -> Report:
-        """How many classes are right."""
-        count = len(self.held_out.labels)
-        model.eval()
-        with no_grad():
-            right = 0
-            for batch, _ in self.validation_batches():
-                right += int((model(batch.pictures).numpy().argmax(-1) == batch.labels.numpy()).sum())
-        model.train()
-        return Report({"accuracy": right / count}, f"{with_interval(right, count)} of {count:,} pictures right", "")
 
 
 def augmented(pictures: np.ndarray, shift: int, flip: bool, rng: np.random.Generator) -> np.ndarray:

@@ -102,6 +102,10 @@ class Classifier(Module):
         """Where the model computes."""
         return self.head.weight.device
 
+    def class_logits(self, batch: PictureBatch) -> Tensor:
+        """The logits of each class: (B, V)."""
+        return self(batch.pictures)
+
     def loss(self, batch: PictureBatch) -> Tensor:
         """Mean nats per picture."""
         return F.cross_entropy(self(batch.pictures), batch.labels)

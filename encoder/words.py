@@ -90,22 +90,19 @@ class WordsTask:
     def report(self, model: Bert, val_loss: float) -> Report:
         """How many of the hidden words are guessed correctly, and the guesses in a sentence."""
         right, asked, right_next, sequences = 0, 0, 0, len(self.held_out)
-        model.eval()
-        with no_grad():
-            for batch, count in self.validation_batches():
-                x = model(batch.ids, batch.segments)
-                right += int(are_guessed(model, x, batch).sum())
-                asked += count
-                if batch.follows is not None:
-                    logits = model.next_head(model.pooled(x, batch.ids)).numpy()
-                    right_next += int((logits.argmax(-1) == batch.follows.numpy()).sum())
+        for batch, count in self.validation_batches():
+            x = model(batch.ids, batch.segments)
+            right += int(are_guessed(model, x, batch).sum())
+            asked += count
+            if batch.follows is not None:
+                logits = model.next_head(model.pooled(x, batch.ids)).numpy()
+                right_next += int((logits.argmax(-1) == batch.follows.numpy()).sum())
         measures = {"accuracy": right / asked}
         words = f"{right / asked:.1%} of {counted(asked, 'hidden token')} guessed"
         if self.options.next_sentence:
             measures["next_accuracy"] = right_next / sequences
             words += f", and of {counted(sequences, 'second segment')} {with_interval(right_next, sequences)}"
         text = "\n".join(guesses(model, self.tokenizer, self.example, 3)) if self.example else ""
-        model.train()
         return Report(measures, words, text)
 
 

@@ -251,10 +251,8 @@ class RewardTask(AnswerTask):
         if not self.options.eval_pairs:
             return Report({}, "no questions were asked", "")
         questions, right = zip(*self.sentences[: self.options.eval_pairs], strict=True)
-        model.eval()
         drawn, greedy = self.draw(model, questions, seed=0), self.translate(model, list(questions))
         entropy = -float(drawn.log_probs(model).mean())
-        model.train()
         is_right, exact = self.points(drawn, right, ["right"]) > 0, np.mean(np.array(greedy) == right)
         measures = {
             "exact": float(exact),

@@ -73,9 +73,7 @@ class TextTask:
     def report(self, model: GPT, val_loss: float) -> Report:
         """The loss in bits per character or pixel, and a sample."""
         bits = self.data.bits_per_character(val_loss)
-        model.eval()
         text = self.sample(model) if self.options.sample_tokens else ""
-        model.train()
         return Report({"bits_per_char": bits}, f"{bits:.3f} bits per {self.unit}", text)
 
     def sample(self, model: GPT) -> str:

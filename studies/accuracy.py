@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from studies.program import program
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, show
 from workshop.cli.options import option
@@ -70,7 +71,8 @@ def accuracy(path: Path) -> float:
         raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
     task = family.task(options_of_run(family, path), trained.tokenizer)
     task.hold_out_test()
-    report = task.report(trained.make_model(), math.nan)
+    with no_grad():
+        report = task.report(trained.make_model(), math.nan)
     show(f"{report.words}: {path}")
     return report.measures["accuracy"]
 

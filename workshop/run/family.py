@@ -84,7 +84,7 @@ class Task(Protocol):
         """The held-out batches, each with its number of target tokens; always the same."""
 
     def report(self, model: Any, val_loss: float) -> Report:
-        """Further results for a model with this validation loss."""
+        """Further results for a model with this validation loss, which is in evaluation mode, without derivatives."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from tinygrad_lite.adapt import learned
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
@@ -131,7 +132,10 @@ class RunLog(AbstractContextManager):
 
     def report(self, step: int, val_loss: float) -> None:
         """Log an evaluation, and show a sample."""
-        found = self.task.report(self.model, val_loss)
+        self.model.eval()
+        with no_grad():
+            found = self.task.report(self.model, val_loss)
+        self.model.train()
         heading = f"step {step:,}: validation loss {val_loss:.4f} nats per {self.task.predicted}, {found.words}"
         text = found.text
         if text and step == 0 and self.setup.trained is None:

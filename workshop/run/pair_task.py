@@ -135,9 +135,7 @@ class PairTask:
         sentences = self.sentences[: self.options.eval_pairs]
         if not sentences or val_loss > TOO_HIGH * math.log(self.tokenizer.vocab_size):
             return Report({}, "too early to translate" if sentences else "not translated", "")
-        model.eval()
         written = self.translate(model, [source for source, _ in sentences])
-        model.train()
         measures, words = scores(written, [target for _, target in sentences])
         shown = zip(sentences[: self.shown], written, strict=False)
         text = "\n".join(f"{source}\n  -> {translation}\n  == {target}" for (source, target), translation in shown)

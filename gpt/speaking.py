@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpt.answering import END, is_answering, prepare_prompt, separator_of
+from gpt.calculator import with_calculator
 from gpt.model import GPT
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say, shown, wants_colour, write
@@ -73,9 +74,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         if options.attention:
             check_plot(options.attention, "--attention")
         show = show_beam if options.beam else show_samples
-        writer = model
-        if trained.dataset == "calculations":  # it learned to call a calculator
-            writer = resolve_name("gpt.calculator:CallingModel")(model, tokenizer)
+        writer = with_calculator(model, tokenizer, trained.dataset)
         whole = show(options, writer, tokenizer, prompt, ids, ends)
         if options.attention:
             last = whole[-model.config.block_size :]  # what the model reads at once

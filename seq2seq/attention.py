@@ -48,24 +48,21 @@ def attention_weights(
     if not source:
         raise ValueError("attention_weights: the sentence is empty, so there is nothing to attend to")
     written = [token for token in translation if token != eos][: block_size - 1]
-    device = model.token_embedding.weight.device
-    model.eval()
     # Token t is predicted when the decoder reads token t - 1, so the input begins with <bos>.
     target = [bos, *written]
+    device = model.token_embedding.weight.device
+    inputs = [Tensor(np.array([ids]), device=device) for ids in (source, target)]
+    model.eval()
     if model.config.mixer != "attention":
         if part != "cross" or model.config.attend == "none":
             raise UserError(f"this model of recurrent layers (--attend {model.config.attend}) has no {PARTS[part]}")
         with no_grad():
-            found = model.alignments(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
-        return Attention([*pieces(tokenizer, written), EOS], pieces(tokenizer, source), found[None, None])
-    with no_grad(), recorded(model, MultiHeadAttention) as calls:
-        model(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
-    start, end = ("decoder.", ".cross") if part == "cross" else (f"{part}.", ".mixer")
-    weights = [weights_of(call) for call in calls if call.name.startswith(start) and call.name.endswith(end)]
-    if part == "encoder":
-        queries = keys = pieces(tokenizer, source)
-    elif part == "decoder":
-        queries = keys = pieces(tokenizer, target)
+            weights = [model.alignments(*inputs)[None]]
     else:
-        queries, keys = [*pieces(tokenizer, written), EOS], pieces(tokenizer, source)
-    return Attention(queries, keys, np.stack(weights), is_causal=part == "decoder")
+        with no_grad(), recorded(model, MultiHeadAttention) as calls:
+            model(*inputs)
+        start, end = ("decoder.", ".cross") if part == "cross" else (f"{part}.", ".mixer")
+        weights = [weights_of(call) for call in calls if call.name.startswith(start) and call.name.endswith(end)]
+    read, decoded = pieces(tokenizer, source), pieces(tokenizer, target)
+    sides = {"cross": ([*decoded[1:], EOS], read), "encoder": (read, read), "decoder": (decoded, decoded)}
+    return Attention(*sides[part], np.stack(weights), is_causal=part == "decoder")

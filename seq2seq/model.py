@@ -127,11 +127,6 @@ class Seq2Seq(Generator):
         if positions > self.config.block_size:
             raise ValueError(f"Seq2Seq: {positions} positions do not fit into block_size {self.config.block_size}")
 
-    def _check_sources(self, sources: Sequence[Sequence[int]]) -> None:
-        """Raise ValueError if a sentence is empty."""
-        if not all(len(source) for source in sources):
-            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to attend to")
-
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits of the token that follows each token of the target: (B, S), (B, T) -> (B, T, V)."""
         memory, mask = self.encode(source)
@@ -160,12 +155,17 @@ class Seq2Seq(Generator):
 
         Raises: ValueError if a sentence is empty.
         """
-        self._check_sources(sources)
+        if not all(len(source) for source in sources):
+            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to attend to")
         ids = Tensor(pad_rows(sources, self.config.pad), device=self.token_embedding.weight.device)
         with no_grad():
-            values, mask = self.encode(ids)
-        memory = Memory(values, mask, self.new_caches(values.shape[1]) if use_cache else None)
+            memory = self.memory_of(ids, use_cache)
         return self._read([np.array([self.config.bos])] * len(sources), use_cache, memory)
+
+    def memory_of(self, source: Tensor, use_cache: bool) -> Memory:
+        """What the encoder makes of padded sentences (B, S), with room for its keys and values."""
+        values, mask = self.encode(source)
+        return Memory(values, mask, self.new_caches(values.shape[1]) if use_cache else None)
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits after each of ids (B, n): see `workshop/decoding/state.py`."""

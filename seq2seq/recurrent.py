@@ -33,18 +33,16 @@ References: Luong, Pham, Manning 2015 (arXiv:1508.04025), sections 2 and 3, eq. 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Memory, Seq2Seq
-from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.recurrent import RecurrentState
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import init_gpt2
-from workshop.decoding.state import GenerationState, Generator, pad_rows
+from workshop.decoding.state import GenerationState, Generator
 from workshop.run.model_config import RECURRENT
 
 
@@ -174,13 +172,10 @@ class RecurrentSeq2Seq(Seq2Seq):
             found.append(self.alignment.weights(h, memory, mask, t).numpy()[0, 0])
         return np.stack(found)
 
-    def start(self, sources: Sequence[Sequence[int]], use_cache: bool = True) -> tuple[np.ndarray, GenerationState]:
-        """Read a sentence per row, as `Seq2Seq.start` does."""
-        self._check_sources(sources)
-        ids = Tensor(pad_rows(sources, self.config.pad), device=self.token_embedding.weight.device)
-        with no_grad():
-            memory, mask, states = self.encode(ids)
-        return self._read([np.array([self.config.bos])] * len(sources), use_cache, Memory(memory, mask, None, states))
+    def memory_of(self, source: Tensor, use_cache: bool) -> Memory:
+        """What the encoder makes of padded sentences (B, S), with its last states."""
+        memory, mask, states = self.encode(source)
+        return Memory(memory, mask, None, states)
 
     def new_caches(self, capacity: int | None = None) -> list[RecurrentState]:
         """A state for each layer, and one for the attentional vector if it is fed back."""

@@ -16,26 +16,15 @@ from workshop.run.options import TrainOptions
 MAX_POINTS = 5000
 
 
-def of_training(name: str):
-    """An option of train.py, which is None, meaning the preset's value, unless it is given."""
-    return dataclasses.field(default=None, metadata=fields_of(TrainOptions)[0][name].metadata)
-
-
-@dataclasses.dataclass
-class ScheduleOptions(DrawOptions):
-    """The options of `schedule`: those of train.py that say how the learning rate changes."""
-
-    max_iters: int | None = of_training("max_iters")
-    learning_rate: float | None = of_training("learning_rate")
-    schedule: str | None = of_training("schedule")
-    decay_lr: bool | None = of_training("decay_lr")
-    warmup_iters: int | None = of_training("warmup_iters")
-    lr_decay_iters: int | None = of_training("lr_decay_iters")
-    min_lr: float | None = of_training("min_lr")
-    plateau: float | None = of_training("plateau")
-
-
-NAMES = fields_of(ScheduleOptions)[0].keys() - {"out"}
+# The options of train.py that say how the learning rate changes.
+NAMES = "max_iters learning_rate schedule decay_lr warmup_iters lr_decay_iters min_lr plateau".split()
+FIELDS, KINDS = fields_of(TrainOptions)
+# The options of `schedule`: each is None, meaning the preset's value, unless it is given.
+ScheduleOptions = dataclasses.make_dataclass(
+    "ScheduleOptions",
+    [(name, KINDS[name] | None, dataclasses.field(default=None, metadata=FIELDS[name].metadata)) for name in NAMES],
+    bases=(DrawOptions,),
+)
 STYLES = ("-", "--", ":", "-.")
 
 

@@ -22,18 +22,18 @@ from tinygrad_lite.convolution import Conv2d
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.nn import Dropout, Linear
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.options import option
+from workshop.cli.options import under
+
+(of_model,) = under("model")
 
 
 @dataclass(frozen=True)
 class CNNConfig(PictureConfig):
     """The settings of a convolutional network."""
 
-    n_stage: int = option(2, "stages, each of which halves height and width", low=1, high=10, group="model")
-    n_conv: int = option(2, "convolutions in a stage", low=1, high=100, group="model")
-    n_embd: int = option(
-        24, "channels of the first stage; each further one has twice as many", low=1, high=100_000, group="model"
-    )
+    n_stage: int = of_model(2, "stages, each of which halves height and width", low=1, high=10)
+    n_conv: int = of_model(2, "convolutions in a stage", low=1, high=100)
+    n_embd: int = of_model(24, "channels of the first stage; each further one has twice as many", low=1, high=100_000)
 
     n_head, n_layer, block_size = 1, 0, 1  # which an estimate needs from every model
 

@@ -13,7 +13,7 @@ from encoder.vit import PictureBatch
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.options import answers, option
+from workshop.cli.options import answers, under
 from workshop.corpora.names import PICTURES
 from workshop.corpora.pictures import LabelledPictures, are_cached, load_pictures
 from workshop.run.model_config import ModelOptions
@@ -21,20 +21,20 @@ from workshop.run.options import TrainOptions
 from workshop.tokenizers.base import Tokenizer
 from workshop.tokenizers.labels import LabelTokenizer
 
+of_data, of_training = under("data", "training")
+
 
 @dataclass
 class PictureOptions(TrainOptions, ModelOptions):
     """The options of `train.py` that all models of pictures have."""
 
-    dataset: str = option("digits", "pictures to learn from", choices=PICTURES, group="data")
-    tokenizer: str = option("labels", "what is predicted: the class of a picture", choices=("labels",), group="data")
-    vocab_size: int = option(10, "classes, for --dry_run; the data decide", low=2, high=1_000_000, group="data")
-    batch_size: int = option(64, "pictures per micro-step", unit="pictures", low=1, high=1_000_000, group="training")
-    shift: int = option(
-        0, "augmentation: move each picture by up to N pixels", unit="pixels", low=0, high=100, group="training"
-    )
-    flip: bool = option(False, "augmentation: mirror every second picture", group="training")
-    weight_decay: float = option(0.05, "weight decay of the matrices", low=0.0, group="training")
+    dataset: str = of_data("digits", "pictures to learn from", choices=PICTURES)
+    tokenizer: str = of_data("labels", "what is predicted: the class of a picture", choices=("labels",))
+    vocab_size: int = of_data(10, "classes, for --dry_run; the data decide", low=2, high=1_000_000)
+    batch_size: int = of_training(64, "pictures per micro-step", unit="pictures", low=1, high=1_000_000)
+    shift: int = of_training(0, "augmentation: move each picture by up to N pixels", unit="pixels", low=0, high=100)
+    flip: bool = of_training(False, "augmentation: mirror every second picture")
+    weight_decay: float = of_training(0.05, "weight decay of the matrices", low=0.0)
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "pictures"),)
     COUNTED: ClassVar[tuple[int, str]] = (1, "picture")

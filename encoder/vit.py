@@ -23,8 +23,10 @@ from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import init_gpt2
-from workshop.cli.options import option
+from workshop.cli.options import option, under
 from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, block_of, norm_of, recompute_option
+
+of_model, of_training = under("model", "training")
 
 
 class PictureBatch(NamedTuple):
@@ -39,9 +41,9 @@ class PictureConfig(ModelConfig):
     """What every model of pictures knows about them."""
 
     vocab_size: int = option(MISSING, "V, classes", low=1, high=MAX_VOCAB_SIZE)
-    image_size: int = option(28, "height and width of a picture", unit="pixels", low=1, high=10_000, group="model")
-    channels: int = option(1, "numbers of a pixel: 1 for grey, 3 for colour", low=1, high=100, group="model")
-    dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
+    image_size: int = of_model(28, "height and width of a picture", unit="pixels", low=1, high=10_000)
+    channels: int = of_model(1, "numbers of a pixel: 1 for grey, 3 for colour", low=1, high=100)
+    dropout: float = of_training(0.0, "probability of dropping an element in training", low=0.0, below=1.0)
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(("vocab_size", "image_size", "channels"))
 
@@ -50,17 +52,17 @@ class PictureConfig(ModelConfig):
 class ViTConfig(PictureConfig):
     """The settings of a Vision Transformer. A new setting is a field here: see `workshop/run/model_config.py`."""
 
-    patch_size: int = option(4, "P, height and width of a patch", unit="pixels", low=1, high=10_000, group="model")
-    n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
-    n_head: int = option(4, "attention heads per block", low=1, group="model")
-    n_embd: int = option(96, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
-    norm_eps: float = option(1e-6, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
-    positions: str = option(
-        "1d", "a vector for each patch, or one for its row and one for its column", choices=("1d", "2d"), group="model"
+    patch_size: int = of_model(4, "P, height and width of a patch", unit="pixels", low=1, high=10_000)
+    n_layer: int = of_model(4, "blocks", low=1, high=1000)
+    n_head: int = of_model(4, "attention heads per block", low=1)
+    n_embd: int = of_model(96, "width of the model; a multiple of n_head", low=1, high=1_000_000)
+    n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
+    norm_eps: float = of_model(1e-6, "keeps a norm from dividing by 0", above=0.0, below=1.0)
+    positions: str = of_model(
+        "1d", "a vector for each patch, or one for its row and one for its column", choices=("1d", "2d")
     )
-    pooling: str = option(
-        "cls", "what the class is read from: a token of its own, or the mean", choices=("cls", "mean"), group="model"
+    pooling: str = of_model(
+        "cls", "what the class is read from: a token of its own, or the mean", choices=("cls", "mean")
     )
     recompute: bool = recompute_option()
 

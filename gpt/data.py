@@ -39,45 +39,45 @@ class TextData:
     Attributes:
         train, held_out: token ids, one long array each.
         chars_per_token: of the held-out tokens that are predicted; converts nats per token into bits per character.
-        data_order: "random" or "epochs", as in the option of this name.
         windows_apart: if it is not 0, windows begin only at its multiples: each is one item, such as a picture.
         replay: the tokens of another text, from which some windows of the batches are taken; none if it is empty.
-        replay_share: their share of all windows.
     """
 
+    options: GPTOptions
     corpus: Corpus
     tokenizer: Tokenizer
     train: np.ndarray
     held_out: np.ndarray
     chars_per_token: float
-    block_size: int
-    seed: int
-    device: str = "cpu"
-    data_order: str = "random"
     windows_apart: int = 0
     replay: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint16))
-    replay_share: float = 0.0
 
     def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
         """The windows of one update, (sequences, T) ids and targets; the same for the same step.
 
         All sequences of an update are chosen at once, so cutting them into micro-steps does not change them.
         """
+        options = self.options
         if self.windows_apart:
             items = len(self.train) // self.windows_apart
-            starts = self.windows_apart * items_in_epochs(self.seed, step * sequences, sequences, items)
-        elif self.data_order == "epochs":
+            starts = self.windows_apart * items_in_epochs(options.seed, step * sequences, sequences, items)
+        elif options.data_order == "epochs":
             starts = self._next_in_epochs(step * sequences, sequences)
         else:  # drawn with the key (seed, step)
-            starts = keyed_rng(self.seed, "batch", step).integers(0, len(self.train) - self.block_size, sequences)
-        windows = self.train[starts[:, None] + np.arange(self.block_size + 1)]
-        return windows[:, :-1], windows[:, 1:]
+            rng = keyed_rng(options.seed, "batch", step)
+            starts = rng.integers(0, len(self.train) - options.block_size, sequences)
+        return self.windows(self.train, starts)
+
+    def windows(self, tokens: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The windows that begin at these places (n,): ids and targets, both (n, T)."""
+        found = tokens[starts[:, None] + np.arange(self.options.block_size + 1)]
+        return found[:, :-1], found[:, 1:]
 
     def _next_in_epochs(self, first: int, sequences: int) -> np.ndarray:
         """Where windows first, first + 1, ... begin, counted through all epochs."""
-        length, size = len(self.train), self.block_size
+        seed, length, size = self.options.seed, len(self.train), self.options.block_size
         epochs, places = np.divmod(first + np.arange(sequences), windows_of_epoch(length, size))
-        parts = [epoch_starts(self.seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
+        parts = [epoch_starts(seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
         return np.concatenate(parts)
 
     def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
@@ -91,24 +91,23 @@ class TextData:
 
     def _mix_in(self, ids: np.ndarray, targets: np.ndarray, step: int) -> None:
         """Replace the first rows by windows of the other text: in the long run exactly its share of all rows."""
-        before, after = (int(self.replay_share * len(ids) * steps) for steps in (step, step + 1))
-        rng = keyed_rng(self.seed, "replay", step)
-        starts = rng.integers(0, len(self.replay) - self.block_size, after - before)
-        windows = self.replay[starts[:, None] + np.arange(self.block_size + 1)]
-        ids[: after - before], targets[: after - before] = windows[:, :-1], windows[:, 1:]
+        before, after = (int(self.options.replay_share * len(ids) * steps) for steps in (step, step + 1))
+        rng = keyed_rng(self.options.seed, "replay", step)
+        starts = rng.integers(0, len(self.replay) - self.options.block_size, after - before)
+        ids[: after - before], targets[: after - before] = self.windows(self.replay, starts)
 
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
         """The held-out text in consecutive windows, in which each token is a target once; always the same.
 
         With eval_iters > 0, only N windows of it, evenly spaced.
         """
-        starts = np.arange(0, len(self.held_out) - 1, self.windows_apart or self.block_size)
+        size = self.options.block_size
+        starts = np.arange(0, len(self.held_out) - 1, self.windows_apart or size)
         if 0 < eval_iters < len(starts):
             starts = starts[np.linspace(0, len(starts) - 1, eval_iters).round().astype(int)]
-        whole = starts[starts + self.block_size < len(self.held_out)]
+        whole = starts[starts + size < len(self.held_out)]
         for first in range(0, len(whole), batch_size):
-            windows = self.held_out[whole[first : first + batch_size, None] + np.arange(self.block_size + 1)]
-            yield self._tensors(windows[:, :-1], windows[:, 1:])
+            yield self._tensors(*self.windows(self.held_out, whole[first : first + batch_size]))
         for start in starts[len(whole) :]:  # the last window may be shorter
             rest = self.held_out[None, start:]
             yield self._tensors(rest[:, :-1], rest[:, 1:])
@@ -117,8 +116,8 @@ class TextData:
         """A loss in the unit that is comparable across tokenizers."""
         return bits_per_character(nats_per_token, self.chars_per_token)
 
-    def _tensors(self, ids: np.ndarray, targets: np.ndarray) -> Batch:
-        return Tensor(ids, dtype=np.int64, device=self.device), Tensor(targets, dtype=np.int64, device=self.device)
+    def _tensors(self, *arrays: np.ndarray) -> Batch:
+        return tuple(Tensor(array, dtype=np.int64, device=self.options.device) for array in arrays)
 
 
 def bits_per_character(nats_per_token: float, chars_per_token: float) -> float:
@@ -186,16 +185,5 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         )
     if 0 < len(replay) <= options.block_size:
         raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")
-    return TextData(
-        corpus=corpus,
-        tokenizer=tokenizer,
-        train=train,
-        held_out=held_out,
-        chars_per_token=characters_each(tokenizer, held_out_text, held_out),
-        block_size=options.block_size,
-        seed=options.seed,
-        device=options.device,
-        data_order=options.data_order,
-        replay=replay,
-        replay_share=options.replay_share,
-    )
+    each = characters_each(tokenizer, held_out_text, held_out)
+    return TextData(options, corpus, tokenizer, train, held_out, each, replay=replay)

@@ -49,17 +49,8 @@ def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = Non
     train, held_out = (
         as_tokens(tokenizer, data.brightness(part.pixels)).ravel() for part in (data.train, data.validation)
     )
-    return TextData(
-        corpus=Corpus(data.name, "", data.source, data.licence, data.sha256),
-        tokenizer=tokenizer,
-        train=train,
-        held_out=held_out,
-        chars_per_token=1.0,
-        block_size=pixels,
-        seed=options.seed,
-        device=options.device,
-        windows_apart=pixels + 1,
-    )
+    corpus = Corpus(data.name, "", data.source, data.licence, data.sha256)
+    return TextData(options, corpus, tokenizer, train, held_out, chars_per_token=1.0, windows_apart=pixels + 1)
 
 
 class PixelsTask(TextTask):
@@ -72,14 +63,14 @@ class PixelsTask(TextTask):
         data, options = self.data, self.options
         train, held_out = (len(part) // data.windows_apart for part in (data.train, data.held_out))
         return (
-            f"{data.tokenizer.shades} shades; {train:,} pictures of {data.block_size:,} pixels to learn from, "
+            f"{data.tokenizer.shades} shades; {train:,} pictures of {options.block_size:,} pixels to learn from, "
             f"{held_out:,} held out; an epoch is "
             f"{counted(math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)), 'step')}"
         )
 
     def sample(self, model: GPT) -> str:
         """A picture from nothing; always with the same random numbers."""
-        side = math.isqrt(self.data.block_size)
+        side = math.isqrt(self.options.block_size)
         empty = np.zeros((side, side), np.uint8)
         drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)
         return self.tokenizer.printed(drawn[0])

@@ -72,7 +72,7 @@ def test_micro_batches_are_the_pieces_of_one_batch(data):
 
 def test_replay_takes_its_share_of_every_batch_from_the_other_text(data):
     plain = [data.batch(step, 12) for step in range(10)]
-    data.replay, data.replay_share = np.arange(1000, 1100, dtype=np.uint16), 0.1
+    data.replay, data.options.replay_share = np.arange(1000, 1100, dtype=np.uint16), 0.1
     counts = []
     for step, (ids, targets) in enumerate(plain):
         parts = data.micro_batches(step, 4, 3)
@@ -102,7 +102,7 @@ def starts_of(data, step, sequences):
 
 def test_an_epoch_visits_consecutive_windows_once_in_random_order(data):
     """1,800 tokens have 111 windows of 16 wherever the first begins; 37 updates of 6 are two epochs."""
-    data.data_order, data.train = "epochs", np.arange(1800)
+    data.options.data_order, data.train = "epochs", np.arange(1800)
     starts = np.array([starts_of(data, step, 6) for step in range(37)]).ravel()
     assert len(starts) == 2 * 111
     for epoch in (starts[:111], starts[111:]):
@@ -128,10 +128,12 @@ def test_an_epoch_never_leaves_the_text(tokens):
 
 
 def test_a_batch_may_be_longer_than_an_epoch(data):
-    data.data_order, data.train = "epochs", np.arange(40)  # one window an epoch
+    data.options.data_order, data.train = "epochs", np.arange(40)  # one window an epoch
     ids, _ = data.batch(2, 5)
     assert ids.shape == (5, 16)
-    np.testing.assert_array_equal(ids[:, 0], [epoch_starts(data.seed, epoch, 40, 16)[0] for epoch in range(10, 15)])
+    np.testing.assert_array_equal(
+        ids[:, 0], [epoch_starts(data.options.seed, epoch, 40, 16)[0] for epoch in range(10, 15)]
+    )
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 100])

@@ -9,6 +9,7 @@ import pytest
 
 import train as train_py
 from gpt.data import TextData
+from gpt.options import GPTOptions
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.translate import translate
 from tests.emulator.cupy_on_cpu import COMPILER
@@ -56,7 +57,8 @@ def test_batches_are_the_same(cuda):
     pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)], BOS, EOS)
     found = []
     for device in ("cpu", cuda):
-        text = TextData(corpus, tokenizer, np.arange(200) % 90, np.arange(99), 1.0, 8, 5, device)
+        options = GPTOptions(block_size=8, seed=5, device=device)
+        text = TextData(options, corpus, tokenizer, np.arange(200) % 90, np.arange(99), 1.0)
         translated = TranslationData(tokenizer, pairs, pairs[:9], batch_tokens=99, micro_steps=2, seed=5, device=device)
         batches = [batch for step in (0, 7) for batch in text.micro_batches(step, 4, 2)]
         batches += [batch for step in (0, 7) for batch, _ in translated.micro_batches(step)]

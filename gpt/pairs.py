@@ -96,15 +96,7 @@ class AnswerTask(PairTask):
                     f"{missing[0]}, and has others; start from scratch, or from a run with the same separator"
                 )
             tokenizer = tokenizer.with_specials(specials)
-        super().__init__(
-            options,
-            load_pairs(options),
-            tokenizer,
-            specials=specials,
-            ends=specials,
-            batch_tokens=options.batch_size * options.block_size,
-            shown=3 if options.sample_tokens else 0,
-        )
+        super().__init__(options, load_pairs(options), tokenizer, specials, 3 if options.sample_tokens else 0)
         if options.replay:
             text = self.tokenizer.encode(load_corpus(options.replay).split()[0])
             if len(text) <= options.block_size + 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.corpus import load_pairs
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
@@ -10,7 +12,7 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.translate import translate
 from workshop.run.family import Family
 from workshop.run.model_config import RECURRENT
-from workshop.run.pair_data import Pair
+from workshop.run.pair_data import Pair, encode_pairs
 from workshop.run.pair_task import PairTask
 from workshop.tokenizers.base import Tokenizer
 
@@ -21,15 +23,11 @@ class TranslationTask(PairTask):
     data_class = TranslationData
 
     def __init__(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> None:
-        super().__init__(
-            options,
-            load_pairs(options),
-            tokenizer,
-            specials=SPECIALS,
-            ends=(BOS, EOS),
-            batch_tokens=options.batch_tokens,
-            shown=options.translations,
-        )
+        super().__init__(options, load_pairs(options), tokenizer, SPECIALS, options.translations)
+
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
+        """Token ids; a target is between <bos> and <eos>."""
+        return encode_pairs(self.tokenizer, pairs, BOS, EOS)
 
     def positions(self, pair: Pair) -> int:
         """The length of the longer side: encoder and decoder have a context each."""

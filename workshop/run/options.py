@@ -151,9 +151,13 @@ class TrainOptions:
     def sizes(self, config: Any) -> tuple[int, int, str]:
         """For a run with such a model: numbers kept for a backward pass, tokens per step, and how these are made up."""
         factors = [(self.gradient_accumulation_steps, "micro-steps")] if self.gradient_accumulation_steps > 1 else []
-        factors += [(getattr(self, name), unit) for name, unit in self.FACTORS]
+        factors += self.factors()
         kept = config.activations(getattr(self, self.FACTORS[0][0]))
         return kept, math.prod(n for n, _ in factors), " x ".join(f"{n} {unit}" for n, unit in factors)
+
+    def factors(self) -> list[tuple[int, str]]:
+        """The numbers whose product is the size of a micro-step, and their units."""
+        return [(getattr(self, name), unit) for name, unit in self.FACTORS]
 
     @property
     def weight_dtype(self) -> np.dtype:

@@ -16,7 +16,7 @@ from workshop.cli.console import is_plain
 from workshop.corpora.divided_pairs import PairCorpus
 from workshop.decoding.scores import scores
 from workshop.run.family import Report
-from workshop.run.pair_data import Batch, Pair, PairData, encode_pairs
+from workshop.run.pair_data import Batch, Pair, PairData
 from workshop.tokenizers import learn
 from workshop.tokenizers.base import UNKNOWN, Tokenizer
 
@@ -30,8 +30,6 @@ class PairTask:
         corpus: the pairs.
         tokenizer: None to learn one from both sides of the training pairs.
         specials: the special tokens of a learned one.
-        ends: the two of them that begin and end a target.
-        batch_tokens: maximum number of tokens in a batch, with padding.
         shown: the number of translations to show at each evaluation.
     """
 
@@ -39,17 +37,9 @@ class PairTask:
     data_class: ClassVar[type[PairData]]
 
     def __init__(
-        self,
-        options: Any,
-        corpus: PairCorpus,
-        tokenizer: Tokenizer | None,
-        *,
-        specials: Sequence[str],
-        ends: tuple[str, str],
-        batch_tokens: int,
-        shown: int,
+        self, options: Any, corpus: PairCorpus, tokenizer: Tokenizer | None, specials: Sequence[str], shown: int
     ) -> None:
-        self.options, self.corpus, self.shown, self.ends = options, corpus, shown, ends
+        self.options, self.corpus, self.shown = options, corpus, shown
         self.corpus_sha256 = corpus.sha256
         if tokenizer is None:  # a single one, learned from both sides
             text = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
@@ -69,7 +59,7 @@ class PairTask:
         self.too_long = sum(not fits(pair) for pair in (*train, *held_out))
         self.sentences = [pair for pair, ids in zip(corpus.held_out, held_out, strict=True) if fits(ids)]
         train, held_out = (list(filter(fits, part)) for part in (train, held_out))
-        steps = options.gradient_accumulation_steps
+        steps, batch_tokens = options.gradient_accumulation_steps, math.prod(n for n, _ in options.factors())
         self.example = next((source for source, _ in self.sentences if is_plain(source)), "")
         self.data = self.data_class(self.tokenizer, train, held_out, batch_tokens, steps, options.seed, options.device)
 
@@ -79,7 +69,7 @@ class PairTask:
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
         """Pairs of texts as token ids."""
-        return encode_pairs(self.tokenizer, pairs, *self.ends)
+        raise NotImplementedError
 
     def translate(self, model: Any, sources: list[str]) -> list[str]:
         """The model's greedy translation of each source."""

@@ -44,6 +44,11 @@ from workshop.tokenizers.base import UNKNOWN, Tokenizer
 IGNORED = -100  # the target that the loss ignores
 
 
+def positions(pair: Pair) -> int:
+    """The tokens that the model reads of a pair: all but <end>."""
+    return len(pair[0]) + len(pair[1]) - 1
+
+
 @dataclass
 class AnswerData(PairData):
     """Pairs as rows of one text each; a target is between the separator and <end>.
@@ -85,7 +90,7 @@ class AnswerData(PairData):
 class AnswerTask(PairTask):
     """Training pairs, held-out pairs, and answers to the held-out sources."""
 
-    data_class = AnswerData
+    data_class, positions = AnswerData, staticmethod(positions)
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         specials = (options.separator, END)
@@ -109,10 +114,6 @@ class AnswerTask(PairTask):
         replayed = f"; of the pairs {windows:,} are windows of {self.options.replay}, new in each epoch"
         return super().describe() + (replayed if windows else "")
 
-    def positions(self, pair: Pair) -> int:
-        """The length of the row."""
-        return positions(pair)
-
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
         """Token ids; a source of several lines is a conversation."""
         separator, end = (self.tokenizer.specials[name] for name in (self.options.separator, END))
@@ -125,11 +126,6 @@ class AnswerTask(PairTask):
         """The model's greedy answer to each source, without its calls to a calculator."""
         said = answer(with_calculator(model, self.tokenizer, self.options.dataset), self.tokenizer, sources)
         return [without_calls(text) for text in said]
-
-
-def positions(pair: Pair) -> int:
-    """The tokens that the model reads of a pair: all but <end>."""
-    return len(pair[0]) + len(pair[1]) - 1
 
 
 def load_pairs(options: GPTOptions) -> PairCorpus:

@@ -108,24 +108,20 @@ class Seq2Seq(Generator):
             x = block(x, cross, is_causal=True, cache=caches[layer] if caches else None)
         return self.lm_head(self.decoder_norm(x) if self.config.norm_first else x)
 
-    def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
+    def _embed(self, ids: Tensor, past: int, table: str = "") -> Tensor:
         """What a token is plus its position: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper.
 
-        With rotary positions nothing is added: attention encodes the position.
+        With rotary positions nothing is added: attention encodes the position. Nor is it without the name of a table.
         """
-        end = past + ids.shape[1]
-        self._check_room(end)
+        end, positions = past + ids.shape[1], self.config.positions if table else "none"
+        if end > self.config.block_size:
+            raise ValueError(f"Seq2Seq: {end} positions do not fit into block_size {self.config.block_size}")
         tokens = self.token_embedding(ids) * self.config.n_embd**0.5
-        if self.config.positions == "learned":
+        if positions == "learned":
             tokens = tokens + getattr(self, table).weight[past:end]
-        elif self.config.positions == "sinusoidal":
+        elif positions == "sinusoidal":
             tokens = tokens + self.position_codes(np.arange(past, end), tokens)
         return self.dropout(tokens)
-
-    def _check_room(self, positions: int) -> None:
-        """Raise ValueError if there are more positions than block_size."""
-        if positions > self.config.block_size:
-            raise ValueError(f"Seq2Seq: {positions} positions do not fit into block_size {self.config.block_size}")
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits of the token that follows each token of the target: (B, S), (B, T) -> (B, T, V)."""

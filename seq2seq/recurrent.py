@@ -123,7 +123,7 @@ class RecurrentSeq2Seq(Seq2Seq):
         Positions are those of the source, though it is read backwards.
         """
         mask = source != self.config.pad
-        x, states, backwards = self._embed(source.flip(1), 0, ""), [], mask.flip(1)
+        x, states, backwards = self._embed(source.flip(1), 0), [], mask.flip(1)
         for layer in self.encoder:
             both = layer.run(x, None, backwards)  # padding comes first now, and leaves the state at 0
             states.append(both[:, -1])
@@ -139,7 +139,7 @@ class RecurrentSeq2Seq(Seq2Seq):
             states: of each layer before the first position, followed by the attentional vector with input feeding.
             past: the number of target tokens before these.
         """
-        x, steps, vectors = self._embed(target, past, ""), target.shape[1], []
+        x, steps, vectors = self._embed(target, past), target.shape[1], []
         fed = self.config.input_feeding
         if fed and len(states) == self.config.n_layer:
             states = [*states, Tensor.zeros_like(x[:, 0])]
@@ -153,11 +153,6 @@ class RecurrentSeq2Seq(Seq2Seq):
             vectors.append(self.alignment(now, memory, mask, past + t) if self.alignment else now)
             states = [*after, vectors[-1][:, -1]] if fed else after
         return self.lm_head(self.dropout(vectors[0].cat(*vectors[1:], axis=1))), states
-
-    def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
-        """What a token is, (B, T) -> (B, T, C); its position is implied by the state."""
-        self._check_room(past + ids.shape[1])
-        return self.dropout(self.token_embedding(ids) * self.config.n_embd**0.5)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return self.decode(target, *self.encode(source))[0]

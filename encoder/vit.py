@@ -13,16 +13,14 @@ Reference: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words" (arXiv:2010.
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
+from functools import partial
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import next_rng
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import init_gpt2
+from tinygrad_lite.transformer import init_gpt2, normal
 from workshop.cli.options import option, under
 from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, block_of, norm_of, recompute_option
 
@@ -121,7 +119,7 @@ class ViT(Classifier):
         c = self.config = config
         self.patch_embedding = Linear(c.channels * c.patch_size**2, c.n_embd)
         if c.pooling == "cls":
-            self.class_token = Parameter.create((c.n_embd,), normal)
+            self.class_token = Parameter.create((c.n_embd,), partial(normal, 0.02))
         if c.positions == "1d":
             self.position_embedding = Embedding(c.block_size, c.n_embd)
         else:
@@ -172,8 +170,3 @@ def patches(pictures: Tensor, size: int) -> Tensor:
     rows, columns = height // size, width // size
     cut = pictures.reshape(batch, rows, size, columns, size, channels)
     return cut.permute(0, 1, 3, 5, 2, 4).reshape(batch, rows * columns, channels * size * size)
-
-
-def normal(shape: tuple[int, ...]) -> np.ndarray:
-    """Random numbers with a standard deviation of 0.02."""
-    return 0.02 * next_rng("init").standard_normal(shape).astype(np.float32)

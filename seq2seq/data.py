@@ -20,17 +20,11 @@ SPECIALS = (PAD, BOS, EOS)
 class TranslationData(PairData):
     """Sentence pairs whose targets are between <bos> and <eos>."""
 
-    @property
-    def pad(self) -> int:
-        """The id of <pad>."""
-        return self.tokenizer.specials[PAD]
-
     def widths(self, pair: Pair) -> tuple[int, ...]:
         """The numbers of source and of target tokens."""
         return len(pair[0]), len(pair[1])
 
     def batch(self, pairs: Sequence[Pair]) -> Batch:
         """Two padded rectangles: source (B, S) and target (B, T + 1)."""
-        sources, targets = zip(*pairs, strict=True)
-        arrays = (pad_rows(sources, self.pad), pad_rows(targets, self.pad))
+        arrays = (pad_rows(side, self.tokenizer.specials[PAD]) for side in zip(*pairs, strict=True))
         return tuple(Tensor(array, dtype=np.int64, device=self.device) for array in arrays)

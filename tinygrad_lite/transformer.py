@@ -421,6 +421,11 @@ class Block(Module):
         return y if self.norm_first else norm(y)
 
 
+def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:
+    """Random numbers with this standard deviation, to begin with."""
+    return next_rng("init").standard_normal(shape).astype(np.float32) * deviation
+
+
 def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
     """GPT-2's initialisation: normal weights with deviation 0.02, zero biases, and smaller residual projections.
 
@@ -430,10 +435,6 @@ def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
 
     References: Radford et al. 2019, section 2.3; Zhang et al. 2019 (arXiv:1901.09321) on starting at 0.
     """
-
-    def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:
-        return next_rng("init").standard_normal(shape).astype(np.float32) * deviation
-
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Embedding)):
             is_last = name.endswith((".output", ".down"))  # of its branch

@@ -92,5 +92,7 @@ def test_the_validation_batches_are_all_held_out_pairs():
     data = make_data()
     counts = [count for _, count in data.validation_batches()]
     assert sum(counts) == sum(len(target) - 1 for _, target in data.held_out)
-    targets = [row[row != data.pad].tolist() for (_, t), _ in data.validation_batches() for row in t.numpy()]
+    targets = [
+        row[row != TOKENIZER.specials["<pad>"]].tolist() for (_, t), _ in data.validation_batches() for row in t.numpy()
+    ]
     assert sorted(targets) == sorted(target for _, target in data.held_out)

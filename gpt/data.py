@@ -112,16 +112,12 @@ class TextData:
             rest = self.held_out[None, start:]
             yield self._tensors(rest[:, :-1], rest[:, 1:])
 
-    def bits_per_character(self, nats_per_token: float) -> float:
-        """A loss in the unit that is comparable across tokenizers."""
-        return bits_per_character(nats_per_token, self.chars_per_token)
-
     def _tensors(self, *arrays: np.ndarray) -> Batch:
         return tuple(Tensor(array, dtype=np.int64, device=self.options.device) for array in arrays)
 
 
 def bits_per_character(nats_per_token: float, chars_per_token: float) -> float:
-    """The bits of the tokens that were predicted, divided by their characters; 1 nat is 1/ln 2 bits."""
+    """A loss in the unit that is comparable across tokenizers; 1 nat is 1/ln 2 bits."""
     return nats_per_token / math.log(2) / chars_per_token
 
 

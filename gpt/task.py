@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 
 import numpy as np
 
-from gpt.data import Batch, prepare
+from gpt.data import Batch, bits_per_character, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.errors import counted
@@ -72,7 +72,7 @@ class TextTask:
 
     def report(self, model: GPT, val_loss: float) -> Report:
         """The loss in bits per character or pixel, and a sample."""
-        bits = self.data.bits_per_character(val_loss)
+        bits = bits_per_character(val_loss, self.data.chars_per_token)
         text = self.sample(model) if self.options.sample_tokens else ""
         return Report({"bits_per_char": bits}, f"{bits:.3f} bits per {self.unit}", text)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
-from dataclasses import fields as fields_of
 from typing import ClassVar
 
 from workshop.cli.options import option, under
@@ -72,9 +71,8 @@ class Seq2SeqConfig(ModelConfig):
 
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
-        fields = {field.name: field.default for field in fields_of(self)}
         others = TRANSFORMERS if self.mixer in RECURRENT else RECURRENTS
-        if foreign := [name for name in others if getattr(self, name) != fields[name]]:
+        if foreign := [name for name in others if getattr(self, name) != self.chosen()[name].default]:
             has = "the Transformer" if self.mixer in RECURRENT else "models of recurrent layers"
             return f"{mark}{foreign[0]} is a setting of {has}, not of {mark}mixer {self.mixer}"
         if self.input_feeding and self.attend == "none":

@@ -92,8 +92,7 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     check_settings(theirs, (), REQUIRED, {*DEFAULTS, *OTHERS})
     theirs = DEFAULTS | theirs
     settings = {ours: theirs[name] for ours, name in TRANSLATED.items()}
-    if settings["n_inner"] is None:
-        settings["n_inner"] = 0
+    settings["n_inner"] = settings["n_inner"] or 0
     activation = own_activation(theirs, "activation_function", DEFAULTS["activation_function"])
     return GPTConfig.from_json(FIXED | settings | {"activation": activation})
 

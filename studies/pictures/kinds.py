@@ -15,6 +15,8 @@ from workshop.figure import Picture
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
+RUNS = ("RUN ...", "a run's folder or its metrics.csv")  # what is named on the command line, and what it is
+
 
 def all_kinds(load: Callable[[Path], Trained], attention: Kind, positions: Kind) -> dict[str, Kind]:
     """All pictures of a family by name.
@@ -67,20 +69,12 @@ def shared_kinds(load: Callable[[Path], Tokenizer]) -> dict[str, Kind]:
             named="PRESET ...",
             about_named="presets of train.py; none: its own defaults",
         ),
-        "loss": Kind(
-            "the training and validation losses of runs",
-            draw_loss,
-            LossOptions,
-            "out/goethe",
-            "RUN ...",
-            "a run's folder or its metrics.csv",
-        ),
+        "loss": Kind("the training and validation losses of runs", draw_loss, LossOptions, "out/goethe", *RUNS),
         "measures": Kind(
             "what the evaluations of runs measured besides the loss",
             draw_measures,
             MeasuresOptions,
             "out/rewards",
-            "RUN ...",
-            "a run's folder or its metrics.csv",
+            *RUNS,
         ),
     }

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpt.data import prepare
+from gpt.data import bits_per_character, prepare
 from gpt.options import GPTOptions
 from gpt.trained import load_trained
 from studies import baselines
@@ -146,7 +146,7 @@ def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
     baselines.main(["--text", "faust.txt", "--orders", "2", "--checkpoint", "some.safetensors"])
     found = rows(capsys.readouterr().out)
     assert list(found) == ["uniform", "2-gram", "GPT"]
-    assert found["GPT"] == pytest.approx(data.bits_per_character(nats), abs=6e-4)
+    assert found["GPT"] == pytest.approx(bits_per_character(nats, data.chars_per_token), abs=6e-4)
 
 
 def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpt.data import bits_per_character
 from gpt.score import token_log_probs
 from gpt.trained import load_trained
 from studies import together
@@ -108,7 +109,7 @@ def test_the_command_prints_what_the_functions_compute(data, capsys):
     choices = [learning[["0", "0.5"].index(rate)] for rate in re.search(r"rate (\S+), (\S+)", out).groups()]
     expected["learning"] = np.concatenate([choices[0][:middle], choices[1][middle:]])
     for name, p in expected.items():
-        assert found[name] == pytest.approx(data.bits_per_character(-np.log(p).mean()), abs=6e-4), name
+        assert found[name] == pytest.approx(bits_per_character(-np.log(p).mean(), data.chars_per_token), abs=6e-4), name
     assert found["mean"] <= (found["GPT 1"] + found["GPT 2"]) / 2 + 1e-3  # Jensen's inequality
     assert found["all together"] <= found["learning"] + 0.02
 

@@ -33,7 +33,6 @@ from workshop.figure import Picture, write
 from workshop.inside import look_inside, numbers
 from workshop.run.families import write_page
 from workshop.run.family import Trained
-from workshop.tokenizers.base import Tokenizer
 from workshop.tokenizers.pixels import PixelTokenizer
 
 KNOWN = {*"image attention explain answers out_dir device quantize adapter dtype".split()}
@@ -63,9 +62,8 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
         shown.append(rollout_picture(model, picture))
     say(about)
     say(SHADES.printed(*map(small, shown)))
-    names: Tokenizer = trained.tokenizer
     for number in np.argsort(-probabilities, kind="stable")[: options.answers]:
-        show(f"{probabilities[number]:6.1%}  {names.decode([int(number)])}")
+        show(f"{probabilities[number]:6.1%}  {trained.tokenizer.decode([int(number)])}")
     if options.attention:
         if not isinstance(model, ViT):
             raise OptionError("--attention is for Vision Transformers: this model has no attention")

@@ -59,7 +59,7 @@ class PictureOptions(TrainOptions, ModelOptions):
 class PicturesTask(ClassesTask):
     """Labelled pictures to learn from, and others to evaluate on."""
 
-    example, asked_with, predicted = "test:0", "image", "picture"
+    example, asked_with, predicted, classes = "test:0", "image", "picture", "pictures"
 
     def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

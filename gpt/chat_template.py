@@ -75,7 +75,8 @@ def main() -> int:
         except Exception as error:  # a template can raise whatever Python's operators do
             pieces, is_refused = [f"{error}" or type(error).__name__], True
         text = "".join(pieces).encode("utf-8", "replace").decode("utf-8")
-        print(json.dumps([is_refused, text]), flush=True)
+        sys.stdout.writelines([json.dumps([is_refused, text]), "\n"])
+        sys.stdout.flush()
     return 0
 
 

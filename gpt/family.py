@@ -21,8 +21,7 @@ def with_new_tokens(weights: Mapping[str, np.ndarray], config: GPTConfig) -> dic
 FAMILY = Family(
     name="gpt",
     title="the GPT",
-    about="Train a GPT on text. Without options: the preset goethe, or, where its text cannot be fetched, the first of "
-    "werther-faust, plays and python-docs that is available.",
+    about="Train a GPT on text. Without options: the preset goethe, or one whose text is available.",
     examples={
         "python train.py": "the preset goethe: two minutes on two cores",
         "python train.py --text my.txt": "your own text; the run is in out/my",

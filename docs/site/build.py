@@ -233,7 +233,7 @@ def write_notebook(page: Path, folder: Path) -> str:
     """Write the notebook of a chapter to a folder, and an archive of all that it needs; return the archive's name.
 
     A browser shows a notebook as the JSON that it is, but downloads an archive. In it, the modules that the notebook
-    imports and its pictures stand beside it.
+    imports and its pictures are next to it.
     """
     name, made = page.parent.name, notebook(page)
     (folder / f"{name}.ipynb").write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -104,7 +104,7 @@ function attentionPanel(data) {
   const { parts, middle, arcs } = arcLine(data.tokens.map(visible), made, true);
   const strip = element("div", { class: "strip" }, ...parts);
   const title = element("h3");
-  const large = element("canvas", { class: "large", role: "img", "aria-label": "map of the head; the arcs say the same" });
+  const large = element("canvas", { class: "large", role: "img", "aria-label": "map, as the arcs have it" });
   const { frame, name } = mapFrame(large);
   name(data.tokens.map(visible));
   const words = element("p", { "aria-live": "polite", id: "attends" });

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from tinygrad_lite.errors import UserError
+from workshop.cli.console import quoted
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT = ["--n_layer", "3", "--max_iters", "350", "--eval_interval", "350", "--eval_iters", "20"]
@@ -59,7 +60,7 @@ def write(folder: Path, runs: Path, build: Path) -> None:
         if answer and (said := program("sample.py", *showing).strip()) != answer:
             raise UserError(
                 f"{name} would show a wrong answer: the model in {out} makes {said!r} of {text!r}, and {answer!r} is "
-                f"right; train it again: python train.py {run} --out_dir {out} --overwrite true"
+                f"right; train it again: python train.py {run} --out_dir {quoted(out)} --overwrite true"
             )
         program("sample.py", *showing, "--explain", str(folder / name))
     program("-m", "studies.learn", str(folder / "learn.html"))

@@ -48,7 +48,6 @@ LISTED = [
         "with 3 queries and 6 keys, the last query sees all keys: see the docstring",
     ),
     ("sign", "-> values nan, not 0.0", "NaN stays NaN, as in NumPy: see the docstring"),
-    ("where", r"^bool\[.*\.where", "condition.where(x, y) here, x.where(condition, y) there; with booleans both fit"),
 ]
 # Samples state many options that are torch's default anyway. If such a call is refused, it is repeated without these.
 DEFAULTS = {"alpha": 1, "ceil_mode": False, "device": "cpu", "dilation": 1, "return_indices": False, "training": True}

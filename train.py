@@ -23,11 +23,12 @@ if __name__ == "__main__":
     doorstep.enter("train.py")
 
 from collections.abc import Iterable
-from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 
+from families import FAMILIES
+from studies.trials import instead
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError, counted
@@ -53,13 +54,13 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")  # the loop itself checks for NaN and infinity, and reports where they arose
-    setup = read_setup(argv)
+    setup = read_setup(argv, FAMILIES)
     set_composed(setup.options.composed)
     if setup.options.dtype in PRECISIONS:
         set_precision(setup.options.dtype)
     try:
         if setup.options.dry_run or setup.options.profile:
-            return resolve_name("studies.trials:instead")(setup, only_updates, evaluate)
+            return instead(setup, only_updates, evaluate)
         return run(setup)
     except (MemoryError, RuntimeError, OSError) as error:
         if not is_shortage(error):

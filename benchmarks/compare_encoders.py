@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
+from encoder import BERT as FAMILY
 from encoder.bert import Bert
 from encoder.data import MaskedSequence
 from encoder.options import BertOptions
-from encoder.task import FAMILY
 from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt

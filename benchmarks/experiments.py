@@ -61,6 +61,7 @@ from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
 from encoder.labels import LabelsTask
 from encoder.pictures import PicturesTask
+from families import FAMILIES
 from studies.accuracy import accuracy
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError, UserError
@@ -209,7 +210,7 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
         try:
             words = [*shlex.split(setting.options), "--overwrite"]
             for turn, seed in enumerate(whole_numbers(setting.seeds, "--seeds", "1,2,3")):
-                setup = read_setup([*words, "--seed", str(seed)])
+                setup = read_setup([*words, "--seed", str(seed)], FAMILIES)
                 runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
         except (UserError, ValueError) as error:  # ValueError: an unclosed quotation mark
             raise OptionError(f"setting {setting.name}: {error}") from None

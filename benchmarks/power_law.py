@@ -42,6 +42,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.results import Row, read_rows
+from families import FAMILIES
 from gpt.model import GPT
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import UserError
@@ -157,7 +158,7 @@ def size_of(row: Row) -> tuple[int, int]:
 
     Raises: UserError if it is not a GPT.
     """
-    setup = read_setup([*shlex.split(row["options"]), "--overwrite"])
+    setup = read_setup([*shlex.split(row["options"], FAMILIES), "--overwrite"])
     if setup.family.name != "gpt":
         raise UserError(f"{row['name']} is not a GPT: {row['options']}")
     config = setup.options.model_config(2)  # whatever the vocabulary, its embeddings do not count

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import encoder
 from encoder.formats import bert as bert_layout
 from encoder.formats import vit as vit_layout
 from encoder.vit import ViT
@@ -37,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 def export_file(source: Path, folder: Path) -> str:
     """Export the model in a checkpoint or a run's folder, and say which and how."""
-    trained = read_any(source, ("bert", "vit"))
+    trained = read_any(source, (encoder.BERT, encoder.VIT))
     return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
 

@@ -31,7 +31,6 @@ from workshop.corpora.pictures import named_picture
 from workshop.decoding.sample_options import refuse_others
 from workshop.figure import Picture, write
 from workshop.inside import look_inside, numbers
-from workshop.run.families import write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.pixels import PixelTokenizer
 
@@ -51,7 +50,9 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
     if "image" not in given:
         raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
     if options.explain:
-        write_page("vit", options, trained, model)
+        from studies.explorer.encoders import explain_picture
+
+        explain_picture(options, trained, model)
         return
     picture, about = asked_picture(options, trained)
     with no_grad():

@@ -25,7 +25,6 @@ from workshop.decoding.state import pad_rows
 from workshop.formats.layout import check_values
 from workshop.formats.pretrained import read_json
 from workshop.inside import numbers
-from workshop.run.families import write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -49,7 +48,9 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
     text = tokenizer.prepare(read_prompt(options.start))
     lines = prompt_lines(text)
     if options.explain:
-        write_page("bert", options, trained, model, text)
+        from studies.explorer.encoders import explain_text
+
+        explain_text(options, trained, model, text)
     elif options.similar:
         found = lines_of(text_named(options.similar))
         others = [tokenizer.prepare(line) for line in found if line.strip()]

@@ -17,6 +17,8 @@ from typing import ClassVar
 import numpy as np
 
 from gpt.config import GPTConfig
+from gpt.fast.step import FastStep
+from gpt.fast.step_cuda import FastStepCuda
 from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear
@@ -32,7 +34,7 @@ class GPT(Generator):
     The defaults are GPT-2's parts: layer norm, learned positions, GELU, an output matrix tied to the token embedding.
     """
 
-    fast_versions: ClassVar = {"cpu": "gpt.fast.step:FastStep", "cuda": "gpt.fast.step_cuda:FastStepCuda"}
+    fast_versions: ClassVar = {"cpu": FastStep, "cuda": FastStepCuda}
     position_tables = frozenset({"position_embedding.weight"})  # cut to the first rows for a shorter context
 
     def __init__(self, config: GPTConfig) -> None:

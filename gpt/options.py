@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import ClassVar
 
 from gpt.config import GPTConfig
@@ -14,6 +13,8 @@ from tinygrad_lite.errors import OptionError
 from workshop.cli.console import with_value
 from workshop.cli.options import answers, under
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
+from workshop.corpora.pairs import from_cache
+from workshop.corpora.pictures import are_cached
 from workshop.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions
@@ -111,9 +112,10 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
                 if (value := getattr(self, name)) != getattr(fields, name):
                     raise OptionError(f"--{name} {value} is for a model that learns from points: add --rewards right")
             return
-        known = [*resolve_name("gpt.rewards:REWARDS")]
-        if unknown := [name for name in self.rewards if name not in known]:
-            raise OptionError(f"--rewards {unknown[0]}: there are points for {', '.join(known)}")
+        from gpt.rewards import REWARDS
+
+        if unknown := [name for name in self.rewards if name not in REWARDS]:
+            raise OptionError(f"--rewards {unknown[0]}: there are points for {', '.join(REWARDS)}")
         if self.pairs or self.dataset not in (SUMS, CALCULATIONS):
             named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
             raise OptionError(f"--rewards needs questions of a program: --dataset sums or calculations, not {named}")
@@ -185,8 +187,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
-            kept = resolve_name("workshop.corpora.pairs:from_cache")
-            return bool(self.pairs or self.dataset in MADE or kept(self.dataset, say=lambda line: None))
+            return bool(self.pairs or self.dataset in MADE or from_cache(self.dataset, say=lambda line: None))
         if self.dataset in PICTURES and not self.text:
-            return resolve_name("workshop.corpora.pictures:are_cached")(self.dataset)
+            return are_cached(self.dataset)
         return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

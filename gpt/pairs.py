@@ -20,11 +20,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from pkgutil import resolve_name
 
 import numpy as np
 
 from gpt.answering import END, answer, turns_ids
+from gpt.arithmetic import arithmetic_corpus
 from gpt.calculator import with_calculator, without_calls
 from gpt.conversations import chat_corpus
 from gpt.model import GPT
@@ -141,7 +141,7 @@ def load_pairs(options: GPTOptions) -> PairCorpus:
         corpus = chat_corpus(held_out=options.held_out)
     elif options.dataset in MADE:
         count = options.train_pairs or 20_000
-        corpus = resolve_name("gpt.arithmetic:arithmetic_corpus")(options.dataset, count, options.held_out)
+        corpus = arithmetic_corpus(options.dataset, count, options.held_out)
     else:
         found = load_parallel(options.dataset)
         corpus = divide(found.name, found.pairs, words=found.words, held_out=found.validation, **settings)

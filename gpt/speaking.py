@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from gpt.answering import END, is_answering, prepare_prompt, separator_of
 from gpt.calculator import with_calculator
 from gpt.model import GPT
+from gpt.score import show_score
 from tinygrad_lite.errors import OptionError, counted
 from workshop.cli.console import say, shown, wants_colour, write
 from workshop.cli.prompt import read_prompt, warn_of_cut, warn_of_unknown
@@ -23,7 +23,6 @@ from workshop.decoding.sampling import generate
 from workshop.decoding.stopping import StopText
 from workshop.figure import check_plot
 from workshop.formats.pretrained import end_tokens, is_pretrained_folder
-from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import StreamDecoder, Tokenizer
 
@@ -36,11 +35,13 @@ def speak(options: SampleOptions, given: Mapping[str, Any], trained: Trained, mo
     if options.similar:
         raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
     if trained.tokenizer.kind == "pixels":
-        resolve_name("gpt.pictures:show_completions")(options, given, trained, model)
+        from gpt.pictures import show_completions
+
+        show_completions(options, given, trained, model)
     elif "image" in given:
         raise OptionError("--image is for models of pictures, such as those of vit-digits and igpt-digits")
     elif options.score:
-        resolve_name("gpt.score:show_score")(options, model, trained.tokenizer)
+        show_score(options, model, trained.tokenizer)
     else:
         continue_text(options, given, trained, model)
 
@@ -55,15 +56,21 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
     prompt = tokenizer.prepare(read_prompt(options.start))
     answers = is_answering(trained)
     if options.chat:
-        resolve_name("gpt.chat:show_chat")(options, given, trained, model, prompt)
+        from gpt.chat import show_chat
+
+        show_chat(options, given, trained, model, prompt)
         return
     if answers:
         warn_of_unknown(tokenizer, prompt.replace(separator_of(tokenizer), "").strip())
         options, prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
     if options.explain:
-        write_page("gpt", options, given, trained, model, prompt)
+        from studies.explorer.gpt import explain
+
+        explain(options, given, trained, model, prompt)
     elif options.interactive:
-        resolve_name("gpt.interactive:show_conversation")(options, given, trained, model, prompt)
+        from gpt.interactive import show_conversation
+
+        show_conversation(options, given, trained, model, prompt)
     else:
         if not answers:
             if "start" in given:  # the default prompt, a line break, needs no warning
@@ -79,7 +86,10 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         if options.attention:
             last = whole[-model.config.block_size :]  # what the model reads at once
             what = "self-attention" if last == whole else f"self-attention in the last {counted(len(last), 'token')}"
-            found = resolve_name("gpt.inside:self_attention")(model, tokenizer, last)
+            from gpt.inside import self_attention
+            from studies.pictures.attention import plot_attention
+
+            found = self_attention(model, tokenizer, last)
             plot_attention(found, what, Path(options.attention))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from pkgutil import resolve_name
 
 import numpy as np
 
@@ -93,18 +92,23 @@ class TextTask:
 
 
 def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
-    """The task for the data that the options name: a text, alone or with teachers, or pairs, or pictures.
-
-    The modules for all but the first are loaded only if needed.
-    """
+    """The task for the data that the options name: a text, alone or with teachers, or pairs, or pictures."""
     if options.rewards:
-        return resolve_name("gpt.rewards:RewardTask")(options, tokenizer)
+        from gpt.rewards import RewardTask
+
+        return RewardTask(options, tokenizer)
     if options.separator:
-        return resolve_name("gpt.pairs:AnswerTask")(options, tokenizer)
+        from gpt.pairs import AnswerTask
+
+        return AnswerTask(options, tokenizer)
     if options.dataset in PICTURES and not options.text:
-        return resolve_name("gpt.pictures:PixelsTask")(options, tokenizer)
+        from gpt.pictures import PixelsTask
+
+        return PixelsTask(options, tokenizer)
     if options.teachers:
-        return resolve_name("gpt.teachers:TaughtTask")(options, tokenizer)
+        from gpt.teachers import TaughtTask
+
+        return TaughtTask(options, tokenizer)
     return TextTask(options, tokenizer)
 
 

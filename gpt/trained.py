@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 
-from gpt.config import GPTConfig
-from gpt.family import FAMILY
-from gpt.formats import gpt2 as gpt2_layout
-from gpt.formats import llama as llama_layout
+from gpt import FAMILY
 from workshop.run.family import Trained
-
-
-def layout_of(config: GPTConfig) -> ModuleType:
-    """The layout in which a model with these settings is exported: that of a Llama if it has RMS norms."""
-    return llama_layout if config.norm == "rmsnorm" else gpt2_layout
 
 
 def load_trained(path: Path) -> Trained:

@@ -19,7 +19,6 @@ from workshop.cli.prompt import prompt_lines, read_prompt, warn_of_cut, warn_of_
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.sampling import RANDOM, REPETITION
-from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -48,7 +47,9 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
     text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
     warn_of_unknown(tokenizer, text.replace("\n", ""))
     if options.explain:
-        write_page("seq2seq", options, given, trained, model, text)
+        from studies.explorer.translation import explain
+
+        explain(options, given, trained, model, text)
         return
     write_lines = sample_lines if SAMPLING & set(given) else search_lines
     if not options.interactive:
@@ -58,6 +59,8 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
             sentence = only_sentence(lines, "--attention")
             settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
             ((best,),) = translate(model, tokenizer, [sentence], **settings)
+            from studies.pictures.attention import plot_attention
+
             found = attention_weights(model, tokenizer, sentence, best.tokens)
             plot_attention(found, PARTS["cross"], Path(options.attention))
         return

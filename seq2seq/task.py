@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.corpus import load_pairs
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.translate import translate
-from workshop.run.family import Family
-from workshop.run.model_config import RECURRENT
 from workshop.run.pair_data import Pair, encode_pairs
 from workshop.run.pair_task import PairTask
 from workshop.tokenizers.base import Tokenizer
@@ -36,22 +33,3 @@ class TranslationTask(PairTask):
     def translate(self, model: Seq2Seq, sources: list[str]) -> list[str]:
         """The model's greedy translation of each sentence."""
         return [hypotheses[0].text for hypotheses in translate(model, self.tokenizer, sources)]
-
-
-FAMILY = Family(
-    name="seq2seq",
-    title="translation",
-    about="Train an encoder-decoder on sentence pairs.",
-    examples={
-        "python train.py reverse": "a toy task: reverse ten letters, ten seconds",
-        "python train.py translate-de-en": "German to English, 25 minutes on two cores",
-        "python train.py translate-de-en --pairs my.tsv": "your own pairs: source TAB target in each line",
-    },
-    preset="translate-de-en",
-    config=Seq2SeqConfig,
-    model=Seq2Seq,
-    options_at="seq2seq.options:Seq2SeqOptions",
-    task_at="seq2seq.task:TranslationTask",
-    speak_at="seq2seq.speaking:speak",
-    others=dict.fromkeys(RECURRENT, "seq2seq.recurrent:RecurrentSeq2Seq"),
-)

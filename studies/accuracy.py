@@ -13,12 +13,12 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from encoder import BERT, CNN, VIT
 from studies.program import program
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, show
 from workshop.cli.options import option
-from workshop.run.families import load_family
 from workshop.run.family import family_of_weights
 from workshop.run.origin import options_of_run
 from workshop.run.run_folder import find_checkpoint
@@ -62,12 +62,11 @@ def accuracies(names: list[str]) -> list[float]:
 def accuracy(path: Path) -> float:
     """The share of the test part that a model gets right, which is also printed."""
     path = find_checkpoint(path)
-    name = family_of_weights(path, ("bert", "vit", "cnn"))
-    if name is None:
+    family = family_of_weights(path, (BERT, VIT, CNN))
+    if family is None:
         raise OptionError(f"{path} is not a classifier of texts or pictures")
-    family = load_family(name)
     trained = family.read(path)
-    if name == "bert" and trained.config.objective != "labels":
+    if family is BERT and trained.config.objective != "labels":
         raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
     task = family.task(options_of_run(family, path), trained.tokenizer)
     task.hold_out_test()

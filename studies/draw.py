@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import gpt
+import seq2seq
 from gpt.inside import self_attention
 from gpt.model import GPT
 from seq2seq.attention import PARTS, attention_weights
@@ -53,7 +55,7 @@ class CodeOptions(PositionOptions):
 
 def load(path: Path) -> Trained:
     """A trained GPT or translation model."""
-    return read_any(path, ("gpt", "seq2seq"))
+    return read_any(path, (gpt.FAMILY, seq2seq.FAMILY))
 
 
 def attention(names: Sequence[str], options: ReadingOptions) -> Picture:

@@ -21,14 +21,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from gpt import FAMILY as GPT_FAMILY
 from gpt.answering import answer, separator_of, warn_of_long
-from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
 from gpt.pairs import load_pairs as load_answers
 from gpt.pairs import positions
+from seq2seq import FAMILY as SEQ2SEQ
 from seq2seq.corpus import load_pairs
 from seq2seq.speaking import sentences_in
-from seq2seq.task import FAMILY
 from seq2seq.translate import translate
 from studies.program import numbers, program
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
@@ -77,7 +77,7 @@ def main(options: EvaluateOptions, name: str) -> None:
     """Give a model held-out texts to translate or to answer, and score what it writes."""
     tune_memory()
     penalties = penalties_to_compare(options)
-    trained = read_any(Path(name), ("seq2seq", "gpt"))
+    trained = read_any(Path(name), (SEQ2SEQ, GPT_FAMILY))
     say(trained.about)
     pairs = pairs_to_translate(options, trained)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
@@ -166,7 +166,7 @@ def held_out_pairs(trained: Trained) -> list[Pair]:
     """The held-out pairs of the run; of a GPT, those that fit into its context."""
     path, tokenizer = trained.adapter or trained.path, trained.tokenizer
     if trained.model_class is not GPT:
-        return load_pairs(options_of_run(FAMILY, path)).held_out
+        return load_pairs(options_of_run(SEQ2SEQ, path)).held_out
     held_out = load_answers(options_of_run(GPT_FAMILY, path)).held_out
     separator, room = separator_of(tokenizer), trained.config.block_size
     tokens = encode_pairs(tokenizer, held_out, separator, separator)

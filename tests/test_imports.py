@@ -88,7 +88,8 @@ def test_there_are_no_circular_imports():
     assert not edges, f"there are circular imports among {sorted(edges)}"
 
 
-REQUIRED = {*sys.stdlib_module_names, *FOLDERS, "train", "sample", "numpy", "safetensors", "threadpoolctl", "tqdm"}
+DOORS = {"families", "train", "sample"}
+REQUIRED = {*sys.stdlib_module_names, *FOLDERS, *DOORS, "numpy", "safetensors", "threadpoolctl", "tqdm"}
 EXTRAS = {"cupy", "cupy_backends", "ml_dtypes", "tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL"}
 EXTRAS |= {"mpi4py", "rouge_score"}
 
@@ -110,6 +111,13 @@ def test_the_library_imports_only_known_packages_and_extras_only_in_the_function
         assert len(importers[library]) == 1, importers[library]
     assert "tinygrad_lite.cuda.find" in importers["cupy"]
     assert all(module.startswith("tinygrad_lite.cuda.") for module in importers["cupy"] | importers["cupy_backends"])
+
+
+def test_code_is_loaded_by_imports_and_not_by_strings():
+    """So that a reader and an editor can follow. Only the GPU's half of the engine is: CuPy may be missing."""
+    loaders = {"import_module", "resolve_name", "__import__", "spec_from_file_location"}
+    found = {module for module in FILES for _, function, _ in calls(module) if function in loaders}
+    assert found == {"tinygrad_lite.device", "tinygrad_lite.functional.registry"}
 
 
 # --- what no file may contain ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ import pytest
 
 import sample
 import train
+from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
@@ -33,7 +34,6 @@ from workshop.decoding.sample_options import HINTS, SampleOptions
 from workshop.run import log
 from workshop.run import setup as start
 from workshop.run.checkpoint import load_checkpoint
-from workshop.run.families import FAMILIES, load_family
 from workshop.run.run_folder import METRICS, RunFolder
 
 DEFAULT_VAL_LOSS = 3.588  # nats per token, as in the README, for the default run
@@ -282,7 +282,7 @@ def test_a_preset_may_be_a_file_of_ones_own(workplace):
     own = Path("my.settings", "mine.toml")
     own.write_text('family = "seq2seq"\ndataset = "reverse"\nn_embd = 24\n', encoding="utf-8")
     for words in ([str(own), "--n_layer=1"], ["--n_layer", "1", str(own)]):
-        setup = start.read_setup(words)
+        setup = start.read_setup(words, FAMILIES)
         assert (setup.family.name, setup.options.dataset, setup.folder.path) == ("seq2seq", "reverse", Path("out/mine"))
         assert (setup.options.n_embd, setup.options.n_layer) == (24, 1)
     own.write_text("n_embd = 24 25", encoding="utf-8")
@@ -291,7 +291,7 @@ def test_a_preset_may_be_a_file_of_ones_own(workplace):
 
 def test_options_of_the_same_name_have_the_same_type():
     """So a command line is split in the same way for every model."""
-    kinds = [typing.get_type_hints(family.options) for family in map(load_family, FAMILIES)]
+    kinds = [typing.get_type_hints(family.options) for family in FAMILIES.values()]
     shared = kinds[0].keys() & kinds[1].keys()
     assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
 
@@ -341,7 +341,7 @@ def test_options_of_other_programs_get_the_name_used_here(script, words, answer)
     assert error_for(*words.split(), script=script).startswith(answer)
 
 
-@pytest.mark.parametrize("options", [*(load_family(name).options for name in FAMILIES), SampleOptions])
+@pytest.mark.parametrize("options", [*(family.options for family in FAMILIES.values()), SampleOptions])
 def test_names_of_other_programs_lead_to_existing_options(options):
     own = {field.name for field in fields(options)}
     hints = HINTS if options is SampleOptions else options.HINTS
@@ -391,7 +391,7 @@ def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run
             assert (float(shown) == value) if is_number else shown == str(value).lower(), name
 
 
-@pytest.mark.parametrize("family", [*map(load_family, FAMILIES)])
+@pytest.mark.parametrize("family", [*FAMILIES.values()])
 def test_the_examples_of_the_help_are_valid(family):
     presets = start.list_presets(start.PRESETS)
     for command in family.examples:

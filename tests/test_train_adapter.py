@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import train
-from gpt import export, merge
-from gpt.family import FAMILY
+from families import FAMILIES
+from gpt import FAMILY, export, merge
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -121,7 +121,7 @@ def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys)
     checkpoint = load_checkpoint(run.last)
     assert checkpoint.base["quantize"] == "nf4"
     assert all("lora_" in name for name in checkpoint.weights)
-    before = read_setup([*arguments(**FROM_BASE), "--dry_run"])
+    before = read_setup([*arguments(**FROM_BASE), "--dry_run"], FAMILIES)
     task = before.make_task()
     exact = beside("nf4", "packed/last.safetensors")
     assert f"{train.evaluate(task, exact, OneProcess()):.6g}" == f"{losses(run, 'val_loss')[10]:.6g}"

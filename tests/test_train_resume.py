@@ -15,6 +15,7 @@ import pytest
 
 import sample
 import train
+from families import FAMILIES
 from tests.gpt.combined_settings import COMBINED
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, counted
@@ -212,7 +213,7 @@ def test_a_jump_of_the_learning_rate_is_said_with_what_avoids_it(setting, change
     kept = (note or "").partition("with ")[2].split()
     for words, expected in ((changed, note), ([*changed[:3], *kept], None)):
         capsys.readouterr()
-        read_setup(words)
+        read_setup(words, FAMILIES)
         said = re.search("note: the learning rate jumps (.*)", capsys.readouterr().err)
         assert (said and said[1]) == expected
 

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import train
+from seq2seq import FAMILY
 from seq2seq.data import SPECIALS
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.task import FAMILY, TranslationTask
+from seq2seq.task import TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
 from studies import scores as evaluate

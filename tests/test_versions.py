@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from families import FAMILIES
 from tests.data.versions.make import RESUMED, RUNS, STORED, data_of, extract, generated, resumed
 from tinygrad_lite.nn import Module
 from workshop.cli.options import PRESETS, list_presets
@@ -87,6 +88,6 @@ def test_the_weights_of_every_preset_keep_their_names():
     """
     begin_with_others = ("chat", "rewards")
     presets = [name for name in list_presets(PRESETS) if name not in begin_with_others]
-    models = {name: size_of(read_setup([name, "--dry_run"])).model for name in presets}
+    models = {name: size_of(read_setup([name, "--dry_run"], FAMILIES)).model for name in presets}
     expected = {preset: weights for weights, presets in WEIGHTS.items() for preset in presets.split()}
     assert {name: names_in_short(model) for name, model in models.items()} == expected

@@ -5,7 +5,6 @@
 (5, 3)
 """
 
-import importlib
 from typing import Any
 
 # isort: off
@@ -13,7 +12,7 @@ from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the 
 from tinygrad_lite import methods
 
 # isort: on
-from tinygrad_lite import convolution, functional, nn, optim, spelling
+from tinygrad_lite import adapt, convolution, functional, nn, optim, quantize, spelling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
@@ -28,6 +27,4 @@ spelling.install()
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("adapt", "quantize"):  # loaded when they are first asked for
-        return importlib.import_module(f"{__name__}.{name}")
     return spelling.no_such_name(__name__, name)

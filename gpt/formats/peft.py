@@ -39,8 +39,8 @@ import safetensors
 from safetensors.numpy import save as to_bytes
 
 from gpt.config import GPTConfig
+from gpt.formats import layout_of
 from gpt.model import GPT
-from gpt.trained import layout_of
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear
 from workshop.adapters import Adapter, Change, adapter_in, change_of

@@ -7,6 +7,7 @@ import pytest
 import train
 from benchmarks import experiments
 from benchmarks.results import COLUMNS, read_rows
+from families import FAMILIES
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.errors import OptionError, UserError
@@ -115,7 +116,7 @@ def test_the_tokenizers_are_compared_at_equal_compute():
     file, products = OURS / "tokenizers.toml", {}
     for setting in experiments.read_settings(file, experiments.ExperimentOptions()):
         today = setting.options.replace("bpe-w", "bpe")  # which is no option any more; only the number of tokens counts
-        options = read_setup([*today.split(), "--overwrite"]).options
+        options = read_setup([*today.split(), "--overwrite"], FAMILIES).options
         vocab_size = {"char": 84, "byte": 256}.get(options.tokenizer, options.vocab_size)  # the 83 of goethe and <unk>
         per_token = GPT.blueprint(options.model_config(vocab_size)).flops_per_token()
         products[setting.name] = options.max_iters * options.batch_size * options.block_size * per_token

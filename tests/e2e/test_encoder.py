@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import sample
+from encoder import BERT as FAMILY
+from encoder import VIT
 from encoder.looking import as_input, rollout
-from encoder.picture_task import VIT_FAMILY
-from encoder.task import FAMILY
 from tests.studies.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor
 from workshop.inside import look_inside
@@ -86,7 +86,7 @@ def test_a_patch_shows_what_it_attends_to(workplace, opened, accessible, tmp_pat
     path = saved_vit(pooling=pooling)
     sample.main([path, "--image", "test:1", "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
-    model = VIT_FAMILY.load(Path(path)).make_model()
+    model = VIT.load(Path(path)).make_model()
     attention = look_inside(model, as_input(model, PICTURE)).attention
     first = int(pooling == "cls")
     page.get_by_role("button", name="layer 2, head 1").click()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.cli.options import build, list_presets, read_preset
-from workshop.run.families import load_family
 from workshop.run.setup import family_of
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
@@ -110,7 +110,7 @@ def test_options_give_the_settings_of_the_model():
 @pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
 def test_every_preset_is_valid(name):
     preset = read_preset(PRESETS / f"{name}.toml")
-    options = build(load_family(family_of(preset)).options, (name, {n: v for n, v in preset.items() if n != "family"}))
+    options = build(family_of(preset, FAMILIES).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer="init_from" not in preset)
     assert options.model_config(100).n_embd > 0
     assert list_presets(PRESETS)[name]

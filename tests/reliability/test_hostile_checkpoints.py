@@ -4,7 +4,6 @@ A checkpoint that is used generates some tokens or translates a sentence; one th
 """
 
 import functools
-import importlib
 import itertools
 import json
 import os
@@ -23,10 +22,10 @@ import safetensors.numpy
 
 import sample
 import train
-from encoder.task import FAMILY as BERT
+from encoder import BERT
+from gpt import FAMILY as GPT
 from gpt import export, speaking
-from gpt.family import FAMILY as GPT
-from seq2seq.task import FAMILY as SEQ2SEQ
+from seq2seq import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
 from studies import questions
 from studies import scores as evaluate
@@ -54,7 +53,6 @@ from workshop.cli.console import RESET, quoted, run_command
 from workshop.decoding.probabilities import COLOURS
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
-from workshop.run.families import FAMILIES
 from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers.byte import ByteTokenizer
@@ -258,8 +256,7 @@ def test_settings_that_do_not_fit_an_adapter_are_refused(settings, reason, adapt
 @pytest.mark.parametrize("family", [GPT, BERT], ids=lambda family: family.name)
 def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workplace, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(workplace / "cache"))
-    ((name, module),) = FAMILIES[family.name].fetched.items()
-    folder = importlib.import_module(module).FOLDER
+    ((name, module),) = family.fetched.items()
     path = Path("my run.safetensors")
     path.write_bytes(changed(adapter, "", base=PLACE | {"path": name}, family=family.name))
     shutil.copy(path, "run/last.safetensors")
@@ -267,10 +264,10 @@ def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workpla
         refused(path, CheckpointError, rf"names? it: .* {name} --adapter {quoted(path)}", lambda: sampled(path))
         reason = f"an adapter of {name}, which is not in the cache"
         refused(path, CheckpointError, reason, lambda: resume("--text=text.txt"))
-    (workplace / "cache" / folder).mkdir(parents=True)
-    (workplace / "cache" / folder / "config.json").write_text('{"model_type": "x"}')  # from there it is read
+    (workplace / "cache" / module.FOLDER).mkdir(parents=True)
+    (workplace / "cache" / module.FOLDER / "config.json").write_text('{"model_type": "x"}')  # from there it is read
     with harmless(workplace):
-        refused(path, CheckpointError, f"{folder}.*: model_type is 'x'", lambda: sampled(path))
+        refused(path, CheckpointError, f"{module.FOLDER}.*: model_type is 'x'", lambda: sampled(path))
 
 
 def gpt2_folder(path: Path) -> Path:

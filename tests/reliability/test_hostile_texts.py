@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import train
+from families import FAMILIES
 from gpt.options import GPTOptions
+from seq2seq import FAMILY as SEQ2SEQ
 from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.task import FAMILY as SEQ2SEQ
 from studies import baselines
 from studies import compare_tokenizers as compare
 from studies import scores as evaluate
@@ -29,7 +30,6 @@ from workshop.corpora.divided_pairs import read_table
 from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text
 from workshop.corpora.texts import load_corpus, load_files
 from workshop.run import setup as start
-from workshop.run.families import load_family
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import StreamDecoder
 from workshop.tokenizers.bpe import BPETokenizer
@@ -146,7 +146,7 @@ def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
 def use_preset(data: bytes) -> None:
     Path("odd.toml").write_bytes(data)
     values = read_preset(Path("odd.toml"))
-    family = load_family(start.family_of(values))
+    family = start.family_of(values, FAMILIES)
     values.pop("family", None)
     options = build(family.options, ("preset odd", values))
     options.check(learns_tokenizer=True)
@@ -211,7 +211,7 @@ def test_a_broken_text_is_learned_from_or_refused(kind, count, tried_many):
         for _ in range(rng.choice([1, 1, 5])):
             data = odd_bytes(rng, data) if data else data
         Path("text.txt").write_bytes(data)
-        return lambda: load_family("gpt").task(options, None).unknown()
+        return lambda: FAMILIES["gpt"].task(options, None).unknown()
 
     tried_many(count, SEED + 2, f"broken texts for the tokenizer {kind}", attempt, refused=0)
 

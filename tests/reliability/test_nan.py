@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-import gpt.family
 import train
+from families import FAMILIES
 from tests.places import here
 from tests.reliability.sick_model import SickGPT
 from tests.tiny_runs import ROOT, arguments, losses, run_training
@@ -195,7 +195,7 @@ def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, r
     monkeypatch.setenv("SICK_STEP", str(step))
     monkeypatch.setenv("SICK_WORKER", str(worker))
     with monkeypatch.context() as patch:
-        patch.setattr(gpt.family, "FAMILY", dataclasses.replace(gpt.family.FAMILY, model=SickGPT))
+        patch.setitem(FAMILIES, "gpt", dataclasses.replace(FAMILIES["gpt"], model=SickGPT))
         with pytest.raises(UserError) as caught:
             train.main(arguments(**settings))
     said = str(caught.value)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import train
+from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from seq2seq.task import FAMILY as SEQ2SEQ
+from seq2seq import FAMILY as SEQ2SEQ
 from studies.costs import parameters_by_part, quantity
 from tests.tiny_runs import arguments
 from workshop.run.estimate import cache_bytes, size_of
@@ -39,14 +40,14 @@ def cost_of(name, capsys, *words):
 
 def total(name):
     """The operations of a whole training, counted."""
-    setup = read_setup([name, "--dry_run"])
+    setup = read_setup([name, "--dry_run"], FAMILIES)
     return setup.options.max_iters * size_of(setup).products
 
 
 def test_the_sizes_have_the_parameters_that_are_known():
     assert PARAMETERS.keys() == SIZES.keys()
     for name, count in PARAMETERS.items():
-        size = size_of(read_setup([name, "--dry_run"]))
+        size = size_of(read_setup([name, "--dry_run"], FAMILIES))
         assert (size.parameters, sum(parameters_by_part(size.model).values())) == (count, count)
 
 
@@ -100,7 +101,7 @@ def test_the_energy_of_llama_3_follows_from_hours_and_power(capsys):
 
 def test_a_step_of_translation_counts_each_pair_of_tokens_once():
     """`flops_per_token` is that of a source and a target token, of which a step has half its tokens each."""
-    setup = read_setup(["translate-de-en", "--dry_run", "--batch_tokens", "1000"])
+    setup = read_setup(["translate-de-en", "--dry_run", "--batch_tokens", "1000"], FAMILIES)
     size = size_of(setup)
     linear = SEQ2SEQ.model.blueprint(setup.options.model_config(4000)).flops_per_token()
     assert (size.tokens[0], size.products) == (1000, 500 * linear)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import sample
-from gpt import speaking
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from studies.draw import main as draw_main
+from studies.pictures import attention
 from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.errors import UserError
 from workshop.tokenizers.char import CharTokenizer
@@ -75,7 +75,7 @@ def test_sample_plots_the_prompt_and_the_first_text_that_follows(make, capsys, m
     pytest.importorskip("matplotlib")
     make()
     drawn = []
-    monkeypatch.setattr(speaking, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
+    monkeypatch.setattr(attention, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
     command = ["run", "--start", start, "--max_new_tokens", "3", "--attention", "a.svg", *more]
     assert sample.main(command) == 0
     first = capsys.readouterr().out.replace("\n", "\\n")[: len(start) + 3]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,11 +63,10 @@ class Generator(Module):
 
     Attributes:
         is_endless: whether a text may be longer than block_size, since what the model keeps of it does not grow.
-        fast_versions: by device, the name of a class such as `gpt.fast.step:FastStep`, whose `fits(model)` says whether
-            it can replace a model; it is loaded when a model on that device generates.
+        fast_versions: by device, a class such as `FastStep`, whose `fits(model)` says whether it can replace a model.
     """
 
-    fast_versions: ClassVar[Mapping[str, str]] = {}
+    fast_versions: ClassVar[Mapping[str, Any]] = {}
     is_endless = False
     _fast: Any = None  # made when text is generated, and again after each update
     _codes: Tensor | None = None  # (positions, C), see `position_codes`
@@ -172,8 +170,8 @@ class Generator(Module):
 
     def _fast_step(self) -> Callable[[np.ndarray, list[KVCache]], np.ndarray] | None:
         """The fast version of the model with its current weights; None if there is none."""
-        name = self.fast_versions.get(self.token_embedding.weight.device)
-        if name is None or self.training or is_composed() or not (version := resolve_name(name)).fits(self):
+        version = self.fast_versions.get(self.token_embedding.weight.device)
+        if version is None or self.training or is_composed() or not version.fits(self):
             return None
         if self._fast is None or not self._fast.is_up_to_date(self):
             self._fast = version(self)

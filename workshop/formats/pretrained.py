@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +24,6 @@ import safetensors
 from tinygrad_lite.errors import CheckpointError
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.formats.tensors import tensors_in
-from workshop.run.families import FAMILIES, MODEL_TYPES
 from workshop.run.model_config import ModelConfig
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
@@ -36,18 +34,20 @@ OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
 OLD_NORM = {"gamma": "weight", "beta": "bias"}  # in the names of BERT's first weights, which TensorFlow wrote
 
 
-def load_pretrained(folder: Path, family: str) -> tuple[str, ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
+def load_pretrained(
+    folder: Path, layouts: Mapping[str, ModuleType]
+) -> tuple[str, ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
     """Read a folder in Hugging Face's layout.
 
     Args:
-        family: the name of a family, which reads certain layouts.
+        layouts: those that can be read, by model_type.
     Returns: the name of the model, the settings, the weights under our names (float16 and bfloat16 become float32), and
         the tokenizer, None if there is no file for one.
     Raises: CheckpointError if a file is missing or damaged, or describes a different kind of model; TokenizerError if
         the tokenizer cannot be used.
     """
-    kind, config = read_config(folder / "config.json", family)
-    layout = import_module(FAMILIES[family].layouts[kind])
+    kind, config = read_config(folder / "config.json", layouts)
+    layout = layouts[kind]
     if hasattr(layout, "check_folder"):  # what is in other files
         layout.check_folder(folder)
     theirs = _read_weights(folder, layout, config)
@@ -85,7 +85,7 @@ def end_tokens(folder: Path, vocab_size: int, every: bool = False) -> set[int]:
     return {n for n in ids if type(n) is int and 0 <= n < vocab_size}
 
 
-def read_config(path: Path, family: str) -> tuple[str, ModelConfig]:
+def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, ModelConfig]:
     """The model_type in a config.json, and its settings as ours.
 
     Raises: CheckpointError if the file is missing, is not JSON, or describes a different kind of model.
@@ -96,13 +96,10 @@ def read_config(path: Path, family: str) -> tuple[str, ModelConfig]:
     kind = theirs.get("model_type")
     if kind is None:
         raise CheckpointError(f"{path} has no model_type, which says what kind of model it is")
-    if kind not in MODEL_TYPES:
-        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program reads only {', '.join(MODEL_TYPES)}")
-    layouts = FAMILIES[family].layouts
     if kind not in layouts:
         raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(layouts)}")
     try:
-        return kind, import_module(layouts[kind]).own_config(theirs)
+        return kind, layouts[kind].own_config(theirs)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 

@@ -1,7 +1,7 @@
 """The description of a family of models for the scripts; the GPT is one, the translation model another.
 
 `train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family`, such as the one
-in gpt/family.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
+in gpt/__init__.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,7 +24,6 @@ from workshop.cli.console import quoted, say
 from workshop.corpora.fetch import cache_folder
 from workshop.formats.pretrained import is_pretrained_folder, load_pretrained, model_type
 from workshop.run.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
-from workshop.run.families import FAMILIES, load_family
 from workshop.run.model_config import ModelConfig
 from workshop.run.run_folder import find_checkpoint
 from workshop.tokenizers import tokenizer_from_json
@@ -91,9 +89,6 @@ class Task(Protocol):
 class Family:
     """A family of models.
 
-    What only training or only sampling needs is named by its place, such as "gpt.task:make_task", and loaded on first
-    use.
-
     Attributes:
         name: as in checkpoints and presets.
         title: the same in messages, as in "belongs to ...".
@@ -101,13 +96,16 @@ class Family:
         examples: commands for --help, each with what it does.
         preset: the preset if none is named.
         config: the dataclass of the model's settings.
-        others: places of classes that replace it, by the setting `mixer` of those models.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
-        options_at: the place of `options`.
-        task_at: that of `task`.
-        speak_at: that of `speak`.
-        peft_at: that of a function that reads an adapter in peft's layout, if the family has one.
+        options: the dataclass of its options; their `model_config(vocab_size, specials)` makes the model's settings.
+        task: makes the task from options and a tokenizer (None: learn one).
+        speak: does what the options of sample.py ask for, or raises OptionError if it cannot; its arguments are the
+            options, those given on the command line, what was read, and the model.
+        others: classes that replace the model's, by the setting `mixer` of those models.
         adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
+        layouts: the modules of other programs' layouts that it reads, by the model_type in their config.json.
+        read_peft: reads an adapter in peft's layout, if the family can.
+        fetched: the modules that fetch trained models, by the models' names.
     """
 
     name: str
@@ -117,34 +115,22 @@ class Family:
     preset: str
     config: type[ModelConfig]
     model: type
-    options_at: str
-    task_at: str
-    speak_at: str
-    peft_at: str = ""
-    others: Mapping[str, str] = field(default_factory=dict)
+    options: type
+    task: Callable[[Any, Tokenizer | None], Task]
+    speak: Callable[[Any, Mapping[str, Any], Trained, Module], None]
+    others: Mapping[str, type] = field(default_factory=dict)
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
-
-    @property
-    def options(self) -> type:
-        """The dataclass of its options; their `model_config(vocab_size, specials)` makes the model's settings."""
-        return resolve_name(self.options_at)
-
-    @property
-    def task(self) -> Callable[[Any, Tokenizer | None], Task]:
-        """Makes the task from options and a tokenizer (None: learn one)."""
-        return resolve_name(self.task_at)
-
-    @property
-    def speak(self) -> Callable[[Any, Mapping[str, Any], Trained, Module], None]:
-        """Does what the options of sample.py ask for with a trained model, or raises OptionError if it cannot.
-
-        Its arguments: the options, those given on the command line, what was read, and the model.
-        """
-        return resolve_name(self.speak_at)
+    layouts: Mapping[str, ModuleType] = field(default_factory=dict)
+    read_peft: Callable[[Path, Any], Any] | None = None
+    fetched: Mapping[str, ModuleType] = field(default_factory=dict)
 
     def model_of(self, config: Any) -> type:
         """The class of models with these settings."""
-        return resolve_name(self.others[config.mixer]) if config.mixer in self.others else self.model
+        return self.others.get(config.mixer, self.model)
+
+    def fetches(self, path: Path) -> bool:
+        """Whether this is the name of a model that is fetched, and of nothing that exists."""
+        return str(path) in self.fetched and not path.exists()
 
     def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
         """Read a trained model, like `load`, or fetch it first.
@@ -157,7 +143,7 @@ class Family:
             (`Trained.changes`).
         Raises: CheckpointError if one of them cannot be used, or if they do not belong together.
         """
-        if adapter is None and not names_fetched(path, self.name) and not is_pretrained_folder(path):
+        if adapter is None and not self.fetches(path) and not is_pretrained_folder(path):
             if (path / PEFT_CONFIG).is_file():
                 raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {quoted(path)}")
             file = find_checkpoint(path)
@@ -173,8 +159,8 @@ class Family:
         """
         named = base_of(path, facts)["path"]
         place = Path(named)
-        if names_fetched(place, self.name):
-            place = cache_folder() / import_module(FAMILIES[self.name].fetched[str(place)]).FOLDER
+        if self.fetches(place):
+            place = cache_folder() / self.fetched[str(place)].FOLDER
             if not place.is_dir():
                 raise CheckpointError(
                     f"{path} is an adapter of {named}, which is not in the cache, and is downloaded only if you name "
@@ -195,9 +181,9 @@ class Family:
         Raises: CheckpointError if it is not an adapter, or belongs to another base.
         """
         if (path / PEFT_CONFIG).is_file():
-            if not self.peft_at:
+            if not self.read_peft:
                 raise CheckpointError(f"{path} is in peft's layout, which is read for the GPT, not for {self.title}")
-            adapter = resolve_name(self.peft_at)(path, trained.config)
+            adapter = self.read_peft(path, trained.config)
             about, weights = f"{trained.about}; with the adapter {path}", adapter.folded_into(trained.weights, beside)
             changes = adapter.changes if beside else {}
             return replace(trained, about=about, weights=weights, adapter=path, changes=changes)
@@ -253,11 +239,10 @@ class Family:
         Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors
             of fetching.
         """
-        known = FAMILIES[self.name]
-        if names_fetched(path, self.name):
-            path = import_module(known.fetched[str(path)]).fetched_folder()
-        if known.layouts and is_pretrained_folder(path):
-            return read_folder(path, self.name, self.model)
+        if self.fetches(path):
+            path = self.fetched[str(path)].fetched_folder()
+        if self.layouts and is_pretrained_folder(path):
+            return read_folder(path, self)
         path = find_checkpoint(path)
         checkpoint = load_checkpoint(path)
         check_family(path, checkpoint, self.name)
@@ -336,11 +321,6 @@ class Trained:
             raise CheckpointError(f"{self.adapter}: {error}") from None
 
 
-def names_fetched(path: Path, family: str) -> bool:
-    """Whether this is the name of a model of a family that is fetched, and of nothing that exists."""
-    return str(path) in FAMILIES[family].fetched and not path.exists()
-
-
 def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
     """Raise CheckpointError if a checkpoint holds a model of another family."""
     if checkpoint.family != name:
@@ -361,12 +341,12 @@ def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
 
 
-def read_folder(folder: Path, family: str, model_class: type) -> Trained:
+def read_folder(folder: Path, family: Family) -> Trained:
     """Read a model from a folder in Hugging Face's layout; the ids of special tokens are those of its tokenizer.
 
     Raises: CheckpointError or TokenizerError with the reason if it cannot be used.
     """
-    title, config, weights, tokenizer = load_pretrained(folder, family)
+    title, config, weights, tokenizer = load_pretrained(folder, family.layouts)
     if tokenizer is None:
         raise CheckpointError(
             f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt) next to its config.json"
@@ -375,29 +355,29 @@ def read_folder(folder: Path, family: str, model_class: type) -> Trained:
     if missing := [token for token in names.values() if token not in tokenizer.specials]:
         raise CheckpointError(f"the tokenizer in {folder} has no token {missing[0]}, which a {title} needs")
     config = replace(config, **{name: tokenizer.specials[token] for name, token in names.items()})
-    about = f"{folder}: {title} with {counted(model_class.blueprint(config).num_parameters(), 'parameter')}"
-    return Trained(folder, about, model_class, config, tokenizer, weights)
+    about = f"{folder}: {title} with {counted(family.model.blueprint(config).num_parameters(), 'parameter')}"
+    return Trained(folder, about, family.model, config, tokenizer, weights)
 
 
-def read_any(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> Trained:
+def read_any(path: Path, families: Sequence[Family]) -> Trained:
     """Read a trained model of one of these families; a folder is either in Hugging Face's layout, or a run's.
 
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
     """
-    if (name := family_of_weights(path, families)) is None:
+    if (family := family_of_weights(path, families)) is None:
         path = find_checkpoint(path)
-        name = family_of_weights(path, families) or families[0]
-    return load_family(name).read(path)
+        family = family_of_weights(path, families) or families[0]
+    return family.read(path)
 
 
-def family_of_weights(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> str | None:
-    """The name of the family of a trained model; None if it is none of these.
+def family_of_weights(path: Path, families: Sequence[Family]) -> Family | None:
+    """The family of a trained model; None if it is none of these.
 
     Args:
         path: a checkpoint, a folder in Hugging Face's layout, or the name of a model that is fetched.
     """
     if is_pretrained_folder(path):
         kind = model_type(path)
-        return next((name for name in families if kind in FAMILIES[name].layouts), families[0])
+        return next((family for family in families if kind in family.layouts), families[0])
     held = fact_in(path, "family") if path.is_file() else None
-    return next((name for name in families if name == held or names_fetched(path, name)), None)
+    return next((family for family in families if family.name == held or family.fetches(path)), None)

@@ -16,7 +16,7 @@ from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from workshop.cli.console import say
 from workshop.cli.options import PRESETS, build, difference
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
-from workshop.run.family import Family, Trained, check_specials, names_fetched
+from workshop.run.family import Family, Trained, check_specials
 from workshop.run.options import NOT_SAVED, TrainOptions
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers import tokenizer_from_json
@@ -140,7 +140,7 @@ def load_origin(family: Family, origin: str) -> Trained:
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
     """
     path = Path(origin)
-    if not path.exists() and not names_fetched(path, family.name):
+    if not path.exists() and not family.fetches(path):
         if path.parent == Path("out") and (PRESETS / f"{path.name}.toml").exists():
             raise OptionError(f"--init_from {origin}: there is no such run yet: python train.py {path.name} makes it")
         raise OptionError(
@@ -149,7 +149,7 @@ def load_origin(family: Family, origin: str) -> Trained:
         )
     trained = family.read(path)
     say(trained.about)
-    return replace(trained, path=path) if names_fetched(path, family.name) else trained
+    return replace(trained, path=path) if family.fetches(path) else trained
 
 
 def adapted_options(

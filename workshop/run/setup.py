@@ -31,7 +31,6 @@ from workshop.cli.options import PRESETS, brief, build, find_preset, list_preset
 from workshop.formats.pretrained import is_pretrained_folder
 from workshop.processes.mpirun import launched
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
-from workshop.run.families import DEFAULT, FAMILIES, load_family
 from workshop.run.family import Family, Task, Trained, check_family, family_of_weights
 from workshop.run.options import TrainOptions
 from workshop.run.origin import adapted_options, load_origin, name_of, names_text, resumed_options
@@ -160,17 +159,17 @@ class RunSetup:
         say(f"warning: {changed}")
 
 
-def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
+def read_setup(argv: list[str], families: Mapping[str, Family], stand_in: str = "") -> RunSetup:
     """Read the command line. The available options depend on the preset or weights that it names.
 
     Args:
+        families: by name; the first is that of a command that names none.
         stand_in: as in `RunSetup`.
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets = list_presets(PRESETS)
-    name, named = choose_family(argv, presets)
-    family = load_family(name)
-    hints, explained = options_elsewhere(family, argv)
+    family, named = choose_family(argv, presets, families)
+    hints, explained = options_elsewhere(family, argv, families)
     preset = named if is_preset(named, presets) else family.preset
     defaults = build(family.options, (f"preset {preset}", settings_of(preset)))
     parsed = parse_command_line(
@@ -195,7 +194,7 @@ def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
         raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(Path(named))}")
     if "dataset" in given and given["dataset"] not in {*datasets_of(family), *family.options.DATASETS}:
-        for other in map(load_family, FAMILIES):
+        for other in families.values():
             if given["dataset"] in datasets_of(other):
                 command = f"python train.py {other.preset} --dataset {given['dataset']}"
                 raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
@@ -239,7 +238,9 @@ def read_setup(argv: list[str], stand_in: str = "") -> RunSetup:
     if texts and origin == "scratch" and not options.dry_run and not names_text(family, given):
         options.dataset, setup.stand_in = first_available(options, texts)
         if setup.stand_in and options.dataset in presets:
-            return read_setup([options.dataset, *argv], setup.stand_in)  # which has its own settings and folder
+            return read_setup(
+                [options.dataset, *argv], families, setup.stand_in
+            )  # which has its own settings and folder
     return setup
 
 
@@ -263,17 +264,19 @@ def first_available(options: TrainOptions, texts: Sequence[str]) -> tuple[str, s
     return texts[0], ""
 
 
-def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, str | None]:
+def choose_family(
+    argv: Sequence[str], presets: Collection[str], families: Mapping[str, Family]
+) -> tuple[Family, str | None]:
     """The family of the named preset, else that of the weights to start from or to resume, else the first.
 
-    Returns: its name, and the first word that is neither an option nor the value of one, which may name a preset.
+    Returns: it, and the first word that is neither an option nor the value of one, which may name a preset.
     """
     # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
     unsure = any(is_preset(word, presets) for word in argv[1:]) and not is_preset(argv[0], presets)
-    parts = split_command_line(argv, *([load_family(name).options for name in FAMILIES] if unsure else [TrainOptions]))
+    parts = split_command_line(argv, *([one.options for one in families.values()] if unsure else [TrainOptions]))
     named = next((part.text for part in parts if not part.name), None)
     if is_preset(named, presets):
-        return family_of(settings_of(named, family=True)), named
+        return family_of(settings_of(named, family=True), families), named
     values = {part.name: part.words for part in parts}
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
@@ -282,9 +285,9 @@ def choose_family(argv: Sequence[str], presets: Collection[str]) -> tuple[str, s
         path = Path(place)
         if os.path.isdir(path) and not is_pretrained_folder(path):
             path = RunFolder(place).last
-        if found := family_of_weights(path):
+        if found := family_of_weights(path, [*families.values()]):
             return found, named
-    return DEFAULT, named
+    return next(iter(families.values())), named
 
 
 def is_preset(word: str | None, presets: Collection[str]) -> bool:
@@ -309,7 +312,9 @@ def listed(title: str, described: Mapping[str, str]) -> list[str]:
     return [f"{title}:", *(f"  {name:<16} {about}" for name, about in described.items()), ""]
 
 
-def options_elsewhere(family: Family, argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def options_elsewhere(
+    family: Family, argv: Sequence[str], families: Mapping[str, Family]
+) -> tuple[dict[str, str], list[str]]:
     """For options that only other families have: where each belongs, and a line of --help for each such family.
 
     Both are empty if the command line has options of this family only, since then nobody reads them.
@@ -317,10 +322,10 @@ def options_elsewhere(family: Family, argv: Sequence[str]) -> tuple[dict[str, st
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
     if {part.name for part in split_command_line(argv, family.options) if part.text.startswith("-")} <= own:
         return {}, []
-    for other in map(load_family, FAMILIES):
+    for number, other in enumerate(families.values()):
         names = [field.name for field in fields(other.options) if field.name not in own]
         # The preset of the first family need not be named.
-        command = "python train.py" if other.name == DEFAULT else f"python train.py {other.preset}"
+        command = "python train.py" if not number else f"python train.py {other.preset}"
         hints = {name: f"belongs to {other.title}: {command} --{name} ..." for name in names} | hints
         if names:
             listed = ", ".join(f"--{name}" for name in names)
@@ -335,15 +340,15 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
     return Path(given["text"][0]).stem if given.get("text") else ""
 
 
-def family_of(preset: Mapping[str, Any]) -> str:
+def family_of(preset: Mapping[str, Any], families: Mapping[str, Family]) -> Family:
     """The family that a preset names, or the first.
 
     Raises: OptionError if it names an unknown family.
     """
-    name = preset.get("family", DEFAULT)
-    if name not in [*FAMILIES]:
-        raise OptionError(f"the preset names the family {brief(name)}, but the families are {', '.join(FAMILIES)}")
-    return name
+    name = preset.get("family", next(iter(families)))
+    if name not in [*families]:
+        raise OptionError(f"the preset names the family {brief(name)}, but the families are {', '.join(families)}")
+    return families[name]
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:

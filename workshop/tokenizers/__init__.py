@@ -2,35 +2,32 @@
 
 import reprlib
 from collections.abc import Sequence
-from importlib import import_module
 
 from tinygrad_lite.errors import TokenizerError
 from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.huggingface import HFTokenizer
+from workshop.tokenizers.labels import LabelTokenizer
+from workshop.tokenizers.pixels import PixelTokenizer
+from workshop.tokenizers.word import WordTokenizer
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
-# The kinds that every model can learn from its text, each with its class, which is imported when it is needed. A kind
-# named here is a choice of --tokenizer, is compared with the others, and can be read from a checkpoint.
-LEARNED = {
-    "char": "char.CharTokenizer",
-    "byte": "byte.ByteTokenizer",
-    "bpe": "bpe.BPETokenizer",
-    "word": "word.WordTokenizer",
-}
+# The kinds that every model can learn from its text, each with its class. A kind named here is a choice of
+# --tokenizer, is compared with the others, and can be read from a checkpoint.
+LEARNED = {"char": CharTokenizer, "byte": ByteTokenizer, "bpe": BPETokenizer, "word": WordTokenizer}
 # The others, too: the first form of byte-pair encoding, those that encoders learn, those that come with pretrained
 # weights, and those not for text.
 KINDS = {
     **LEARNED,
-    "bpe-w": "end_of_word.EndOfWordTokenizer",
-    "wordpiece": "wordpiece.WordPieceTokenizer",
-    "hf": "huggingface.HFTokenizer",
-    "labels": "labels.LabelTokenizer",
-    "pixels": "pixels.PixelTokenizer",
+    "bpe-w": EndOfWordTokenizer,
+    "wordpiece": WordPieceTokenizer,
+    "hf": HFTokenizer,
+    "labels": LabelTokenizer,
+    "pixels": PixelTokenizer,
 }
-
-
-def class_of(kind: str) -> type[Tokenizer]:
-    """The class of a kind of tokenizer."""
-    module, _, name = KINDS[kind].partition(".")
-    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -> Tokenizer:
@@ -44,7 +41,7 @@ def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -
     >>> learn("word", "Da steh ich nun, ich armer Tor!", vocab_size=8, specials=["<pad>"]).vocab_size
     8
     """
-    cls = class_of(kind)
+    cls = KINDS[kind]
     return cls.learn(text, vocab_size, [*dict.fromkeys((*specials, *cls.needed))])
 
 
@@ -60,4 +57,4 @@ def tokenizer_from_json(data: dict) -> Tokenizer:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise TokenizerError(f"unknown kind of tokenizer {reprlib.repr(kind)}: known are {', '.join(KINDS)}")
-    return class_of(kind).from_json(data)
+    return KINDS[kind].from_json(data)

@@ -9,12 +9,12 @@ import pytest
 from safetensors.numpy import save_file
 
 import sample
+from encoder import BERT as FAMILY
 from encoder.bert import Bert
 from encoder.config import BertConfig
 from encoder.export import export, main
 from encoder.formats.bert import ARCHITECTURES, own_config
 from encoder.reading import sentence_settings
-from encoder.task import FAMILY
 from tests.encoder.formats.equal import assert_equal
 from tests.lively import lively
 from tinygrad_lite import Tensor

@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import sample
+from encoder import VIT
 from encoder.export import export, main
 from encoder.formats.vit import own_config, to_theirs
 from encoder.looking import as_input, asked_picture, small
-from encoder.picture_task import VIT_FAMILY
 from encoder.vit import ViT, ViTConfig
 from tests.encoder.formats.equal import assert_equal
 from tests.lively import lively
@@ -64,7 +64,7 @@ def test_transformers_computes_the_same(changes, tmp_path):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
     transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path)
-    trained = VIT_FAMILY.load(tmp_path)
+    trained = VIT.load(tmp_path)
     assert trained.tokenizer.labels == ["cat", "crane (1)", "dog", "crane (3)"]
     assert_same(trained.make_model(), theirs)
 
@@ -88,7 +88,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path):
     trained = made(n_inner=20)
     export(trained, tmp_path / "first")
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
-    assert_equal(VIT_FAMILY.load(tmp_path / "second"), trained)
+    assert_equal(VIT.load(tmp_path / "second"), trained)
 
 
 @pytest.mark.parametrize(("setting", "allowed"), [({"positions": "2d"}, "1d"), ({"pooling": "mean"}, "cls")])
@@ -131,7 +131,7 @@ REFUSED += [({}, preparation, rf"preprocessor_config\.json: {reason}") for prepa
 def test_another_model_or_another_preparation_of_pictures_is_refused(changes, preparation, sentence, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 8} | preparation))
     with pytest.raises(CheckpointError, match=sentence):
-        VIT_FAMILY.load(folder_with(tmp_path, **changes))
+        VIT.load(folder_with(tmp_path, **changes))
 
 
 @pytest.mark.torch
@@ -142,7 +142,7 @@ def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | size))
     pixels = np.random.default_rng(5).integers(0, 256, (30, 50, 3), np.uint8)
     image.fromarray(pixels).save(tmp_path / "wide.png")
-    trained = VIT_FAMILY.load(folder_with(tmp_path))
+    trained = VIT.load(folder_with(tmp_path))
     ours, _ = asked_picture(SimpleNamespace(image=str(tmp_path / "wide.png")), trained)
     theirs = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)(image.fromarray(pixels), return_tensors="np")
     expected = theirs["pixel_values"][0].transpose(1, 2, 0)
@@ -154,7 +154,7 @@ def test_sample_looks_at_a_picture_in_colour(workplace, capsys):
     pixels = np.random.default_rng(4).integers(0, 256, (8, 8, 3), np.uint8)
     image.fromarray(pixels).save("picture.png")
     Path("model").mkdir()
-    trained = VIT_FAMILY.load(folder_with(Path("model")))
+    trained = VIT.load(folder_with(Path("model")))
     logits = trained.make_model()(Tensor(pixels[None].astype("float32") / 127.5 - 1)).numpy()[0]
     assert sample.main(["model", "--image", "picture.png", "--answers", "1"]) == 0
     assert capsys.readouterr().out.split(maxsplit=1)[1] == trained.tokenizer.labels[logits.argmax()] + "\n"

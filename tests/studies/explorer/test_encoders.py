@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import sample
+from encoder import BERT as FAMILY
+from encoder import VIT
 from encoder.bert import Bert
 from encoder.cnn import CNN, CNNConfig
 from encoder.config import BertConfig
 from encoder.data import SPECIALS
-from encoder.picture_task import VIT_FAMILY
-from encoder.task import FAMILY
 from encoder.vit import ViT, ViTConfig
 from studies.explorer import encoders as explorer
 from tests.gpt.saved_models import save
@@ -176,7 +176,7 @@ def test_a_picture_its_attention_and_rollout_are_those_of_numpy(workplace, monke
     with_picture(monkeypatch)
     path = saved_vit(pooling=pooling)
     data, arrays = explained(path, "--image", "test:1</script>")
-    trained = VIT_FAMILY.load(Path(path))
+    trained = VIT.load(Path(path))
     model = ByNumPy(trained.make_model())
     pixels = PICTURE / 127.5 - 1
     x = model.linear("patch_embedding", pixels.reshape(3, 2, 3, 2).transpose(0, 2, 1, 3).reshape(9, 4))

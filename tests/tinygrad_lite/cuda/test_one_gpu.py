@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-import gpt.family
 import train
+from families import FAMILIES
 from gpt.model import GPT
 from tests.tiny_runs import arguments, losses, run_training
 from tests.workshop.processes.test_workers import parts, train_on
@@ -105,7 +105,7 @@ def test_training_reads_numbers_only_when_a_row_is_due(cuda, monkeypatch):
 def test_a_broken_step_is_named_and_the_run_resumes_before_it(cuda, monkeypatch):
     run = {"device": cuda, "max_iters": 12, "eval_interval": 12, "log_interval": 6}
     with monkeypatch.context() as patch:
-        patch.setattr(gpt.family, "FAMILY", dataclasses.replace(gpt.family.FAMILY, model=SickGPT))
+        patch.setitem(FAMILIES, "gpt", dataclasses.replace(FAMILIES["gpt"], model=SickGPT))
         with pytest.raises(UserError) as caught:
             run_training(**run)
     named = r"step 3: the loss is nan and the gradient.s norm nan; log produced a NaN .* \(`.*log\(\)"

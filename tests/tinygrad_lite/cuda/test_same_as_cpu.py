@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import train as train_py
+from gpt import FAMILY as GPT
 from gpt.data import TextData
 from gpt.options import GPTOptions
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
@@ -155,7 +156,7 @@ def test_a_run_can_move_between_devices(trained_on, cuda):
     places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
     whole = run_training(out_dir="whole", device="cpu", max_iters=6)
     run = run_training(device=places[0], max_iters=3, lr_decay_iters=6)
-    saved, trained = load_checkpoint(run.last), read_any(run.last)
+    saved, trained = load_checkpoint(run.last), read_any(run.last, [GPT])
     assert bytes_of(trained.make_model(places[1])) == {name: array.tobytes() for name, array in saved.weights.items()}
     assert train_py.main(["--resume", "--out_dir=run", "--max_iters=6", f"--device={places[1]}"]) == 0
     found, expected = losses(run), losses(whole)

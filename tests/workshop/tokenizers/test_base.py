@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.workshop.tokenizers.test_bpe import some_german
 from tinygrad_lite.errors import TokenizerError
-from workshop.tokenizers import LEARNED, class_of, learn, tokenizer_from_json
+from workshop.tokenizers import KINDS, LEARNED, learn, tokenizer_from_json
 from workshop.tokenizers.base import StreamDecoder, Tokenizer
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
@@ -149,7 +149,7 @@ UNLEARNABLE = [
 @pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
-        class_of(kind).learn(text, vocab_size, specials)
+        KINDS[kind].learn(text, vocab_size, specials)
 
 
 GOOD = {

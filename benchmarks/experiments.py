@@ -64,10 +64,11 @@ from encoder.pictures import PicturesTask
 from families import FAMILIES
 from studies.accuracy import accuracy
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
+from workshop.cli.options import build, find_preset, list_presets, nearest, read_preset, whole_numbers
 from workshop.processes.processes import OneProcess
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.family import Task

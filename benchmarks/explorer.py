@@ -24,10 +24,10 @@ from gpt.trained import load_trained
 from studies.explorer import learning
 from studies.explorer.gpt import page
 from studies.explorer.page import write_page
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.decoding.sample_options import SampleOptions
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -31,11 +31,11 @@ from benchmarks.children import Handle, SideFailed
 from benchmarks.gpu_side import WIDTHS
 from benchmarks.machine import cpu_model, installed
 from benchmarks.table import shown, spread
+from tinygrad_lite.config import option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.run.run_folder import available_cores
 
 # Relative, in float32: losses before the first update and log-probabilities; losses after the update.

@@ -37,13 +37,14 @@ from benchmarks.table import quartiles
 from gpt.fast import step as fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
 from studies.costs import free_memory, quantity
+from tinygrad_lite.config import option
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import KVCache
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import not_among, option
+from workshop.cli.options import not_among
 from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
 from workshop.run.checkpoint import write_atomically
 from workshop.run.estimate import cache_bytes

@@ -44,12 +44,12 @@ import numpy as np
 from benchmarks.results import Row, read_rows
 from families import FAMILIES
 from gpt.model import GPT
+from tinygrad_lite.config import option
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Embedding, shapes_only
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
 from workshop.run.setup import read_setup
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from benchmarks.children import Child, ask, limits, start, take_turns
 from benchmarks.memory import Peak, is_measurable
 from benchmarks.shapes import SHAPES
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.options import option
 
 QUICK = 2  # turns
 COMPARED = 2  # losses: before the first update, and after it

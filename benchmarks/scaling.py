@@ -16,9 +16,9 @@ from benchmarks.machine import load
 from benchmarks.rows import Finding, MeasureOptions, Row, measure
 from benchmarks.shapes import SCALES, SHAPES, scaled
 from benchmarks.table import conditions, facts, quartiles, ratios, spread
+from tinygrad_lite.config import option
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}

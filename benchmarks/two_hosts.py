@@ -33,6 +33,7 @@ from benchmarks.machine import cpu_model, load
 from benchmarks.our_side import make_model
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.data import Batch
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
@@ -40,7 +41,6 @@ from tinygrad_lite.tensor import Tensor
 from train import only_updates
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.processes.mpi import Ranks
 from workshop.processes.mpirun import launched, on_all_ranks
 from workshop.processes.workers import start_processes

@@ -30,8 +30,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, linear_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import activated, init_gpt2
-from workshop.run.model_config import block_of, norm_of
+from tinygrad_lite.transformer import activated, block_of, init_gpt2, norm_of
 
 
 class MaskedBatch(NamedTuple):

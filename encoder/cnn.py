@@ -18,11 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.vit import Classifier, PictureConfig
+from tinygrad_lite.config import under
 from tinygrad_lite.convolution import Conv2d
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.nn import Dropout, Linear
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.options import under
 
 (of_model,) = under("model")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
-from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, part, recompute_option
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
 
 MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
@@ -17,7 +16,7 @@ of_model, of_training = under("model", "training")
 
 @dataclass(frozen=True)
 class BertConfig(ModelConfig):
-    """The settings of an encoder for text. A new setting is a field here: see `workshop/run/model_config.py`."""
+    """The settings of an encoder for text. A new setting is a field here: see `tinygrad_lite/config.py`."""
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
     pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)

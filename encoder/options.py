@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from encoder.config import MASK_SHARE, BertConfig
-from workshop.cli.options import answers, under
+from tinygrad_lite.config import under
+from workshop.cli.options import answers
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions

@@ -10,10 +10,11 @@ import numpy as np
 
 from encoder.classes import ClassesTask
 from encoder.vit import PictureBatch
+from tinygrad_lite.config import under
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.options import answers, under
+from workshop.cli.options import answers
 from workshop.corpora.names import PICTURES
 from workshop.corpora.pictures import LabelledPictures, are_cached, load_pictures
 from workshop.run.model_config import ModelOptions

@@ -17,12 +17,11 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 from tinygrad_lite import functional as F
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, recompute_option, under
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import init_gpt2, normal
-from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, block_of, norm_of, recompute_option
+from tinygrad_lite.transformer import block_of, init_gpt2, norm_of, normal
 
 of_model, of_training = under("model", "training")
 
@@ -48,7 +47,7 @@ class PictureConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class ViTConfig(PictureConfig):
-    """The settings of a Vision Transformer. A new setting is a field here: see `workshop/run/model_config.py`."""
+    """The settings of a Vision Transformer. A new setting is a field here: see `tinygrad_lite/config.py`."""
 
     patch_size: int = of_model(4, "P, height and width of a patch", unit="pixels", low=1, high=10_000)
     n_layer: int = of_model(4, "blocks", low=1, high=1000)

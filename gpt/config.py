@@ -6,17 +6,16 @@ import math
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.transformer import rotary_frequencies
-from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, MIXERS, RELATIVE, ModelConfig, part, recompute_option
+from tinygrad_lite.transformer import MIXERS, RELATIVE, rotary_frequencies
 
 of_model, of_training = under("model", "training")
 
 
 @dataclass(frozen=True)
 class GPTConfig(ModelConfig):
-    """The settings of a GPT. A new setting needs only a field here: see `workshop/run/model_config.py`."""
+    """The settings of a GPT. A new setting needs only a field here: see `tinygrad_lite/config.py`."""
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
     block_size: int = of_model(64, "longest context", unit="tokens", low=1, high=10_000_000)

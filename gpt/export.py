@@ -40,6 +40,7 @@ from workshop.formats.export import checked_settings, export_command, write_file
 from workshop.formats.pretrained import is_pretrained_folder
 from workshop.run.checkpoint import describe, fact_in, load_checkpoint
 from workshop.run.family import Trained, check_family
+from workshop.run.model_config import read_model_config
 from workshop.run.run_folder import find_checkpoint
 from workshop.tokenizers.huggingface import GPT2_SPECIAL
 
@@ -55,7 +56,7 @@ def export_file(source: Path, folder: Path) -> str:
     if file.is_file() and fact_in(file, "base"):
         checkpoint = load_checkpoint(file)
         check_family(file, checkpoint, "gpt")
-        config = GPTConfig.from_json(checkpoint.model)
+        config = read_model_config(GPTConfig, checkpoint.model)
         checked_settings(layout_of(config), config)  # an adapter is useless if peft cannot have its base
         write_files(folder, peft_files(file, checkpoint))
         return f"{file}: {describe(checkpoint)}; exported in the layout of peft"

@@ -23,9 +23,8 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import POSITION_CODES, KVCache, init_gpt2
+from tinygrad_lite.transformer import MIXERS, POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
 from workshop.decoding.state import GenerationState, Generator
-from workshop.run.model_config import MIXERS, block_of, norm_of
 
 
 class GPT(Generator):

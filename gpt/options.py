@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpt.config import GPTConfig
+from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import with_value
-from workshop.cli.options import answers, under
+from workshop.cli.options import answers
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
 from workshop.corpora.pairs import from_cache
 from workshop.corpora.pictures import are_cached

@@ -6,8 +6,8 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.recurrent import RecurrentSeq2Seq
 from seq2seq.speaking import speak
 from seq2seq.task import TranslationTask
+from tinygrad_lite.recurrent import RECURRENT
 from workshop.run.family import Family
-from workshop.run.model_config import RECURRENT
 
 FAMILY = Family(
     name="seq2seq",

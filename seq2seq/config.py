@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
-from workshop.cli.options import option, under
-from workshop.run.model_config import MAX_VOCAB_SIZE, RECURRENT, ModelConfig, part, recompute_option
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
+from tinygrad_lite.recurrent import RECURRENT
 
 of_model, of_training = under("model", "training")
 # Settings that only one kind of model has: the Transformer, and the model of recurrent layers.
@@ -17,7 +17,7 @@ RECURRENTS = ["attend", "score", "attention_reach", "input_feeding"]
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(ModelConfig):
-    """The settings of an encoder-decoder. A new setting needs only a field here: see `workshop/run/model_config.py`."""
+    """The settings of an encoder-decoder. A new setting needs only a field here: see `tinygrad_lite/config.py`."""
 
     vocab_size: int = option(MISSING, "V, size of the vocabulary of both languages", low=1, high=MAX_VOCAB_SIZE)
     pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)

@@ -26,9 +26,8 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import KVCache, init_gpt2
+from tinygrad_lite.transformer import KVCache, block_of, init_gpt2, norm_of
 from workshop.decoding.state import GenerationState, Generator, pad_rows, select_caches
-from workshop.run.model_config import block_of, norm_of
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 

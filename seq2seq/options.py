@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
+from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import answers, under
+from workshop.cli.options import answers
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pair_sources import AUF_DEUTSCH
 from workshop.corpora.pairs import find, from_cache

@@ -39,11 +39,10 @@ import numpy as np
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Memory, Seq2Seq
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
-from tinygrad_lite.recurrent import RecurrentState
+from tinygrad_lite.recurrent import RECURRENT, RecurrentState
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import init_gpt2
 from workshop.decoding.state import GenerationState, Generator
-from workshop.run.model_config import RECURRENT
 
 
 class Alignment(Module):

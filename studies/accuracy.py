@@ -16,9 +16,9 @@ from pathlib import Path
 from encoder import BERT, CNN, VIT
 from studies.program import program
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, show
-from workshop.cli.options import option
 from workshop.run.family import family_of_weights
 from workshop.run.origin import options_of_run
 from workshop.run.run_folder import find_checkpoint

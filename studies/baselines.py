@@ -78,9 +78,9 @@ import numpy as np
 from gpt.score import score
 from gpt.trained import load_trained
 from studies.program import program
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from workshop.cli.console import run_command, say, show
-from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.run.family import Trained
 

@@ -32,9 +32,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from studies.program import program
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError, counted
 from workshop.cli.console import RESET, run_command, show, wants_colour, write
-from workshop.cli.options import option
 from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.tokenizers import learn
 from workshop.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8

@@ -29,9 +29,9 @@ from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
 from studies.pictures.kinds import all_kinds
 from studies.pictures.positions import POSITIONS, PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.corpora.cleaning import one_line
 from workshop.figure import Picture
 from workshop.inside import Attention

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from studies.explorer.learning import page
 from studies.explorer.page import write_page
 from studies.program import program
+from tinygrad_lite.config import option
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 
 
 @dataclass

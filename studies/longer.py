@@ -21,9 +21,9 @@ from gpt.data import bits_per_character, characters_each
 from gpt.score import token_log_probs
 from studies.program import numbers, program
 from studies.quantized import MODELS, QuantizedOptions, text_to_predict
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.cli.console import run_command, say, show
-from workshop.cli.options import option
 from workshop.corpora.texts import Corpus
 from workshop.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
 from workshop.run.family import Trained

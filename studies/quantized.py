@@ -24,10 +24,10 @@ from gpt import FAMILY
 from gpt.model import GPT
 from gpt.score import score
 from studies.program import program
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from workshop.cli.console import run_command, say, show
-from workshop.cli.options import option
 from workshop.corpora.texts import Corpus, load_corpus, load_files
 from workshop.run.family import Trained
 

@@ -21,9 +21,9 @@ from gpt import FAMILY
 from gpt.answering import answer, is_conversing
 from gpt.conversations import LANGUAGES, PARTS, Asked, conversations, sentences, table
 from studies.program import program
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
 from workshop.cli.console import run_command, say, show
-from workshop.cli.options import option
 from workshop.corpora.divided_pairs import write_lines
 from workshop.run.run_folder import tune_memory
 

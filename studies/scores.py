@@ -31,9 +31,9 @@ from seq2seq.corpus import load_pairs
 from seq2seq.speaking import sentences_in
 from seq2seq.translate import translate
 from studies.program import numbers, program
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from workshop.cli.console import run_command, say, show
-from workshop.cli.options import option
 from workshop.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
 from workshop.corpora.pair_cleaning import SENTENCE_END, Pair
 from workshop.decoding.sample_options import LENGTH_PENALTY

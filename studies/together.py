@@ -52,11 +52,11 @@ from gpt.score import token_log_probs
 from studies.baselines import KneserNey, TextOptions, cut, load_gpt, print_header, print_row, read_orders
 from studies.program import numbers, program
 from tinygrad_lite import functional as F
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.optim import SGD
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.corpora.texts import Corpus, load_text
 from workshop.run.family import Trained
 

@@ -32,10 +32,11 @@ from gpt.score import score
 from studies.damage import linear_maps
 from studies.program import program
 from studies.quantized import QuantizedOptions, text_to_predict
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Parameter
 from workshop.cli.console import run_command, say, show
-from workshop.cli.options import option, whole_numbers
+from workshop.cli.options import whole_numbers
 
 
 @dataclass

@@ -28,13 +28,15 @@ Katharopoulos et al. 2020 (arXiv:2006.16236) on attention as a recurrence.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.functional.attention import weighted
 from tinygrad_lite.functional.long_conv import long_conv
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, RMSNorm, uniform
-from tinygrad_lite.recurrent import RecurrentState, StateMixer
+from tinygrad_lite.recurrent import RECURRENT, RecurrentMixer, RecurrentState, StateMixer
 from tinygrad_lite.tensor import Tensor
 
 CHUNK = 32  # positions
@@ -203,3 +205,32 @@ class Mamba2(StateMixer):
             cache.inputs, cache.state, cache.length = maps.data[:, 1 - SHORT :], state.data, cache.length + steps
         joined = (found + v * self.through).transpose(1, 2).reshape(batch, steps, width)
         return self.dropout(self.output(self.norm(joined) * self.gate(x).silu()))
+
+
+# --- from settings to a layer ----------------------------------------------------------------------------------
+
+
+def recurrent(config: Any) -> Module:
+    """A recurrent layer as a mixer of positions."""
+    layer = RECURRENT[config.mixer](config.n_embd, config.state_width)
+    return RecurrentMixer(layer, config.n_embd, config.dropout, config.bias)
+
+
+def hyena(config: Any) -> Module:
+    """Gates and a long convolution."""
+    return Hyena(config.n_embd, config.block_size, config.dropout, config.bias)
+
+
+def mamba2(config: Any) -> Module:
+    """A recurrence without a tanh."""
+    return Mamba2(config.n_embd, config.n_head, config.dropout, config.bias)
+
+
+# What a block can have in place of attention, by name: what makes it, how many numbers it keeps of a position for
+# the backward pass, and how many of a text of block_size tokens for generating.
+MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[[Any], int]]] = {
+    "rnn": (recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width),
+    "lstm": (recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width),
+    "hyena": (hyena, lambda c: 18 * c.n_embd, lambda c: 3 * c.block_size * c.n_embd),
+    "mamba2": (mamba2, lambda c: 30 * c.n_embd, lambda c: c.n_embd * (c.n_embd // c.n_head + 6)),
+}

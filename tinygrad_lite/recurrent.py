@@ -94,6 +94,9 @@ class LSTM(Recurrence):
         return h, (h[:, -1], c[:, -1])
 
 
+RECURRENT = {"rnn": RNN, "lstm": LSTM}
+
+
 class RecurrentState:
     """What a mixer without attention knows about the text so far, during generation: used in place of a `KVCache`.
 

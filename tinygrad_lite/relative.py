@@ -15,6 +15,9 @@ section 3, with vectors for keys only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from tinygrad_lite.nn import Module, Parameter, uniform
@@ -54,3 +57,10 @@ class Shaw(Module):
         by_distance = query @ self.vectors.transpose(0, 1) * self.scale  # (B, H, T, REACH + 1)
         chosen = np.minimum(distances(query.shape[2], keys), REACH)
         return by_distance.gather(-1, Tensor(chosen, device=query.device).expand(*query.shape[:3], keys))
+
+
+# What makes the term that is added to them, from a model's settings.
+RELATIVE: dict[str, Callable[[Any], Module]] = {
+    "alibi": lambda config: ALiBi(config.n_head),
+    "shaw": lambda config: Shaw(config.head_width, config.attention_scale or config.head_width**-0.5),
+}

@@ -10,15 +10,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, is_plain, linear_maps
+from tinygrad_lite.mixers import MIXERS
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm, is_plain, linear_maps
 from tinygrad_lite.recomputing import recompute
+from tinygrad_lite.relative import RELATIVE
 from tinygrad_lite.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tinygrad_lite.config import ModelConfig
 
 Heads = tuple[Tensor, Tensor, Tensor]  # queries (B, H, T, D), keys and values (B, n_kv_head, S, D)
 
@@ -419,6 +424,53 @@ class Block(Module):
         if self.residual:
             y = F.residual(x, y)
         return y if self.norm_first else norm(y)
+
+
+# --- from settings to a block ----------------------------------------------------------------------------------
+
+
+def norm_of(config: ModelConfig) -> Callable[[int], Module]:
+    """A function that makes the norm for vectors of a given width, in a model with these settings."""
+    if config.norm == "rmsnorm":
+        return functools.partial(RMSNorm, weight=config.norm_weight, eps=config.norm_eps)
+    return functools.partial(LayerNorm, bias=config.bias, eps=config.norm_eps)
+
+
+def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
+    """A block of a model with these settings.
+
+    Args:
+        has_cross: whether it also attends to an encoder's output.
+    """
+    c = config
+    relative = RELATIVE.get(c.positions)
+    attention = functools.partial(
+        MultiHeadAttention,
+        c.n_embd,
+        c.n_head,
+        c.dropout,
+        c.bias,
+        n_kv_head=c.n_kv_head,
+        head_dim=c.head_dim,
+        qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
+        frequencies=c.frequencies if c.positions == "rotary" else None,
+        scale=c.attention_scale,
+    )
+    mixing = attention
+    if c.window:
+        from tinygrad_lite.window import WindowAttention
+
+        mixing = functools.partial(WindowAttention, *attention.args, **attention.keywords, window=c.window)
+    return Block(
+        MIXERS[c.mixer][0](c) if c.mixer in MIXERS else mixing(relative=relative and relative(c)),
+        FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
+        c.n_embd,
+        norm_first=c.norm_first,
+        cross=attention() if has_cross else None,
+        norm=norm_of(c),
+        residual=c.residual,
+        recompute=c.recompute,
+    )
 
 
 def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:

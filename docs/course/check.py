@@ -34,10 +34,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import nearest, option
+from workshop.cli.options import nearest
 
 COURSE = Path(__file__).parent
 BLANK = "still blank"

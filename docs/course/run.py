@@ -30,12 +30,12 @@ import numpy as np
 
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.optim import adamw, trapezoid
 from tinygrad_lite.tensor import node
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
-from workshop.cli.options import option
 from workshop.decoding.sampling import Sampling, filter_tokens
 from workshop.tokenizers.bpe import reference_merges
 

@@ -33,6 +33,7 @@ from workshop.formats.layout import (
     own_activation,
     their_activation,
 )
+from workshop.run.model_config import read_model_config
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 TITLES = {"bert": "BERT"}  # by model_type
@@ -110,7 +111,7 @@ def own_config(theirs: Mapping[str, Any]) -> BertConfig:
         if wrong := [name for name in names if LABEL_MARK in name]:
             raise CheckpointError(f"id2label has {short(wrong[0])}, but no name with {LABEL_MARK} is supported")
         settings["labels"] = LABEL_MARK.join(names)
-    return BertConfig.from_json(settings | {"pad": 0, "cls": 1, "sep": 2, "mask": 3})
+    return read_model_config(BertConfig, settings | {"pad": 0, "cls": 1, "sep": 2, "mask": 3})
 
 
 def their_config(config: BertConfig) -> dict[str, Any]:

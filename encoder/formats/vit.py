@@ -26,6 +26,7 @@ from encoder.vit import ViT, ViTConfig
 from tinygrad_lite.errors import CheckpointError
 from workshop.formats.layout import Renamed, architecture_of, check_settings, check_values, label_names
 from workshop.formats.pretrained import read_json
+from workshop.run.model_config import read_model_config
 from workshop.tokenizers.labels import LabelTokenizer
 
 TITLES = {"vit": "ViT"}  # by model_type
@@ -81,7 +82,9 @@ def own_config(theirs: Mapping[str, Any]) -> ViTConfig:
     architecture_of(theirs, [ARCHITECTURE])
     check_settings(theirs, TRANSLATED.values(), REQUIRED, OTHERS)
     settings = {ours: theirs[name] for ours, name in TRANSLATED.items()}
-    return ViTConfig.from_json(settings | {"vocab_size": len(label_names(theirs)), "positions": "1d", "pooling": "cls"})
+    return read_model_config(
+        ViTConfig, settings | {"vocab_size": len(label_names(theirs)), "positions": "1d", "pooling": "cls"}
+    )
 
 
 def check_folder(folder: Path) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from workshop.formats.layout import Renamed, check_settings, own_activation, their_activation
+from workshop.run.model_config import read_model_config
 from workshop.tokenizers.huggingface import HFTokenizer
 
 TITLES = {"gpt2": "GPT-2"}  # by model_type
@@ -94,7 +95,7 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     settings = {ours: theirs[name] for ours, name in TRANSLATED.items()}
     settings["n_inner"] = settings["n_inner"] or 0
     activation = own_activation(theirs, "activation_function", DEFAULTS["activation_function"])
-    return GPTConfig.from_json(FIXED | settings | {"activation": activation})
+    return read_model_config(GPTConfig, FIXED | settings | {"activation": activation})
 
 
 def their_config(config: GPTConfig) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
 from workshop.formats.layout import Renamed, architecture_of, check_settings, check_values
+from workshop.run.model_config import read_model_config
 from workshop.tokenizers.huggingface import HFTokenizer
 
 TITLES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}  # by model_type
@@ -107,11 +108,11 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     settings = {ours: theirs.get(name) for ours, name in TRANSLATED.items()}
     settings |= {"bias": kind == "qwen2", "qk_norm": kind == "qwen3"}
     settings["tie_weights"] = theirs.get("tie_word_embeddings", False)
-    config = GPTConfig.from_json(FIXED | settings | _rope(theirs))
+    config = read_model_config(GPTConfig, FIXED | settings | _rope(theirs))
     window = theirs.get("sliding_window", MISTRAL_WINDOW)
     if kind != "mistral" or window is None:
         return config
-    narrow = GPTConfig.from_json(config.to_json() | {"block_size": window})  # which checks it
+    narrow = read_model_config(GPTConfig, config.to_json() | {"block_size": window})  # which checks it
     return narrow if narrow.block_size < config.block_size else config
 
 

@@ -49,6 +49,7 @@ from workshop.formats.pretrained import as_float, read_json
 from workshop.formats.tensors import tensors_in
 from workshop.run.checkpoint import Checkpoint
 from workshop.run.family import PEFT_CONFIG
+from workshop.run.model_config import read_model_config
 
 WEIGHTS = "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -179,7 +180,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
         path: where the checkpoint was read.
     Raises: CheckpointError if it holds no adapter, or more than peft can express.
     """
-    adapter, config = adapter_in(path, checkpoint), GPTConfig.from_json(checkpoint.model)
+    adapter, config = adapter_in(path, checkpoint), read_model_config(GPTConfig, checkpoint.model)
     if adapter.whole or not adapter.changes:
         raise CheckpointError(
             f"{path} has learned {min(adapter.whole)} as a whole, which is not a change of low rank: fold it into its "

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from studies.pictures.command import DrawOptions
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
-from workshop.cli.options import option
 from workshop.figure import Picture, check_finite, write
 from workshop.inside import Attention
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
 from studies.pictures.command import DrawOptions
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, counted
-from workshop.cli.options import option
 from workshop.corpora.cleaning import normalise
 from workshop.corpora.texts import CORPORA
 from workshop.figure import Picture

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import say, show
-from workshop.cli.options import answers, nearest, option
+from workshop.cli.options import answers, nearest
 from workshop.figure import METADATA, Picture, check_file, write
 
 CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"

@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 
 from studies.pictures.command import DrawOptions
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
 from workshop.cli.files import text_of
-from workshop.cli.options import option
 from workshop.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes, write_out
 from workshop.run.run_folder import RunFolder
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from studies.pictures.command import DrawOptions
 from studies.pictures.loss import names, read_rows, units_of
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import option
 from workshop.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes
 from workshop.run.run_folder import METRICS
 

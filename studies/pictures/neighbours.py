@@ -16,8 +16,8 @@ from itertools import cycle, product
 import numpy as np
 
 from studies.pictures.command import DrawOptions
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import option
 from workshop.figure import COLOURS, MARKERS, Picture, check_finite
 from workshop.inside import pieces
 from workshop.tokenizers.base import Tokenizer

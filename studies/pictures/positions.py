@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from studies.pictures.command import DrawOptions
+from tinygrad_lite.config import option
 from tinygrad_lite.transformer import sinusoidal_positions
-from workshop.cli.options import option
 from workshop.figure import COLOURS, Picture, check_finite, count_steps, plain_axes
 
 POSITIONS = "position codes and their similarity; without a checkpoint the sinusoidal ones"

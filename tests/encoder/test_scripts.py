@@ -27,6 +27,7 @@ from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from workshop.corpora import pictures
 from workshop.corpora.pictures import Pictures
 from workshop.run.checkpoint import load_checkpoint
+from workshop.run.model_config import read_model_config
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
@@ -300,7 +301,7 @@ MISSING = [({"mask": None}, "the model's settings are"), ({"labels": ""}, "label
 def test_settings_that_are_missing_in_a_checkpoint_are_named(settings, reason):
     config = FORGED["labels"][0].config.to_json() | settings
     with pytest.raises(CheckpointError, match=reason):
-        BertConfig.from_json({name: value for name, value in config.items() if value is not None})
+        read_model_config(BertConfig, {name: value for name, value in config.items() if value is not None})
 
 
 # --- pixels ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.cli.options import build, list_presets, read_preset
+from workshop.run.model_config import read_model_config
 from workshop.run.setup import family_of
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
@@ -20,8 +21,8 @@ SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dr
 
 
 def test_settings_survive_a_round_trip_through_json():
-    assert GPTConfig.from_json(SMALL.to_json()) == SMALL
-    assert GPTConfig.from_json({**SMALL.to_json(), "dropout": 0}).dropout == 0  # JSON has one kind of number
+    assert read_model_config(GPTConfig, SMALL.to_json()) == SMALL
+    assert read_model_config(GPTConfig, {**SMALL.to_json(), "dropout": 0}).dropout == 0  # JSON has one kind of number
 
 
 WRONG = {"vocab_size": [0], "n_layer": [-1, 2.0, True], "n_embd": ["6", 10**12, None], "n_inner": [-1, 10**12]}
@@ -46,7 +47,7 @@ INVALID += [
 @pytest.mark.parametrize(("change", "reason"), INVALID)
 def test_invalid_settings_are_refused(change, reason):
     with pytest.raises(CheckpointError, match=reason):
-        GPTConfig.from_json({**SMALL.to_json(), **change})
+        read_model_config(GPTConfig, {**SMALL.to_json(), **change})
 
 
 # Fields that old checkpoints do not have.
@@ -59,11 +60,11 @@ RECURRENT = {"mixer": "lstm", "n_state": 5, "window": None}
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():
     old = {name: value for name, value in SMALL.to_json().items() if name not in {*LATER, *RECURRENT}}
-    assert GPTConfig.from_json(old) == SMALL
+    assert read_model_config(GPTConfig, old) == SMALL
     changed = dataclasses.replace(SMALL, **LATER)
-    assert GPTConfig.from_json(changed.to_json()) == changed != SMALL
+    assert read_model_config(GPTConfig, changed.to_json()) == changed != SMALL
     recurrent = dataclasses.replace(SMALL, **RECURRENT)
-    assert GPTConfig.from_json(recurrent.to_json()) == recurrent
+    assert read_model_config(GPTConfig, recurrent.to_json()) == recurrent
 
 
 NEEDED = [field.name for field in dataclasses.fields(GPTConfig) if field.name not in {*LATER, *RECURRENT}]
@@ -74,7 +75,7 @@ def test_no_other_setting_may_be_missing(missing):
     settings = SMALL.to_json()
     del settings[missing]
     with pytest.raises(CheckpointError, match="the model's settings are"):
-        GPTConfig.from_json(settings)
+        read_model_config(GPTConfig, settings)
 
 
 def test_the_size_of_gpt3_takes_no_memory():

@@ -19,6 +19,7 @@ from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
 from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.decoding.sampling import generate
+from workshop.run.model_config import read_model_config
 
 pytestmark = pytest.mark.every_device
 
@@ -201,7 +202,7 @@ def test_a_blueprint_has_the_sizes_of_the_model_and_weights_restore_it(settings)
     shapes = [[(name, p.shape) for name, p in one.named_parameters()] for one in (blueprint, model)]
     assert (shapes[0], blueprint.num_parameters()) == (shapes[1], model.num_parameters())
     assert blueprint.flops_per_token() == model.flops_per_token()
-    config = replace(GPTConfig.from_json(model.config.to_json()), dropout=0.1)
+    config = replace(read_model_config(GPTConfig, model.config.to_json()), dropout=0.1)
     again = GPT.from_weights(config, model.state_dict(), here())
     assert again.config.dropout == 0.1
     np.testing.assert_array_equal(again.eval()(tokens).numpy(), model(tokens).numpy())

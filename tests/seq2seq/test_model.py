@@ -16,6 +16,7 @@ from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.transformer import sinusoidal_positions
 from workshop.decoding.state import pad_rows
+from workshop.run.model_config import read_model_config
 
 pytestmark = pytest.mark.every_device
 
@@ -81,10 +82,10 @@ INVALID = [
 @pytest.mark.parametrize("wrong", INVALID)
 def test_invalid_settings_are_refused(wrong):
     with pytest.raises(CheckpointError):
-        Seq2SeqConfig.from_json(SMALL.to_json() | wrong)
-    assert Seq2SeqConfig.from_json(SMALL.to_json()) == SMALL
+        read_model_config(Seq2SeqConfig, SMALL.to_json() | wrong)
+    assert read_model_config(Seq2SeqConfig, SMALL.to_json()) == SMALL
     with pytest.raises(CheckpointError, match="expected"):
-        Seq2SeqConfig.from_json({"vocab_size": 3})
+        read_model_config(Seq2SeqConfig, {"vocab_size": 3})
 
 
 # --- what may depend on what ----------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ import operator
 import sys
 import tomllib
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,48 +40,6 @@ PRESETS = Path(__file__).parents[2] / "presets"
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 MAX_INT = 10**1000  # more digits are a mistake, and Python refuses to print 4,300 of them
 MAX_PRESET = 2**14  # bytes; the largest here has 600, and parsing a dotted key takes time quadratic in its length
-
-
-def option(
-    default: Any,
-    help: str,
-    *,
-    unit: str = "",
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    choices: Sequence[str] | None = None,
-    is_path: bool = False,
-    group: str = "",
-    hidden: bool = False,
-) -> Any:
-    """A dataclass field with everything that the command line, --help and the checks need to know.
-
-    The field's type can be int, float, bool, str, list[str], or one of them `| None`, written as none.
-
-    Args:
-        default: the default value.
-        help: its meaning, in a few words.
-        unit: the unit, or the things that are counted.
-        low, high: smallest and largest value allowed.
-        above, below: exclusive bounds.
-        choices: the allowed strings.
-        is_path: whether the value is a file or folder, or a list of them.
-        group: the heading under which --help shows it.
-        hidden: whether to omit it from --help.
-    """
-    bounds = {"at least": low, "above": above, "at most": high, "below": below}
-    facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "group": group, "hidden": hidden}
-    facts["is_path"] = is_path
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata=facts)
-    return dataclasses.field(default=default, metadata=facts)
-
-
-def under(*headings: str) -> Iterator[Callable[..., Any]]:
-    """`option` for each of several headings: of_data, of_training = under("data", "training")."""
-    return (functools.partial(option, group=heading) for heading in headings)
 
 
 def answers(*tables: str, **shared: str) -> dict[str, str]:

@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS
-from workshop.cli.options import answers, under
+from workshop.cli.options import answers
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of_text
 from workshop.figure import check_file

@@ -13,11 +13,11 @@ from typing import Any
 
 from safetensors.numpy import save as to_bytes
 
+from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.cli.console import say, show
 from workshop.formats.pretrained import OWN_TOKENIZER, WEIGHTS
 from workshop.run.family import Trained
-from workshop.run.model_config import ModelConfig
 
 
 def export_command(argv: list[str], module: str, about: str | None, export: Callable[[Path, Path], str]) -> int:

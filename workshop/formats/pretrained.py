@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import safetensors
 
+from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError
 from workshop.cli.files import MAX_SETTINGS, text_of
 from workshop.formats.tensors import tensors_in
-from workshop.run.model_config import ModelConfig
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
 

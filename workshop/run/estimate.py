@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tinygrad_lite.adapt import counts
+from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.nn import Module, shapes_only
 from workshop.run.family import Trained
-from workshop.run.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from workshop.run.setup import RunSetup

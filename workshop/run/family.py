@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tinygrad_lite.adapt import attach
+from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.functional.registry import is_composed, set_composed
 from tinygrad_lite.nn import Module
@@ -24,7 +25,7 @@ from workshop.cli.console import quoted, say
 from workshop.corpora.fetch import cache_folder
 from workshop.formats.pretrained import is_pretrained_folder, load_pretrained, model_type
 from workshop.run.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
-from workshop.run.model_config import ModelConfig
+from workshop.run.model_config import read_model_config
 from workshop.run.run_folder import find_checkpoint
 from workshop.tokenizers import tokenizer_from_json
 from workshop.tokenizers.base import Tokenizer
@@ -192,7 +193,7 @@ class Family:
         check_family(path, checkpoint, self.name)
         adapter = adapter_in(path, checkpoint)
         self.check_base(path, checkpoint, trained)
-        config = self.config.from_json(checkpoint.model)
+        config = read_model_config(self.config, checkpoint.model)
         for name in config.shape():
             ours, theirs = getattr(config, name), getattr(trained.config, name)
             if ours != theirs and not (name == "block_size" and ours < theirs):
@@ -251,7 +252,7 @@ class Family:
                 f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE "
                 f"{quoted(path)} OUT.safetensors makes one"
             )
-        config = self.config.from_json(checkpoint.model)
+        config = read_model_config(self.config, checkpoint.model)
         tokenizer = tokenizer_from_json(checkpoint.tokenizer)
         check_tokenizer(path, config, tokenizer)
         about = f"{path}: {describe(checkpoint)}"

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinygrad_lite import adapt, optim
+from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize
-from workshop.cli.options import under
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).

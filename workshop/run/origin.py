@@ -17,6 +17,7 @@ from workshop.cli.console import say
 from workshop.cli.options import PRESETS, build, difference
 from workshop.run.checkpoint import Checkpoint, load_checkpoint
 from workshop.run.family import Family, Trained, check_specials
+from workshop.run.model_config import read_model_config
 from workshop.run.options import NOT_SAVED, TrainOptions
 from workshop.run.run_folder import RunFolder
 from workshop.tokenizers import tokenizer_from_json
@@ -81,7 +82,7 @@ def resumed_options(
     if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
         raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
     tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
-    held = family.config.from_json(checkpoint.model)
+    held = read_model_config(family.config, checkpoint.model)
     check_specials(folder.last, held, tokenizer)
     described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
     if any(getattr(held, name) != getattr(described, name) for name in {*held.shape(), "vocab_size"}):

@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_limits
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor, manual_seed, no_grad, optim
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
-from workshop.cli.options import option
 from workshop.corpora.texts import load_files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -20,12 +20,12 @@ from threadpoolctl import threadpool_limits
 from gpt.inside import without_heads
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
+from tinygrad_lite.config import option
 from tinygrad_lite.nn import Embedding, Linear, Module, RMSNorm, recorded
 from tinygrad_lite.optim import AdamW
 from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
-from workshop.cli.options import option
 
 TOKENS, LENGTH, WIDTH, HEADS, ROWS = 64, 32, 64, 2, 32
 PIECE = 8, 16  # tokens, at least and at most

@@ -27,11 +27,11 @@ from threadpoolctl import threadpool_limits
 from gpt.model import GPT
 from gpt.trained import load_trained
 from tinygrad_lite import Tensor, manual_seed, no_grad
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import recorded
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
-from workshop.cli.options import option
 from workshop.inside import pieces
 
 ALPHABET = string.ascii_letters + string.digits + "+-"  # the 64 tokens of induction.py

@@ -22,11 +22,11 @@ from threadpoolctl import threadpool_limits
 
 from studies.program import numbers
 from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import Adam
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command
-from workshop.cli.options import option
 
 IMPORTANCE, SHORT = 0.9, 0.5  # a column shorter than SHORT stands for no feature
 

@@ -14,8 +14,7 @@ from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import MultiHeadAttention
-from workshop.run.model_config import RELATIVE
+from tinygrad_lite.transformer import RELATIVE, MultiHeadAttention
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 make_model = functools.partial(gpt_with_large_weights, vocab_size=23, block_size=12, n_embd=16, dropout=0.2)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import option
 
 # With surrogates, as which bytes that are not UTF-8 arrive; without NUL, which ends every argument.
 TEXT = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import tinygrad_lite
 from tests.workshop.cli.some_options import TEXT, Options, result_or_message
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.command_line import FIRST_PAGE, parse_command_line
-from workshop.cli.options import build, option
+from workshop.cli.options import build
 
 SETTINGS = {
     "prog": "train.py",

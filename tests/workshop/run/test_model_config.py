@@ -8,10 +8,11 @@ from gpt.config import GPTConfig
 from gpt.options import GPTOptions
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, OptionError
 from workshop.cli.command_line import help_page, parse_command_line
-from workshop.cli.options import build, option
-from workshop.run.model_config import model_options
+from workshop.cli.options import build
+from workshop.run.model_config import model_options, read_model_config
 from workshop.run.options import TrainOptions
 
 # As version 0.1.0 wrote them, key by key.
@@ -51,10 +52,10 @@ def test_a_field_is_an_option_with_its_check_and_its_help():
 
 
 def test_a_field_is_a_key_of_the_json_and_old_checkpoints_have_its_default():
-    assert Switched.from_json(Switched(11, gates=3).to_json()) == Switched(11, gates=3)
-    assert Switched.from_json(GPT_OF_0_1_0).gates == 1
+    assert read_model_config(Switched, Switched(11, gates=3).to_json()) == Switched(11, gates=3)
+    assert read_model_config(Switched, GPT_OF_0_1_0).gates == 1
     with pytest.raises(CheckpointError, match="gates cannot be 9: must be at least 1 and at most 4"):
-        Switched.from_json(GPT_OF_0_1_0 | {"gates": 9})
+        read_model_config(Switched, GPT_OF_0_1_0 | {"gates": 9})
 
 
 def test_a_field_is_part_of_the_shape_unless_only_training_uses_it():
@@ -64,7 +65,7 @@ def test_a_field_is_part_of_the_shape_unless_only_training_uses_it():
 
 @BOTH
 def test_checkpoints_of_the_first_version_can_be_read_and_written(config, options, old):
-    written = config.from_json(old).to_json()
+    written = read_model_config(config, old).to_json()
     later = {name: field.default for name, field in config.chosen().items() if name not in old}
     assert written == old | later
 
@@ -84,4 +85,4 @@ def test_special_tokens_come_from_the_tokenizer():
     assert (config.specials, GPTConfig(11).specials) == ({"<pad>": 7, "<bos>": 5, "<eos>": 6}, {})
     for wrong in ({"pad": 1}, {"eos": 23}):
         with pytest.raises(CheckpointError, match="are not 3 different tokens among 23"):
-            Seq2SeqConfig.from_json(SEQ2SEQ_OF_0_1_0 | wrong)
+            read_model_config(Seq2SeqConfig, SEQ2SEQ_OF_0_1_0 | wrong)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from gpt import FAMILY
 from gpt.model import GPT
 from tests.places import here
 from tinygrad_lite.tensor import Tensor
@@ -106,7 +107,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
 
 def load_model(folder: Path) -> GPT:
     """The model in a folder, ready to write."""
-    _, config, weights, _ = load_pretrained(folder, "gpt")
+    _, config, weights, _ = load_pretrained(folder, FAMILY.layouts)
     return GPT.from_weights(config, weights, here()).eval()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from gpt import FAMILY
 from gpt.config import GPTConfig
 from gpt.export import export, main
 from gpt.model import GPT
@@ -49,7 +50,7 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
 def test_an_exported_model_is_a_gpt2_with_the_same_logits_and_read_back_unchanged(tmp_path, settings, dtype):
     trained, folder = make_trained(dtype, **settings), tmp_path / "folder"
     export(trained, folder)
-    _, config, found, tokenizer = load_pretrained(folder, "gpt")
+    _, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
     assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
     assert tokenizer.to_json() == TOKENIZER.to_json()
     for name, array in found.items():
@@ -97,7 +98,7 @@ def test_the_command_exports_a_file_or_a_run(tmp_path, capsys):
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
 def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
     export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
-    assert load_pretrained(tmp_path / "folder", "gpt")[3].to_json() == tokenizer.to_json()
+    assert load_pretrained(tmp_path / "folder", FAMILY.layouts)[3].to_json() == tokenizer.to_json()
     assert not (tmp_path / "folder" / "tokenizer.json").exists()
 
 
@@ -110,7 +111,7 @@ def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
     assert (tmp_path / "folder" / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.definition
     assert json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["eos_token_id"] == 3
     (tmp_path / "folder" / OWN_TOKENIZER).unlink()
-    assert load_pretrained(tmp_path / "folder", "gpt")[3].to_json() == tokenizer.to_json()
+    assert load_pretrained(tmp_path / "folder", FAMILY.layouts)[3].to_json() == tokenizer.to_json()
 
 
 LACKING = [

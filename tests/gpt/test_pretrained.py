@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from gpt import FAMILY
 from gpt.formats.gpt2 import shapes
 from gpt.model import GPT
 from tests.gpt import gpt2_folders as folders
@@ -18,7 +19,7 @@ from workshop.tokenizers.char import CharTokenizer
 
 
 def load_gpt2(folder):
-    title, config, weights, tokenizer = load_pretrained(folder, "gpt")
+    title, config, weights, tokenizer = load_pretrained(folder, FAMILY.layouts)
     assert title == "GPT-2"
     return config, weights, tokenizer
 
@@ -59,7 +60,7 @@ def test_additions_by_other_programs_are_ignored(tmp_path):
 
 def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_ctx": 1024}', encoding="utf-8")
-    kind, config = read_config(tmp_path / "config.json", "gpt")
+    kind, config = read_config(tmp_path / "config.json", FAMILY.layouts)
     assert (kind, GPT.blueprint(config).num_parameters()) == ("gpt2", 124_439_808)
     assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)
     assert sum(int(np.prod(shape)) for shape in shapes(config).values()) == 124_439_808

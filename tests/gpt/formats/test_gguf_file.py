@@ -92,7 +92,7 @@ def test_a_small_model_is_converted(tmp_path):
     pytest.importorskip("tokenizers")
     weights = write_gguf(tmp_path / "small.gguf")
     folder = converted(tmp_path / "small.gguf", tmp_path / "small")
-    title, config, found, tokenizer = load_pretrained(folder, "gpt")
+    title, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
     assert (title, config.tie_weights, config.n_kv_head, config.rope_theta) == ("Llama", True, 2, 500.0)
     model = GPT.from_weights(config, found)
     model.eval()
@@ -134,7 +134,7 @@ def test_a_file_is_converted_by_a_command(tmp_path, capsys):
     write_gguf(tmp_path / "a.gguf")
     assert main([str(tmp_path / "a.gguf"), str(tmp_path / "a")]) == 0
     assert "a GGUF file of a Llama; converted to" in capsys.readouterr().err
-    assert load_pretrained(tmp_path / "a", "gpt")[0] == "Llama"
+    assert load_pretrained(tmp_path / "a", FAMILY.layouts)[0] == "Llama"
     with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
         main([str(tmp_path / "a.gguf"), str(tmp_path / "a")])
     with pytest.raises(CheckpointError, match=r"there is no file .*b\.gguf"):
@@ -146,7 +146,9 @@ def test_settings_that_follow_from_others_may_be_missing(tmp_path):
     settings = SETTINGS | {"num_key_value_heads": SETTINGS["num_attention_heads"], "rope_theta": 10000.0}
     write_gguf(tmp_path / "a.gguf", settings)
     write_gguf(tmp_path / "b.gguf", settings, without=("head_count_kv", "vocab_size", "rope_freq_base"))
-    one, two = (load_pretrained(converted(tmp_path / f"{name}.gguf", tmp_path / name), "gpt")[1] for name in "ab")
+    one, two = (
+        load_pretrained(converted(tmp_path / f"{name}.gguf", tmp_path / name), FAMILY.layouts)[1] for name in "ab"
+    )
     assert one == two
     write_gguf(tmp_path / "c.gguf", settings, without=("embedding_length",))
     with pytest.raises(CheckpointError, match=r"c\.gguf lacks llama\.embedding_length, which a Llama needs"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from gpt import FAMILY
 from gpt.export import export, main
 from gpt.formats.llama import own_config, to_theirs
 from gpt.model import GPT
@@ -122,7 +123,7 @@ def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
 def test_several_files_of_float16_with_an_index_are_read(tmp_path):
     weights = {name: array.astype("float16") for name, array in random_weights(LLAMA).items()}
     float32 = {name: array.astype("float32") for name, array in weights.items()}
-    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, float32), "gpt")
+    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, float32), FAMILY.layouts)
     folder = write_folder(tmp_path / "three", LLAMA, {})
     (folder / "model.safetensors").unlink()
     places = {}
@@ -131,7 +132,7 @@ def test_several_files_of_float16_with_an_index_are_read(tmp_path):
         save_file(part, folder / f"model-{number}.safetensors")
         places |= dict.fromkeys(part, f"model-{number}.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
-    title, _, found, _ = load_pretrained(folder, "gpt")
+    title, _, found, _ = load_pretrained(folder, FAMILY.layouts)
     assert (title, found.keys()) == ("Llama", expected.keys())
     for name, array in expected.items():
         assert found[name].dtype == np.float32
@@ -165,7 +166,7 @@ DIFFERENT = [
 def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
     folder = write_folder(tmp_path, LLAMA | changes, random_weights(LLAMA))
     with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(folder, "gpt")
+        load_pretrained(folder, FAMILY.layouts)
 
 
 def test_the_context_of_a_mistral_is_its_window():
@@ -181,7 +182,7 @@ def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
     folder = write_folder(tmp_path / "a", QWEN2 | {"vocab_size": 256}, random_weights(QWEN2 | {"vocab_size": 256}))
     (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
     assert main([str(folder), str(tmp_path / "b")]) == 0
-    one, two = (load_pretrained(tmp_path / name, "gpt") for name in "ab")
+    one, two = (load_pretrained(tmp_path / name, FAMILY.layouts) for name in "ab")
     assert (one[0], one[1].effective()) == (two[0], two[1].effective())
     assert all((one[2][name] == two[2][name]).all() for name in one[2])
     model = GPT.from_weights(*one[1:3])
@@ -204,7 +205,7 @@ def test_what_stands_for_weights_is_named(files, reason, tmp_path):
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(tmp_path, "gpt")
+        load_pretrained(tmp_path, FAMILY.layouts)
     if "model.safetensors" in files:
         with pytest.raises(CheckpointError, match=reason):
             load_checkpoint(tmp_path / "model.safetensors")
@@ -217,7 +218,7 @@ def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
     reason = r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat16 first"
     with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(folder, "gpt")
+        load_pretrained(folder, FAMILY.layouts)
 
 
 SCALED = {"n_kv_head": 1, "n_inner": 12, "tie_weights": False, "rope_scaling": "8,1,4,8", "rope_theta": 50.0}
@@ -236,7 +237,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     trained = make_trained(**settings)
     name = export(trained, tmp_path / "folder")
     assert name == ("Qwen3ForCausalLM" if "qk_norm" in settings else "LlamaForCausalLM")
-    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", "gpt")
+    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", FAMILY.layouts)
     assert tokenizer.to_json() == trained.tokenizer.to_json()
     ids = Tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
     again = GPT.from_weights(config, weights).eval()

@@ -35,7 +35,7 @@ def base_folder(kind: str, folder: Path) -> Path:
 
 def our_adapter(base: Path, path: Path, targets: tuple[str, ...] = ()) -> np.ndarray:
     """Write an adapter with random numbers as a run would; returns the logits of the adapted model."""
-    _, config, weights, _ = load_pretrained(base, "gpt")
+    _, config, weights, _ = load_pretrained(base, FAMILY.layouts)
     model, rng = GPT.from_weights(config, weights).eval(), np.random.default_rng(5)
     freeze(model, ["*"])
     with random_key(5):

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder import BERT as FAMILY
 from encoder.bert import Bert
 from encoder.data import MaskedSequence
+from encoder.family import BERT as FAMILY
 from encoder.options import BertOptions
 from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import encoder
+from encoder.family import BERT, VIT
 from encoder.formats import bert as bert_layout
 from encoder.formats import vit as vit_layout
 from encoder.vit import ViT
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 def export_file(source: Path, folder: Path) -> str:
     """Export the model in a checkpoint or a run's folder, and say which and how."""
-    trained = read_any(source, (encoder.BERT, encoder.VIT))
+    trained = read_any(source, (BERT, VIT))
     return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
 

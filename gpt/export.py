@@ -32,8 +32,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt.config import GPTConfig
-from gpt.formats import layout_of
-from gpt.formats.peft import peft_files
+from gpt.formats.peft import layout_of, peft_files
 from gpt.trained import load_trained
 from workshop.cli.console import run_command
 from workshop.formats.export import checked_settings, export_command, write_files, write_pretrained

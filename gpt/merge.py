@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import quoted, run_command, say, show
 from workshop.run.checkpoint import Checkpoint, save_checkpoint

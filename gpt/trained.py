@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from workshop.run.family import Trained
 
 

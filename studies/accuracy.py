@@ -13,7 +13,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoder import BERT, CNN, VIT
+from encoder.family import BERT, CNN, VIT
 from studies.program import program
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option

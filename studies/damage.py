@@ -43,7 +43,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from gpt.inside import check_attention, without, without_heads
 from gpt.model import GPT
 from gpt.score import score

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import gpt
-import seq2seq
+from gpt.family import FAMILY as GPT_FAMILY
 from gpt.inside import self_attention
 from gpt.model import GPT
 from seq2seq.attention import PARTS, attention_weights
+from seq2seq.family import FAMILY as SEQ2SEQ_FAMILY
 from seq2seq.translate import translate
 from studies.pictures.attention import AttentionOptions, draw_attention
 from studies.pictures.command import Kind, draw
@@ -55,7 +55,7 @@ class CodeOptions(PositionOptions):
 
 def load(path: Path) -> Trained:
     """A trained GPT or translation model."""
-    return read_any(path, (gpt.FAMILY, seq2seq.FAMILY))
+    return read_any(path, (GPT_FAMILY, SEQ2SEQ_FAMILY))
 
 
 def attention(names: Sequence[str], options: ReadingOptions) -> Picture:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt import FAMILY
 from gpt.data import bits_per_character, characters_each
+from gpt.family import FAMILY
 from gpt.score import token_log_probs
 from studies.program import numbers, program
 from studies.quantized import MODELS, QuantizedOptions, text_to_predict

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpt import FAMILY
 from gpt.answering import answer, is_conversing
 from gpt.conversations import LANGUAGES, PARTS, Asked, conversations, sentences, table
+from gpt.family import FAMILY
 from studies.program import program
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError

@@ -21,13 +21,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpt import FAMILY as GPT_FAMILY
 from gpt.answering import answer, separator_of, warn_of_long
+from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
 from gpt.pairs import load_pairs as load_answers
 from gpt.pairs import positions
-from seq2seq import FAMILY as SEQ2SEQ
 from seq2seq.corpus import load_pairs
+from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.speaking import sentences_in
 from seq2seq.translate import translate
 from studies.program import numbers, program

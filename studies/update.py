@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
 from studies.damage import linear_maps

@@ -76,8 +76,13 @@ def outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports_at_start(module: str) -> set[str]:
-    """The modules of this project that one of them imports at once, not when a function is called."""
-    return {target for target, _ in imports(outside_functions(tree(module))) if target in FILES}
+    """The modules of this project that one of them imports at once, not when a function is called.
+
+    Importing a module imports the packages around it first; those around both are there already.
+    """
+    direct = {target for target, _ in imports(outside_functions(tree(module))) if target in FILES}
+    around = {".".join(target.split(".")[:n]) for target in direct for n in range(1, target.count(".") + 1)}
+    return direct | {package for package in around & FILES.keys() if not f"{module}.".startswith(f"{package}.")}
 
 
 def test_there_are_no_circular_imports():

@@ -24,7 +24,8 @@ ON_THE_SHELF = """
     workshop.corpora.pictures workshop.corpora.reviews workshop.corpora.tables workshop.corpora.tei
     workshop.corpora.works workshop.figure workshop.formats.export workshop.formats.layout workshop.formats.pretrained
     workshop.inside workshop.processes.mpi workshop.processes.mpirun workshop.run.sizes workshop.tokenizers.end_of_word
-    workshop.tokenizers.huggingface workshop.tokenizers.labels workshop.tokenizers.pixels workshop.tokenizers.wordpiece
+    workshop.tokenizers.huggingface workshop.tokenizers.labels workshop.tokenizers.others
+    workshop.tokenizers.pixels workshop.tokenizers.wordpiece
 """.split()
 # The ring of a module is that of the longest name here that it begins with.
 RINGS = {
@@ -41,17 +42,17 @@ PRODUCT = 21985  # core and shelf together
 NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 EDGES = {  # imports of the shelf by the core; none may be added
-    "families": "encoder",
+    "families": "encoder.family",
+    "gpt.family": "gpt.formats.gpt2 gpt.formats.llama gpt.formats.peft gpt.smollm2 workshop.tokenizers.others",
     "gpt.options": "gpt.rewards workshop.corpora.pictures",
     "gpt.speaking": """
         gpt.answering gpt.calculator gpt.chat gpt.inside gpt.interactive gpt.pictures studies.explorer.gpt
         studies.pictures.attention workshop.figure workshop.formats.pretrained
     """,
     "gpt.task": "gpt.pairs gpt.pictures gpt.rewards gpt.teachers",
-    "gpt": "gpt.formats.gpt2 gpt.formats.llama gpt.formats.peft gpt.smollm2",
     "seq2seq.config": "tinygrad_lite.recurrent",
+    "seq2seq.family": "seq2seq.recurrent tinygrad_lite.recurrent",
     "seq2seq.speaking": "seq2seq.attention studies.explorer.translation studies.pictures.attention",
-    "seq2seq": "seq2seq.recurrent tinygrad_lite.recurrent",
     "tinygrad_lite.config": "tinygrad_lite.recurrent",
     "tinygrad_lite.transformer": "tinygrad_lite.mixers tinygrad_lite.relative tinygrad_lite.window",
     "tinygrad_lite": "tinygrad_lite.spelling",
@@ -61,10 +62,6 @@ EDGES = {  # imports of the shelf by the core; none may be added
     "workshop.processes.workers": "workshop.processes.mpi workshop.processes.mpirun",
     "workshop.run.family": "workshop.adapters workshop.formats.pretrained",
     "workshop.run.setup": "workshop.adapters workshop.formats.pretrained workshop.processes.mpirun workshop.run.sizes",
-    "workshop.tokenizers": """
-        workshop.tokenizers.end_of_word workshop.tokenizers.huggingface workshop.tokenizers.labels
-        workshop.tokenizers.pixels workshop.tokenizers.wordpiece
-    """,
 }
 
 

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 import train
-from seq2seq import FAMILY
 from seq2seq.data import SPECIALS
+from seq2seq.family import FAMILY
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import TranslationTask
 from seq2seq.toys import toy_pairs

@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as short
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ import safetensors
 from safetensors.numpy import save as to_bytes
 
 from gpt.config import GPTConfig
-from gpt.formats import layout_of
+from gpt.formats import gpt2, llama
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear
@@ -64,6 +65,11 @@ WITHOUT_EFFECT = {
     *("task_type", "base_model_name_or_path", "auto_mapping", "revision", "peft_version", "inference_mode"),
     *("fan_in_fan_out", "lora_dropout", "megatron_core", "qalora_group_size", "ensure_weight_tying", "runtime_config"),
 }
+
+
+def layout_of(config: GPTConfig) -> ModuleType:
+    """The layout in which a model with these settings is exported: that of a Llama if it has RMS norms."""
+    return llama if config.norm == "rmsnorm" else gpt2
 
 
 def read_peft(folder: Path, config: GPTConfig) -> Adapter:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sample
-from encoder import BERT as FAMILY
-from encoder import VIT
+from encoder.family import BERT as FAMILY
+from encoder.family import VIT
 from encoder.looking import as_input, rollout
 from tests.studies.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor

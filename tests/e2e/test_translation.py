@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sample
-from seq2seq import FAMILY
 from seq2seq.attention import attention_weights
+from seq2seq.family import FAMILY
 from tests.studies.explorer.test_translation import saved_translator
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.places import here
 from tinygrad_lite.tensor import Tensor

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from gpt import FAMILY
 from gpt.config import GPTConfig
 from gpt.export import export, main
+from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.gpt import gpt2_folders as folders
 from tests.gpt.saved_models import saved_gpt

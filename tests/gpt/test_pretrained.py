@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from gpt.formats.gpt2 import shapes
 from gpt.model import GPT
 from tests.gpt import gpt2_folders as folders

@@ -22,10 +22,10 @@ import safetensors.numpy
 
 import sample
 import train
-from encoder import BERT
-from gpt import FAMILY as GPT
+from encoder.family import BERT
 from gpt import export, speaking
-from seq2seq import FAMILY as SEQ2SEQ
+from gpt.family import FAMILY as GPT
+from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
 from studies import questions
 from studies import scores as evaluate

@@ -13,8 +13,8 @@ import pytest
 import train
 from families import FAMILIES
 from gpt.options import GPTOptions
-from seq2seq import FAMILY as SEQ2SEQ
 from seq2seq.corpus import load_pairs
+from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.options import Seq2SeqOptions
 from studies import baselines
 from studies import compare_tokenizers as compare

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sample
-from gpt import FAMILY
+from gpt.family import FAMILY
 from gpt.options import GPTOptions
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script

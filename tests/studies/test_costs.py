@@ -9,7 +9,7 @@ import train
 from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from seq2seq import FAMILY as SEQ2SEQ
+from seq2seq.family import FAMILY as SEQ2SEQ
 from studies.costs import parameters_by_part, quantity
 from tests.tiny_runs import arguments
 from workshop.run.estimate import cache_bytes, size_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt import FAMILY
+from gpt.family import FAMILY
 from gpt.inside import look_inside
 from gpt.score import score
 from studies import damage

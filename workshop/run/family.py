@@ -1,7 +1,7 @@
 """The description of a family of models for the scripts; the GPT is one, the translation model another.
 
 `train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family`, such as the one
-in gpt/__init__.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
+in gpt/family.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
 """
 
 from __future__ import annotations

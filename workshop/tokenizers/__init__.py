@@ -8,26 +8,12 @@ from workshop.tokenizers.base import Tokenizer
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
-from workshop.tokenizers.end_of_word import EndOfWordTokenizer
-from workshop.tokenizers.huggingface import HFTokenizer
-from workshop.tokenizers.labels import LabelTokenizer
-from workshop.tokenizers.pixels import PixelTokenizer
 from workshop.tokenizers.word import WordTokenizer
-from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 # The kinds that every model can learn from its text, each with its class. A kind named here is a choice of
 # --tokenizer, is compared with the others, and can be read from a checkpoint.
 LEARNED = {"char": CharTokenizer, "byte": ByteTokenizer, "bpe": BPETokenizer, "word": WordTokenizer}
-# The others, too: the first form of byte-pair encoding, those that encoders learn, those that come with pretrained
-# weights, and those not for text.
-KINDS = {
-    **LEARNED,
-    "bpe-w": EndOfWordTokenizer,
-    "wordpiece": WordPieceTokenizer,
-    "hf": HFTokenizer,
-    "labels": LabelTokenizer,
-    "pixels": PixelTokenizer,
-}
+KINDS: dict[str, type[Tokenizer]] = {**LEARNED}  # and those that `others.py` adds
 
 
 def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -> Tokenizer:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2seq import FAMILY
 from seq2seq.attention import attention_weights
+from seq2seq.family import FAMILY
 from seq2seq.translate import translate
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command

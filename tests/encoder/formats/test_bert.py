@@ -9,10 +9,10 @@ import pytest
 from safetensors.numpy import save_file
 
 import sample
-from encoder import BERT as FAMILY
 from encoder.bert import Bert
 from encoder.config import BertConfig
 from encoder.export import export, main
+from encoder.family import BERT as FAMILY
 from encoder.formats.bert import ARCHITECTURES, own_config
 from encoder.reading import sentence_settings
 from tests.encoder.formats.equal import assert_equal

@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 import sample
-from encoder import VIT
 from encoder.export import export, main
+from encoder.family import VIT
 from encoder.formats.vit import own_config, to_theirs
 from encoder.looking import as_input, asked_picture, small
 from encoder.vit import ViT, ViTConfig

@@ -8,8 +8,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from gpt import FAMILY, smollm2
 from gpt.chat import ChatFormat
+from gpt.family import FAMILY, smollm2
 from gpt.formats.gguf_file import convert, main, their_names, tokenizer, unpermuted
 from gpt.model import GPT
 from gpt.trained import load_trained

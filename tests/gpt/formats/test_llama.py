@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gpt import FAMILY
 from gpt.export import export, main
+from gpt.family import FAMILY
 from gpt.formats.llama import own_config, to_theirs
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, assert_as_transformers, assert_computes, attended, load_model, write_model

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import sample
-from encoder import BERT as FAMILY
-from encoder import VIT
 from encoder.bert import Bert
 from encoder.cnn import CNN, CNNConfig
 from encoder.config import BertConfig
 from encoder.data import SPECIALS
+from encoder.family import BERT as FAMILY
+from encoder.family import VIT
 from encoder.vit import ViT, ViTConfig
 from studies.explorer import encoders as explorer
 from tests.gpt.saved_models import save

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import train as train_py
-from gpt import FAMILY as GPT
 from gpt.data import TextData
+from gpt.family import FAMILY as GPT
 from gpt.options import GPTOptions
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.translate import translate

@@ -16,10 +16,10 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import train
-from gpt import FAMILY as GPT
+from gpt.family import FAMILY as GPT
 from gpt.model import GPT as GPT_MODEL
 from gpt.options import GPTOptions
-from seq2seq import FAMILY as SEQ2SEQ
+from seq2seq.family import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
 from tests.reliability.disturbed import children_of, wait_until
 from tests.tiny_runs import arguments, losses, run_training, same, script, stop_after

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from tests.workshop.tokenizers.test_bpe import some_german
 from tinygrad_lite.errors import TokenizerError
-from workshop.tokenizers import KINDS, LEARNED, learn, tokenizer_from_json
+from workshop.tokenizers import LEARNED, learn, tokenizer_from_json
 from workshop.tokenizers.base import StreamDecoder, Tokenizer
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.byte import ByteTokenizer
 from workshop.tokenizers.char import CharTokenizer
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.others import OTHERS
 from workshop.tokenizers.word import WordTokenizer, split_pieces
 
 LINE = "Mit Worten läßt sich trefflich streiten,"
@@ -149,7 +150,7 @@ UNLEARNABLE = [
 @pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
-        KINDS[kind].learn(text, vocab_size, specials)
+        (LEARNED | OTHERS)[kind].learn(text, vocab_size, specials)
 
 
 GOOD = {

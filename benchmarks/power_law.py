@@ -158,7 +158,7 @@ def size_of(row: Row) -> tuple[int, int]:
 
     Raises: UserError if it is not a GPT.
     """
-    setup = read_setup([*shlex.split(row["options"], FAMILIES), "--overwrite"])
+    setup = read_setup([*shlex.split(row["options"]), "--overwrite"], FAMILIES)
     if setup.family.name != "gpt":
         raise UserError(f"{row['name']} is not a GPT: {row['options']}")
     config = setup.options.model_config(2)  # whatever the vocabulary, its embeddings do not count

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
-from tinygrad_lite.recurrent import RECURRENT
+from tinygrad_lite.mixers import RECURRENT
 
 of_model, of_training = under("model", "training")
 # Settings that only one kind of model has: the Transformer, and the model of recurrent layers.
@@ -71,9 +71,9 @@ class Seq2SeqConfig(ModelConfig):
 
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
-        others = TRANSFORMERS if self.mixer in RECURRENT else RECURRENTS
+        others = TRANSFORMERS if self.is_recurrent else RECURRENTS
         if foreign := [name for name in others if getattr(self, name) != self.chosen()[name].default]:
-            has = "the Transformer" if self.mixer in RECURRENT else "models of recurrent layers"
+            has = "the Transformer" if self.is_recurrent else "models of recurrent layers"
             return f"{mark}{foreign[0]} is a setting of {has}, not of {mark}mixer {self.mixer}"
         if self.input_feeding and self.attend == "none":
             return f"{mark}input_feeding feeds what attention found, and {mark}attend none finds nothing"
@@ -87,7 +87,7 @@ class Seq2SeqConfig(ModelConfig):
         that a step takes.
         """
         c, attention, hidden = self.n_embd, self.kept_attention, self.kept_hidden
-        if self.mixer in RECURRENT:
+        if self.is_recurrent:
             return batch_tokens // 2 * (self.n_layer * 2 * attention + 6 * c + self.vocab_size)
         encoder = self.of_all_blocks(self.n_layer, 2 * c + attention + hidden)
         decoder = self.of_all_blocks(self.n_layer, 3 * c + 2 * attention + hidden)

@@ -6,7 +6,7 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.recurrent import RecurrentSeq2Seq
 from seq2seq.speaking import speak
 from seq2seq.task import TranslationTask
-from tinygrad_lite.recurrent import RECURRENT
+from tinygrad_lite.mixers import RECURRENT
 from workshop.run.family import Family
 
 FAMILY = Family(

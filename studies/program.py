@@ -19,7 +19,7 @@ def program(name: str, cls: type, named: str = "", example: str = "", **more: An
         cls, named, example, more: as for `read_command`.
 
     >>> import dataclasses
-    >>> from workshop.cli.options import option
+    >>> from tinygrad_lite.config import option
     >>> @dataclasses.dataclass
     ... class Baking:
     ...     minutes: int = option(40, "time in the oven", unit="minutes", low=1)

@@ -43,6 +43,7 @@ NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 EDGES = {  # imports of the shelf by the core; none may be added
     "families": "encoder.family",
+    "gpt.config": "tinygrad_lite.mixers tinygrad_lite.relative",
     "gpt.family": "gpt.formats.gpt2 gpt.formats.llama gpt.formats.peft gpt.smollm2 workshop.tokenizers.others",
     "gpt.options": "gpt.rewards workshop.corpora.pictures",
     "gpt.speaking": """
@@ -53,8 +54,7 @@ EDGES = {  # imports of the shelf by the core; none may be added
     "seq2seq.config": "tinygrad_lite.recurrent",
     "seq2seq.family": "seq2seq.recurrent tinygrad_lite.recurrent",
     "seq2seq.speaking": "seq2seq.attention studies.explorer.translation studies.pictures.attention",
-    "tinygrad_lite.config": "tinygrad_lite.recurrent",
-    "tinygrad_lite.transformer": "tinygrad_lite.mixers tinygrad_lite.relative tinygrad_lite.window",
+    "tinygrad_lite.transformer": "tinygrad_lite.window",
     "tinygrad_lite": "tinygrad_lite.spelling",
     "train": "studies.trials workshop.adapters workshop.processes.mpirun",
     "workshop.corpora.texts": "workshop.corpora.gutenberg workshop.corpora.reviews workshop.corpora.works",

@@ -34,7 +34,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING
 from typing import Any, ClassVar
 
-from tinygrad_lite.recurrent import RECURRENT
 from tinygrad_lite.transformer import ACTIVATIONS, MIXERS, RELATIVE, rotary_frequencies
 
 
@@ -174,7 +173,7 @@ class ModelConfig:
         anyway, unless rotary positions change it.
         """
         if self.mixer in MIXERS:
-            return MIXERS[self.mixer][1](self)
+            return MIXERS[self.mixer].kept(self)
         heads = self.n_head * self.head_width
         return 4 * heads + (heads + self.cached_width if self.qk_norm and self.positions == "rotary" else 0)
 
@@ -186,6 +185,11 @@ class ModelConfig:
     def head_width(self) -> int:
         """D, the width of a head, with the meaning of None resolved."""
         return self.head_dim or self.n_embd // self.n_head
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a recurrent layer takes the place of attention."""
+        return self.mixer in MIXERS and MIXERS[self.mixer].is_recurrent
 
     @property
     def state_width(self) -> int:
@@ -206,13 +210,13 @@ class ModelConfig:
     def cached_numbers(self) -> int:
         """What a layer keeps of a text of block_size tokens: keys and values, or a recurrent state (h and c)."""
         if self.mixer in MIXERS:
-            return MIXERS[self.mixer][2](self)
+            return MIXERS[self.mixer].cached(self)
         return 2 * self.CACHES * self.block_size * self.cached_width
 
     def effective(self) -> dict[str, Any]:
         """The settings that results depend on, with 0 and None replaced by what they stand for."""
         widths = {"n_inner": self.n_hidden, "n_kv_head": self.n_kv_head or self.n_head, "head_dim": self.head_width}
-        widths |= {"n_state": self.state_width} if self.mixer in RECURRENT else {}
+        widths |= {"n_state": self.state_width} if self.is_recurrent else {}
         return {name: widths.get(name, getattr(self, name)) for name in sorted(self.shape())}
 
     def misfit(self, mark: str = "") -> str:
@@ -228,8 +232,9 @@ class ModelConfig:
             if wrong:
                 changes = " ".join(f"{mark}{name} {str(value).lower()}" for name, value in wrong.items())
                 return f"{mark}mixer {self.mixer} has no use for settings of attention: choose {changes}"
-        if self.n_state is not None and self.mixer not in RECURRENT:
-            return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {' or '.join(RECURRENT)}"
+        if self.n_state is not None and not self.is_recurrent:
+            recurrent = " or ".join(name for name, mixer in MIXERS.items() if mixer.is_recurrent)
+            return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {recurrent}"
         if self.n_embd % self.n_head and self.head_dim is None and self.mixer in ("attention", "mamba2"):
             widths = f"{mark}n_embd {self.n_embd} is not a multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"

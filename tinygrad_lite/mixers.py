@@ -28,7 +28,6 @@ Katharopoulos et al. 2020 (arXiv:2006.16236) on attention as a recurrence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from tinygrad_lite.functional.long_conv import long_conv
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, RMSNorm, uniform
 from tinygrad_lite.recurrent import RECURRENT, RecurrentMixer, RecurrentState, StateMixer
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import MIXERS, Mixer
 
 CHUNK = 32  # positions
 SHORT = 3  # positions of the short convolution
@@ -226,11 +226,9 @@ def mamba2(config: Any) -> Module:
     return Mamba2(config.n_embd, config.n_head, config.dropout, config.bias)
 
 
-# What a block can have in place of attention, by name: what makes it, how many numbers it keeps of a position for
-# the backward pass, and how many of a text of block_size tokens for generating.
-MIXERS: dict[str, tuple[Callable[[Any], Module], Callable[[Any], int], Callable[[Any], int]]] = {
-    "rnn": (recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width),
-    "lstm": (recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width),
-    "hyena": (hyena, lambda c: 18 * c.n_embd, lambda c: 3 * c.block_size * c.n_embd),
-    "mamba2": (mamba2, lambda c: 30 * c.n_embd, lambda c: c.n_embd * (c.n_embd // c.n_head + 6)),
+MIXERS |= {
+    "rnn": Mixer(recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width, is_recurrent=True),
+    "lstm": Mixer(recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width, is_recurrent=True),
+    "hyena": Mixer(hyena, lambda c: 18 * c.n_embd, lambda c: 3 * c.block_size * c.n_embd),
+    "mamba2": Mixer(mamba2, lambda c: 30 * c.n_embd, lambda c: c.n_embd * (c.n_embd // c.n_head + 6)),
 }

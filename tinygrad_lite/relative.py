@@ -15,13 +15,11 @@ section 3, with vectors for keys only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from tinygrad_lite.nn import Module, Parameter, uniform
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import RELATIVE
 
 REACH = 16  # K, the largest distance with a vector of its own
 
@@ -59,8 +57,5 @@ class Shaw(Module):
         return by_distance.gather(-1, Tensor(chosen, device=query.device).expand(*query.shape[:3], keys))
 
 
-# What makes the term that is added to them, from a model's settings.
-RELATIVE: dict[str, Callable[[Any], Module]] = {
-    "alibi": lambda config: ALiBi(config.n_head),
-    "shaw": lambda config: Shaw(config.head_width, config.attention_scale or config.head_width**-0.5),
-}
+RELATIVE["alibi"] = lambda config: ALiBi(config.n_head)
+RELATIVE["shaw"] = lambda config: Shaw(config.head_width, config.attention_scale or config.head_width**-0.5)

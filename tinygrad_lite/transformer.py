@@ -10,16 +10,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
-from tinygrad_lite.mixers import MIXERS
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm, is_plain, linear_maps
 from tinygrad_lite.recomputing import recompute
-from tinygrad_lite.relative import RELATIVE
 from tinygrad_lite.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -429,6 +427,28 @@ class Block(Module):
 # --- from settings to a block ----------------------------------------------------------------------------------
 
 
+class Mixer(NamedTuple):
+    """What a block can have in place of attention.
+
+    Attributes:
+        make: makes it, from a model's settings.
+        kept: how many numbers it keeps of a position for the backward pass.
+        cached: how many it keeps of a text of block_size tokens while text is generated.
+        is_recurrent: whether the setting n_state is the width of its state.
+    """
+
+    make: Callable[[Any], Module]
+    kept: Callable[[Any], int]
+    cached: Callable[[Any], int]
+    is_recurrent: bool = False
+
+
+# By name. Whoever has one enters it, as the layers of the shelf do: mixers.py, relative.py.
+MIXERS: dict[str, Mixer] = {}
+# Positions that only affect attention's scores: what makes the term that is added to them, from a model's settings.
+RELATIVE: dict[str, Callable[[Any], Module]] = {}
+
+
 def norm_of(config: ModelConfig) -> Callable[[int], Module]:
     """A function that makes the norm for vectors of a given width, in a model with these settings."""
     if config.norm == "rmsnorm":
@@ -462,7 +482,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
 
         mixing = functools.partial(WindowAttention, *attention.args, **attention.keywords, window=c.window)
     return Block(
-        MIXERS[c.mixer][0](c) if c.mixer in MIXERS else mixing(relative=relative and relative(c)),
+        MIXERS[c.mixer].make(c) if c.mixer in MIXERS else mixing(relative=relative and relative(c)),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,

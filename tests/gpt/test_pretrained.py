@@ -70,7 +70,7 @@ ALWAYS = ("tie_word_embeddings", "scale_attn_weights", "is_causal")
 NEVER = ("scale_attn_by_inverse_layer_idx", "add_cross_attention")
 DIFFERENT = [
     ({"model_type": "bert"}, "model_type is 'bert', but this program supports only gpt2, llama, mistral, qwen2, qwen3"),
-    ({"model_type": "roberta"}, "model_type is 'roberta', but this program reads only bert, gpt2, llama,"),
+    ({"model_type": "roberta"}, "model_type is 'roberta', but this program supports only gpt2, llama,"),
     ({"model_type": None}, "config.json has no model_type, which says what kind of model it is"),
     ({"model_type": ["gpt2"]}, "model_type is"),
     *(({name: False}, f"{name} is False, but this program supports only True") for name in ALWAYS),

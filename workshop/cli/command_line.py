@@ -1,6 +1,6 @@
 """The command line and its --help page, both made from a dataclass of options (`options.py`).
 
->>> from workshop.cli.options import option
+>>> from tinygrad_lite.config import option
 >>> @dataclasses.dataclass
 ... class Recipe:
 ...     eggs: int = option(2, "number of eggs", unit="eggs", low=0)
@@ -68,7 +68,7 @@ def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
     Args:
         classes: dataclasses of options, which define the types.
 
-    >>> from workshop.cli.options import option
+    >>> from tinygrad_lite.config import option
     >>> @dataclasses.dataclass
     ... class Recipe:
     ...     vegan: bool = option(False, "without animals")
@@ -179,7 +179,7 @@ def read_command(
         cls, argv, prog, more: as for `parse_command_line`.
     Raises: OptionError with one sentence that says what is wrong or missing.
 
-    >>> from workshop.cli.options import option
+    >>> from tinygrad_lite.config import option
     >>> @dataclasses.dataclass
     ... class Baking:
     ...     minutes: int = option(40, "time in the oven", unit="minutes", low=1)

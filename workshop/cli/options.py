@@ -8,6 +8,7 @@ later ones take precedence:
 `read_preset` and `parse_command_line` return only the values that were given; `build` combines them and checks every
 one, whatever its source.
 
+>>> from tinygrad_lite.config import option
 >>> @dataclasses.dataclass
 ... class Recipe:
 ...     eggs: int = option(2, "number of eggs", unit="eggs", low=0)
@@ -130,6 +131,7 @@ def in_range(field: dataclasses.Field, value: Any) -> bool:
 def allowed(field: dataclasses.Field, kind: Any) -> str:
     """The values that a field accepts, in words.
 
+    >>> from tinygrad_lite.config import option
     >>> allowed(option(0.1, "", above=0.0, high=1.0, unit="m"), float)
     'a finite number, above 0 and at most 1 (m)'
     """

@@ -96,7 +96,7 @@ def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, Mod
     kind = theirs.get("model_type")
     if kind is None:
         raise CheckpointError(f"{path} has no model_type, which says what kind of model it is")
-    if kind not in layouts:
+    if kind not in [*layouts]:
         raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(layouts)}")
     try:
         return kind, layouts[kind].own_config(theirs)

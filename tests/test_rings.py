@@ -51,8 +51,8 @@ EDGES = {  # imports of the shelf by the core; none may be added
         studies.pictures.attention workshop.figure workshop.formats.pretrained
     """,
     "gpt.task": "gpt.pairs gpt.pictures gpt.rewards gpt.teachers",
-    "seq2seq.config": "tinygrad_lite.recurrent",
-    "seq2seq.family": "seq2seq.recurrent tinygrad_lite.recurrent",
+    "seq2seq.config": "tinygrad_lite.mixers",
+    "seq2seq.family": "seq2seq.recurrent tinygrad_lite.mixers",
     "seq2seq.speaking": "seq2seq.attention studies.explorer.translation studies.pictures.attention",
     "tinygrad_lite.transformer": "tinygrad_lite.window",
     "tinygrad_lite": "tinygrad_lite.spelling",

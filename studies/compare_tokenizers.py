@@ -39,8 +39,10 @@ from workshop.corpora.texts import CORPORA, Corpus, load_text
 from workshop.tokenizers import learn
 from workshop.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.others import register
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
+register()
 COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order of the table
 ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA)
 CODE_POINT = 21  # bits that name any character of Unicode

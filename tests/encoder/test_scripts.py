@@ -16,7 +16,8 @@ from encoder.cnn import CNN as CNN_MODEL
 from encoder.cnn import CNNConfig
 from encoder.config import BertConfig
 from encoder.data import SPECIALS
-from encoder.family import BERT, export
+from encoder import export
+from encoder.family import BERT
 from encoder.vit import ViT, ViTConfig
 from encoder.words import whole_sequence
 from studies import accuracy as evaluate

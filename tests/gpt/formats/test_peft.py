@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from gpt.family import FAMILY, export
+from gpt import export
+from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.gpt.formats import test_llama as test_llama_layout
 from tests.gpt.gpt2_folders import byte_folder

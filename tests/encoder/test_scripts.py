@@ -11,12 +11,12 @@ import sample
 import train
 from benchmarks import compare_encoders as compare
 from benchmarks import pixel_counts
+from encoder import export
 from encoder.bert import Bert
 from encoder.cnn import CNN as CNN_MODEL
 from encoder.cnn import CNNConfig
 from encoder.config import BertConfig
 from encoder.data import SPECIALS
-from encoder import export
 from encoder.family import BERT
 from encoder.vit import ViT, ViTConfig
 from encoder.words import whole_sequence

@@ -22,8 +22,6 @@ from workshop.cli import doorstep
 if __name__ == "__main__":
     doorstep.enter("train.py")
 
-from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +34,6 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
-from tinygrad_lite.tensor import Tensor
 from workshop.adapters import in_words
 from workshop.cli.console import quoted, run_command, say, with_value
 from workshop.processes.mpirun import on_all_ranks
@@ -144,20 +141,17 @@ def train(
 def find_gradients(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess, step: int
 ) -> None:
-    """Forward and backward pass for this step's batch, in micro-batches whose gradients add up; then clip them."""
+    """Forward and backward pass for this step's batch, in micro-batches whose gradients add up; then clip them.
 
-    def passes(parts: Iterable[tuple[Any, float]]) -> list[Tensor]:
-        optimizer.zero_grad()
-        losses = []
-        for micro_step, (batch, share) in enumerate(parts):
-            with random_key(options.seed, step, micro_step, comm.rank):  # which determines dropout
-                loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
+    Passes that a GPU has recorded are replayed: then none is left for this loop.
+    """
+    optimizer.zero_grad()
+    for micro_step, (batch, share) in comm.passes(task.batches(step, comm.rank, comm.size), optimizer, step):
+        with comm.recorded(), random_key(options.seed, step, micro_step, comm.rank):  # the key determines dropout
+            loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
             loss.backward()
-            losses.append(loss.detach())
-        return losses
-
-    losses = comm.compute(passes, optimizer, step, task.batches(step, comm.rank, comm.size))
-    comm.sum_gradients(optimizer, step, losses)
+            comm.losses.append(loss.detach())
+    comm.sum_gradients(optimizer, step)
     comm.clip(optimizer, options.grad_clip)
 
 

@@ -7,7 +7,7 @@ and only after a group of steps, since training does not wait between steps eith
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from tinygrad_lite.device import random_key
@@ -30,19 +30,16 @@ def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Calla
     comm = OneGPU(optimizer) if optimizer.values.device == "cuda" else OneProcess()
 
     def train(batch: Any, number: int) -> Tensor:
-        def passes(parts: Iterable[tuple[Any, float]]) -> list[Tensor]:
-            optimizer.zero_grad()
-            [(part, _)] = parts
-            with random_key(options.seed, number):
+        optimizer.zero_grad()
+        for _, (part, _) in comm.passes([(batch, 1.0)], optimizer, number):
+            with comm.recorded(), random_key(options.seed, number):
                 loss = model.loss(part)
-            loss.backward()
-            return [loss.detach()]
-
-        losses = comm.compute(passes, optimizer, number, [(batch, 1.0)])
-        comm.sum_gradients(optimizer, number, losses)
+                loss.backward()
+                comm.losses.append(loss.detach())
+        comm.sum_gradients(optimizer, number)
         comm.clip(optimizer, options.grad_clip)
         optimizer.step()
-        return losses[0]
+        return comm.losses[0]
 
     return train
 

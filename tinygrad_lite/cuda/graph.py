@@ -15,8 +15,8 @@ Reference: CUDA C++ Programming Guide, section on CUDA Graphs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -31,38 +31,52 @@ from tinygrad_lite.tensor import Tensor
 LAUNCHED = 2  # steps before the one that is recorded: they load all kernels, and make whatever is kept between steps
 
 Part = tuple[tuple, float]  # a micro-batch of tensors, or numbers, and its share of the loss
-Passes = Callable[[Iterable[Part]], Sequence[Tensor]]
+FAILURES = (RuntimeError, MemoryError, OSError)  # CuPy's errors are subclasses of the first two
 
 
-def captured(work: Callable[[], None], allocates: bool = False) -> Callable[[], None]:
-    """A function that repeats the launches of work() in one call; `work` itself if they cannot be captured.
+class Capture:
+    """Inside, launches on this thread are only recorded; afterwards, `replay` repeats them all in one call.
 
-    The kernels must have been launched before, because loading one is not a launch.
+    The kernels must have been launched before, because loading one is not a launch. If the work cannot be captured,
+    since it reads a number for example, it ends with an error of CuPy's, which ends here, and `replay` stays None.
 
     Args:
-        allocates: whether work() allocates arrays, or multiplies matrices by cuBLAS. Arrays then come from a pool of
-            the graph's own: what work() frees serves the rest of it, but nothing outside.
+        allocates: whether the work allocates arrays, or multiplies matrices by cuBLAS. Arrays then come from a pool of
+            the graph's own: what the work frees serves the rest of it, but nothing outside.
     """
-    import cupy
 
-    stream, kept = cupy.cuda.Stream(non_blocking=True), []  # the default stream cannot be captured
-    try:
+    def __init__(self, allocates: bool = False) -> None:
+        self.allocates, self.replay = allocates, None
+
+    def __enter__(self) -> Capture:
+        import cupy
+
+        self.stream, self.kept = cupy.cuda.Stream(non_blocking=True), []  # the default stream cannot be captured
         with ExitStack() as around:
-            around.enter_context(stream)
-            if allocates:
+            around.enter_context(self.stream)
+            if self.allocates:
                 cupy.get_default_memory_pool().free_all_blocks()  # what earlier steps used
-                kept.append(cupy.cuda.MemoryPool())
-                around.enter_context(cupy.cuda.using_allocator(kept[0].malloc))
-                kept.append(cupy.empty(gemm.WORKSPACE, np.uint8))
-                around.enter_context(gemm.recorded_on(stream, kept[1]))
-            stream.begin_capture()
-            try:
-                work()
-            finally:
-                graph = stream.end_capture()
-    except (RuntimeError, MemoryError, OSError):  # CuPy's errors are subclasses of the first two
-        return work
-    return functools.partial(replay, graph, *kept)
+                self.kept.append(cupy.cuda.MemoryPool())
+                around.enter_context(cupy.cuda.using_allocator(self.kept[0].malloc))
+                self.kept.append(cupy.empty(gemm.WORKSPACE, np.uint8))
+                around.enter_context(gemm.recorded_on(self.stream, self.kept[1]))
+            self.stream.begin_capture()
+            self.around = around.pop_all()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> bool:
+        with self.around, suppress(*FAILURES):
+            graph = self.stream.end_capture()
+            if kind is None:
+                self.replay = functools.partial(replay, graph, *self.kept)
+        return kind is not None and issubclass(kind, FAILURES)
+
+
+def captured(work: Callable[[], None]) -> Callable[[], None]:
+    """A function that repeats the launches of work() in one call; `work` itself if they cannot be captured."""
+    with Capture() as capture:
+        work()
+    return capture.replay or work
 
 
 def replay(graph: Any, *_: Any) -> None:
@@ -82,48 +96,64 @@ class Repeated:
         self.facts: tuple | None = None  # what a recording depends on, as it was at the last call
         self.launched, self.needed = 0, LAUNCHED  # calls with these facts, and those before a recording
         self.replay: Callable[[], None] | None = None
+        self.is_recording, self.error = False, None
 
-    def __call__(self, passes: Passes, optimizer: Optimizer, step: int, parts: Iterable[Part]) -> Sequence[Tensor]:
-        """The losses of passes(parts), which also computes the gradients of the optimizer's parameters.
+    def passes(
+        self, parts: Iterable[Part], optimizer: Optimizer, step: int, losses: list[Tensor]
+    ) -> Iterator[tuple[int, Part]]:
+        """The parts, numbered, for each of which the caller makes a forward and a backward pass; none in a replay.
 
         Args:
+            optimizer: that of the parameters, which have no gradients yet.
             step: its number, on which dropout depends.
+            losses: where the caller appends the loss of each pass, and a replay those that it computes.
         """
         parts = list(parts)
         facts = facts_of(parts, optimizer)
-        if facts is None or facts != self.facts or (self.replay and not self._has_gradients()):
+        if facts is None or facts != self.facts:
             self.needed *= 2 if self.replay else 1
             self.facts, self.launched, self.replay = facts, 0, None
         if facts is not None and self.launched == self.needed:
-            self._record(passes, optimizer, parts)
+            yield from self._record(parts, optimizer, losses)
         self.launched += 1
         if self.replay is None:
-            return passes(parts)
+            yield from enumerate(parts)
+            return
         for x, mine in zip(tensors_of(parts), tensors_of(self.parts), strict=True):
             mine.data[...] = x.data
         self.step.fill(step & dropout.WORD)
         self.replay()
-        return self.losses
+        losses[:] = self.losses
+        for parameter, gradient in self.gradients:
+            parameter.grad = gradient
 
-    def _record(self, passes: Passes, optimizer: Optimizer, parts: Sequence[Part]) -> None:
-        """Record the passes on arrays that stay; if that is impossible, the calls with these facts are launched."""
-        self.step = tensors_of(parts)[0].xp.zeros(1, np.uint32)
+    def _record(self, parts: Sequence[Part], optimizer: Optimizer, losses: list[Tensor]) -> Iterator[tuple[int, Part]]:
+        """Record the passes on arrays that stay; if that is impossible, nothing has happened."""
+        self.step = dropout.step_at = tensors_of(parts)[0].xp.zeros(1, np.uint32)
         self.parts = [(own_copy(batch), share) for batch, share in parts]
-
-        def recorded() -> None:
-            self.losses = passes(self.parts)
-
-        dropout.step_at = self.step
+        self.is_recording = True
         try:
-            made = captured(recorded, allocates=True)
+            with Capture(allocates=True) as capture:
+                for number, part in enumerate(self.parts):
+                    yield number, part
+                    if self.error is not None:
+                        raise self.error
         finally:
-            dropout.step_at = None
-        self.replay = None if made is recorded else made
+            self.is_recording, self.error, dropout.step_at = False, None, None
+        self.replay, self.losses = capture.replay, [*losses]
         self.gradients = [(parameter, parameter.grad) for parameter in optimizer.named.values()]
+        losses.clear()
+        optimizer.zero_grad()
 
-    def _has_gradients(self) -> bool:
-        """Whether the parameters still have the gradients that a replay writes."""
-        return all(parameter.grad is gradient for parameter, gradient in self.gradients)
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """The context of a pass: while it is recorded, an error only ends the recording."""
+        try:
+            yield
+        except FAILURES as error:
+            if not self.is_recording:
+                raise
+            self.error = error
 
 
 def tensors_of(parts: Sequence[Part]) -> list[Tensor]:

@@ -3,7 +3,7 @@
 The loop in train.py is one program that every process runs, each on its own part of every batch ("single program,
 multiple data"). Where the processes meet, the loop calls the communicator:
 
-    compute          forward and backward passes; on a GPU, their launches are recorded and repeated
+    passes           the micro-batches of a step; on a GPU, what is launched for them is recorded and repeated
     sum_gradients    sum the losses and gradients of all parts
     clip             scale the gradients down to a global norm
     numbers          the loss and norm of the step, the same in all processes
@@ -19,7 +19,8 @@ many machines send each other messages (`Ranks`, mpi.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -35,7 +36,6 @@ from workshop.run.options import TrainOptions
 from workshop.run.run_folder import StopRequest, tune_memory
 
 Part = tuple[Any, float]  # a micro-batch, and its share of the loss
-Passes = Callable[[Iterable[Part]], Sequence[Tensor]]
 
 
 class Gone(Exception):
@@ -71,6 +71,7 @@ class OneProcess:
         rank: number of this process, from 0. Only process 0 writes files and messages.
         size: number of processes.
         should_stop: whether all processes must stop before the next step.
+        losses: the losses of this process's micro-batches in the current step.
     """
 
     rank = 0
@@ -80,18 +81,24 @@ class OneProcess:
         self.stop = stop
         self.should_stop = False
         self.step, self.loss, self.norm = 0, 0.0, 0.0
+        self.losses: list[Tensor] = []
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks; waits until all have called it."""
         return [value]
 
-    def compute(self, passes: Passes, optimizer: Optimizer, step: int, parts: Iterable[Part]) -> Sequence[Tensor]:
-        """Do the forward and backward passes of a step; returns the parts of its loss."""
-        return passes(parts)
+    def passes(self, parts: Iterable[Part], optimizer: Optimizer, step: int) -> Iterator[tuple[int, Part]]:
+        """The micro-batches of a step, numbered, for each of which the loop makes a forward and a backward pass."""
+        self.losses = []
+        return enumerate(parts)
 
-    def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
+    def recorded(self) -> AbstractContextManager:
+        """The context of a pass, which may be recorded: see `OneGPU`."""
+        return nullcontext()
+
+    def sum_gradients(self, optimizer: Optimizer, step: int) -> None:
         """Sum the gradients of all processes, and their parts of the loss."""
-        self.step, self.loss = step, sum(loss.item() for loss in losses)
+        self.step, self.loss = step, sum(loss.item() for loss in self.losses)
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         """Scale the gradients down so that their global norm is at most max_norm; 0 only measures."""
@@ -122,13 +129,18 @@ class OneGPU(OneProcess):
         self.guard, self.repeated = place.module("guard").Guard(optimizer.values.data), place.module("graph").Repeated()
         optimizer.guard = self.guard.numbers
 
-    def compute(self, passes: Passes, optimizer: Optimizer, step: int, parts: Iterable[Part]) -> Sequence[Tensor]:
-        """Do the passes, or replay them (cuda/graph.py), without waiting for them."""
-        return self.repeated(passes, optimizer, step, parts)
+    def passes(self, parts: Iterable[Part], optimizer: Optimizer, step: int) -> Iterator[tuple[int, Part]]:
+        """The micro-batches, or none if their passes can be replayed (cuda/graph.py)."""
+        self.losses = []
+        return self.repeated.passes(parts, optimizer, step, self.losses)
 
-    def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
-        """Remember the losses; they stay on the GPU."""
-        self.step, self.losses = step, losses
+    def recorded(self) -> AbstractContextManager:
+        """The context of a pass: if it cannot be recorded, `passes` gives all micro-batches again."""
+        return self.repeated.recorded()
+
+    def sum_gradients(self, optimizer: Optimizer, step: int) -> None:
+        """Nothing to sum; the losses stay on the GPU."""
+        self.step = step
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         """Queue the norm and the scaling on the GPU, which blocks the update if loss or norm is not finite."""
@@ -207,10 +219,10 @@ class SeveralProcesses(OneProcess):
         """Add the gradients (n,) of all other processes to this one's, in its own slice."""
         raise NotImplementedError
 
-    def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
+    def sum_gradients(self, optimizer: Optimizer, step: int) -> None:
         """Sum this process's slice of the gradients over all processes."""
         unreached, gradients = optimizer.unreached(), optimizer.gather_gradients()
-        facts = self.gather((sum(loss.item() for loss in losses), unreached))
+        facts = self.gather((sum(loss.item() for loss in self.losses), unreached))
         parts, unreached_by_each = zip(*facts, strict=True)
         self.step, self.loss = step, sum(parts)
         optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))

@@ -10,6 +10,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tinygrad_lite import Tensor
+from tinygrad_lite.cuda.graph import Repeated
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.nn import Module
@@ -63,32 +65,31 @@ def train(
     lr: float = 3e-3,
     use_muon: bool = False,
     micro_steps: int = 1,
-    compute: Callable = lambda passes, optimizer, step, parts: passes(parts),
+    repeated: Repeated | None = None,
+    changed: Callable = lambda step, parts: (parts, nullcontext()),
 ) -> list[float]:
     """The losses of N updates, with gradients clipped as in train.py; on a GPU without reading the numbers.
 
-    `compute` is a Repeated() for passes that are recorded and replayed.
+    `repeated` records and replays the passes; `changed` gives the parts of a step, and a context around its passes.
     """
     optimizer = Muon(muon_groups(model, 0.1), lr) if use_muon else AdamW(decay_groups(model, 0.1), lr)
     losses = []
     guard = Guard(optimizer.values.data) if device == "cuda" else None
     optimizer.guard = guard.numbers if guard else None
     for step in range(steps):
-
-        def passes(parts, step=step):
-            optimizer.zero_grad()
-            losses = []
-            for micro_step, (batch, share) in enumerate(parts):
-                with random_key(3, step, micro_step):
-                    loss = model.loss(batch) * share
-                loss.backward()
-                losses.append(loss.detach())
-            return losses
-
         numbers = range(step * micro_steps, (step + 1) * micro_steps)
         parts = [(batch_of(model, device, number), 1 / micro_steps) for number in numbers]
-        found = compute(passes, optimizer, step, parts)
-        loss = sum(found[1:], found[0])
+        (parts, around), found = changed(step, parts), []
+        optimizer.zero_grad()
+        with around:
+            for micro_step, (batch, share) in (
+                repeated.passes(parts, optimizer, step, found) if repeated else enumerate(parts)
+            ):
+                with repeated.recorded() if repeated else nullcontext(), random_key(3, step, micro_step):
+                    loss = model.loss(batch) * share
+                    loss.backward()
+                    found.append(loss.detach())
+        loss = sum(found[1:], found[0]).clone()  # the next replay writes those found again
         if guard:
             guard.judge(found, optimizer.gather_gradients(), 1.0, step)
         else:

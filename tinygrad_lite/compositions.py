@@ -16,7 +16,7 @@ from tinygrad_lite import ops
 from tinygrad_lite.device import is_float, sum_over
 from tinygrad_lite.errors import counted
 from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, category, one_axis, silent
-from tinygrad_lite.tensor import Axis, Tensor
+from tinygrad_lite.tensor import Axis, Tensor, respelled
 
 # --- one element at a time ------------------------------------------------------------------------------------
 
@@ -37,8 +37,9 @@ def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
 # --- reductions (axis: None for all, a number, or several) ----------------------------------------------------
 
 
-def mean(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def mean(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """The sum over the axes, divided by the number of summed elements."""
+    axis, keepdim = respelled(mean, more, names, axis, keepdim) if more or names else (axis, keepdim)
     total = ops.sum(x, axis, keepdim=keepdim)
     return total / (x.numel() / total.numel() if total.numel() else 1.0)
 
@@ -57,26 +58,29 @@ def centred(x: Tensor, axis: Axis = None) -> Tensor:
     return y
 
 
-def var(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int | None = 1) -> Tensor:
+def var(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, correction: int | None = 1, **names) -> Tensor:
     """Mean squared distance from the mean; divides by n - correction, as torch and tinygrad do."""
+    axis, keepdim, correction = respelled(var, more, names, axis, keepdim, correction)
     distance = centred(x, axis)
     total = ops.sum(distance * distance, axis, keepdim=keepdim)
     return total / max(x.numel() / max(total.numel(), 1) - (1 if correction is None else correction), 0.0)
 
 
-def std(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int = 1) -> Tensor:
+def std(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, correction: int = 1, **names) -> Tensor:
     """The square root of the variance. Its gradient where all elements are equal is 0 (PyTorch's choice)."""
+    axis, keepdim, correction = respelled(std, more, names, axis, keepdim, correction)
     variance = x.var(axis, keepdim=keepdim, correction=correction)
     flat = variance == 0  # there the slope of the root is infinite
     return variance.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
 
 
-def prod(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def prod(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """The product over the axes, 1 if there are no elements. Integers are multiplied as int64.
 
     One half is multiplied by the other until one factor is left. So each factor's gradient is the product of all the
     others, without a division, and is correct even where a factor is 0.
     """
+    axis, keepdim = respelled(prod, more, names, axis, keepdim)
     x = x if is_float(x.dtype) else ops.cast(x, np.int64)
     axes = as_axes(axis, x.ndim, "prod")
     kept = [i for i in range(x.ndim) if i not in axes]
@@ -88,21 +92,24 @@ def prod(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     return y.reshape([1 if i in axes else size for i, size in enumerate(x.shape)]) if keepdim else y.squeeze(-1)
 
 
-def any(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def any(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """Whether any element is true (or nonzero), over the axes."""
+    axis, keepdim = respelled(any, more, names, axis, keepdim)
     return (x != 0).sum(axis, keepdim=keepdim) > 0
 
 
-def all(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def all(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """Whether every element is true (or nonzero), over the axes."""
+    axis, keepdim = respelled(all, more, names, axis, keepdim)
     return (x == 0).sum(axis, keepdim=keepdim) == 0
 
 
 # --- shape ----------------------------------------------------------------------------------------------------
 
 
-def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None) -> Tensor:
+def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None, *more, **names) -> Tensor:
     """Swap two axes; for a matrix they need not be named."""
+    axis0, axis1 = respelled(transpose, more, names, axis0, axis1) if more or names else (axis0, axis1)
     if axis0 is None or axis1 is None:
         if x.ndim != 2 or axis0 is not axis1:
             axes = counted(x.ndim, "axis", "axes")
@@ -114,34 +121,35 @@ def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None) -> 
     return ops.permute(x, axes)
 
 
-def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1, *more, **names) -> Tensor:
     """Join the axes from start_axis to end_axis, both included, into one."""
-    start, end = (one_axis(axis, max(x.ndim, 1), "flatten") for axis in (start_axis, end_axis))
+    start, end = (one_axis(a, max(x.ndim, 1), "flatten") for a in respelled(flatten, more, names, start_axis, end_axis))
     if start > end:
-        raise ValueError(f"flatten: the first axis, {start_axis}, comes after the last, {end_axis}")
+        raise ValueError(f"flatten: the first axis, {start}, comes after the last, {end}")
     return ops.reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
 
 
-def squeeze(x: Tensor, axis: Axis = None) -> Tensor:
+def squeeze(x: Tensor, axis: Axis = None, *more, **names) -> Tensor:
     """The tensor without its axes of size 1; if axes are given, only those among them are removed."""
-    axes = as_axes(axis, x.ndim, "squeeze")
+    axes = as_axes(*respelled(squeeze, more, names, axis), x.ndim, "squeeze")
     return ops.reshape(x, tuple(size for i, size in enumerate(x.shape) if i not in axes or size != 1))
 
 
-def unsqueeze(x: Tensor, axis: int) -> Tensor:
+def unsqueeze(x: Tensor, axis: int | None = None, *more, **names) -> Tensor:
     """The tensor with a new axis of size 1 at this position."""
-    axis = one_axis(axis, x.ndim + 1, "unsqueeze")
+    axis = one_axis(*respelled(unsqueeze, more, names, axis), x.ndim + 1, "unsqueeze")
     return ops.reshape(x, *x.shape[:axis], 1, *x.shape[axis:])
 
 
-def stack(*tensors: Tensor, axis: int = 0) -> Tensor:
+def stack(*tensors: Tensor, axis: int = 0, **names) -> Tensor:
     """This tensor and others of the same shape, joined along a new axis."""
-    tensors, axis = as_tensors(tensors, axis, "stack")
+    tensors, axis = as_tensors(tensors, *respelled(stack, (), names, axis), "stack")
     return ops.cat(*(tensor.unsqueeze(axis) for tensor in tensors), axis=axis)
 
 
-def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+def split(x: Tensor, sizes: int | Sequence[int] = 0, axis: int = 0, *more, **names) -> tuple[Tensor, ...]:
     """Consecutive pieces along an axis: all of one size (the last may be smaller), or of the sizes given."""
+    sizes, axis = respelled(split, more, names, sizes, axis)
     axis = one_axis(axis, x.ndim, "split")
     length = x.shape[axis]
     if isinstance(sizes, (int, np.integer)):
@@ -156,23 +164,24 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
     return tuple(x[(*before, slice(end - size, end))] for size, end in pieces)
 
 
-def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+def unbind(x: Tensor, axis: int = 0, *more, **names) -> tuple[Tensor, ...]:
     """The slices along an axis, which is removed: the rows of a matrix, or with axis=1 its columns."""
-    axis = one_axis(axis, x.ndim, "unbind")
+    axis = one_axis(*respelled(unbind, more, names, axis), x.ndim, "unbind")
     return tuple(x[(*(slice(None),) * axis, i)] for i in range(x.shape[axis]))
 
 
-def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(x: Tensor, count: int = 0, axis: int = 0, *more, **names) -> tuple[Tensor, ...]:
     """At most `count` consecutive pieces along an axis, all of one size except the last, as in torch."""
+    count, axis = respelled(chunk, more, names, count, axis)
     axis = one_axis(axis, x.ndim, "chunk")
     if count < 1:
         raise ValueError(f"chunk: there cannot be {count} pieces: use a count of 1 or more")
     return x.split(max(-(-x.shape[axis] // count), 1), axis)
 
 
-def flip(x: Tensor, axis: Axis = None) -> Tensor:
+def flip(x: Tensor, axis: Axis = None, *more, **names) -> Tensor:
     """The elements in reverse order along the axes."""
-    axes = as_axes(axis, x.ndim, "flip")
+    axes = as_axes(*respelled(flip, more, names, axis), x.ndim, "flip")
     return x[tuple(slice(None, None, -1 if i in axes else 1) for i in range(x.ndim))]
 
 
@@ -235,8 +244,9 @@ def einsum(equation: str, *operands: Tensor) -> Tensor:
 # --- picking elements -----------------------------------------------------------------------------------------
 
 
-def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
+def gather(x: Tensor, axis: int | None = None, index: Any = None, *more, **names) -> Tensor:
     """out[i][j][k] = x[i][index[i][j][k]][k] for axis 1, and likewise for other axes."""
+    axis, index = respelled(gather, more, names, axis, index)
     axis, index = one_axis(axis, x.ndim, "gather"), as_tensor(index, x)
     if index.ndim != x.ndim:
         raise ValueError(f"gather: index has {counted(index.ndim, 'axis', 'axes')}, the tensor has {x.ndim}")

@@ -12,7 +12,7 @@ from tinygrad_lite import functional, nn
 from tinygrad_lite.functional.conv import Pair, conv2d, pair
 from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
 from tinygrad_lite.nn import Module, Parameter, uniform
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Tensor, respelled
 
 
 class Conv2d(Module):
@@ -32,7 +32,9 @@ class Conv2d(Module):
         dilation: int | Pair = 1,
         groups: int = 1,
         bias: bool = True,
+        **names,
     ) -> None:
+        respelled(Conv2d.__init__, (), names)
         super().__init__()
         if in_channels % groups or out_channels % groups:
             raise ValueError(

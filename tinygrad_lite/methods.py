@@ -18,7 +18,7 @@ from tinygrad_lite import autograd, compositions, ops
 from tinygrad_lite.device import get_device, is_float, next_rng, positions
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
-from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node, noted
+from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node, noted, respelled
 
 
 def _operator(op: Callable[[Any, Any], Tensor], sign: str) -> tuple[Callable, Callable, Callable]:
@@ -203,23 +203,24 @@ class Methods:
 
     @staticmethod
     def full(
-        shape: Any, value: float, *, dtype: Any = None, device: str = "cpu", requires_grad: bool = False
+        shape=None, value=None, *more, dtype: Any = None, device: str = "cpu", requires_grad: bool = False, **names
     ) -> Tensor:
         """A tensor filled with one value."""
-        dtype = Tensor(value).dtype if dtype is None else np.dtype(dtype)
+        shape, value, *_ = respelled(Tensor.full, more, names, shape, value, dtype, device, requires_grad)
+        dtype = Tensor(value).dtype if dtype is None or value is None else np.dtype(dtype)
         check_fits(value, dtype, "full")
         shape = _sizes("full", *(shape if np.iterable(shape) else (shape,)))
         return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
-    def zeros(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    def zeros(*shape, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False, **names) -> Tensor:
         """A tensor of zeros."""
-        return Tensor.full(as_shape(shape), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+        return Tensor.full(as_shape(shape, "zeros", names), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     @staticmethod
-    def ones(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    def ones(*shape, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False, **names) -> Tensor:
         """A tensor of ones."""
-        return Tensor.full(as_shape(shape), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+        return Tensor.full(as_shape(shape, "ones", names), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     @staticmethod
     def arange(
@@ -264,18 +265,18 @@ class Methods:
         return Tensor.wrap(get_device(device).xp.eye(*sizes, dtype=dtype)).requires_grad_(requires_grad)
 
     @staticmethod
-    def rand(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    def rand(*shape, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False, **names) -> Tensor:
         """Random numbers, uniform in [0, 1); drawn on the host, so every device gets the same (see `manual_seed`)."""
-        return _drawn("rand", "random", shape, dtype, device, requires_grad)
+        return _drawn("rand", "random", as_shape(shape, "rand", names), dtype, device, requires_grad)
 
     @staticmethod
-    def randn(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    def randn(*shape, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False, **names) -> Tensor:
         """Random numbers, normal with mean 0 and variance 1; drawn on the host, like those of `rand`."""
-        return _drawn("randn", "standard_normal", shape, dtype, device, requires_grad)
+        return _drawn("randn", "standard_normal", as_shape(shape, "randn", names), dtype, device, requires_grad)
 
-    def full_like(self, value: float, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    def full_like(self, value: Any = None, *more, dtype: Any = None, requires_grad: bool = False, **names) -> Tensor:
         """A tensor filled with one value, with this shape and device, and this dtype unless another is given."""
-        dtype = self.dtype if dtype is None else dtype
+        value, dtype, _ = respelled(Tensor.full_like, more, names, value, dtype or self.dtype, requires_grad)
         return Tensor.full(self.shape, value, dtype=dtype, device=self.device, requires_grad=requires_grad)
 
     def zeros_like(self, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
@@ -298,7 +299,7 @@ def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requir
     """Random numbers by the method `draw` of a generator."""
     if not is_float(np.dtype(dtype)):
         raise TypeError(f"{stream}: draws fractions, which {np.dtype(dtype)} cannot hold: use a float dtype")
-    numbers = getattr(next_rng(stream), draw)(_sizes(stream, *as_shape(shape))).astype(dtype)
+    numbers = getattr(next_rng(stream), draw)(_sizes(stream, *shape)).astype(dtype)
     return Tensor.wrap(get_device(device).from_host(numbers)).requires_grad_(requires_grad)
 
 

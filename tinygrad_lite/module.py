@@ -17,7 +17,7 @@ import numpy as np
 
 from tinygrad_lite.device import get_device, is_float
 from tinygrad_lite.errors import CheckpointError, counted
-from tinygrad_lite.tensor import Listed, Tensor, check_fits
+from tinygrad_lite.tensor import Listed, Tensor, check_fits, respelled
 
 _only_shapes = False
 
@@ -44,7 +44,8 @@ class Parameter(Tensor):
 
     _is_parameter = True
 
-    def __init__(self, data: Any, *, dtype: Any = None, requires_grad: bool = True) -> None:
+    def __init__(self, data: Any, *more, dtype: Any = None, requires_grad: bool = True, **names) -> None:
+        respelled(Parameter.__init__, more, names)
         super().__init__(data.data if isinstance(data, Tensor) else data, dtype=dtype, requires_grad=requires_grad)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -12,7 +12,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.module import Call, Module, Parameter, misfits, recorded, shapes_only  # noqa: F401 (names of nn)
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Tensor, respelled
 
 __all__ = """
     shapes_only Parameter Module misfits Linear linear_maps Embedding LayerNorm RMSNorm Dropout Identity Sequential
@@ -23,7 +23,8 @@ __all__ = """
 class Linear(Module):
     """y = x W^T + b. Initialised as in torch: uniform in +-1/sqrt(in_features)."""
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, *more, **names) -> None:
+        respelled(Linear.__init__, more, names)
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter.create((out_features, in_features), uniform(in_features))
@@ -55,7 +56,8 @@ def uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
 class Embedding(Module):
     """A table of V vectors of width C, looked up by token. Initialised as in torch: normal, deviation 1."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, *more, **names) -> None:
+        respelled(Embedding.__init__, more, names)
         super().__init__()
         self.weight = Parameter.create(
             (num_embeddings, embedding_dim), lambda shape: next_rng("init").standard_normal(shape, np.float32)
@@ -69,7 +71,8 @@ class Embedding(Module):
 class LayerNorm(Module):
     """Layer normalisation over the last axis of width C, with a learned gain and, optionally, a learned shift."""
 
-    def __init__(self, width: int, *, bias: bool = True, eps: float = 1e-5) -> None:
+    def __init__(self, width: int, *more, bias: bool = True, eps: float = 1e-5, **names) -> None:
+        respelled(LayerNorm.__init__, more, names)
         super().__init__()
         self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32))
         self.bias = Parameter.create((width,), lambda shape: np.zeros(shape, np.float32)) if bias else None
@@ -83,7 +86,8 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """Each vector of width C divided by its root mean square; then, unless weight=False, a learned gain."""
 
-    def __init__(self, width: int, *, weight: bool = True, eps: float = 1e-5) -> None:
+    def __init__(self, width: int, *more, weight: bool = True, eps: float = 1e-5, **names) -> None:
+        respelled(RMSNorm.__init__, more, names)
         super().__init__()
         self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32)) if weight else None
         self.eps = eps
@@ -95,7 +99,8 @@ class RMSNorm(Module):
 class Dropout(Module):
     """Dropout with probability p while training; nothing after `eval()`."""
 
-    def __init__(self, p: float = 0.5) -> None:
+    def __init__(self, p: float = 0.5, *more, **names) -> None:
+        respelled(Dropout.__init__, more, names)
         super().__init__()
         self.p = p
 

@@ -21,7 +21,7 @@ from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, guarded, muon
 from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.optimizer import Optimizer, groups_of
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Tensor, respelled
 
 __all__ = """
     SGD Adam AdamW Muon Optimizer adamw constant cosine decay_groups inverse_square_root muon muon_groups trapezoid
@@ -77,11 +77,13 @@ class SGD(Optimizer):
         self,
         params: Any,
         lr: float = 1e-3,
-        *,
+        *more,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
+        **names,
     ) -> None:
+        respelled(SGD.__init__, more, names)
         super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
@@ -111,11 +113,13 @@ class AdamW(Optimizer):
         self,
         params: Any,
         lr: float = 1e-3,
-        *,
+        *more,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float | None = None,
+        **names,
     ) -> None:
+        respelled(AdamW.__init__, more, names)
         decay = self.default_decay if weight_decay is None else weight_decay
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=decay)
 
@@ -154,14 +158,16 @@ class Muon(Optimizer):
         self,
         params: Any,
         lr: float = 1e-3,
-        *,
+        *more,
         muon_lr_factor: float = 1.0,
         momentum: float = 0.95,
         adjust_lr_fn: str = "original",
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.1,
+        **names,
     ) -> None:
+        respelled(Muon.__init__, more, names)
         options = {"lr": lr, "muon_lr_factor": muon_lr_factor, "momentum": momentum, "adjust_lr_fn": adjust_lr_fn}
         options |= {"betas": betas, "eps": eps, "weight_decay": weight_decay, "use_muon": True}
         super().__init__(list(self._by_shape(groups_of(params, options))), **options)

@@ -1,22 +1,19 @@
 """Torch's and NumPy's names: those accepted here too, and what to write instead of the others.
 
 The tables are all there is to edit. A name that is accepted works like the one it stands for; `help()` and docs/api.md
-list only that one. Any other name in the tables raises an error that says what to write.
+list only that one. Any other name in the tables raises an error that says what to write. Those of arguments are read by
+`arguments.py`, all others are attributes of classes and modules: nothing here runs in a call under its own name.
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
-import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from tinygrad_lite import autograd, functional, nn, optim
-from tinygrad_lite.functional.registry import ReferenceAndFused
+from tinygrad_lite import arguments, autograd, functional, nn, optim
 from tinygrad_lite.tensor import Listed, Tensor
 
 # --- arguments --------------------------------------------------------------------------------------------------
@@ -182,35 +179,45 @@ ALL_NAMES = "docs/api.md lists all names"
 # --- how the tables take effect ---------------------------------------------------------------------------------
 
 
-def _one_by_one(table: dict[str, str]) -> dict[str, str]:
-    return {name: instead for names, instead in table.items() for name in names.split()}
-
-
 def install() -> None:
     """Make the package's classes, functions and modules accept or answer the other names."""
-    Tensor.__init__ = spelled(Tensor.__init__)
-    teach(Tensor, ACCEPTED_METHODS, METHODS_INSTEAD)
-    refuse_others(Tensor)
-    teach(nn.Module, {}, MODULES_INSTEAD)
-    for name, sentence in OPTIMIZERS_INSTEAD.items():
-        setattr(optim.Optimizer, name, Elsewhere(name, instead=f"write {sentence}"))
-    layers = (nn.Parameter, nn.Linear, nn.Conv2d, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Dropout)
-    for kind in (*layers, optim.SGD, optim.AdamW, optim.Muon):
-        kind.__init__ = spelled(kind.__init__)
-    for name in functional.__all__:
-        setattr(functional, name, spelled(getattr(functional, name)))
+    arguments.ACCEPTED.update(ACCEPTED_ARGUMENTS)
+    arguments.INSTEAD.update(ARGUMENTS_INSTEAD)
+    arguments.BY_NAME_ONLY.update(BY_NAME_ONLY)
+    for name, method in ACCEPTED_METHODS.items():
+        setattr(Tensor, name, Elsewhere(name, accepted=method))
+    answers = {Tensor: others() | written(METHODS_INSTEAD), nn.Module: written(MODULES_INSTEAD)}
+    for kind, table in (answers | {optim.Optimizer: written(OPTIMIZERS_INSTEAD)}).items():
+        for name, instead in table.items():
+            setattr(kind, name, Elsewhere(name, instead=instead))
     for module in (autograd, functional, nn, optim):
         module.__getattr__ = functools.partial(no_such_name, module.__name__)
-    ReferenceAndFused.respelled = _respelled
     Listed.hidden += (Elsewhere,)
+
+
+def written(table: dict[str, str]) -> dict[str, str]:
+    """For each name in a table, one by one, the end of the sentence."""
+    return {name: f"write {instead}" for names, instead in table.items() for name in names.split()}
+
+
+def others() -> dict[str, str]:
+    """The same for NumPy's functions, the names in torch_names.txt, and torch's in-place ones, which end in "_"."""
+    known = {name for kind in Tensor.__mro__ for name in vars(kind)}
+    functions = [name for name, value in vars(np).items() if callable(value) and name[0] != "_"]
+    # Names of torch.Tensor that need no advice of their own.
+    found = dict.fromkeys(Path(__file__).with_name("torch_names.txt").read_text(encoding="utf-8").split(), ALL_NAMES)
+    found |= {name: f"np.{name}(x.numpy()) has no gradient; {ALL_NAMES}" for name in functions}
+    in_place = "results are new tensors: write x = ..., or x[...] = values to write into x"
+    found |= {f"{name}_": in_place for name in {*known, *found, *written(METHODS_INSTEAD)} if not name.endswith("_")}
+    return {name: instead for name, instead in found.items() if name not in known}
 
 
 def no_such_name(module: str, name: str) -> NoReturn:
     """Raise the AttributeError of a module for a name that it does not have."""
-    instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
-    if not instead and not name.startswith("_") and hasattr(Tensor, name):
-        instead = f"Tensor.{name}(...): it is a method of tensors"
-    raise AttributeError(f"{module} has no {name!r}: {f'write {instead}' if instead else ALL_NAMES}", name=name)
+    instead = written(NAMES_INSTEAD | METHODS_INSTEAD).get(name, ALL_NAMES)
+    if instead is ALL_NAMES and not name.startswith("_") and hasattr(Tensor, name):
+        instead = f"write Tensor.{name}(...): it is a method of tensors"
+    raise AttributeError(f"{module} has no {name!r}: {instead}", name=name)
 
 
 class Elsewhere:
@@ -226,109 +233,10 @@ class Elsewhere:
         if x is None:
             return self
         if not self.accepted:
-            message = f"a {type(x).__name__} has no {self.name!r}: {self.instead}"
-            raise AttributeError(message, name=self.name, obj=x)
-        method, *arguments = self.accepted
-        return functools.partial(getattr(x, method), *arguments) if arguments else getattr(x, method)
+            raise AttributeError(f"a {type(x).__name__} has no {self.name!r}: {self.instead}", name=self.name, obj=x)
+        method, *first = self.accepted
+        return functools.partial(getattr(x, method), *first)
 
     def __call__(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """`Tensor.add(x, y)`, called on the class instead of a tensor."""
         return self.__get__(... if x is None else x)(*args, **options)
-
-
-def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
-    """Make a class accept the other names of its methods and of their arguments."""
-    for name, value in list(vars(kind).items()):
-        function = getattr(value, "__func__", value)  # of a static or class method, the function in it
-        if not name.startswith("_") and callable(function) and _named(function, skip=1):
-            setattr(kind, name, spelled(value) if function is value else type(value)(spelled(function)))
-    for name, method in accepted.items():
-        setattr(kind, name, Elsewhere(name, accepted=method))
-    for name, sentence in _one_by_one(instead).items():
-        setattr(kind, name, Elsewhere(name, instead=f"write {sentence}"))
-
-
-def refuse_others(tensor: type) -> None:
-    """Answer the names of NumPy's functions those in torch_names.txt, and torch's in-place ones, which end in "_"."""
-    known = {name for kind in tensor.__mro__ for name in vars(kind)}
-    functions = [name for name, value in vars(np).items() if callable(value) and name[0] != "_"]
-    # Names of torch.Tensor that need no advice of their own.
-    listed = Path(__file__).with_name("torch_names.txt").read_text(encoding="utf-8")
-    others = dict.fromkeys(listed.split(), ALL_NAMES)
-    others |= {name: f"np.{name}(x.numpy()) has no gradient; {ALL_NAMES}" for name in functions}
-    in_place = "results are new tensors: write x = ..., or x[...] = values to write into x"
-    others |= {f"{name}_": in_place for name in known | others.keys() if not name.endswith("_")}
-    for name in others.keys() - known:
-        setattr(tensor, name, Elsewhere(name, instead=others[name]))
-
-
-@functools.cache
-def spelled(function: Callable) -> Callable:
-    """The function, which also accepts torch's and NumPy's names of arguments; its signature is unchanged."""
-    if hasattr(function, "knows_spellings"):
-        return function
-    known = frozenset(_named(function))
-    name = function.__qualname__.split(".")[-2] if function.__name__ == "__init__" else function.__name__
-    kinds = [p.kind.name for p in inspect.signature(function).parameters.values()]
-    most = math.inf if "VAR_POSITIONAL" in kinds else kinds.count("POSITIONAL_OR_KEYWORD")
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        try:
-            if not options:
-                return function(*args)
-            if not known.issuperset(options):
-                options = respelled(function, name, options)
-            return function(*args, **options)
-        except TypeError:
-            if len(args) > most:  # Python refuses it anyway; this says what to write
-                raise too_many(function, name) from None
-            raise
-
-    call.knows_spellings = True
-    return call
-
-
-def too_many(function: Callable, name: str) -> TypeError:
-    """The TypeError of a call with more arguments by position than the function takes."""
-    if name in BY_NAME_ONLY:
-        return TypeError(f"{name}: {BY_NAME_ONLY[name]}")
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    rest = [f"{p.name}=..." for p in parameters if p.kind is p.KEYWORD_ONLY]
-    first = ", ".join(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-    return TypeError(f"{name}: by position it takes {first}, and {'by name ' + ', '.join(rest) if rest else 'no more'}")
-
-
-def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of a call under the function's own names.
-
-    Raises: TypeError with what to write, if there is no such argument.
-    """
-    known = _named(function)
-    result: dict[str, Any] = {}
-    for given, value in options.items():
-        if given in ("dim", "other") and name in BY_NAME_ONLY:
-            raise TypeError(f"{name}: {BY_NAME_ONLY[name]}")
-        here = [given, *ACCEPTED_ARGUMENTS.get(given, "").split()]
-        argument = next((other for other in here if other in known), None)
-        if argument in result:
-            raise TypeError(f"{name}: {argument} is given twice")
-        if argument:
-            result[argument] = value
-        elif value is not None or given not in ARGUMENTS_INSTEAD:
-            instead = ARGUMENTS_INSTEAD.get(given) or f"it takes {', '.join(n for n in known if n != 'self')}"
-            raise TypeError(f"{name}: there is no argument {given!r}; {instead}")
-    return result
-
-
-def _respelled(operation: ReferenceAndFused, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a call of a registered operation under its own names."""
-    if len(args) > operation.positions:
-        raise too_many(operation.composed, operation.name)
-    return respelled(operation.composed, operation.name, options)
-
-
-def _named(function: Callable, skip: int = 0) -> list[str]:
-    """The arguments that may be given by keyword, without the first `skip` ones."""
-    parameters = [*inspect.signature(function).parameters.values()][skip:]
-    return [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]

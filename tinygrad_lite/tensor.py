@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinygrad_lite import autograd
+from tinygrad_lite.arguments import respelled
 from tinygrad_lite.autograd import Backward, Node, Piece, observers, without_graph
 from tinygrad_lite.device import Array, device_of, get_device
 
@@ -65,7 +66,10 @@ class Tensor(Methods, metaclass=Listed):
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
 
-    def __init__(self, data: Any, *, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
+    def __init__(
+        self, data: Any, *more, dtype: Any = None, device: str | None = None, requires_grad: bool = False, **names
+    ) -> None:
+        respelled(Tensor.__init__, more, names)
         if isinstance(data, Tensor):
             raise TypeError("Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)")
         is_list = not hasattr(data, "dtype")
@@ -262,7 +266,7 @@ class Tensor(Methods, metaclass=Listed):
         """Count a write into this tensor's memory. Code that changes `data` in place must call it, as optimizers do."""
         self._version[0] += 1
 
-    def backward(self, gradient: Tensor | None = None) -> None:
+    def backward(self, gradient: Tensor | None = None, *more, **names) -> None:
         """Leave dL/dx in the `.grad` of every leaf x that requires a gradient, where L is this tensor.
 
         Gradients add up in `.grad` until it is set to None. The graph is freed as it is walked (`autograd.walk_back`).
@@ -272,6 +276,7 @@ class Tensor(Methods, metaclass=Listed):
         Raises: RuntimeError if there is no graph, if part of it was freed by an earlier backward, or if a value
             that is still needed was overwritten.
         """
+        respelled(Tensor.backward, more, names)
         if self._node is None:
             raise RuntimeError("backward: this tensor was computed from nothing that requires a gradient")
         if gradient is None:

@@ -55,7 +55,7 @@ def torch():
 def ours(function, skip):
     """The names of the parameters that may be given by position, and of the one that takes all others, if any."""
     parameters = [*inspect.signature(function).parameters.values()][skip:]
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) and p.name != "more"]
 
 
 def theirs(torch, name, function, skip):

@@ -3,12 +3,13 @@
 import inspect
 import pydoc
 import re
+import traceback
 
 import numpy as np
 import pytest
 
 import tinygrad_lite as tg
-from tinygrad_lite import Tensor, compositions, functional, ops
+from tinygrad_lite import Tensor, compositions, functional, nn, ops, optim, spelling
 from tinygrad_lite import functional as F
 from tinygrad_lite.spelling import (
     ACCEPTED_ARGUMENTS,
@@ -97,7 +98,12 @@ UNKNOWN = {
         (lambda x: x.mean(dtype="float64"), "mean: there is no argument 'dtype'; write .cast(dtype) before or after"),
         (lambda x: x.var(unbiased=False), "var: there is no argument 'unbiased'; write correction=0 to divide by n, "),
         (lambda x: x.sum(axes=1), "sum: there is no argument 'axes'; it takes x, axis, keepdim"),
-        (lambda x: x.sum(1, dim=1, axis=1), "sum: axis is given twice"),
+        (lambda x: x.sum(1, dim=1), "sum: axis is given twice"),
+        (lambda x: x.sum(input=x), "sum: x is given twice"),
+        (lambda x: x.relu(inplace=True), "relu: there is no argument 'inplace'; write x = ...; every operation "),
+        (lambda x: nn.Dropout(0.1, inplace=True), "Dropout: there is no argument 'inplace'; write x = ...; every"),
+        (lambda x: optim.SGD([x], maximize=True), "SGD: there is no argument 'maximize'; it takes params, lr, "),
+        (lambda x: x.full_like(), "Tensor: elements of type object are not numbers"),
         (lambda x: x.backward(retain_graph=True), "backward: there is no argument 'retain_graph'; add the losses and "),
         (lambda x: Tensor.zeros(2, layout=None), "zeros: there is no argument 'layout'; it takes dtype, device, "),
         (lambda x: F.softmax(x, dtype="float64"), "softmax: there is no argument 'dtype'; write .cast(dtype) "),
@@ -174,6 +180,44 @@ def test_the_tables_name_nothing_that_exists():
     assert not {*ARGUMENTS_INSTEAD} & {*ACCEPTED_ARGUMENTS}
 
 
+# --- the path of a call -----------------------------------------------------------------------------------------
+
+FAILING = [  # the first of the engine's functions that the traceback shows
+    (lambda x: (x * x).sum().backward(x), ["backward", "check_gradient"]),
+    (lambda x: twice(x * x), ["backward", "walk_back", "collect"]),
+    (lambda x: x.amax(axis=5), ["amax", "_extreme", "as_axes", "one_axis"]),
+    (lambda x: x.mean(5), ["mean", "sum", "as_axes", "one_axis"]),
+    (lambda x: x.sum(axis=5), ["sum", "as_axes", "one_axis"]),
+    (lambda x: Tensor([[1.0], [1.0, 2.0]]), ["__init__"]),
+    (lambda x: nn.Linear(-1, 2), ["__init__", "create"]),
+    (lambda x: optim.SGD([x], lr=-1.0), ["__init__", "__init__"]),
+    (lambda x: F.cross_entropy(x, Tensor([7])), ["__call__", "cross_entropy_fused", "check_cross_entropy"]),
+]
+
+
+def twice(y):
+    loss = y.sum()
+    loss.backward()
+    loss.backward()
+
+
+@pytest.mark.parametrize(("call", "frames"), FAILING)
+def test_an_error_comes_straight_from_the_function_that_was_called(call, frames):
+    with pytest.raises((ValueError, TypeError, RuntimeError)) as caught:
+        call(Tensor([[1.0, 2.0]], requires_grad=True))
+    found = [frame for frame in traceback.extract_tb(caught.tb) if frame.filename.startswith(*tg.__path__)]
+    assert [frame.name for frame in found][: len(frames)] == frames
+    assert not [frame for frame in found if frame.filename == spelling.__file__]
+
+
+def test_no_wrapper_stands_around_a_method():
+    """But NumPy's errstate around some of ops/; and what the registry calls refers to its definition."""
+    values = PUBLIC | {"__init__": Tensor.__init__, "__add__": Tensor.__add__}
+    wrapped = {name: value for name, value in values.items() if hasattr(value, "__wrapped__")}
+    assert {type(wrapped.pop(name)) for name in F.__all__ if name in wrapped} == {type(F.gelu)}
+    assert {value.__code__ for value in wrapped.values()} == {np.errstate()(print).__code__}
+
+
 # --- help() -----------------------------------------------------------------------------------------------------
 
 
@@ -198,4 +242,4 @@ def test_a_method_has_the_text_and_the_signature_of_its_function():
         assert inspect.signature(getattr(Tensor, name)) == inspect.signature(function)
         _, *others = inspect.signature(function).parameters
         assert [*inspect.signature(getattr(x, name)).parameters] == others
-    assert str(inspect.signature(x.sum)) == "(axis: 'Axis' = None, *, keepdim: 'bool' = False) -> 'Tensor'"
+    assert str(inspect.signature(x.sum)) == "(axis: 'Axis' = None, *more, keepdim: 'bool' = False, **names) -> 'Tensor'"

@@ -38,7 +38,7 @@ from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.functional.softmax import log_softmax_composed
 from tinygrad_lite.ops.common import as_tensors
-from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.tensor import Tensor, node, respelled
 
 
 def cross_entropy_composed(
@@ -122,7 +122,7 @@ def check_reduction(op: str, reduction: str) -> None:
         raise ValueError(f"{op}: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
 
 
-def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
+def binary_cross_entropy_with_logits(logits=None, targets=None, *more, reduction: str = "mean", **names) -> Tensor:
     """log(1 + e^x) - t x for each logit x and answer t, in nats per answer.
 
     Computed as (1 - t) x - min(x, 0) + log(1 + e^-|x|), which does not overflow and is right for an infinite x, too.
@@ -135,7 +135,8 @@ def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reducti
     Raises: ValueError if shapes or reduction do not fit.
     """
     check_reduction("binary_cross_entropy_with_logits", reduction)
-    (logits, targets), _ = as_tensors((logits, targets), 0, "binary_cross_entropy_with_logits")
+    *given, _ = respelled(binary_cross_entropy_with_logits, more, names, logits, targets, reduction)
+    (logits, targets), _ = as_tensors(tuple(given), 0, "binary_cross_entropy_with_logits")
     if logits.shape != targets.shape:
         raise ValueError(f"binary_cross_entropy_with_logits: logits {logits.shape} do not fit targets {targets.shape}")
     losses = logits * (1 - targets) - logits.minimum(0) + (1 + (-logits.abs()).exp()).log()

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.arguments import by_own_names
 from tinygrad_lite.ops.common import as_tensor
 from tinygrad_lite.tensor import Tensor, noted
 
@@ -27,8 +28,6 @@ _composed_only = False
 
 class ReferenceAndFused:
     """An operation with its versions; a call runs the one for the device of its tensors, unless `composed` is on."""
-
-    knows_spellings = True  # of arguments: `spelled` need not wrap it
 
     def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any] | str) -> None:
         """Register a reference version, and fused ones by device: `ReferenceAndFused(gelu_composed, cpu=gelu_fused)`.
@@ -55,12 +54,8 @@ class ReferenceAndFused:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the version for the tensors' device; numbers, lists and arrays given with a tensor become tensors."""
-        if len(args) > self.positions:
-            self.respelled(args, options)
-        for name in options:
-            if name not in self.names:
-                options = self.respelled(args, options)
-                break
+        if len(args) > self.positions or (options and not self.names.keys() >= options.keys()):
+            options = by_own_names(self.composed, args[self.positions :], options)
         tensors, is_complete = [], True
         for place, value in enumerate(args):
             if isinstance(value, Tensor):
@@ -80,10 +75,6 @@ class ReferenceAndFused:
             return self.version_for(device)(*args, **options)
         with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
             return self.version_for(device)(*args, **options)
-
-    def respelled(self, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
-        """The options under the names that they have here, if `spelling.py` knows them by other names."""
-        raise TypeError(f"{self.name}: takes {', '.join(self.names)}, the first {self.positions} of them by position")
 
     def _with_constants(self, args: tuple, options: dict[str, Any], tensors: list[Tensor]) -> tuple:
         """The arguments of a call, its constants turned into tensors on the first tensor's device, and all tensors."""

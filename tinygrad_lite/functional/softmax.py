@@ -31,7 +31,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.tensor import Axis, Tensor, node
+from tinygrad_lite.tensor import Axis, Tensor, node, respelled
 
 
 def softmax_composed(x: Tensor, axis: int = -1) -> Tensor:
@@ -55,8 +55,9 @@ def log_softmax_composed(x: Tensor, axis: int = -1) -> Tensor:
     return shifted - shifted.exp().sum(axis, keepdim=True).log()
 
 
-def logsumexp(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def logsumexp(x: Tensor | None = None, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """y = log(sum_j e^(x_j)) = m + log(sum_j e^(x_j - m)) with m = max(x), over the axes. -inf if all x are."""
+    x, axis, keepdim = respelled(logsumexp, more, names, x, axis, keepdim)
     if not isinstance(x, Tensor):
         raise TypeError("logsumexp: needs a tensor as x; make one with Tensor(...)")
     shift = _shift(x, axis)

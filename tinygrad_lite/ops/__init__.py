@@ -19,6 +19,8 @@ The functions have these in common:
     Tensor.wrap(y)                       an array as a tensor without a node: a constant, which passes no gradient on
     unbroadcast(dy, shape)               dy summed over the axes along which a parent of this shape was stretched
     @silent                              log(0) is -inf and 0 / 0 is NaN, without NumPy's warnings
+    *more, **names                       what else a call gives: `respelled` reads another library's names for the
+                                         arguments, such as dim for axis, and refuses the rest
 
 `backward` uses arrays and shapes, never tensors, so a graph keeps no more memory than the derivatives need.
 """

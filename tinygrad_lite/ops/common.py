@@ -9,7 +9,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array, is_float, sum_over, xp_of
 from tinygrad_lite.errors import counted
-from tinygrad_lite.tensor import Axis, Tensor, check_fits, check_one_device, constant, node
+from tinygrad_lite.tensor import Axis, Tensor, check_fits, check_one_device, constant, node, respelled
 
 # As in PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py checks the loss and says where a NaN arose.
 silent = np.errstate(all="ignore")
@@ -159,8 +159,10 @@ def zero_unless(condition: Array, x: Array) -> Array:
     return (x.view(f"i{x.dtype.itemsize}") * condition).view(x.dtype)
 
 
-def as_shape(sizes: tuple) -> tuple[int, ...]:
-    """The sizes, whether they were passed as f(2, 3) or as f((2, 3))."""
+def as_shape(sizes: tuple, op: str = "", names: dict[str, Any] | None = None) -> tuple[int, ...]:
+    """The sizes, whether they were passed as f(2, 3) or as f((2, 3)). Arguments by other `names` are refused."""
+    if names:
+        respelled(getattr(Tensor, op), (), names)
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
 from tinygrad_lite.ops.common import as_float, refuse_truth_values, silent, zero_unless
-from tinygrad_lite.tensor import Tensor, check_fits, constant, node
+from tinygrad_lite.tensor import Tensor, check_fits, constant, node, respelled
 
 BLOCK = 1 << 15  # elements
 
@@ -161,8 +161,10 @@ def erf_array(x: Array) -> Array:
     return xp.where(xp.abs(x) < end, y, xp.sign(x))  # exactly 1: GELU multiplies 1 + erf(x) by any large x
 
 
-def relu(x: Tensor) -> Tensor:
+def relu(x: Tensor, **names) -> Tensor:
     """y = max(x, 0).  dL/dx = 0 where x <= 0 (also at 0, PyTorch's choice), else dL/dy (also for NaN)."""
+    if names:
+        respelled(relu, (), names)
     y = x.xp.maximum(x.data, 0).astype(x.dtype, copy=False)
 
     def backward(dy):
@@ -188,11 +190,12 @@ def sign(x: Tensor) -> Tensor:
     return constant(x.xp.sign(x.data), x)
 
 
-def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+def clip(x: Tensor, low: float | None = None, high: float | None = None, *more, **names) -> Tensor:
     """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds (as in PyTorch), else 0.
 
     One of the two bounds may be left out. They are numbers; for tensors see `maximum` and `minimum`.
     """
+    low, high = respelled(clip, more, names, low, high)
     if not isinstance(low, (numbers.Real, type(None))) or not isinstance(high, (numbers.Real, type(None))):
         raise TypeError("clip: low and high are numbers; for tensors use x.maximum(low).minimum(high)")
     if low is None and high is None:
@@ -217,9 +220,9 @@ def clone(x: Tensor) -> Tensor:
     return node(x.data.copy(), (x,), lambda dy: (dy,), "clone", linear=True)
 
 
-def to(x: Tensor, device: str) -> Tensor:
+def to(x: Tensor, device: str | None = None, *more, **names) -> Tensor:
     """This tensor on another device; the gradient is copied back."""
-    target, home = get_device(device), device_of(x.data)
+    target, home = get_device(*respelled(to, more, names, device)), device_of(x.data)
     if target is home:
         return x
 

@@ -6,15 +6,16 @@ import numpy as np
 
 from tinygrad_lite.device import sum_over, xp_of
 from tinygrad_lite.ops.common import as_axes, one_axis, silent
-from tinygrad_lite.tensor import Axis, Tensor, constant, node
+from tinygrad_lite.tensor import Axis, Tensor, constant, node, respelled
 
 
 @silent
-def sum(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def sum(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy for each of them.
 
     Unsigned integers are added as int64, like signed ones, so that a difference of sums may be negative.
     """
+    axis, keepdim = respelled(sum, more, names, axis, keepdim) if more or names else (axis, keepdim)
     a = x.data if x.data.dtype.kind != "u" else x.data.astype(np.int64)
     axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
 
@@ -26,24 +27,24 @@ def sum(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     return node(sum_over(a, axes, keepdim), (x,), backward, "sum", True)
 
 
-def amax(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def amax(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """y = the largest element over the axes, which gets the gradient; equal ones share it evenly, as in torch.amax."""
-    return _extreme(x, axis, keepdim, "max")
+    return _extreme(x, *respelled(amax, more, names, axis, keepdim), "max")
 
 
-def amin(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+def amin(x: Tensor, axis: Axis = None, *more, keepdim: bool = False, **names) -> Tensor:
     """y = the smallest element over the axes, which gets the gradient; equal ones share it evenly, as in torch.amin."""
-    return _extreme(x, axis, keepdim, "min")
+    return _extreme(x, *respelled(amin, more, names, axis, keepdim), "min")
 
 
-def max(x: Tensor, *, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def max(x: Tensor, *more, axis: Axis = None, keepdim: bool = False, **names) -> Tensor:
     """`amax`, as in NumPy; the axis is given by name, since torch's `x.max(1)` also returns positions."""
-    return _extreme(x, axis, keepdim, "max")
+    return _extreme(x, *respelled(max, more, names, axis, keepdim), "max")
 
 
-def min(x: Tensor, *, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def min(x: Tensor, *more, axis: Axis = None, keepdim: bool = False, **names) -> Tensor:
     """`amin`, as in NumPy; the axis is given by name, since torch's `x.min(1)` also returns positions."""
-    return _extreme(x, axis, keepdim, "min")
+    return _extreme(x, *respelled(min, more, names, axis, keepdim), "min")
 
 
 def _extreme(x: Tensor, axis: Axis, keepdim: bool, op: str) -> Tensor:
@@ -64,14 +65,14 @@ def _check_choice(shape: tuple[int, ...], axes: tuple[int, ...], op: str) -> Non
         raise ValueError(f"{op}: nothing to choose from in a tensor of shape {shape} over axes {axes}")
 
 
-def argmax(x: Tensor, axis: int | None = None, *, keepdim: bool = False) -> Tensor:
+def argmax(x: Tensor, axis: int | None = None, *more, keepdim: bool = False, **names) -> Tensor:
     """The position of the largest element, the first of equal ones; over everything if no axis is given."""
-    return _position(x, axis, keepdim, "argmax")
+    return _position(x, *respelled(argmax, more, names, axis, keepdim), "argmax")
 
 
-def argmin(x: Tensor, axis: int | None = None, *, keepdim: bool = False) -> Tensor:
+def argmin(x: Tensor, axis: int | None = None, *more, keepdim: bool = False, **names) -> Tensor:
     """The position of the smallest element, the first of equal ones; over everything if no axis is given."""
-    return _position(x, axis, keepdim, "argmin")
+    return _position(x, *respelled(argmin, more, names, axis, keepdim), "argmin")
 
 
 def _position(x: Tensor, axis: int | None, keepdim: bool, op: str) -> Tensor:

@@ -14,7 +14,7 @@ from tinygrad_lite.autograd import Piece
 from tinygrad_lite.device import Array, scatter_add
 from tinygrad_lite.errors import counted
 from tinygrad_lite.ops.common import as_shape, as_tensors, cast, one_axis, promote, unbroadcast
-from tinygrad_lite.tensor import Tensor, check_fits, node, noted
+from tinygrad_lite.tensor import Tensor, check_fits, node, noted, respelled
 
 
 def reshape(x: Tensor, *shape: Any) -> Tensor:
@@ -77,9 +77,9 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], *, value: float = 0.0) ->
     return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)
 
 
-def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
+def cat(*tensors: Tensor, axis: int = 0, **names) -> Tensor:
     """This tensor and the others, joined along an axis; each gets its piece of the gradient."""
-    tensors, axis = as_tensors(tensors, axis, "cat")
+    tensors, axis = as_tensors(tensors, *respelled(cat, (), names, axis), "cat")
     first = tensors[0]
     axis = one_axis(axis, first.ndim, "cat")
     if len({(t.ndim, t.shape[:axis], t.shape[axis + 1 :]) for t in tensors}) > 1:

@@ -1,10 +1,12 @@
 """Arguments that a function does not have: another library's name for one that it has is read, all others are refused.
 
-A function that knows other names ends with `*more` and `**names`, which catch what it has no place for, and begins with
+A function that knows other names ends with `*more` and `**names`, which catch what it has no place for, and hands them
+on together with its own last arguments:
 
-    x, axis, keepdim = respelled(mean, more, names, x, axis, keepdim)
+    axis, keepdim = respelled(prod, more, names, axis, keepdim)
 
-The tables are empty until `spelling.py` fills them; without it, no other name is known.
+Where that would be felt, it first asks whether there are any. The tables are empty until `spelling.py` fills them;
+without it, no other name is known.
 """
 
 import functools

@@ -45,8 +45,8 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from tinygrad_lite.device import Array, get_device
-from tinygrad_lite.module import load_values, replace
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, misfits, shapes_only
+from tinygrad_lite.nn.module import load_values, replace
 from tinygrad_lite.quantize import QuantizedLinear
 from tinygrad_lite.tensor import Tensor
 

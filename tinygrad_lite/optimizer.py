@@ -12,7 +12,7 @@ import numpy as np
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.flat import FlatMemory
-from tinygrad_lite.module import Module, clear_gradients
+from tinygrad_lite.nn.module import Module, clear_gradients
 from tinygrad_lite.tensor import Tensor, writable
 
 PARAMS = "model.parameters(), model.named_parameters(), or a list of groups such as {'params': ..., 'lr': 1e-4}"

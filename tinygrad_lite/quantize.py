@@ -65,8 +65,8 @@ import numpy as np
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.functional.registry import is_composed
-from tinygrad_lite.module import replace
 from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.nn.module import replace
 from tinygrad_lite.tensor import Tensor, node, noted
 from tinygrad_lite.transformer import Block
 

@@ -258,7 +258,7 @@ class Made(Module):
 
 def test_from_weights_copies_them_and_draws_no_random_numbers(monkeypatch):
     weights = {"linear.weight": np.ones((3, 2)), "linear.bias": np.ones(3)}
-    monkeypatch.setattr("tinygrad_lite.nn.next_rng", None)
+    monkeypatch.setattr("tinygrad_lite.nn.layers.next_rng", None)
     made = Made.from_weights(2, weights, here())
     weights["linear.weight"][0, 0] = 7
     assert made.linear.weight.tolist() == [[1.0, 1.0]] * 3

@@ -1,4 +1,4 @@
-"""Layers, the modules that models are built from. The names are torch.nn's; `module.py` defines what a module is."""
+"""The layers, under torch.nn's names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.functional.linear import linears
-from tinygrad_lite.module import Call, Module, Parameter, misfits, recorded, shapes_only  # noqa: F401 (names of nn)
+from tinygrad_lite.nn.module import Module, Parameter
 from tinygrad_lite.tensor import Tensor, respelled
-
-__all__ = """
-    shapes_only Parameter Module misfits Linear linear_maps Embedding LayerNorm RMSNorm Dropout Identity Sequential
-    ModuleList ParameterList ModuleDict Call recorded
-""".split()
 
 
 class Linear(Module):

@@ -9,16 +9,23 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tests.places import here
-from tinygrad_lite import Tensor, optim
+from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.muon import ROUNDS, elements_of_work, muon_composed, newton_schulz_composed, newton_schulz_fused
 from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
 from tinygrad_lite.optim import SGD, Adam, AdamW, Muon, constant, cosine, decay_groups, inverse_square_root, muon_groups
+from tinygrad_lite.optim.muon import (
+    ROUNDS,
+    elements_of_work,
+    muon_composed,
+    newton_schulz_composed,
+    newton_schulz_fused,
+)
 
 pytestmark = pytest.mark.every_device
 
 rng = np.random.default_rng(7)
+ADAMW = sys.modules["tinygrad_lite.optim.adamw"]  # the module; optim.adamw is the update
 
 
 class Net(Module):
@@ -742,12 +749,12 @@ def test_several_threads_compute_the_same_bits(monkeypatch):
     arrays = rng.random((4, 10_001), np.float32)
 
     def updated(threads):
-        monkeypatch.setattr(optim, "blas_threads", lambda: threads)
+        monkeypatch.setattr(ADAMW, "blas_threads", lambda: threads)
         w, g, m, v = (Tensor(array.copy()) for array in arrays)
-        optim.adamw_fused(w, g, m, v, 3, 0.01, 0.9, 0.99, 1e-8, 0.1)
+        ADAMW.adamw_fused(w, g, m, v, 3, 0.01, 0.9, 0.99, 1e-8, 0.1)
         return np.stack([x.numpy() for x in (w, m, v)])
 
-    monkeypatch.setattr(optim, "PER_THREAD", 3000)
+    monkeypatch.setattr(ADAMW, "PER_THREAD", 3000)
     whole = updated(1)
     assert (whole != arrays[[0, 2, 3]]).all()
     for threads in (2, 3, 8):
@@ -755,8 +762,8 @@ def test_several_threads_compute_the_same_bits(monkeypatch):
 
 
 def test_work_in_threads_is_done_once_and_its_error_is_raised(monkeypatch):
-    monkeypatch.setattr(optim, "PER_THREAD", 10)
-    monkeypatch.setattr(optim, "blas_threads", lambda: 3)
+    monkeypatch.setattr(ADAMW, "PER_THREAD", 10)
+    monkeypatch.setattr(ADAMW, "blas_threads", lambda: 3)
     done, settings = np.zeros(35), set()
 
     def work(first, end):
@@ -766,21 +773,21 @@ def test_work_in_threads_is_done_once_and_its_error_is_raised(monkeypatch):
             raise MemoryError
 
     with np.errstate(over="raise"), pytest.raises(MemoryError):
-        optim.in_threads(work, 35)
+        ADAMW.in_threads(work, 35)
     assert (done == 1).all()
     assert settings == {"raise"}
 
 
 def test_as_many_threads_as_a_matrix_product_has():
     with threadpool_limits(1):
-        assert optim.blas_threads() == 1
+        assert ADAMW.blas_threads() == 1
 
 
 # --- a guard ------------------------------------------------------------------------------------------------------
 
 
 GUARDED = [
-    (optim.adamw_composed, [(7,)] * 4, (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)),
+    (ADAMW.adamw_composed, [(7,)] * 4, (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)),
     (muon_composed, [(2, 3, 5)] * 3, (0.02, 0.95, 0.1, "original")),
 ]
 

@@ -1,4 +1,4 @@
-// One AdamW update; formulas in optim.py, the guard's numbers in guard.py. Each thread takes one pack of elements.
+// One AdamW update; formulas in optim/adamw.py, the guard's numbers in guard.py. Each thread takes one pack of elements.
 // With a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step), the corrected means are a m and (b sqrt(v))^2. Values
 // shared by all elements are computed on the host: keep = 1 - lr weight_decay, rate = lr a, rest1 = 1 - beta1, and
 // rest2 likewise. `rounded`, if it is not null, gets a copy of w in bfloat16.

@@ -24,8 +24,8 @@ def adamw_cuda(
     """`adamw_composed` in one pass; w, g, m and v have one type and are contiguous, as an optimizer keeps them.
 
     Given the numbers of a guard (guard.py), g is first multiplied by the guard's factor, and nothing changes after a
-    broken step. If w has a bfloat16 copy, `w.rounded` (see flat.py), the kernel writes that too, and the attribute is
-    removed.
+    broken step. If w has a bfloat16 copy, `w.rounded` (see optim/memory.py), the kernel writes that too, and the
+    attribute is removed.
     """
     arrays = [*(tensor.data.reshape(-1) for tensor in (w, g, m, v)), vars(w).pop("rounded", None)]
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)

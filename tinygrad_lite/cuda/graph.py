@@ -24,7 +24,7 @@ import numpy as np
 from tinygrad_lite.autograd import observers
 from tinygrad_lite.cuda import dropout, gemm
 from tinygrad_lite.functional.registry import is_composed
-from tinygrad_lite.optimizer import Optimizer
+from tinygrad_lite.optim.optimizer import Optimizer
 from tinygrad_lite.precision import get_precision
 from tinygrad_lite.tensor import Tensor
 

@@ -3,8 +3,8 @@
 In bfloat16, weights stay float32 and are rounded for the products: once for each version of them, or, if an optimizer
 has just written them, by its kernel (adamw.cu).
 
-If an optimizer has laid out the weights of queries, keys and values one after the other (flat.py), they are the rows of
-one matrix, and so are their gradients. One large product then does the work of three; and the gradient of the input is
+If an optimizer has laid out the weights of queries, keys and values one after the other (memory.py), they are the rows
+of one matrix, and so are their gradients. One large product then does the work of three; and the gradient of the input is
 one product too, instead of a sum of three in bfloat16.
 """
 
@@ -180,7 +180,7 @@ class Copy:
 
 
 def copy_of(optimizer: Any, known: Copy | None) -> Copy | None:
-    """A copy of all parameters of an optimizer (flat.py), where `in_precision` finds its parts; None if not in use.
+    """A copy of all parameters of an optimizer (memory.py), where `in_precision` finds its parts; None if not in use.
 
     It is `known` if nothing but the optimizer has written into the parameters since that was made.
     """

@@ -1,4 +1,4 @@
-// Muon's update except the matrix products; formulas in muon.py, the guard's numbers in guard.py. X is the type of the
+// Muon's update except the matrix products; formulas in optim/muon.py, the guard's numbers in guard.py. X is the type of the
 // weights, Y the type of the products' factors. The matrices of a stack follow one another; blockIdx.y chooses one.
 
 // u = momentum m + (1 - momentum) g, which becomes the new m; applied once more, it is the update (Nesterov)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import kernel, launch, launch_elements, pack
-from tinygrad_lite.muon import EPS, ROUNDS, scale_of
+from tinygrad_lite.optim.muon import EPS, ROUNDS, scale_of
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor
 

@@ -5,7 +5,7 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.muon import muon_cuda
-from tinygrad_lite.muon import muon_composed
+from tinygrad_lite.optim.muon import muon_composed
 from tinygrad_lite.precision import precision
 
 rng = np.random.default_rng(34)

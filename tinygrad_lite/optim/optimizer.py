@@ -11,8 +11,8 @@ import numpy as np
 
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array, device_of
-from tinygrad_lite.flat import FlatMemory
 from tinygrad_lite.nn.module import Module, clear_gradients
+from tinygrad_lite.optim.memory import FlatMemory
 from tinygrad_lite.tensor import Tensor, writable
 
 PARAMS = "model.parameters(), model.named_parameters(), or a list of groups such as {'params': ..., 'lr': 1e-4}"
@@ -53,6 +53,18 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             ready["param_names"].append(name)
         groups.append(ready)
     return groups
+
+
+def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
+    """nanoGPT's two groups: matrices and tables (2 axes or more) decay, gains and biases (1 axis) do not.
+
+    Decay pulls a weight towards 0. A layer norm's gain belongs near 1, and a bias does no harm by being large.
+    """
+    named = list(model.named_parameters())
+    return [
+        {"params": [(n, p) for n, p in named if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [(n, p) for n, p in named if p.ndim < 2], "weight_decay": 0.0},
+    ]
 
 
 def check_options(group: Mapping[str, Any]) -> None:

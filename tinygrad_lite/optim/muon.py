@@ -40,12 +40,17 @@ Bernstein, Newhouse 2024 (arXiv:2409.20325), section 3, for the spectral norm; A
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.optim.adamw import AdamW, guarded
+from tinygrad_lite.optim.optimizer import Optimizer, decay_groups, groups_of
+from tinygrad_lite.tensor import Tensor, respelled
 
 # a, b, c of each round
 ROUNDS = (8.01717, -22.94095, 16.61126), (3.61194, -2.65206, 0.51230), (2.66096, -1.94513, 0.43569)
@@ -131,12 +136,6 @@ def newton_schulz_fused(x: np.ndarray) -> None:
         x[...] = product
 
 
-def guarded(g: Tensor, guard: Tensor | None) -> Tensor | None:
-    """The gradient, scaled by a guard's first number; None if its second one forbids the update (see cuda/guard.py)."""
-    factor, broken, *_ = (1.0, -1.0) if guard is None else guard.tolist()
-    return g * factor if broken < 0 else None
-
-
 def muon_composed(
     w: Tensor,
     g: Tensor,
@@ -185,3 +184,113 @@ def muon_fused(
 
 
 muon = ReferenceAndFused(muon_composed, cpu=muon_fused, cuda="tinygrad_lite.cuda.muon")
+
+
+# --- the optimizer --------------------------------------------------------------------------------------------
+
+
+def muon_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups for Muon: the matrices of the hidden layers, and nanoGPT's two groups of everything else, for AdamW.
+
+    Hidden layers are the linear maps in a list of layers, whose names contain a number, such as `blocks.0.mlp.up`.
+    Embeddings and the output matrix are not hidden: their rows belong to single tokens, most of which do not occur in a
+    batch.
+    """
+    hidden = {
+        id(module.weight)
+        for path, module in model.named_modules()
+        if isinstance(module, Linear) and any(part.isdigit() for part in path.split("."))
+    }
+    matrices = [(name, parameter) for name, parameter in model.named_parameters() if id(parameter) in hidden]
+    groups = [{"params": matrices, "weight_decay": weight_decay}]
+    for group in decay_groups(model, weight_decay):
+        others = [(name, parameter) for name, parameter in group["params"] if id(parameter) not in hidden]
+        groups.append(group | {"params": others, "use_muon": False})
+    return groups
+
+
+class Muon(Optimizer):
+    """Muon for matrices, AdamW for everything else; formulas, derivation and sources are in `muon.py`.
+
+    Args:
+        params: as for the other optimizers. Anything that is not a matrix, or that AdamW is to update, belongs in a
+            group with `use_muon: False`; `muon_groups` makes the usual groups of a model.
+        lr: the learning rate of groups with AdamW; those with Muon use lr * muon_lr_factor. Muon's is usually larger,
+            since the size of its update does not depend on the gradient; this way both follow one schedule.
+        momentum, adjust_lr_fn: Muon's options, as in torch.optim.Muon.
+        betas, eps: AdamW's.
+    """
+
+    state_names = ("exp_avg", "exp_avg_sq")  # Muon needs only the first
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        *more,
+        muon_lr_factor: float = 1.0,
+        momentum: float = 0.95,
+        adjust_lr_fn: str = "original",
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.1,
+        **names,
+    ) -> None:
+        respelled(Muon.__init__, more, names)
+        options = {"lr": lr, "muon_lr_factor": muon_lr_factor, "momentum": momentum, "adjust_lr_fn": adjust_lr_fn}
+        options |= {"betas": betas, "eps": eps, "weight_decay": weight_decay, "use_muon": True}
+        super().__init__(list(self._by_shape(groups_of(params, options))), **options)
+        for group in self.param_groups:
+            group["shape"] = group["params"][0].shape if group["use_muon"] else None
+
+    @staticmethod
+    def _by_shape(groups: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The groups, those for Muon cut into groups of one shape: these lie in the flat arrays as stacks (n, R, C)."""
+        for group in groups:
+            named = list(zip(group.pop("param_names"), group["params"], strict=True))
+            if group["adjust_lr_fn"] not in ADJUSTMENTS:
+                raise ValueError(f"Muon: adjust_lr_fn is one of {', '.join(ADJUSTMENTS)}, not {group['adjust_lr_fn']}")
+            if not group["use_muon"]:
+                yield group | {"params": named}
+                continue
+            stacks: dict[tuple[int, ...], list] = {}
+            for name, parameter in named:
+                stacks.setdefault(parameter.shape, []).append((name, parameter))
+                if parameter.ndim != 2:
+                    raise ValueError(
+                        f"Muon: {name} is not a matrix, its shape is {parameter.shape}: put it into a group with "
+                        "'use_muon': False, for AdamW; muon_groups(model, weight_decay) makes the usual groups"
+                    )
+            yield from (group | {"params": members} for members in stacks.values())
+
+    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
+        if options["use_muon"]:
+            stacks = (Tensor.wrap(x.data.reshape(-1, *options["shape"])) for x in (value, gradient, states[0]))
+            lr *= options["muon_lr_factor"]
+            guard = {} if self.guard is None else {"guard": self.guard}
+            muon(*stacks, lr, options["momentum"], options["weight_decay"], options["adjust_lr_fn"], **guard)
+        else:
+            AdamW.update(self, value, gradient, *states, step=step, lr=lr, **options)
+
+    def slice_of(self, rank: int, size: int) -> slice:
+        """The part that one of several processes updates: whole matrices, and about the same work for each process."""
+        shapes = {name: group["shape"] for group in self.param_groups for name in group["param_names"]}
+        borders, work = [0], [0.0]
+        for name, place in self.places.items():
+            each = elements_of_work(*shapes[name]) if shapes[name] else 1.0
+            borders.append(place.stop)
+            work.append(work[-1] + each * (place.stop - place.start))
+
+        def cut(share: float) -> int:
+            """Where this share of the work ends; within a matrix, at its nearer border."""
+            place = np.interp(share * work[-1], work, borders)
+            for name, whole in self.places.items():
+                if shapes[name] and whole.start < place < whole.stop:
+                    return whole.start if place < (whole.start + whole.stop) / 2 else whole.stop
+            return int(place)
+
+        return slice(cut(rank / size), cut((rank + 1) / size))
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        unused = {f"exp_avg_sq.{name}" for g in self.param_groups if g["use_muon"] for name in g["param_names"]}
+        return {name: array for name, array in super().state_dict().items() if name not in unused}

@@ -28,12 +28,12 @@ import numpy as np
 from families import FAMILIES
 from studies.trials import instead
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError, counted
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
+from tinygrad_lite.random import random_key
 from workshop.adapters import in_words
 from workshop.cli.console import quoted, run_command, say, with_value
 from workshop.processes.mpirun import on_all_ranks

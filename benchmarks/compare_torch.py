@@ -32,8 +32,8 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.random import random_key
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.run.run_folder import tune_memory

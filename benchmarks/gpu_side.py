@@ -33,8 +33,9 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cuda import gemm as products
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.cuda.launch import kernel, launch
-from tinygrad_lite.device import Array, get_device, keyed_rng
+from tinygrad_lite.device import Array, get_device
 from tinygrad_lite.precision import precision
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import run_command, say
 from workshop.run.run_folder import tune_memory

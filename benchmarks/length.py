@@ -38,8 +38,8 @@ from gpt.fast import step as fast_step  # noqa: F401 (which registers itself as 
 from gpt.model import GPT
 from studies.costs import free_memory, quantity
 from tinygrad_lite.config import option
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import KVCache
 from workshop.cli.command_line import read_command

@@ -24,8 +24,8 @@ from gpt.fast import step as fast_step  # noqa: F401 (which register themselves 
 from gpt.fast import step_cuda as fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
 from seq2seq.toys import german_number
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.random import keyed_rng, random_key
 from train import only_updates
 from workshop.cli.console import say
 from workshop.corpora.texts import from_cache

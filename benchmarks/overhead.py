@@ -25,8 +25,8 @@ from benchmarks.rows import QUICK
 from benchmarks.table import conditions
 from tinygrad_lite import Tensor
 from tinygrad_lite.config import option
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.random import keyed_rng
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 

@@ -45,9 +45,9 @@ from benchmarks.results import Row, read_rows
 from families import FAMILIES
 from gpt.model import GPT
 from tinygrad_lite.config import option
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Embedding, shapes_only
+from tinygrad_lite.random import keyed_rng
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out

@@ -28,10 +28,10 @@ from gpt.model import GPT
 from studies.program import numbers, program
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.cross_entropy import cross_entropy
 from tinygrad_lite.optim import AdamW, cosine
+from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import run_command, say
 from workshop.cli.options import not_among

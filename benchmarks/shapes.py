@@ -22,8 +22,8 @@ from gpt.options import GPTOptions
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.config import ModelConfig
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.nn import Module
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import build, find_preset, read_preset
 

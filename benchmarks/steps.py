@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.random import random_key
 from tinygrad_lite.tensor import Tensor
 from workshop.processes.processes import OneGPU, OneProcess
 from workshop.run.options import TrainOptions

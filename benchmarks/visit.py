@@ -30,10 +30,11 @@ from pathlib import Path
 from benchmarks.machine import cpu_model, gpu_model, installed
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
-from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.precision import precision
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command

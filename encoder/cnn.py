@@ -20,8 +20,8 @@ import numpy as np
 from encoder.vit import Classifier, PictureConfig
 from tinygrad_lite.config import under
 from tinygrad_lite.convolution import Conv2d
-from tinygrad_lite.device import next_rng
 from tinygrad_lite.nn import Dropout, Linear
+from tinygrad_lite.random import next_rng
 from tinygrad_lite.tensor import Tensor
 
 (of_model,) = under("model")

@@ -23,7 +23,7 @@ import numpy as np
 
 from encoder.bert import MaskedBatch
 from encoder.options import BertOptions
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.decoding.state import pad_rows
 from workshop.tokenizers.base import Tokenizer

@@ -11,8 +11,8 @@ import numpy as np
 from encoder.classes import ClassesTask
 from encoder.vit import PictureBatch
 from tinygrad_lite.config import under
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, counted
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import answers
 from workshop.corpora.names import PICTURES

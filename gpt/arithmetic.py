@@ -16,7 +16,7 @@ import numpy as np
 
 from gpt.calculator import CLOSE, OPEN
 from gpt.conversations import is_held_out
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from workshop.corpora.divided_pairs import PairCorpus
 from workshop.corpora.names import CALCULATIONS, SUMS
 from workshop.corpora.pair_cleaning import Pair

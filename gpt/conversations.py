@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from workshop.cli.files import lines_of
 from workshop.corpora.divided_pairs import PairCorpus
 

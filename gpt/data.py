@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpt.options import GPTOptions
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, counted
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
 from workshop.run.epochs import items_in_epochs

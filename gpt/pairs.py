@@ -29,8 +29,8 @@ from gpt.calculator import with_calculator, without_calls
 from gpt.conversations import chat_corpus
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.corpora.divided_pairs import PairCorpus, divide, read_table
 from workshop.corpora.names import CHAT, MADE

@@ -57,8 +57,8 @@ from gpt.pairs import IGNORED, AnswerTask, Batch
 from gpt.trained import load_trained
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CheckpointError, counted
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import say
 from workshop.corpora.names import CALCULATIONS

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import counted
+from tinygrad_lite.random import keyed_rng
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 GERMAN = "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()

@@ -50,9 +50,9 @@ from gpt.score import score
 from studies.program import numbers, program
 from studies.quantized import MODELS, QuantizedOptions, named_text
 from tinygrad_lite.config import option
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import run_command, say, show
 from workshop.cli.options import whole_numbers

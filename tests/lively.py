@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.places import fill, here
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.nn import Module
+from tinygrad_lite.random import keyed_rng, random_key
 
 
 def lively(make: Callable[[], Module], dtype: str = "float64") -> Module:

@@ -31,7 +31,7 @@ from tests.test_imports import FILES
 from tests.test_readme import anchor
 from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))

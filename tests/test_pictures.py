@@ -9,7 +9,7 @@ import pytest
 
 from docs.course import pictures
 from tests.studies.pictures.test_pictures import contrast, shares
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 
 FILES = [pictures.COURSE / name for name in pictures.PICTURES]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,10 +7,11 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.standin import StandInArray, standin_device
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.device import DeviceError, device_of, get_device, random_key
+from tinygrad_lite.device import DeviceError, device_of, get_device
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.optim import SGD, Adam, AdamW, decay_groups
+from tinygrad_lite.random import random_key
 
 rng = np.random.default_rng(10)
 

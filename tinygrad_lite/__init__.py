@@ -15,7 +15,7 @@ from tinygrad_lite import methods
 from tinygrad_lite import adapt, convolution, functional, nn, optim, quantize, spelling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
-from tinygrad_lite.device import manual_seed
+from tinygrad_lite.random import manual_seed
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.version import VERSION as __version__
 

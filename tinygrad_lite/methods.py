@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import autograd, compositions, ops
-from tinygrad_lite.device import get_device, is_float, next_rng, positions
+from tinygrad_lite.device import get_device, is_float, positions
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
+from tinygrad_lite.random import next_rng
 from tinygrad_lite.tensor import Tensor, check_fits, check_one_device, node, noted, respelled
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from tinygrad_lite import autograd
 from tinygrad_lite.autograd import Node, build_graph
-from tinygrad_lite.device import Array, draw_position, random_key
+from tinygrad_lite.device import Array
+from tinygrad_lite.random import draw_position, random_key
 from tinygrad_lite.tensor import Tensor
 
 SAMPLE = 64  # elements of a result that are compared with those of the second run

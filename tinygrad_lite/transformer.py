@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import Array, device_of, next_rng
+from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm, is_plain, linear_maps
+from tinygrad_lite.random import next_rng
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.tensor import Tensor
 

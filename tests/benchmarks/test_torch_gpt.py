@@ -13,9 +13,9 @@ from benchmarks.shapes import SHAPES
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
+from tinygrad_lite.random import keyed_rng, random_key
 
 torch = pytest.importorskip("torch")
 from benchmarks import torch_modern  # noqa: E402 (needs torch)

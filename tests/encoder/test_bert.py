@@ -11,7 +11,7 @@ from encoder.config import BertConfig
 from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 
 SMALL = BertConfig(40, 0, 1, 2, 3, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
 KINDS = [

@@ -8,7 +8,7 @@ import pytest
 from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedText, TokenizedText, sentences
 from encoder.options import BertOptions
 from tests.tiny_runs import made_up_text
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from workshop.tokenizers.bpe import BPETokenizer
 
 TEXT = made_up_text().replace("\n", ". ", 40).replace(". ", ".\n\n", 3)

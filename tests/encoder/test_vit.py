@@ -12,7 +12,7 @@ from tests.lively import gradients, lively
 from tests.places import fill
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 
 SMALL = ViTConfig(3, 4, 2, patch_size=2, n_layer=2, n_head=2, n_embd=8)
 CONVOLUTIONS = CNNConfig(3, 4, 2, n_stage=2, n_conv=1, n_embd=4)

@@ -6,7 +6,7 @@ import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 from workshop.run.checkpoint import Checkpoint, save_checkpoint
 from workshop.tokenizers.base import Tokenizer
 

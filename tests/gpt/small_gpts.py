@@ -8,7 +8,7 @@ from gpt.model import GPT
 from tests.gpt.combined_settings import COMBINED
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 
 GPT2 = {"bias": True}
 EVERY_KIND = {"plain": {}, "gpt-2": GPT2, "sinusoidal positions": {"positions": "sinusoidal"}} | COMBINED

@@ -12,7 +12,7 @@ from gpt.calculator import CallingModel, calculate, computed, with_calculator, w
 from gpt.conversations import is_held_out
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import small_gpt
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from workshop.decoding.beam import beam_search
 from workshop.decoding.sampling import generate
 from workshop.tokenizers.byte import ByteTokenizer

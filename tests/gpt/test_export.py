@@ -15,8 +15,8 @@ from tests.gpt import gpt2_folders as folders
 from tests.gpt.saved_models import saved_gpt
 from tests.places import here
 from tests.workshop.tokenizers.test_huggingface import gpt2_definition
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.random import random_key
 from tinygrad_lite.tensor import Tensor
 from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained
 from workshop.run.family import Trained

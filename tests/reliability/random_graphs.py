@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from tests.places import here, there_and_back
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.dropout import keep_mask
+from tinygrad_lite.random import random_key
 
 GRID = 2.0**-12  # leaves are multiples of it, so float32 represents them and small steps from them exactly
 MARGIN = 0.02  # how far numbers stay away from kinks

@@ -3,7 +3,8 @@
 import os
 
 from gpt.model import GPT
-from tinygrad_lite import Tensor, device
+from tinygrad_lite import Tensor
+from tinygrad_lite.random import draw_position
 
 
 class SickGPT(GPT):
@@ -11,7 +12,7 @@ class SickGPT(GPT):
 
     def loss(self, batch):
         loss = super().loss(batch)
-        _, *place = device._position.key  # (step, micro-step, worker) in training
+        _, *place = draw_position()[0]  # (step, micro-step, worker) in training
         if place and (place[0], place[2]) == (int(os.environ["SICK_STEP"]), int(os.environ["SICK_WORKER"])):
             return loss * Tensor(-1.0).log()
         return loss

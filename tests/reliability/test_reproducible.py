@@ -17,7 +17,7 @@ from gpt.options import GPTOptions
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
-from tinygrad_lite.device import random_key
+from tinygrad_lite.random import random_key
 from workshop.cli.options import build
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder

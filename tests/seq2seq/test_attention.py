@@ -13,8 +13,8 @@ from seq2seq.model import Seq2Seq
 from studies import draw
 from tests.tiny_runs import undone
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import recorded
+from tinygrad_lite.random import random_key
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.tokenizers.base import UNKNOWN

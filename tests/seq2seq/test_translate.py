@@ -14,7 +14,7 @@ from seq2seq.translate import draw, longest_translation, translate
 from tests.gpt.gpt2_folders import padded
 from tests.lively import lively
 from tests.places import here
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from workshop.decoding.batches import same_limit
 from workshop.tokenizers.byte import ByteTokenizer
 

@@ -12,11 +12,11 @@ from tests.places import fill, here
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import LoRA, add_lora, attach, counts, freeze, learned, load_learned, merge, sizes
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.flops import linear_flops
 from tinygrad_lite.nn import Linear, shapes_only
 from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.quantize import KINDS, QuantizedLinear, quantize, weight_bytes
+from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
 

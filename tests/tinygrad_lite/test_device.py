@@ -12,21 +12,10 @@ from hypothesis import strategies as st
 
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import (
-    DeviceError,
-    add_rows,
-    device_of,
-    get_device,
-    keyed_rng,
-    next_bits,
-    next_rng,
-    random_key,
-    scatter_add,
-    sum_over,
-    xp_of,
-)
+from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, scatter_add, sum_over, xp_of
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.random import keyed_rng, next_bits, next_rng, random_key
 
 pytestmark = pytest.mark.without_kernels
 

@@ -3,9 +3,9 @@ import pytest
 
 from tests.places import here
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Conv2d, Dropout, Embedding, LayerNorm, Linear, Module, Parameter, shapes_only
+from tinygrad_lite.random import random_key
 
 pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 

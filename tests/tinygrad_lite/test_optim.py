@@ -11,7 +11,6 @@ from threadpoolctl import threadpool_limits
 from tests.places import here
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
 from tinygrad_lite.optim import SGD, Adam, AdamW, Muon, constant, cosine, decay_groups, inverse_square_root, muon_groups
 from tinygrad_lite.optim.muon import (
@@ -21,6 +20,7 @@ from tinygrad_lite.optim.muon import (
     newton_schulz_composed,
     newton_schulz_fused,
 )
+from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
 

@@ -20,7 +20,6 @@ from seq2seq.model import Seq2Seq
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
@@ -35,6 +34,7 @@ from tinygrad_lite.quantize import (
     rounded_composed,
     weight_bytes,
 )
+from tinygrad_lite.random import random_key
 
 # Dettmers et al. 2023, appendix E.
 PUBLISHED = """

@@ -5,7 +5,8 @@ import pytest
 
 from tests.places import here
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.device import get_device, random_key
+from tinygrad_lite.device import get_device
+from tinygrad_lite.random import random_key
 
 pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 

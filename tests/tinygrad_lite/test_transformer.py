@@ -7,8 +7,8 @@ from tests.places import here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Linear, Module, recorded
+from tinygrad_lite.random import random_key
 from tinygrad_lite.transformer import (
     ACTIVATIONS,
     Block,

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinygrad_lite.cuda.launch import are_known, launch_packs
-from tinygrad_lite.device import Array, next_bits, xp_of
+from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed
+from tinygrad_lite.random import next_bits
 from tinygrad_lite.tensor import Tensor, node
 
 WORD = 0xFFFFFFFF

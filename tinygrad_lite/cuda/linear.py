@@ -4,8 +4,8 @@ In bfloat16, weights stay float32 and are rounded for the products: once for eac
 has just written them, by its kernel (adamw.cu).
 
 If an optimizer has laid out the weights of queries, keys and values one after the other (memory.py), they are the rows
-of one matrix, and so are their gradients. One large product then does the work of three; and the gradient of the input is
-one product too, instead of a sum of three in bfloat16.
+of one matrix, and so are their gradients. One large product then does the work of three; and the gradient of the input
+is one product too, instead of a sum of three in bfloat16.
 """
 
 from __future__ import annotations

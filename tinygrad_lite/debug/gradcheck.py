@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinygrad_lite.autograd import collect
-from tinygrad_lite.device import device_of, keyed_rng, random_key
+from tinygrad_lite.device import device_of
+from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 
 

@@ -7,7 +7,7 @@ depend on x, so the gradient is dx = dy * mask / (1 - p).
 
 Each element is decided by a 16-bit random number, so p is rounded to a multiple of 1/65536: two bytes of raw
 generator output per element are several times cheaper than a float. The random numbers depend on the current position
-in the run (`random_key` in device.py) and are generated on the host, so the mask is the same on every device and in
+in the run (`random_key` in random.py) and are generated on the host, so the mask is the same on every device and in
 both versions. The GPU's own version is the exception: there the host generates only a key, from which each
 thread computes its random numbers. They too are the same at the same position in the run, but differ from the CPU's
 (see cuda/dropout.py).
@@ -17,8 +17,9 @@ Reference: Srivastava et al. 2014, section 4 (JMLR 15); scaling in training ("in
 
 import numpy as np
 
-from tinygrad_lite.device import get_device, next_rng
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import ReferenceAndFused
+from tinygrad_lite.random import next_rng
 from tinygrad_lite.tensor import Tensor, node
 
 

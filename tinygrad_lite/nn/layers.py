@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import next_rng
 from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.nn.module import Module, Parameter
+from tinygrad_lite.random import next_rng
 from tinygrad_lite.tensor import Tensor, respelled
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.random import keyed_rng
 from workshop.cli.files import text_named, write_named
 from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
 

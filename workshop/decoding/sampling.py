@@ -20,9 +20,9 @@ from typing import Protocol
 import numpy as np
 
 from tinygrad_lite.config import under
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import DecodingError
-from workshop.cli.options import allowed, in_range
+from tinygrad_lite.random import keyed_rng
+from workshop.cli.options import allowed, in_range, under
 from workshop.decoding.processors import Repetition
 
 

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 
 
 def items_in_epochs(seed: int, first: int, wanted: int, count: int) -> np.ndarray:

@@ -20,10 +20,10 @@ from tqdm import tqdm
 from tinygrad_lite.adapt import learned
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.random import random_key
 from workshop.cli.console import reader_has_gone, say, shown, visible
 from workshop.processes.processes import Numbers
 from workshop.run.checkpoint import Checkpoint, save_checkpoint

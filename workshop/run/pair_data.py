@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.tokenizers.base import Tokenizer
 

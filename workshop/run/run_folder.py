@@ -21,9 +21,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from tinygrad_lite.precision import bfloat16
+from tinygrad_lite.random import keyed_rng
 from workshop.cli.files import MAX_SETTINGS, POSIX, TEMPORARY, text_of
 from workshop.run.checkpoint import describe, fact_in, load_checkpoint, missing_folder, no_checkpoint, save_file
 

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from tinygrad_lite.adapt import load_learned
-from tinygrad_lite.device import get_device, random_key, why_no_cuda
+from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import check_precision
+from tinygrad_lite.random import random_key
 from workshop.adapters import fingerprint
 from workshop.cli.command_line import parse_command_line, split_command_line
 from workshop.cli.console import quoted, say

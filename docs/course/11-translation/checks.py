@@ -9,7 +9,7 @@ from compare import same
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 
 
 def shifted(exercise):

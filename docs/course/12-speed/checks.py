@@ -8,8 +8,8 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.flops import linear_flops
+from tinygrad_lite.random import keyed_rng
 
 
 def flops(exercise):

@@ -6,7 +6,7 @@ from simulator import Memory, run
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 
 
 def _columns(block, thread, shared, x, y):

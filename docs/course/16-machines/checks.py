@@ -4,7 +4,7 @@ import numpy as np
 from compare import same
 from ranks import Network, slices
 
-from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.random import keyed_rng
 
 
 def reduce_scatter(exercise):

@@ -14,8 +14,8 @@ from tests.gpt.formats import test_llama as test_llama_layout
 from tests.gpt.gpt2_folders import byte_folder
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.random import random_key
 from workshop.adapters import fingerprint
 from workshop.formats.pretrained import load_pretrained
 from workshop.run.checkpoint import Checkpoint, save_checkpoint

@@ -22,8 +22,8 @@ from tests.gpt.saved_models import save
 from tests.seq2seq.test_recurrent import softmax
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.random import keyed_rng, random_key
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.labels import LabelTokenizer
 

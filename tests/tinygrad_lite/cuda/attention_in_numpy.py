@@ -10,8 +10,8 @@ from tests.tinygrad_lite.cuda.random_bits import key_of
 from tests.tinygrad_lite.cuda.random_bits import mask as mask_of_weights
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import random_key
 from tinygrad_lite.precision import bfloat16
+from tinygrad_lite.random import random_key
 
 
 def attention(

@@ -16,9 +16,10 @@ from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.precision import precision
+from tinygrad_lite.random import keyed_rng
 
 
 def call_every_kernel(device: str) -> None:

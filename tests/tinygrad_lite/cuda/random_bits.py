@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.device import next_bits, random_key
+from tinygrad_lite.random import next_bits, random_key
 
 WORD = 0xFFFFFFFF
 

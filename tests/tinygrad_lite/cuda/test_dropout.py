@@ -11,9 +11,10 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.dropout import round_keys
 from tinygrad_lite.cuda.launch import Kernel, definitions, launch_elements, parameters_of, source
 from tinygrad_lite.debug.profiler import kept_by
-from tinygrad_lite.device import get_device, random_key
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import bfloat16
+from tinygrad_lite.random import random_key
 
 KNOWN = [  # published with the generator: counter and key words, and the random words they give
     (0x00000000, [0x5F6FB709, 0x0D893F64, 0x4F121F81, 0x4F730A48]),

@@ -18,8 +18,8 @@ from tests.gpt.combined_settings import COMBINED
 from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.precision import precision
+from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.corpora.texts import load_files

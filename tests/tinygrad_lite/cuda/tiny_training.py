@@ -24,10 +24,10 @@ from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.graph import Repeated
 from tinygrad_lite.cuda.guard import Guard
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.precision import precision
+from tinygrad_lite.random import keyed_rng, random_key
 
 TOKENS = 13
 SHAPE = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "dropout": 0.0}

@@ -12,9 +12,9 @@ import pytest
 from tests.places import fill
 from tinygrad_lite import NonFiniteError, Tensor, detect_anomaly
 from tinygrad_lite.debug.anomaly import ENGINE
-from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
+from tinygrad_lite.random import random_key
 from tinygrad_lite.transformer import FeedForward
 
 pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]

@@ -9,8 +9,8 @@ import pytest
 from tests.standin import standin_device
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.debug.graph import Graph, show_values
-from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Linear
+from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
 

@@ -7,8 +7,8 @@ import pytest
 from tests.tinygrad_lite.functional.version_cases import assert_close, both_versions, leaf, outcome
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.attention import scaled_dot_product_attention_composed
+from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
 

@@ -6,8 +6,8 @@ import pytest
 from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.dropout import keep_mask
+from tinygrad_lite.random import random_key
 
 pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 

@@ -9,9 +9,9 @@ from tests.tinygrad_lite.functional.version_cases import CASES, assert_close, ou
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed, set_composed
 from tinygrad_lite.optim import adamw
+from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
 

@@ -14,8 +14,8 @@ import pytest
 import tinygrad_lite.mixers
 import tinygrad_lite.recurrent  # noqa: F401
 from tinygrad_lite import Tensor
-from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import ReferenceAndFused
+from tinygrad_lite.random import keyed_rng, random_key
 
 Arguments = dict[str, Any]
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.random import keyed_rng
 from workshop.run.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
 
 

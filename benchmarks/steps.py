@@ -27,7 +27,7 @@ def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Calla
 
     It takes the batch and the number of the step, and returns the loss before the update, not yet fetched.
     """
-    comm = OneGPU(optimizer) if optimizer.values.device == "cuda" else OneProcess()
+    comm = OneGPU(optimizer) if optimizer.memory.values.device == "cuda" else OneProcess()
 
     def train(batch: Any, number: int) -> Tensor:
         optimizer.zero_grad()

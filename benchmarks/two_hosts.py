@@ -149,7 +149,7 @@ class FullWork(MadeUpTask):
 
 def measure(options: TrainOptions, task: FullWork, model: Module, optimizer: Optimizer, comm: Ranks) -> None:
     """What both ranks do: measure computing alone, the link, and updates in all cases; rank 0 prints each result."""
-    numbers = optimizer.values.data.size
+    numbers = optimizer.memory.values.data.size
     micro_step, update = time_alone(options, task, model, optimizer, comm)
     rate = bytes_per_second(comm)
     if comm.rank == 0:
@@ -180,7 +180,7 @@ def time_alone(
     options: TrainOptions, task: FullWork, model: Module, optimizer: Optimizer, comm: Ranks
 ) -> tuple[float, float]:
     """The seconds of a micro-step and of an update of all weights, without the other rank; medians."""
-    own, optimizer.part = optimizer.part, None
+    own, optimizer.memory.part = optimizer.memory.part, None
     times = []
     for step in range(options.patience + 1):  # the first takes longer
         began = time.perf_counter()
@@ -190,7 +190,7 @@ def time_alone(
         optimizer.step()
         times.append((computed - began, time.perf_counter() - computed))
         optimizer.zero_grad()
-    optimizer.part = own
+    optimizer.memory.part = own
     return tuple(np.median(times[1:], axis=0).tolist())
 
 

@@ -57,7 +57,7 @@ def profile(
     """Time the operations of a training step; returns its seconds, and tables of the operations in process 0."""
     with Profile() as first:  # this step warms up: only its shapes count
         updates(replace(options, max_iters=1), task, model, optimizer, comm)
-    with Profile(device_of(optimizer.values.data).synchronize) as measured:
+    with Profile(device_of(optimizer.memory.values.data).synchronize) as measured:
         updates(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
     return max(comm.gather(measured.seconds)) / PROFILED, f"{measured.table(PROFILED)}\n\n{first.shapes()}"
 

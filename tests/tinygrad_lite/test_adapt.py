@@ -111,7 +111,7 @@ def test_an_optimizer_has_memory_for_what_learns_only(make):
     model = adapted()
     before = {name: parameter.numpy().copy() for name, parameter in model.named_parameters()}
     optimizer = make(model)
-    assert optimizer.values.numel() == counts(model)[0]
+    assert optimizer.memory.values.numel() == counts(model)[0]
     assert {name.partition(".")[2] for name in optimizer.state_dict()} == {*learned(model), ""}
     model.loss(batch()).backward()
     optimizer.step()
@@ -220,7 +220,7 @@ def test_over_quantized_weights_the_same_learns_and_the_same_is_counted():
     optimizer = AdamW(decay_groups(model, 0.1))
     model.loss(batch()).backward()
     optimizer.step()
-    assert optimizer.values.numel() == counts(model)[0]
+    assert optimizer.memory.values.numel() == counts(model)[0]
     assert all(part.lora_B.weight.data.any() for _, part in model.named_modules() if isinstance(part, LoRA))
 
 

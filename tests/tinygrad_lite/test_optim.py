@@ -222,7 +222,7 @@ def test_a_parameter_without_a_gradient_is_not_updated(kind):
     restored.load_state_dict(state, steps)
     for step in range(2):
         resumed.layers[0].weight.grad = net.layers[0].weight.full_like(0.5 + step)
-        restored._warned.update(restored.places)
+        restored._warned.update(restored.memory.places)
         restored.step()
     np.testing.assert_array_equal(resumed.layers[0].weight.numpy(), other.layers[0].weight.numpy())
 
@@ -560,7 +560,7 @@ def test_processes_share_muons_work_in_whole_matrices(size):
     optimizer = Muon(muon_groups(net, 0.1))
     parts = [optimizer.slice_of(rank, size) for rank in range(size)]
     assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), net.num_parameters()]
-    matrices = [optimizer.places[name] for group in optimizer.param_groups[:3] for name in group["param_names"]]
+    matrices = [optimizer.memory.places[name] for group in optimizer.param_groups[:3] for name in group["param_names"]]
     cuts = [part.stop for part in parts]
     assert not [cut for cut in cuts for place in matrices if place.start < cut < place.stop]
     work = [0.0] * net.num_parameters()
@@ -578,19 +578,20 @@ def test_parameters_and_gradients_are_views_of_the_flat_arrays():
     net = Net("float32")
     before, optimizer = copies(net), AdamW(decay_groups(net, 0.1), lr=0.1)
     names = [name for name, _ in net.named_parameters()]
-    assert sorted(optimizer.places) == sorted(names)
+    memory = optimizer.memory
+    assert sorted(memory.places) == sorted(names)
     for name, parameter in net.named_parameters():
         np.testing.assert_array_equal(parameter.numpy(), before[name])
-        np.testing.assert_array_equal(optimizer.values.numpy()[optimizer.places[name]], before[name].ravel())
+        np.testing.assert_array_equal(memory.values.numpy()[memory.places[name]], before[name].ravel())
     for _ in range(3):
         optimizer.zero_grad()
         net(Tensor.ones(5, 3)).sum().backward()
         optimizer.step()
         flat = optimizer.gather_gradients()
         for parameter in net.parameters():
-            assert np.shares_memory(parameter.data, optimizer.values.data)
+            assert np.shares_memory(parameter.data, memory.values.data)
             assert np.shares_memory(parameter.grad.data, flat)
-    assert optimizer.values.numel() == net.num_parameters()
+    assert memory.values.numel() == net.num_parameters()
 
 
 def test_a_step_between_forward_and_backward_is_detected():
@@ -608,8 +609,8 @@ def test_loading_weights_after_the_optimizer_was_made_reaches_the_flat_array():
     optimizer = SGD(net.named_parameters(), lr=0.1)
     state = {name: array + 1 for name, array in copies(net).items()}
     net.load_state_dict(state)
-    for name, place in optimizer.places.items():
-        np.testing.assert_array_equal(optimizer.values.numpy()[place], state[name].ravel())
+    for name, place in optimizer.memory.places.items():
+        np.testing.assert_array_equal(optimizer.memory.values.numpy()[place], state[name].ravel())
 
 
 # --- clipping -------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class Repeated:
         finally:
             self.is_recording, self.error, dropout.step_at = False, None, None
         self.replay, self.losses = capture.replay, [*losses]
-        self.gradients = [(parameter, parameter.grad) for parameter in optimizer.named.values()]
+        self.gradients = [(parameter, parameter.grad) for parameter in optimizer.memory.named.values()]
         losses.clear()
         optimizer.zero_grad()
 
@@ -169,11 +169,11 @@ def own_copy(batch: tuple) -> tuple:
 
 def facts_of(parts: Sequence[Part], optimizer: Optimizer) -> tuple | None:
     """What the launches of a step depend on, apart from the contents of arrays; None if they must not be recorded."""
-    rounded, values = optimizer._copy, optimizer.values
+    rounded, values = optimizer.memory.rounded, optimizer.memory.values
     if observers or is_composed() or (rounded is not None and rounded.version[0] != values.version):
         return None  # the last: something else has written the weights, and their copy will be another one
     contents = [(x.shape, x.dtype) if isinstance(x, Tensor) else x for batch, share in parts for x in (*batch, share)]
     if not all(isinstance(x, (tuple, int, float, type(None))) for x in contents):
         return None  # an array of the host, for example
-    learned = [parameter.requires_grad for parameter in optimizer.named.values()]
+    learned = [parameter.requires_grad for parameter in optimizer.memory.named.values()]
     return get_precision(), values.data.data.ptr, rounded and rounded.array.data.ptr, contents, learned

@@ -179,18 +179,18 @@ class Copy:
     version: list[int]
 
 
-def copy_of(optimizer: Any, known: Copy | None) -> Copy | None:
-    """A copy of all parameters of an optimizer (memory.py), where `in_precision` finds its parts; None if not in use.
+def copy_of(memory: Any) -> Copy | None:
+    """A copy of all parameters of an optimizer's memory, where `in_precision` finds its parts; None if not in use.
 
-    It is `known` if nothing but the optimizer has written into the parameters since that was made.
+    It is the one that the memory has, if nothing but the optimizer has written into the parameters since.
     """
-    values, kind = optimizer.values, activation_type(optimizer.values.dtype)
+    values, known, kind = memory.values, memory.rounded, activation_type(memory.values.dtype)
     if kind == values.dtype:
         return None
     if known is None or known.version[0] != values.version:
         known = Copy(values.data, values.data.astype(kind), [values.version])
-        for name, place in optimizer.places.items():
-            parameter = optimizer.named[name]
+        for name, place in memory.places.items():
+            parameter = memory.named[name]
             array = known.array[place].reshape(parameter.shape)
             parameter._copy = Copy(parameter.data, array, known.version)
     return known

@@ -1,4 +1,4 @@
-"""The memory behind the optimizers: all parameters in one flat array, and their gradients in another.
+"""The memory of an optimizer: all parameters in one flat array, and their gradients in another.
 
 The parameters become views of the array, so the model does not change; but an update or a checkpoint then takes a few
 operations on long arrays instead of a few for each of a hundred small ones, and several processes can share them.
@@ -10,35 +10,35 @@ is needed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of
-from tinygrad_lite.tensor import Listed, Tensor
+from tinygrad_lite.tensor import Tensor, writable
 
 LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no time
 
 
-class FlatMemory(metaclass=Listed):
+class Memory:
     """Parameters, what an optimizer remembers about them, and their gradients: one array (n,) each.
 
     Args:
         named: the parameters by name. One that is frozen from the start has no place in the arrays, and no state.
+        state_names: what is remembered about each parameter between steps, such as `exp_avg`.
         places: parameters that have a place all the same.
-        states: what is remembered about them, as returned by `_named_states`; anything missing is 0.
+        states: what is remembered about them, as returned by `named_states`; anything missing is 0.
     """
 
-    state_names: tuple[str, ...] = ()  # the state of each parameter that is kept between steps
-
     def __init__(
-        self, named: dict[str, Tensor], places: Mapping[str, slice] = {}, states: Mapping[str, np.ndarray] = {}
+        self, named: dict[str, Tensor], state_names: Iterable[str], places: Mapping = {}, states: Mapping = {}
     ) -> None:
         self.named = named
         self.places = dict(places)  # where in the arrays each parameter lies
+        self.part: slice | None = None  # what this process updates; None: all of it
         self.values = Tensor.wrap(np.empty(0))
-        self.states = {name: Tensor.wrap(np.empty(0)) for name in self.state_names}
+        self.states = {name: Tensor.wrap(np.empty(0)) for name in state_names}
         self._lay_out(states)
 
     def _lay_out(self, states: Mapping[str, np.ndarray]) -> None:
@@ -49,15 +49,11 @@ class FlatMemory(metaclass=Listed):
         learned = {name: p for name, p in self.named.items() if p.requires_grad or name in self.places}
         first = next(iter(learned.values()))
         for name, parameter in learned.items():
+            what = f"optimizer: parameter {name} is {parameter.dtype}"
             if type(parameter.data) is not type(first.data) or parameter.dtype != first.dtype:
-                raise ValueError(
-                    f"optimizer: parameter {name} is {parameter.dtype} on {parameter.device}, "
-                    f"others are {first.dtype} on {first.device}"
-                )
+                raise ValueError(f"{what} on {parameter.device}, others are {first.dtype} on {first.device}")
             if parameter.dtype.kind != "f":
-                raise TypeError(
-                    f"optimizer: parameter {name} is {parameter.dtype}, and only float types can be learned"
-                )
+                raise TypeError(f"{what}, and only float types can be learned")
         ends = np.cumsum([0, *(p.numel() for p in learned.values())]).tolist()
         self.places = {name: slice(*ends[i : i + 2]) for i, name in enumerate(learned)}
         self.values.data = first.xp.empty(ends[-1], first.dtype)
@@ -66,7 +62,7 @@ class FlatMemory(metaclass=Listed):
             parameter.data = self.values.data[self.places[name]].reshape(parameter.shape)  # frees its old array
         for flat in self.states.values():  # only now, so that they can reuse the memory that was freed
             flat.data = first.xp.zeros(ends[-1], first.dtype)
-        self._fill_states(states)
+        self.fill_states(states)
         self._gradients: Array | None = None
         self._is_shared = False
         self._lay_views()
@@ -74,14 +70,14 @@ class FlatMemory(metaclass=Listed):
     def _lay_views(self) -> None:
         """Make all parameters views of the array, and let their gradients be written into the other one."""
         self._views: dict[str, Array] = {}
-        self._memory: dict[str, Array] = {}  # the views of the gradients
-        self._unused: set[str] = set()  # those that are not in use yet
-        self._copy: Any = None  # of all parameters in bfloat16, for products on a GPU (see cuda/linear.py)
+        self._gradient_views: dict[str, Array] = {}
+        self._unused: set[str] = set()  # the gradients whose views are not in use yet
+        self.rounded: Any = None  # a copy of all parameters in bfloat16, for products on a GPU (see cuda/linear.py)
         for name, place in self.places.items():
             parameter = self.named[name]
             parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
             parameter._version = self.values._version
-            parameter._gradient_memory = functools.partial(self._memory_for, name)
+            parameter._gradient_memory = functools.partial(self._room_for, name)
 
     def move_into(self, values: Array, gradients: Array, states: Iterable[Array], contents: bool) -> None:
         """Move everything into other arrays (n,), which several processes share.
@@ -96,7 +92,7 @@ class FlatMemory(metaclass=Listed):
         self._gradients, self._is_shared = gradients, True
         self._lay_views()
 
-    def _follow_parameters(self) -> None:
+    def follow_parameters(self) -> None:
         """Lay everything out again if a parameter was given another array (by `Module.to`) or was unfrozen.
 
         Raises: ValueError if its shape has changed, or if processes share the memory.
@@ -108,12 +104,12 @@ class FlatMemory(metaclass=Listed):
                     raise ValueError(f"optimizer: parameter {name} was given another array while processes share it")
                 if view is not None and parameter.shape != view.shape:
                     raise ValueError(f"optimizer: parameter {name} was {view.shape}, now it is {parameter.shape}")
-                self._lay_out(self._named_states())
+                self._lay_out(self.named_states())
                 return
 
     # --- gradients ----------------------------------------------------------------------------------------------
 
-    def _memory_for(self, name: str) -> Array:
+    def _room_for(self, name: str) -> Array:
         """The memory for a parameter's first gradient in a backward pass.
 
         A large gradient gets an array of its own, unless it is shared or on a GPU. `zero_grad` frees it, so that the
@@ -121,45 +117,45 @@ class FlatMemory(metaclass=Listed):
         """
         parameter = self.named[name]
         if self._is_shared or parameter.device != "cpu" or parameter.numel() < LARGE:
-            return self._memory_of(name)
+            return self._view_for(name)
         return np.empty(parameter.shape, parameter.dtype)
 
-    def _memory_of(self, name: str) -> Array:
+    def _view_for(self, name: str) -> Array:
         """A parameter's part of the flat gradients.
 
         No memory is used twice, since the gradient of an earlier step may still be referenced: if this part is in use,
         all parameters get parts of a new array, which takes over the memory of the old one if nothing refers to it.
         """
         if self.named[name].data is not self._views[name]:
-            self._follow_parameters()
+            self.follow_parameters()
         if name not in self._unused:
-            self._memory.clear()
+            self._gradient_views.clear()
             if not self._is_shared:
                 self._gradients = None  # frees it
                 self._gradients = self.values.xp.empty_like(self.values.data)
             for other, place in self.places.items():
-                self._memory[other] = self._gradients[place].reshape(self.named[other].shape)
-            self._unused = set(self._memory)
+                self._gradient_views[other] = self._gradients[place].reshape(self.named[other].shape)
+            self._unused = set(self._gradient_views)
         self._unused.remove(name)
-        return self._memory[name]
+        return self._gradient_views[name]
 
     def gather_gradients(self) -> Array:
         """All gradients in one flat array (n,), with 0 for parameters that have none."""
         for name in self.places:
             parameter = self.named[name]
-            memory = self._memory[name] if name in self._memory else self._memory_of(name)
-            if parameter.grad is not None and parameter.grad.data is memory:
-                continue
+            view = self._gradient_views[name] if name in self._gradient_views else self._view_for(name)
             self._unused.discard(name)
-            memory[...] = 0 if parameter.grad is None else self._checked_gradient(name)
-            if parameter.grad is not None:
-                parameter.grad = Tensor.wrap(memory)
+            if parameter.grad is None:
+                view[...] = 0
+            elif parameter.grad.data is not view:
+                view[...] = self._checked_gradient(name)
+                parameter.grad = Tensor.wrap(view)
         return self._gradients
 
     def adopt_gradients(self, names: Iterable[str]) -> None:
         """Make the contents of the flat array, which all processes share, the gradients of these parameters."""
         for name in names:
-            self.named[name].grad = Tensor.wrap(self._memory[name])
+            self.named[name].grad = Tensor.wrap(self._gradient_views[name])
 
     def _checked_gradient(self, name: str) -> Array:
         """The array in a parameter's `.grad`, checked, since a user may have assigned anything."""
@@ -172,9 +168,57 @@ class FlatMemory(metaclass=Listed):
             raise ValueError(f"optimizer: the gradient of {name} is {facts}, but the parameter is {wanted}")
         return its
 
+    # --- what an update changes ---------------------------------------------------------------------------------
+
+    def stretches(self, groups: list[dict], skipped: dict[str, int]) -> list[tuple[slice, Array, dict, int]]:
+        """The parts of an update: (place, flat gradient, group, number of updates that skipped it).
+
+        Adjacent parameters of a group whose gradients are in the flat array are joined into one long stretch.
+
+        Args:
+            skipped: the number of updates that have skipped a parameter, by name, if any have.
+        Raises: ValueError or TypeError if a `.grad` does not match its parameter.
+        """
+        found: list[tuple[slice, Array, dict, int]] = []
+        end: tuple = ()  # of the last one: its group, where it ends, how often it was skipped; () if nothing can follow
+        for group in groups:
+            for name, parameter in zip(group["param_names"], group["params"], strict=True):
+                if name not in self.places or parameter.grad is None or not parameter.requires_grad:
+                    continue
+                place, count = self.places[name], skipped.get(name, 0)
+                is_flat = self._checked_gradient(name) is self._gradient_views.get(name)
+                if is_flat and end == (id(group), place.start, count):
+                    place = slice(found.pop()[0].start, place.stop)
+                gradient = self._gradients[place] if is_flat else writable(parameter.grad).reshape(-1)
+                found.append((place, gradient, group, count))
+                end = (id(group), place.stop, count) if is_flat else ()
+        return found
+
+    def to_update(self, groups: list[dict], skipped: dict[str, int]) -> Iterator[tuple[list[Tensor], dict, int]]:
+        """What this process updates: values, gradient and states of a stretch; its group; updates that skipped it.
+
+        The caller changes values and states in place. After the last stretch, all parameters count as written.
+        """
+        # Where processes share the update, each knows only its own part: copies are made when they are needed.
+        is_kept = self.values.device == "cuda" and self.part is None
+        copy = self.rounded = device_of(self.values.data).module("linear").copy_of(self) if is_kept else None
+        own = self.part or slice(0, self.values.data.size)
+        for place, gradient, group, count in self.stretches(groups, skipped):
+            begin, end = max(place.start, own.start), min(place.stop, own.stop)
+            if begin < end:
+                arrays = (flat.data[begin:end] for flat in (self.values, *self.states.values()))
+                value, *states = map(Tensor.wrap, arrays)
+                value.rounded = None if copy is None else copy.array[begin:end]
+                yield [value, Tensor.wrap(gradient[begin - place.start : end - place.start]), *states], group, count
+                if vars(value).get("rounded") is not None:  # only a kernel writes both at once
+                    value.rounded[...] = value.data
+        self.values.mark_written()
+        if copy is not None:
+            copy.version[0] = self.values.version
+
     # --- the states ---------------------------------------------------------------------------------------------
 
-    def _named_states(self) -> dict[str, np.ndarray]:
+    def named_states(self) -> dict[str, np.ndarray]:
         """The states by parameter, such as `exp_avg.blocks.0...`, on the host."""
         return {
             f"{state}.{name}": device_of(flat.data).to_host(flat.data[place]).reshape(self.named[name].shape)
@@ -182,9 +226,13 @@ class FlatMemory(metaclass=Listed):
             for name, place in self.places.items()
         }
 
-    def _fill_states(self, states: Mapping[str, np.ndarray]) -> None:
+    def fill_states(self, states: Mapping[str, np.ndarray]) -> None:
         """Write the given states into the arrays, if they have a place there."""
         for name, flat in self.states.items():
             for parameter, place in self.places.items():
                 if (values := states.get(f"{name}.{parameter}")) is not None:
                     flat.data[place] = device_of(flat.data).from_host(np.ascontiguousarray(values).reshape(-1))
+
+    def __reduce__(self) -> tuple:
+        """For `copy.deepcopy` and pickle: a copy lays out its own arrays, with copies of the parameters."""
+        return Memory, (self.named, [*self.states], self.places, self.named_states()), {"part": self.part}

@@ -276,7 +276,7 @@ class Muon(Optimizer):
         """The part that one of several processes updates: whole matrices, and about the same work for each process."""
         shapes = {name: group["shape"] for group in self.param_groups for name in group["param_names"]}
         borders, work = [0], [0.0]
-        for name, place in self.places.items():
+        for name, place in self.memory.places.items():
             each = elements_of_work(*shapes[name]) if shapes[name] else 1.0
             borders.append(place.stop)
             work.append(work[-1] + each * (place.stop - place.start))
@@ -284,7 +284,7 @@ class Muon(Optimizer):
         def cut(share: float) -> int:
             """Where this share of the work ends; within a matrix, at its nearer border."""
             place = np.interp(share * work[-1], work, borders)
-            for name, whole in self.places.items():
+            for name, whole in self.memory.places.items():
                 if shapes[name] and whole.start < place < whole.stop:
                     return whole.start if place < (whole.start + whole.stop) / 2 else whole.stop
             return int(place)

@@ -22,7 +22,7 @@ import numpy as np
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import DecodingError
 from tinygrad_lite.random import keyed_rng
-from workshop.cli.options import allowed, in_range, under
+from workshop.cli.options import allowed, in_range
 from workshop.decoding.processors import Repetition
 
 

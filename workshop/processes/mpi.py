@@ -86,7 +86,7 @@ def start_ranks(job: Job, model: Module, optimizer: Optimizer, stop: StopRequest
                 comm.begin(model, optimizer)
                 yield comm
     finally:
-        optimizer.part = None
+        optimizer.memory.part = None
 
 
 def threads_for(world: MPI.Comm) -> int:
@@ -165,9 +165,9 @@ class Ranks(SeveralProcesses):
 
         self.gather(None)
         self.parts = [optimizer.slice_of(rank, self.size) for rank in range(self.size)]
-        optimizer.part = self.parts[self.rank]
+        optimizer.memory.part = self.parts[self.rank]
         for cuts, counts, starts in self._pieces():
-            for state in optimizer.states.values():
+            for state in optimizer.memory.states.values():
                 own = state.data[cuts[self.rank]]
                 self.world.Scatterv([state.data, (counts, starts)], own if self.rank else MPI.IN_PLACE)
         self.copy_weights(optimizer)
@@ -198,37 +198,37 @@ class Ranks(SeveralProcesses):
         from mpi4py import MPI
 
         super().share_weights(optimizer)
-        values = optimizer.values.data
+        values = optimizer.memory.values.data
         for cuts, counts, starts in self._pieces():
             if not self.is_short:
                 self.world.Allgatherv(MPI.IN_PLACE, [values, (counts, starts)])
                 continue
             own = cuts[self.rank]
-            before = self.before[own.start - optimizer.part.start : own.stop - optimizer.part.start]
+            before = self.before[own.start - optimizer.memory.part.start : own.stop - optimizer.memory.part.start]
             changes = np.empty(sum(counts), np.uint16)
             self.world.Allgatherv(to_bfloat16(values[own] - before), [changes, counts])
             values[own] = before
             for cut, end in zip(cuts, np.cumsum(counts), strict=True):
                 values[cut] += from_bfloat16(changes[end - (cut.stop - cut.start) : end])
             before[...] = values[own]
-        optimizer.values.mark_written()
+        optimizer.memory.values.mark_written()
 
     def copy_weights(self, optimizer: Optimizer) -> None:
         """Send the weights of rank 0 to all others."""
-        values = optimizer.values.data
+        values = optimizer.memory.values.data
         for cuts, _, _ in self._pieces():
             for cut in cuts:
                 self.world.Bcast(values[cut])
-        optimizer.values.mark_written()
+        optimizer.memory.values.mark_written()
         if self.is_short:
-            self.before = values[optimizer.part].copy()
+            self.before = values[optimizer.memory.part].copy()
 
     def collect_states(self, optimizer: Optimizer) -> None:
         """Send each rank's slice of the optimizer's states to rank 0."""
         from mpi4py import MPI
 
         for cuts, counts, starts in self._pieces():
-            for state in optimizer.states.values():
+            for state in optimizer.memory.states.values():
                 own = state.data[cuts[self.rank]]
                 self.world.Gatherv(own if self.rank else MPI.IN_PLACE, [state.data, (counts, starts)])
 

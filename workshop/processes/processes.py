@@ -125,8 +125,8 @@ class OneGPU(OneProcess):
 
     def __init__(self, optimizer: Optimizer, stop: StopRequest | None = None) -> None:
         super().__init__(stop)
-        place = device_of(optimizer.values.data)
-        self.guard, self.repeated = place.module("guard").Guard(optimizer.values.data), place.module("graph").Repeated()
+        place = device_of(values := optimizer.memory.values.data)
+        self.guard, self.repeated = place.module("guard").Guard(values), place.module("graph").Repeated()
         optimizer.guard = self.guard.numbers
 
     def passes(self, parts: Iterable[Part], optimizer: Optimizer, step: int) -> Iterator[tuple[int, Part]]:
@@ -201,7 +201,7 @@ class Job:
 
 def fixed(model: Module, optimizer: Optimizer) -> list[Tensor]:
     """What has no place in the optimizer's flat arrays: parameters frozen from the beginning, and quantized weights."""
-    frozen = [parameter for name, parameter in model.named_parameters() if name not in optimizer.places]
+    frozen = [parameter for name, parameter in model.named_parameters() if name not in optimizer.memory.places]
     return frozen + model.buffers()
 
 
@@ -226,11 +226,11 @@ class SeveralProcesses(OneProcess):
         parts, unreached_by_each = zip(*facts, strict=True)
         self.step, self.loss = step, sum(parts)
         optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
-        self.add_up(gradients, optimizer.part)
+        self.add_up(gradients, optimizer.memory.part)
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         """Scale the slice down; the squared norms of all slices are summed in the order of the ranks."""
-        own = optimizer.gather_gradients()[optimizer.part]
+        own = optimizer.gather_gradients()[optimizer.memory.part]
         self.norm = math.sqrt(sum(self.gather(float(own @ own))))
         if 0 < max_norm < self.norm:
             own *= max_norm / self.norm

@@ -75,7 +75,7 @@ class WorkerProcesses(SeveralProcesses):
         super().__init__(rank, size, stop)
         self.pipes, self.gradients = pipes, gradients
         self.processes: list[multiprocessing.process.BaseProcess] = []
-        optimizer.part = optimizer.slice_of(rank, size)
+        optimizer.memory.part = optimizer.slice_of(rank, size)
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes; see `OneProcess`.
@@ -152,10 +152,10 @@ def start_processes(
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
     context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one
-    rows = 1 + len(optimizer.states) + options.workers
+    rows = 1 + len(optimizer.memory.states) + options.workers
     frozen = sum(aligned(tensor.data.nbytes) for tensor in fixed(model, optimizer))
     with starting():
-        memory = reserved(rows * optimizer.values.data.nbytes + frozen)
+        memory = reserved(rows * optimizer.memory.values.data.nbytes + frozen)
     gradients = move_into(memory.buffer, model, optimizer, rank=0, contents=True)
     release_memory()  # the memory of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)
@@ -177,7 +177,7 @@ def start_processes(
         with threadpool_limits(1):
             yield comm
     finally:
-        optimizer.part = None
+        optimizer.memory.part = None
         for pipe in pipes:
             pipe.close()  # a process ends when its pipe closes
         end = time.monotonic() + PATIENCE
@@ -247,7 +247,7 @@ def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, conte
         rank: the process whose row of gradients the optimizer uses.
         contents: whether to copy its weights and states into the memory; otherwise it adopts those in the memory.
     """
-    values, start = optimizer.values.data, 0
+    values, start = optimizer.memory.values.data, 0
     for tensor in fixed(model, optimizer):
         place = np.frombuffer(memory, tensor.dtype, tensor.numel(), start).reshape(tensor.shape)
         if contents:
@@ -255,7 +255,7 @@ def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, conte
         tensor.data = place
         start += aligned(place.nbytes)
     rows = np.frombuffer(memory, values.dtype, offset=start).reshape(-1, values.size)
-    end = 1 + len(optimizer.states)
+    end = 1 + len(optimizer.memory.states)
     optimizer.move_into(rows[0], rows[end + rank], rows[1:end], contents)
     return rows[end:]
 

@@ -147,7 +147,7 @@ def test_rows_are_added_to_the_gradient_that_is_there(cuda, monkeypatch, tied):
             patch.setattr(xp, "zeros", lambda *_: pytest.fail("an array of zeros"))
             loss.sum().backward()
         gradients.append(weight.grad.numpy())
-        memory = optimizer._memory["weight"]
+        memory = optimizer.memory._gradient_views["weight"]
         assert weight.grad.data.data.ptr == memory.data.ptr if device == cuda else weight.grad.data is memory
     np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-12)
     assert sorted_types == ["int32"]

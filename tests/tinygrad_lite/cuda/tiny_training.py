@@ -74,7 +74,7 @@ def train(
     """
     optimizer = Muon(muon_groups(model, 0.1), lr) if use_muon else AdamW(decay_groups(model, 0.1), lr)
     losses = []
-    guard = Guard(optimizer.values.data) if device == "cuda" else None
+    guard = Guard(optimizer.memory.values.data) if device == "cuda" else None
     optimizer.guard = guard.numbers if guard else None
     for step in range(steps):
         numbers = range(step * micro_steps, (step + 1) * micro_steps)

@@ -60,7 +60,7 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
     options, task, model, _ = parts(family, **settings, max_iters=steps, decay_lr=False)
     model = change(model) or model
     optimizer = options.make_optimizer(model)
-    numbers, flat = [], weakref.ref(optimizer.values.data)
+    numbers, flat = [], weakref.ref(optimizer.memory.values.data)
     with start_processes(train.only_updates, options, task, model, optimizer) as comm:
         assert comm.size == options.workers
         assert comm.size == 1 or flat() is None  # the weights are in shared memory, and nowhere else

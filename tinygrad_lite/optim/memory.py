@@ -179,20 +179,22 @@ class Memory:
             skipped: the number of updates that have skipped a parameter, by name, if any have.
         Raises: ValueError or TypeError if a `.grad` does not match its parameter.
         """
-        found: list[tuple[slice, Array, dict, int]] = []
-        end: tuple = ()  # of the last one: its group, where it ends, how often it was skipped; () if nothing can follow
+        found: list[list] = []  # begin, end, gradient if it is not in the flat array, group, skipped
         for group in groups:
+            last, end = [], -1  # the last stretch; where it ends, if another parameter of the group can be joined to it
             for name, parameter in zip(group["param_names"], group["params"], strict=True):
-                if name not in self.places or parameter.grad is None or not parameter.requires_grad:
+                place, count = self.places.get(name), skipped.get(name, 0)
+                if place is None or parameter.grad is None or not parameter.requires_grad:
                     continue
-                place, count = self.places[name], skipped.get(name, 0)
                 is_flat = self._checked_gradient(name) is self._gradient_views.get(name)
-                if is_flat and end == (id(group), place.start, count):
-                    place = slice(found.pop()[0].start, place.stop)
-                gradient = self._gradients[place] if is_flat else writable(parameter.grad).reshape(-1)
-                found.append((place, gradient, group, count))
-                end = (id(group), place.stop, count) if is_flat else ()
-        return found
+                if is_flat and place.start == end and count == last[-1]:
+                    last[1] = end = place.stop
+                else:
+                    alone = None if is_flat else writable(parameter.grad).reshape(-1)
+                    found.append(last := [place.start, place.stop, alone, group, count])
+                    end = place.stop if is_flat else -1
+        flat = self._gradients
+        return [(slice(a, b), flat[a:b] if alone is None else alone, *facts) for a, b, alone, *facts in found]
 
     def to_update(self, groups: list[dict], skipped: dict[str, int]) -> Iterator[tuple[list[Tensor], dict, int]]:
         """What this process updates: values, gradient and states of a stretch; its group; updates that skipped it.

@@ -105,7 +105,7 @@ class Optimizer(metaclass=Listed):
         """Raise ValueError if options, which a schedule may have changed, or parameters of a group are not right."""
         for group in self.param_groups:
             check_options(group)
-            if [*map(id, group["params"])] != [id(self.memory.named[name]) for name in group["param_names"]]:
+            if [*map(id, group["params"])] != [*map(id, map(self.memory.named.get, group["param_names"]))]:
                 raise ValueError("optimizer: a group keeps its parameters: make a new optimizer to add or remove any")
 
     def _count_update(self) -> None:

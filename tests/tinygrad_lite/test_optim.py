@@ -292,14 +292,15 @@ def test_a_model_that_is_moved_stays_connected_to_its_optimizer():
 
 
 def test_a_gradient_that_does_not_fit_is_refused():
-    w = Parameter([1.0, 2.0])
-    optimizer = SGD([w])
-    w.grad = Tensor([1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match=r"the gradient of 0 is \(\(3,\), 'float32', .* the parameter is \(\(2,\),"):
+    v, w = Parameter([1.0]), Parameter([1.0, 2.0])
+    optimizer = SGD([{"params": [v]}, {"params": [w]}], lr=0.5)
+    v.grad, w.grad = Tensor([1.0]), Tensor([1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match=r"the gradient of 1 is \(\(3,\), 'float32', .* the parameter is \(\(2,\),"):
         optimizer.step()
     w.grad = np.ones(2)
-    with pytest.raises(TypeError, match="the gradient of 0 is a ndarray: make it a Tensor"):
+    with pytest.raises(TypeError, match="the gradient of 1 is a ndarray: make it a Tensor"):
         optimizer.step()
+    assert (v.tolist(), optimizer.steps) == ([1.0], 0)  # nothing was changed
     with pytest.raises(TypeError, match="was set to a ndarray: make it a Tensor, or None"):
         (w * 2).sum().backward()
 

@@ -18,6 +18,7 @@ import numpy as np
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.tensor import Tensor, writable
 
+Stretch = tuple[slice, Array, dict[str, Any], int]  # place, flat gradient, group, number of updates that skipped it
 LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no time
 
 
@@ -170,8 +171,8 @@ class Memory:
 
     # --- what an update changes ---------------------------------------------------------------------------------
 
-    def stretches(self, groups: list[dict], skipped: dict[str, int]) -> list[tuple[slice, Array, dict, int]]:
-        """The parts of an update: (place, flat gradient, group, number of updates that skipped it).
+    def stretches(self, groups: list[dict], skipped: dict[str, int]) -> list[Stretch]:
+        """The parts of the arrays that an update changes.
 
         Adjacent parameters of a group whose gradients are in the flat array are joined into one long stretch.
 
@@ -196,7 +197,7 @@ class Memory:
         flat = self._gradients
         return [(slice(a, b), flat[a:b] if alone is None else alone, *facts) for a, b, alone, *facts in found]
 
-    def to_update(self, groups: list[dict], skipped: dict[str, int]) -> Iterator[tuple[list[Tensor], dict, int]]:
+    def to_update(self, stretches: list[Stretch]) -> Iterator[tuple[list[Tensor], dict[str, Any], int]]:
         """What this process updates: values, gradient and states of a stretch; its group; updates that skipped it.
 
         The caller changes values and states in place. After the last stretch, all parameters count as written.
@@ -205,7 +206,7 @@ class Memory:
         is_kept = self.values.device == "cuda" and self.part is None
         copy = self.rounded = device_of(self.values.data).module("linear").copy_of(self) if is_kept else None
         own = self.part or slice(0, self.values.data.size)
-        for place, gradient, group, count in self.stretches(groups, skipped):
+        for place, gradient, group, count in stretches:
             begin, end = max(place.start, own.start), min(place.stop, own.stop)
             if begin < end:
                 arrays = (flat.data[begin:end] for flat in (self.values, *self.states.values()))

@@ -86,12 +86,13 @@ class Optimizer(metaclass=Listed):
     def step(self) -> None:
         """Update all parameters that have a gradient, and warn once about each that has none.
 
-        Raises: ValueError or TypeError if a `.grad` does not match its parameter.
+        Raises: ValueError or TypeError if a `.grad` does not match its parameter; nothing is changed then.
         """
         self._check_groups()
         self.memory.follow_parameters()
+        stretches = self.memory.stretches(self.param_groups, self.skipped)
         self._count_update()
-        for tensors, group, skipped in self.memory.to_update(self.param_groups, self.skipped):
+        for tensors, group, skipped in self.memory.to_update(stretches):
             options = {name: option for name, option in group.items() if name not in ("params", "param_names")}
             self.update(*tensors, step=self.steps - skipped, **options)
         if profiler.running:

@@ -1,7 +1,5 @@
 """The layers, under torch.nn's names."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """AdamW, and Adam: each weight's step is divided by the size of its own recent gradients."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

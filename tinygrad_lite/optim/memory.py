@@ -7,8 +7,6 @@ Large gradients are the exception, in a single process: each has an array of its
 is needed.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -191,11 +189,10 @@ class Memory:
                 if is_flat and place.start == end and count == last[-1]:
                     last[1] = end = place.stop
                 else:
-                    alone = None if is_flat else writable(parameter.grad).reshape(-1)
-                    found.append(last := [place.start, place.stop, alone, group, count])
+                    own = None if is_flat else writable(parameter.grad).reshape(-1)
+                    found.append(last := [place.start, place.stop, own, group, count])
                     end = place.stop if is_flat else -1
-        flat = self._gradients
-        return [(slice(a, b), flat[a:b] if alone is None else alone, *facts) for a, b, alone, *facts in found]
+        return [(slice(a, b), self._gradients[a:b] if own is None else own, *facts) for a, b, own, *facts in found]
 
     def to_update(self, stretches: list[Stretch]) -> Iterator[tuple[list[Tensor], dict[str, Any], int]]:
         """What this process updates: values, gradient and states of a stretch; its group; updates that skipped it.
@@ -209,8 +206,7 @@ class Memory:
         for place, gradient, group, count in stretches:
             begin, end = max(place.start, own.start), min(place.stop, own.stop)
             if begin < end:
-                arrays = (flat.data[begin:end] for flat in (self.values, *self.states.values()))
-                value, *states = map(Tensor.wrap, arrays)
+                value, *states = (Tensor.wrap(flat.data[begin:end]) for flat in (self.values, *self.states.values()))
                 value.rounded = None if copy is None else copy.array[begin:end]
                 yield [value, Tensor.wrap(gradient[begin - place.start : end - place.start]), *states], group, count
                 if vars(value).get("rounded") is not None:  # only a kernel writes both at once

@@ -37,8 +37,6 @@ Bernstein, Newhouse 2024 (arXiv:2409.20325), section 3, for the spectral norm; A
 (arXiv:2505.16932), section 3, for a polynomial in each round; `adjust_lr_fn` as in torch.optim.Muon.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What all optimizers share: which parameters they update, with which options, and what happens in a step."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterable, Mapping
@@ -128,8 +126,7 @@ class Optimizer(metaclass=Listed):
 
         `step` is the number of updates made, `skipped.NAME` the number of those that skipped a parameter, if any did.
         """
-        places = self.memory.places
-        skipped = {f"skipped.{name}": np.array(float(n)) for name, n in self.skipped.items() if name in places}
+        skipped = {f"skipped.{n}": np.array(float(c)) for n, c in self.skipped.items() if n in self.memory.places}
         return self.memory.named_states() | skipped | {"step": np.array(self.steps)}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int | None = None) -> None:
@@ -200,7 +197,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             raise TypeError(f"optimizer: a group has no option {min(unknown)!r}: it may have {', '.join(defaults)}")
         check_options(defaults | group)
         members = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
-        ready = defaults | group | {"params": [], "param_names": []}
+        groups.append(ready := defaults | group | {"params": [], "param_names": []})
         for number, member in enumerate(members, start=len(given_before) // 2):
             name, parameter = member if isinstance(member, tuple) and len(member) == 2 else (str(number), member)
             if not isinstance(parameter, Tensor) or not isinstance(name, str):
@@ -212,7 +209,6 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             given_before |= {name, id(parameter)}
             ready["params"].append(parameter)
             ready["param_names"].append(name)
-        groups.append(ready)
     return groups
 
 

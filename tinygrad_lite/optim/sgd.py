@@ -1,7 +1,5 @@
 """Stochastic gradient descent, with and without momentum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tinygrad_lite.autograd import no_grad
@@ -30,8 +28,7 @@ class SGD(Optimizer):
         respelled(SGD.__init__, more, names)
         super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
-    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
-        (velocity,) = states
+    def update(self, value: Tensor, gradient: Tensor, velocity: Tensor, *, lr: float, **options: float) -> None:
         with no_grad():
             if options["weight_decay"]:
                 gradient = gradient + value * options["weight_decay"]

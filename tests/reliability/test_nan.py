@@ -172,8 +172,8 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
         def break_a_weight(self, step=step, broken=broken):
             update(self)
             if self.steps == step:
-                name = str(rng.choice(sorted(self.named)))
-                self.named[name].data.reshape(-1)[0] = np.nan
+                name = str(rng.choice(sorted(self.memory.named)))
+                self.memory.named[name].data.reshape(-1)[0] = np.nan
                 broken.append(name)
 
         with pytest.MonkeyPatch.context() as patch:

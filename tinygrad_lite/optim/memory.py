@@ -8,6 +8,7 @@ is needed.
 """
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -202,7 +203,7 @@ class Memory:
         # Where processes share the update, each knows only its own part: copies are made when they are needed.
         is_kept = self.values.device == "cuda" and self.part is None
         copy = self.rounded = device_of(self.values.data).module("linear").copy_of(self) if is_kept else None
-        own = self.part or slice(0, self.values.data.size)
+        own = self.part or slice(0, math.inf)
         for place, gradient, group, count in stretches:
             begin, end = max(place.start, own.start), min(place.stop, own.stop)
             if begin < end:

@@ -63,8 +63,7 @@ class Memory:
         for flat in self.states.values():  # only now, so that they can reuse the memory that was freed
             flat.data = first.xp.zeros(ends[-1], first.dtype)
         self.fill_states(states)
-        self._gradients: Array | None = None
-        self._is_shared = False
+        self._gradients, self._is_shared = None, False
         self._lay_views()
 
     def _lay_views(self) -> None:

@@ -178,13 +178,11 @@ def is_logged(options: TrainOptions, step: int) -> bool:
 
 def evaluate(task: Task, model: Module, comm: OneProcess) -> float:
     """Mean loss on the held-out data, in nats per target token, without dropout; the data are always the same."""
-    model.eval()
     nats, count = 0.0, 0
-    with no_grad():
+    with no_grad(), model.evaluating():
         for batch, tokens in task.validation_batches(comm.rank, comm.size):
             nats += model.loss(batch).item() * tokens
             count += tokens
-    model.train()
     parts, counts = zip(*comm.gather((nats, count)), strict=True)
     return sum(parts) / sum(counts)
 

@@ -149,8 +149,7 @@ def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list
     special = tokenizer.specials
     ids = whole_sequence(tokenizer, text)[: model.config.block_size]
     places = np.flatnonzero(ids == special[MASK])
-    model.eval()
-    with no_grad():
+    with no_grad(), model.evaluating():
         x = model(Tensor(ids[None], device=model.device))
         logits = model.words(x[0][Tensor(places, device=x.device)])
         probabilities = numbers(logits.softmax()).copy()

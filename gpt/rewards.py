@@ -212,12 +212,11 @@ class RewardTask(AnswerTask):
             pairs = pairs[first : len(pairs) * (rank + 1) // size]
             if not pairs:
                 continue
-            self.model.eval()
-            drawn = self.draw(self.reference or self.model, [text for text, _ in pairs], seed, first)
-            log_ratios = np.zeros(len(drawn.said))
-            if self.reference:
-                log_ratios = drawn.log_probs(self.model) - drawn.log_probs(self.reference)
-            self.model.train()
+            with self.model.evaluating():
+                drawn = self.draw(self.reference or self.model, [text for text, _ in pairs], seed, first)
+                log_ratios = np.zeros(len(drawn.said))
+                if self.reference:
+                    log_ratios = drawn.log_probs(self.model) - drawn.log_probs(self.reference)
             found = weights(
                 *(options.method, self.points(drawn, [right for _, right in pairs])),
                 *(log_ratios.reshape(-1, options.group), options.beta),

@@ -97,9 +97,8 @@ def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0, prefix: Seq
     windows = [np.concatenate([begin, tokens[start + len(begin) : start + block + 1]]) for start in starts]
     *whole, last = windows  # which may be shorter
     batches = [whole[first : first + BATCH_SIZE] for first in range(0, len(whole), BATCH_SIZE)]
-    model.eval()
     nats = []
-    with no_grad():
+    with no_grad(), model.evaluating():
         for batch in (*batches, [last]):
             rows = np.stack(batch)
             ids, targets = (Tensor(part, dtype=np.int64, device=device) for part in (rows[:, :-1], rows[:, 1:]))

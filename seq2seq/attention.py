@@ -52,14 +52,13 @@ def attention_weights(
     target = [bos, *written]
     device = model.token_embedding.weight.device
     inputs = [Tensor(np.array([ids]), device=device) for ids in (source, target)]
-    model.eval()
     if model.config.mixer != "attention":
         if part != "cross" or model.config.attend == "none":
             raise UserError(f"this model of recurrent layers (--attend {model.config.attend}) has no {PARTS[part]}")
-        with no_grad():
+        with no_grad(), model.evaluating():
             weights = [model.alignments(*inputs)[None]]
     else:
-        with no_grad(), recorded(model, MultiHeadAttention) as calls:
+        with no_grad(), model.evaluating(), recorded(model, MultiHeadAttention) as calls:
             model(*inputs)
         start, end = ("decoder.", ".cross") if part == "cross" else (f"{part}.", ".mixer")
         weights = [weights_of(call) for call in calls if call.name.startswith(start) and call.name.endswith(end)]

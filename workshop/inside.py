@@ -42,8 +42,7 @@ def numbers(x: Tensor | np.ndarray) -> np.ndarray:
 
 def look_inside(model: Module, *inputs: Tensor) -> Inside:
     """Run a model on a batch of one, and keep what is computed on the way."""
-    model.eval()
-    with no_grad(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
+    with no_grad(), model.evaluating(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
         model(*inputs)
     blocks, mixers, mlps = (
         [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
@@ -58,7 +57,7 @@ def look_inside(model: Module, *inputs: Tensor) -> Inside:
 def weights_of(call: Call) -> np.ndarray:
     """The weights of a recorded call of attention on a batch of one: (H, T, S)."""
     settings = {name: value for name, value in call.kwargs.items() if name in ("memory", "mask", "is_causal")}
-    with no_grad():
+    with no_grad(), call.module.evaluating():
         return call.module.weights(*call.args, **settings).numpy()[0]
 
 

@@ -108,10 +108,9 @@ def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> tuple[np.nd
     texts = np.repeat(ids[None], 1 + len(places), axis=0)
     texts[1 + np.arange(len(places)), places] = model.config.mask
     found = []
-    model.eval()
     for first in range(0, len(texts), BATCH):
         part = texts[first : first + BATCH]
-        with no_grad():
+        with no_grad(), model.evaluating():
             found.append(numbers(model.label_logits(*inputs(model, part, segments)).softmax()))
     probabilities = np.concatenate(found)
     hidden = np.full((len(ids), probabilities.shape[1]), np.nan)

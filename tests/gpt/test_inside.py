@@ -24,7 +24,7 @@ ATTENTIVE = [settings for settings in COMBINED.values() if "mixer" not in settin
 def test_what_is_recorded_adds_up_to_the_prediction(settings):
     model = gpt_with_large_weights("float32", **{"n_embd": 16, "dropout": 0.5} | settings)
     found = look_inside(model.train(), IDS)  # dropout is switched off
-    np.testing.assert_allclose(found.logits[-1], predictions(model), atol=1e-5)
+    np.testing.assert_allclose(found.logits[-1], predictions(model.eval()), atol=1e-5)
     assert found.attention.shape == (2, settings.get("n_head", 2), 6, 6)
     np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)
     assert not np.triu(found.attention, 1).any()

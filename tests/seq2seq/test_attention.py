@@ -55,7 +55,7 @@ def test_rows_are_the_weights_with_which_each_layer_computes(settings, part):
     stack = model.encoder if part == "encoder" else model.decoder
     layers = [block.cross if part == "cross" else block.mixer for block in stack]
     with no_grad(), recorded(model, MultiHeadAttention) as calls:
-        model(*(Tensor(np.array([ids])) for ids in (source, [TOKENIZER.specials["<bos>"], *written])))
+        model.eval()(*(Tensor(np.array([ids])) for ids in (source, [TOKENIZER.specials["<bos>"], *written])))
     for weights, layer in zip(found.weights, layers, strict=True):
         (call,) = [call for call in calls if call.module is layer]
         values = layer.value(call.kwargs.get("memory", call.args[0])).numpy()[0].reshape(-1, 2, 8)

@@ -215,6 +215,18 @@ class Module(metaclass=Listed):
         """Switch to evaluation (no dropout)."""
         return self.train(False)
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Inside, everything is in evaluation; afterwards each part is again in the mode in which it was before."""
+        modes = [(part, part.training) for _, part in self.named_modules()]
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(modes[0][1])
+            for part, mode in modes:
+                part.training = mode
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Remove all gradients: `.grad` is None until the next backward pass (or 0, if set_to_none is False)."""
         clear_gradients(self.parameters(), set_to_none)

@@ -132,10 +132,8 @@ class RunLog(AbstractContextManager):
 
     def report(self, step: int, val_loss: float) -> None:
         """Log an evaluation, and show a sample."""
-        self.model.eval()
-        with no_grad():
+        with no_grad(), self.model.evaluating():
             found = self.task.report(self.model, val_loss)
-        self.model.train()
         heading = f"step {step:,}: validation loss {val_loss:.4f} nats per {self.task.predicted}, {found.words}"
         text = found.text
         if text and step == 0 and self.setup.trained is None:

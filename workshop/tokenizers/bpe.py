@@ -93,13 +93,20 @@ def merge_pair(ids: list[int], pair: Pair, token: int) -> list[int]:
     merged = []
     i = 0
     while i < len(ids):
-        if ids[i] == left and i + 1 < len(ids) and ids[i + 1] == right:
-            merged.append(token)
-            i += 2
-        else:
-            merged.append(ids[i])
-            i += 1
+        is_pair = ids[i] == left and i + 1 < len(ids) and ids[i + 1] == right
+        merged.append(token if is_pair else ids[i])
+        i += 2 if is_pair else 1
     return merged
+
+
+def occurs_twice(pair: Pair, count: int, words: Iterable[tuple[list[int], int]]) -> bool:
+    """Whether a pair with this count can be replaced twice: in a single `aaa`, aa is counted twice, replaced once.
+
+    >>> occurs_twice((97, 97), 2, [([97, 97, 97], 1)]), occurs_twice((97, 97), 2, [([97, 97], 2)])
+    (False, True)
+    """
+    replaced = (weight * (len(ids) - len(merge_pair(ids, pair, -1))) for ids, weight in words)
+    return count > 2 or (count == 2 and (pair[0] != pair[1] or sum(replaced) > 1))
 
 
 class MergeStep(NamedTuple):
@@ -118,7 +125,7 @@ def merge_steps(
 ) -> Iterator[MergeStep]:
     """Byte-pair encoding as defined: count all pairs, merge the most frequent one everywhere, and repeat.
 
-    It ends if no pair is left that occurs twice.
+    It ends if no pair is left that occurs twice, in places that do not overlap.
 
     Args:
         word_counts: how often each word occurs, in the order of the text.
@@ -131,10 +138,11 @@ def merge_steps(
         for ids, count in words:
             for pair in pairwise(ids):
                 counts[pair] += count
-        if not counts or max(counts.values()) < 2:
+        repeated = [pair for pair, count in counts.items() if occurs_twice(pair, count, words)]
+        if not repeated:
             break
         # A Counter lists the pairs in the order of the text, and min takes the first of equals.
-        best = min(counts, key=lambda pair: (-counts[pair], lengths[pair[0]] + lengths[pair[1]]))
+        best = min(repeated, key=lambda pair: (-counts[pair], lengths[pair[0]] + lengths[pair[1]]))
         words = [(merge_pair(ids, best, len(lengths)), count) for ids, count in words]
         lengths.append(lengths[best[0]] + lengths[best[1]])
         yield MergeStep(counts, best, words)
@@ -181,11 +189,9 @@ class PairTable:
         """The sort key of a pair, the next to merge first: most frequent, shortest, first in the text."""
         # Words are visited in the order of the text, so the first one noted is the first in the text.
         index = next(iter(self.places[pair]))
-        offset = 0  # as a length and not in tokens, because merging to the left does not change it
-        for here in pairwise(self.words[index]):
-            if here == pair:
-                break
-            offset += self.lengths[here[0]]
+        ids = self.words[index]
+        # As a length and not in tokens, because merging to the left does not change it.
+        offset = sum(self.lengths[token] for token in ids[: [*pairwise(ids)].index(pair)])
         return -self.counts[pair], self.lengths[pair[0]] + self.lengths[pair[1]], index, offset
 
     def merge(self, pair: Pair) -> list[Pair]:
@@ -218,18 +224,20 @@ def learn_merges(
     one.
     """
     table = PairTable(word_counts, spell, lengths)
-    heap = [(table.rank(pair), pair) for pair, count in table.counts.items() if count > 1]
-    heapq.heapify(heap)
-    while heap:
+    heap: list[tuple[tuple[int, ...], Pair]] = []
+    candidates = [pair for pair, count in table.counts.items() if count > 1]
+    while True:
+        for pair in candidates:
+            words = ((table.words[index], table.weights[index]) for index in table.places[pair])
+            if occurs_twice(pair, table.counts[pair], words):
+                heapq.heappush(heap, (table.rank(pair), pair))
+        if not heap:
+            return
         (minus_count, *_), pair = heapq.heappop(heap)
-        if minus_count == -table.counts[pair]:
+        is_current = minus_count == -table.counts[pair]
+        if is_current:
             yield pair
-            candidates = table.merge(pair)
-        else:
-            candidates = [pair]
-        for candidate in candidates:
-            if table.counts[candidate] > 1:
-                heapq.heappush(heap, (table.rank(candidate), candidate))
+        candidates = table.merge(pair) if is_current else [pair]
 
 
 # --- the tokenizers -------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class WordsTask:
         """Sequences of the held-out text; with several processes, each has every n-th batch."""
         batch_size = self.options.batch_size
         for first in range(rank * batch_size, len(self.held_out), size * batch_size):
-            batch = self.data.batch(self.held_out[first : first + batch_size])
+            batch = self.data.batch(self.held_out[first : first + batch_size], self.held_out)
             yield batch, len(batch.targets)
 
     def report(self, model: Bert, val_loss: float) -> Report:

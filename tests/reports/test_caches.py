@@ -21,7 +21,7 @@ def greedy(model, prompts, count):
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_short_prompts_of_a_batch_are_continued_as_alone(positions):
     """ndif-team/nnsight#673, unslothai/unsloth#3795, rasbt/reasoning-from-scratch#33: padding shifts no position."""
-    model = gpt_with_large_weights(block_size=64, positions=positions)
+    model = gpt_with_large_weights(block_size=64, n_layer=1, positions=positions)
     prompts = [rng.integers(0, 11, length).tolist() for length in (1, 7, 63, 64)]
     together = model.start(prompts)[0], greedy(model, prompts, 4)
     alone = [(model.start([prompt])[0][0], greedy(model, [prompt], 4)[0]) for prompt in prompts]

@@ -139,7 +139,7 @@ def test_no_other_number_is_taken_for_the_ignored_one(version, target, ignored, 
 
 
 def answered(texts):
-    task = reward_task()
+    task = reward_task(batch_size=4)
     task.model.train()
     return task.model, lambda: next(task.batches(0))
 
@@ -205,7 +205,7 @@ def test_a_run_that_is_resumed_at_any_step_has_the_batches_of_the_whole_run(kind
     whole = TASKS[kind]()
     last = 2 * getattr(whole.data, "epoch_steps", 6) + 2
     expected = [batches(whole, step) for step in range(last)]
-    for first in sorted({last - 1, last // 2, last // 2 - 1, last // 2 - 2, 1}):
+    for first in (1, last // 2 - 2, last // 2 - 1, last // 2):
         np.random.seed(first)
         task = TASKS[kind]()
         assert [batches(task, step) for step in range(first, min(first + 3, last))] == expected[first : first + 3]

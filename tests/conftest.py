@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from tests import places
 from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
-from tests.tiny_runs import made_up_text, run_training, undone
+from tests.tiny_runs import ignoring_no_signal, made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CorpusError
 from workshop.corpora import fetch, wheel
@@ -152,9 +152,13 @@ def place(request):
 
 @pytest.fixture(autouse=True, scope="session")
 def one_core():
-    """Runs use one process unless they request more: starting others would take most of the tests' time."""
+    """Runs use one process unless they request more: starting others would take most of the tests' time.
+
+    And a page of help is as wide as on most terminals.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "available_cores", lambda: 1)
+        patch.setenv("COLUMNS", "80")
         patch.setattr(os, "fsync", lambda file: None)  # no test cuts the power, so waiting for the disk proves nothing
         yield
 
@@ -167,6 +171,13 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
     with undone():
         yield tmp_path
+
+
+@pytest.fixture
+def no_signal_ignored():
+    """Signals have their usual effect, even if whoever started the tests ignores them, as nohup does."""
+    with ignoring_no_signal():
+        yield
 
 
 @pytest.fixture

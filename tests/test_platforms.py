@@ -300,7 +300,7 @@ def test_an_older_python_says_so():
     found |= set(map(str, (Path.home() / ".pyenv" / "versions").glob("3.[89].*/bin/python")))
     for python in sorted(found - {None})[:1]:
         for words in [[door] for door in DOORS] + [["-m", "studies.learn"]]:
-            done = subprocess.run([python, "-SB", *words], capture_output=True, cwd=ROOT, encoding="utf-8", timeout=60)
+            done = subprocess.run([python, "-SB", *words], capture_output=True, cwd=ROOT, encoding="utf-8", timeout=300)
             if "command not found" not in done.stderr:  # such as a shim without a version
                 assert re.fullmatch(r".* needs? Python 3\.11 or newer.*; this is .*3\.\d+\.\d+.*\n", done.stderr), (
                     python

@@ -7,8 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,6 +15,7 @@ import sample
 import train
 from families import FAMILIES
 from tests.gpt.combined_settings import COMBINED
+from tests.reliability.disturbed import wait_until
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
@@ -30,7 +29,7 @@ from workshop.run.setup import read_setup
 RESUME = ["--resume", "--out_dir=run"]
 
 
-pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
+pytestmark = [pytest.mark.usefixtures("workplace", "no_signal_ignored"), pytest.mark.every_device]
 
 
 # --- resuming -------------------------------------------------------------------------------------------------
@@ -247,20 +246,11 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(field, run):
 # --- signals to a process -------------------------------------------------------------------------------------
 
 
-def until_a_step(run: RunFolder, meanwhile: Callable[[], object]) -> None:
-    """Wait until a run has made a step, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
-        meanwhile()
-
-
-def interruptible(*words: str, **settings: str) -> subprocess.Popen:
-    """Start a script; a process inherits that a signal is ignored, as under nohup, so SIGINT must not be."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        return script(*words, **settings)
-    finally:
-        signal.signal(signal.SIGINT, before)
+def has_made_a_step(run: RunFolder, terminal: int | None = None) -> bool:
+    """Whether a run has; what it says on a terminal is read, or it would wait."""
+    if terminal is not None and select.select([terminal], [], [], 0)[0]:
+        os.read(terminal, 1 << 16)
+    return run.metrics.exists() and bool(losses(run))
 
 
 @pytest.mark.cpu_only("runs in a separate process")
@@ -269,8 +259,8 @@ def test_ctrl_c_saves_and_says_how_to_resume_and_to_sample(capsys):
     """Other processes get the other signals: in test_workers.py, and below when a terminal is closed."""
     number, run = signal.SIGINT, RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
-    process = interruptible("train.py", *endless)
-    until_a_step(run, lambda: time.sleep(0.02))
+    process = script("train.py", *endless)
+    wait_until(lambda: has_made_a_step(run))
     process.send_signal(number)
     code, _, err = finish(process)
     assert code == 130
@@ -294,15 +284,14 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
     code += f"sys.argv[0] = {train.__file__!r}; sys.path[0] = os.path.dirname(sys.argv[0]); "
     code += "runpy.run_path(sys.argv[0], run_name='__main__')"
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
-    process = subprocess.Popen([sys.executable, "-c", code, *endless], **streams, start_new_session=True)
-    os.close(terminal)
-    # What it says must be read, or it would wait.
-    until_a_step(run, lambda: select.select([ours], [], [], 0.05)[0] and os.read(ours, 1 << 16))
-    os.close(ours)
-    try:
-        assert process.wait(60) == 129
-    finally:
-        process.kill()
+    with subprocess.Popen([sys.executable, "-c", code, *endless], **streams, start_new_session=True) as process:
+        os.close(terminal)
+        try:
+            wait_until(lambda: has_made_a_step(run, ours))
+            os.close(ours)
+            assert process.wait(300) == 129
+        finally:
+            process.kill()
     assert load_checkpoint(run.last).step == max(losses(run)) > 0
 
 
@@ -321,4 +310,4 @@ def test_a_second_ctrl_c_stops_at_once(monkeypatch):
 @pytest.mark.parametrize("name", ["train.py", "sample.py"])
 def test_ctrl_c_while_a_script_imports_gives_one_sentence(name, workplace):
     (workplace / "safetensors.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n", encoding="utf-8")
-    assert finish(interruptible(name, PYTHONPATH=str(workplace))) == (130, "", f"\n{name}: stopped\n")
+    assert finish(script(name, PYTHONPATH=str(workplace))) == (130, "", f"\n{name}: stopped\n")

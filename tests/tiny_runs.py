@@ -18,7 +18,7 @@ import train
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import set_precision
-from workshop.run.run_folder import RunFolder
+from workshop.run.run_folder import STOPPING, RunFolder
 
 ROOT = Path(__file__).parent.parent
 WORDS = "Es irrt der Mensch, so lang er strebt.\n Grün ist nur des Lebens goldner Baum; süß ruht die Höh".split(" ")
@@ -111,13 +111,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def script(name: str, *words: str | bytes, stdout: int | IO = subprocess.PIPE, **settings: str) -> subprocess.Popen:
     """Start a script in another process, with these environment variables besides our own."""
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / name), *words],
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
-    )
+    with ignoring_no_signal():
+        return subprocess.Popen(
+            [sys.executable, str(ROOT / name), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
+        )
 
 
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
@@ -125,6 +126,18 @@ def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=300)  # a busy machine may be slow
     # Windows has other line endings in a pipe, too.
     return process.returncode, *(said.decode("utf-8").replace(os.linesep, "\n") for said in (out or b"", err))
+
+
+@contextmanager
+def ignoring_no_signal() -> Iterator[None]:
+    """Inside, neither this process nor one that it starts ignores a signal, as under nohup or in the background."""
+    usual = dict.fromkeys(STOPPING, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

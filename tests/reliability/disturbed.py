@@ -37,8 +37,8 @@ def kill_all(mark: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def wait_until(condition: Callable[[], object], seconds: float, pause: float = 0.02) -> float:
-    """Wait for a condition; returns how long that took."""
+def wait_until(condition: Callable[[], object], seconds: float = 300, pause: float = 0.02) -> float:
+    """Wait for a condition, as long as it may take on a busy machine; returns how long that took."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds, "waited in vain"

@@ -1,10 +1,10 @@
-"""train.py in a process that kills itself with SIGKILL at a chosen moment.
+"""train.py in a process that kills itself at a chosen moment, or stops itself until another process continues it.
 
     DEATH_AT=17 PAUSE=0 JOURNAL=journal python tests/reliability/killed_train.py [options of train.py]
 
 The journal gets a letter for each moment, "s" during a save and "w" during other work, so its reader knows how far the
 run came and whether it was saving. With DEATH_AT=0 the process does not kill itself; a PAUSE of some seconds at each
-moment of a save then gives another process time to do it.
+moment of a save then gives another process time to do it. The signal is SIGKILL unless SIGNAL names another.
 """
 
 import os
@@ -22,7 +22,7 @@ def main() -> int:
     def hit(number, saving):
         os.write(journal, b"s" if saving else b"w")
         if number == int(os.environ["DEATH_AT"]):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[os.environ.get("SIGNAL", "SIGKILL")])
         if saving:
             time.sleep(float(os.environ["PAUSE"]))
 

@@ -151,8 +151,6 @@ def trials(number: int, seed: int, folder: Path, resume_every: int = 5) -> Count
 
 def main() -> None:
     number, seed = (int(word) for word in [*sys.argv[1:], *("200", "20264")[len(sys.argv) - 1 :]])
-    for name in SIGNALS:  # nohup ignores SIGHUP, and a shell may ignore SIGINT in what runs in the background
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")

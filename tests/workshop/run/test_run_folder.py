@@ -245,6 +245,7 @@ def test_where_there_is_no_checkpoint_the_error_says_how_to_train_one(tmp_path, 
 # --- signals --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_signal_ignored")
 @pytest.mark.parametrize("number", STOPPING)
 def test_the_first_signal_sets_a_flag_and_a_later_ctrl_c_stops(number):
     before = signal.getsignal(number)

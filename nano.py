@@ -19,7 +19,7 @@ if sys.version_info < (3, 11) or not find_spec("numpy"):
 import itertools
 import json
 import signal
-from os import getenv, isatty
+from os import _exit, getenv, isatty
 from pathlib import Path
 from time import time
 
@@ -317,6 +317,6 @@ if __name__ == "__main__":
     try:
         main(*words)
     except (KeyboardInterrupt, BrokenPipeError):  # by Ctrl-C, or by head, which has read enough
-        sys.exit(130)
+        _exit(130)  # without what is still to be written, of which Python would complain
     except expected as error:  # a damaged checkpoint can lead to any
         sys.exit(f"nano.py: reading {words[0]!r} or saving failed: {type(error).__name__}: {error}")

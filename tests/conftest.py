@@ -10,9 +10,6 @@ from pathlib import Path
 
 # Before NumPy is imported: the tests' matrices are too small to be shared by several threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Python caches compiled files, even where that is switched off: the tests start train.py a hundred times.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -25,6 +22,10 @@ from tinygrad_lite.errors import CorpusError
 from workshop.corpora import fetch, wheel
 from workshop.run import setup as start
 
+# The Pythons that tests start work as they do for most users, whatever whoever starts the tests has switched off: they
+# cache compiled files (train.py is started a hundred times), collect what they write, and import from this folder.
+for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONSAFEPATH"):
+    os.environ.pop(name, None)
 sys.dont_write_bytecode = False  # in this process as well
 WHY_NO_GPU = why_no_cuda()  # empty if there is one
 # No test fails because the machine is busy: neither an example nor its making has a time limit.
@@ -154,10 +155,11 @@ def place(request):
 def one_core():
     """Runs use one process unless they request more: starting others would take most of the tests' time.
 
-    And a page of help is as wide as on most terminals.
+    They start in the project's folder, and a page of help is as wide as on most terminals.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "available_cores", lambda: 1)
+        patch.chdir(places.TESTS.parent)
         patch.setenv("COLUMNS", "80")
         patch.setattr(os, "fsync", lambda file: None)  # no test cuts the power, so waiting for the disk proves nothing
         yield

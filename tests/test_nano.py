@@ -234,6 +234,13 @@ def test_an_empty_prompt_begins_a_line_and_control_characters_do_not_reach_a_ter
     assert ended("x.safetensors", "\x9b")[1] == written.replace("\x1b", r"\x1b").replace("\x9b", r"\x9b")
 
 
+def test_a_reader_that_has_read_enough_ends_it_silently(workplace):
+    nano.save(Path("x.safetensors"), random_model(TINY, 0.4), 3)
+    with script("nano.py", "x.safetensors") as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 130)
+
+
 def test_ctrl_c_ends_the_training_and_not_the_saving(workplace):
     """Twice at once in training, and once in the evaluation or while it writes; out is removed while it learns."""
     Path("long.txt").write_text(made_up_text(2000), encoding="utf-8")

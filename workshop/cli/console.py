@@ -100,13 +100,11 @@ def watched(items: Iterable[Any], doing: str, total: int) -> Iterator[Any]:
 def typed_lines() -> Iterator[str]:
     """Each line that the user types after a prompt, with its line end, until the end of the input."""
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            say("")
-            return
+    print("> ", end="", file=sys.stderr, flush=True)
+    for line in iter(sys.stdin.readline, ""):
         yield line
+        print("> ", end="", file=sys.stderr, flush=True)
+    say("")
 
 
 def is_plain(text: str) -> bool:
@@ -120,12 +118,10 @@ def is_plain(text: str) -> bool:
 
 def wants_colour() -> bool:
     """Whether stdout is a terminal with colours, and the user has not switched them off (no-color.org)."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
+    is_off = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     # The old console of Windows prints the codes themselves. Newer terminals there set one of these variables.
-    if WINDOWS and not {"WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI"} & os.environ.keys():
-        return False
-    return sys.stdout.isatty()
+    is_old = WINDOWS and not {"WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI"} & os.environ.keys()
+    return not is_off and not is_old and sys.stdout.isatty()
 
 
 def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
@@ -143,25 +139,29 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     # So that any generated text, and any message, can be printed on every terminal and into every pipe.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
+    status = 1
     try:
-        sys.exit(main(sys.argv[1:]))
+        status = main(sys.argv[1:])
+        sys.stdout.flush()  # here, where an error can still be told
     except UserError as error:
-        sentence = str(error)
-        say(f"{name}: {sentence[:LONGEST]}" + (" ..." if len(sentence) > LONGEST else ""))
-        sys.exit(2 if isinstance(error, (OptionError, DecodingError)) else 1)
+        say(f"{name}: {str(error)[:LONGEST]}" + " ..." * (len(str(error)) > LONGEST))
+        status = 2 if isinstance(error, (OptionError, DecodingError)) else 1
     except KeyboardInterrupt as stop:
         say(f"\n{name}: stopped {stop}".rstrip())
-        sys.exit(130)
+        status = 130
     except MemoryError:
         say(f"{name}: out of memory: use a smaller model or a smaller batch")
-        sys.exit(1)
     except OSError as error:
-        if reader_has_gone(error):
-            # At exit, Python would flush stdout again and complain: point it at the null device.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(141)
-        say(f"{name}: {error}")  # such as a full disk, or a file that was removed
-        sys.exit(1)
+        status = 141 if reader_has_gone(error) else 1
+        if status == 1:
+            say(f"{name}: {error}")  # such as a full disk, or a file that was removed
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:  # at exit, Python would try again, complain, and change the status
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)
 
 
 def give_missing_streams() -> None:
@@ -177,8 +177,7 @@ def reader_has_gone(error: OSError) -> bool:
     Windows may report that as an invalid argument. It reports a forbidden file name in the same way, but then the
     error has a file name.
     """
-    on_windows = WINDOWS and error.errno == errno.EINVAL and error.filename is None
-    return isinstance(error, BrokenPipeError) or on_windows
+    return isinstance(error, BrokenPipeError) or (WINDOWS and error.errno == errno.EINVAL and error.filename is None)
 
 
 # --- programs that it starts -----------------------------------------------------------------------------------

@@ -69,6 +69,14 @@ def test_a_closed_pipe_ends_the_command_silently():
     assert process.wait() == 141
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_what_cannot_be_written_is_one_sentence_even_at_the_end():
+    code = "from workshop.cli.console import run_command\nrun_command('make', lambda _: print('line'))"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"make: [Errno 28] No space left on device\n")
+
+
 def test_a_closed_pipe_on_windows_is_an_invalid_argument():
     """A forbidden file name is one too, but has a path."""
     code = (
@@ -200,7 +208,7 @@ def trap(tmp_path, monkeypatch):
             (folder / name / file).write_text(f"open({str(said)!r}, 'a').write('{name} ')", encoding="utf-8")
     for name in ("json", "sitecustomize", "usercustomize", "pickle", "random", "signal", "os", "site", "startup"):
         (folder / f"{name}.py").write_text(f"open({str(said)!r}, 'a').write('{name} ')", encoding="utf-8")
-    (folder / "date").write_text(f"#!/bin/sh\necho date >> {said}\n", encoding="utf-8")
+    (folder / "date").write_text(f"#!/bin/sh\necho date >> {quoted(said)}\n", encoding="utf-8")
     (folder / "date").chmod(0o755)
     monkeypatch.chdir(folder)
     for name, value in {"PATH": "", "STARTUP": f"{folder}/startup.py", "INSPECT": "1", "HOME": ""}.items():
@@ -233,8 +241,8 @@ def work():
 def others():
     folder = Path(os.environ["PYTHONSTARTUP"]).parents[1]
     assert run_apart(["date"], folder).returncode == 0
-    shown = run_apart(["python", "-c", "import json, os; print(os.environ['HTTPS_PROXY'], os.getcwd())"], folder)
-    assert (shown.stdout.decode().split(), shown.stderr) == (["http://localhost:9", str(folder)], b"")
+    shown = run_apart(["python", "-c", "import json, os; print(os.environ['HTTPS_PROXY']); print(os.getcwd())"], folder)
+    assert (shown.stdout.decode().splitlines(), shown.stderr) == (["http://localhost:9", str(folder)], b"")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="programs of POSIX")

@@ -63,7 +63,7 @@ UNNAMED = [
 @pytest.mark.cpu_only("it is about texts")
 @pytest.mark.parametrize(("available", "text", "prompt"), UNNAMED)
 def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
-    available, text, prompt, no_network, monkeypatch, capsys
+    available, text, prompt, monkeypatch, capsys
 ):
     for name in available:
         recipe = replace(RECIPES[name], make=made_up_text, expected=None, held_out=None)
@@ -85,7 +85,7 @@ def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
 
 
 @pytest.mark.cpu_only("it is about texts")
-def test_a_translator_without_a_dictionary_learns_from_the_course_alone(no_network, monkeypatch, capsys):
+def test_a_translator_without_a_dictionary_learns_from_the_course_alone(monkeypatch, capsys):
     pairs = [(f"Satz {number}.", f"Sentence {number}.") for number in range(50)]
     recipe = replace(pair_sources.RECIPES["auf-deutsch"], make=lambda: pair_sources.Found(pairs), expected=None)
     monkeypatch.setitem(pair_sources.RECIPES, "auf-deutsch", recipe)

@@ -41,7 +41,7 @@ def run(workplace) -> RunFolder:
     return run_training(max_iters=2)
 
 
-def test_a_text_under_the_name_of_another_is_known_by_its_hash(workplace, no_network, monkeypatch):
+def test_a_text_under_the_name_of_another_is_known_by_its_hash(workplace, monkeypatch):
     text = made_up_text()
     recipe = replace(RECIPES["werther-faust"], make=lambda: text, expected=fetch.sha256(text))
     monkeypatch.setitem(RECIPES, "werther-faust", recipe)

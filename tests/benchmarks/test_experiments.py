@@ -100,7 +100,7 @@ def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
     assert lines[4] == ""
 
 
-def test_the_experiments_here_can_be_planned(no_network, monkeypatch):
+def test_the_experiments_here_can_be_planned(monkeypatch):
     monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
     for name in experiments.list_presets(OURS):
         if name not in ("labels", "adapting", "together", "languages", "same-author"):  # they need a model or files

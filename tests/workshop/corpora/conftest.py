@@ -49,7 +49,5 @@ def write(tmp_path):
 
 
 @pytest.fixture
-def offline(cache, request) -> None:
+def offline(cache, no_network) -> None:
     """An empty cache and, but for tests of the network, nothing to fill it from."""
-    if "network" not in request.keywords:
-        request.getfixturevalue("no_network")

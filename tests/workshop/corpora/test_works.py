@@ -74,7 +74,7 @@ def made_up(web, cache, monkeypatch):
 
 def test_all_works_are_fetched_once_and_split(made_up, web, monkeypatch, cache, capsys):
     goethe = texts.Corpus("goethe", "." * 450 + "Nun: der Buergergeneral, a b c d e f g.", "", "", "")
-    monkeypatch.setattr(texts, "load_corpus", lambda name: goethe)
+    monkeypatch.setattr(texts, "find", lambda name: goethe)
     learned, held_out = texts.make_corpus("goethe-works", texts.make_goethe_works(), print).split()
     assert held_out.startswith("Die Wahlverwandtschaften\n\nAnfang\n\nWort wahlverwandtschaften a")
     assert "iphigenie-auf-tauris. Ein Spiel\n\nErster Akt." in held_out

@@ -62,7 +62,7 @@ TODAYS |= {"activation": "swiglu", "zero_init": True, "bias": False}
 LUONG = {"mixer": "lstm", "attend": "predictive", "attention_reach": 4, "input_feeding": True}
 
 
-OTHER_PARTS = [(TODAYS, "adamw", 30), (TODAYS, "muon", 30), (LUONG, "adamw", 20)]
+OTHER_PARTS = [pytest.param(TODAYS, "adamw", 30, marks=pytest.mark.slow), (TODAYS, "muon", 30), (LUONG, "adamw", 20)]
 
 
 @pytest.mark.parametrize(("kind", "optimizer", "steps"), OTHER_PARTS)

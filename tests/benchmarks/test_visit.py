@@ -15,7 +15,7 @@ from workshop.cli.options import build
 
 
 def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(visit, "GRACE", 1)
+    monkeypatch.setattr(visit, "GRACE", 0.1)
     programs = {
         "fails": "raise RuntimeError('an illegal memory access')",
         "hangs": "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)",
@@ -30,7 +30,7 @@ def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypat
     skipped = {"tool": "skipped: there is no no-such-tool", "file": "skipped: there is no no/such/file"}
     assert outcomes == {"fails": "failed (status 1)", "hangs": "stopped after 1 s", "works": "ok", **skipped}
     assert "## works\n\n```\nTrue\n```" in page  # what came before had been written
-    assert visit.main(["1", "--out", str(tmp_path), "--only", "works", "--minutes", "0.01"]) == 0
+    assert visit.main(["1", "--out", str(tmp_path), "--only", "works", "--minutes", "0.001"]) == 0
     assert "skipped: no time was left" in (tmp_path / "run-1.md").read_text(encoding="utf-8")
 
 

@@ -54,12 +54,12 @@ def watch(process, run: RunFolder) -> list[tuple[int, list[int], list[int]]]:
             seen.append((steps_done(run), memory, files))
         except (OSError, StopIteration):  # it is ending
             pass
-        time.sleep(0.05)
+        time.sleep(0.02)
     return seen
 
 
 @needs_proc
-@pytest.mark.parametrize(("count", "workers"), [(1000, 1), *(slow(20_000, workers) for workers in (1, 2))])
+@pytest.mark.parametrize(("count", "workers"), [(600, 1), *(slow(20_000, workers) for workers in (1, 2))])
 def test_memory_and_open_files_do_not_grow(count, workers, report):
     """Observed from outside, in a process of its own; the first fifth, in which caches fill, is left out."""
     run = RunFolder("run")
@@ -102,7 +102,7 @@ def check_metrics(run: RunFolder, count: int) -> None:
         assert all(math.isfinite(float(row[name])) for name in names)
 
 
-@pytest.mark.parametrize(("count", "workers"), [(200, 1), *(slow(4000, workers) for workers in (1, 2))])
+@pytest.mark.parametrize(("count", "workers"), [(100, 1), *(slow(4000, workers) for workers in (1, 2))])
 def test_steps_leave_no_garbage_and_no_memory(count, workers, report, monkeypatch):
     """Steps, logging, evaluation and checkpoints free all their memory at once, without the garbage collector.
 

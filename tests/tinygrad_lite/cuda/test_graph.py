@@ -11,7 +11,7 @@ from tinygrad_lite.cuda.graph import LAUNCHED, Repeated
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import precision
 
-STEPS = 7
+STEPS = 6
 
 
 def recomputing(device, **settings):

@@ -5,7 +5,7 @@ import pytest
 
 from tests.places import here
 from tests.standin import standin_device
-from tests.tinygrad_lite.functional.version_cases import CASES, assert_close, outcome, tensors
+from tests.tinygrad_lite.functional.version_cases import CASES, assert_close, of_case, outcome, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
@@ -35,25 +35,24 @@ def test_every_operation_has_cases_and_a_fused_version():
 def test_fused_equals_composed(name, case):
     # Rounding in float32 is 6e-8 of a number; sums of a few hundred numbers in different orders differ by less than
     # 1e-5 of the largest one.
+    assert_close(of_case(name, case, is_composed=False), of_case(name, case), 1e-10)
     operation, arguments = REGISTRY[name], CASES[name][case]
-    for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 1e-5)):
-        with composed():
-            expected = outcome(operation, arguments, dtype)
-        assert_close(outcome(operation, arguments, dtype), expected, tolerance)
+    with composed():
+        expected = outcome(operation, arguments, np.float32)
+    assert_close(outcome(operation, arguments, np.float32), expected, 1e-5)
 
 
 @pytest.mark.parametrize(("name", "case"), ALL)
 def test_inputs_need_not_be_contiguous(name, case):
-    for version in (REGISTRY[name].composed, REGISTRY[name].version_for("cpu")):
-        expected = outcome(version, CASES[name][case], np.float64)
-        assert_close(outcome(version, CASES[name][case], np.float64, strided=True), expected, 1e-10)
+    for is_composed, version in ((True, REGISTRY[name].composed), (False, REGISTRY[name].version_for("cpu"))):
+        found = outcome(version, CASES[name][case], strided=True)
+        assert_close(found, of_case(name, case, is_composed), 1e-10)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_composed_is_valid_on_every_device(name, device):
-    for arguments in CASES[name].values():
-        expected = outcome(REGISTRY[name].composed, arguments, np.float64)
-        assert_close(outcome(REGISTRY[name].composed, arguments, np.float64, device=device), expected, 1e-10)
+    for case, arguments in CASES[name].items():
+        assert_close(outcome(REGISTRY[name].composed, arguments, device=device), of_case(name, case), 1e-10)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ONE_TENSOR])

@@ -5,6 +5,8 @@ they are. All other arguments are passed on unchanged. `test_registry.py` walks 
 operation has none, and `test_torch.py` compares with PyTorch. The tests of single operations use `both_versions`.
 """
 
+import contextlib
+import functools
 import math
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 import tinygrad_lite.mixers
 import tinygrad_lite.recurrent  # noqa: F401
 from tinygrad_lite import Tensor
-from tinygrad_lite.functional.registry import ReferenceAndFused
+from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed
 from tinygrad_lite.random import keyed_rng, random_key
 
 Arguments = dict[str, Any]
@@ -67,6 +69,13 @@ def outcome(version: Any, arguments: Arguments, dtype: Any = np.float64, **how: 
         dy.flags.writeable = False
         y.backward(Tensor.wrap(dy).to(y.device))
     return {"result": y.numpy()} | {name: x.grad.numpy() for name, x in inputs.items()}
+
+
+@functools.cache
+def of_case(name: str, case: str, is_composed: bool = True) -> dict[str, np.ndarray]:
+    """The outcome of a case in float64 on the CPU, of either version: what many tests compare with."""
+    with composed() if is_composed else contextlib.nullcontext():
+        return outcome(REGISTRY[name], CASES[name][case])
 
 
 def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float) -> None:

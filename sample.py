@@ -45,7 +45,7 @@ from tinygrad_lite.quantize import quantize
 from workshop.cli.command_line import parse_command_line
 from workshop.cli.console import quoted, run_command, say, with_value
 from workshop.cli.options import build
-from workshop.decoding.sample_options import HINTS, SampleOptions, check_beam, check_combination
+from workshop.decoding.sample_options import SampleOptions, check_beam, check_combination
 from workshop.run.estimate import is_shortage, too_little_to_sample
 from workshop.run.family import PEFT_CONFIG, Family, Trained, family_of_weights
 from workshop.run.run_folder import find_checkpoint, release_memory, tune_memory
@@ -75,7 +75,10 @@ def main(argv: list[str]) -> int:
         f"newest run under {OUT}/)",
         common="start max_new_tokens num_samples temperature top_k seed stop show_probs interactive".split(),
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
-        hints=HINTS,
+        hints={
+            "model": "is not needed: name the file or folder alone, as in python sample.py out/goethe",
+            "output": "is not needed: the text goes to stdout, so python sample.py > FILE keeps it",
+        },
     )
     for note in parsed.notes:
         say(f"note: {note}")

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite.config import under
-from workshop.cli.options import answers
 from workshop.corpora.texts import CORPORA, is_at_hand
 from workshop.run.model_config import model_options
 from workshop.run.options import TrainOptions
@@ -34,7 +33,6 @@ class BertOptions(model_options(BertConfig), TrainOptions):
     )
 
     FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
-    HINTS: ClassVar[dict[str, str]] = answers("train", "encoder", batch="--batch_size", data="--text")
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any text is fetched.

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from encoder.cnn import CNNConfig
 from encoder.pictures import PictureOptions
 from encoder.vit import ViTConfig
-from workshop.cli.options import answers
 from workshop.run.model_config import model_options
 
 
 @dataclass
 class ViTOptions(model_options(ViTConfig), PictureOptions):
     """The options of `train.py` for training a Vision Transformer."""
-
-    HINTS: ClassVar[dict[str, str]] = PictureOptions.HINTS | answers("vit")
 
 
 @dataclass

@@ -14,7 +14,6 @@ from tinygrad_lite.config import under
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.options import answers
 from workshop.corpora.names import PICTURES
 from workshop.corpora.pictures import LabelledPictures, are_cached, load_pictures
 from workshop.run.model_config import ModelOptions
@@ -39,11 +38,6 @@ class PictureOptions(TrainOptions, ModelOptions):
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "pictures"),)
     COUNTED: ClassVar[tuple[int, str]] = (1, "picture")
-    HINTS: ClassVar[dict[str, str]] = {
-        name: answer
-        for name, answer in answers("train", "pictures", batch="--batch_size", data="--dataset").items()
-        if answer not in ("--block_size", "--n_layer", "--n_head", "--n_inner")
-    }
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any pictures are fetched.

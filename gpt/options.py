@@ -12,7 +12,6 @@ from gpt.config import GPTConfig
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import with_value
-from workshop.cli.options import answers
 from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
 from workshop.corpora.pairs import from_cache
 from workshop.corpora.pictures import are_cached
@@ -93,9 +92,6 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     find_text: ClassVar[Callable[[str], object]] = staticmethod(find)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
     MODELS: ClassVar[tuple[str, ...]] = ("teachers", "reference")
-    HINTS: ClassVar[dict[str, str]] = answers(
-        "train", "gpt", batch="--batch_size", data="--text", rotary="--positions rotary"
-    )
 
     @property
     def latest_is_best(self) -> bool:

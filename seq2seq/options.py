@@ -10,7 +10,6 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from workshop.cli.options import answers
 from workshop.corpora.names import PARALLEL_CORPORA
 from workshop.corpora.pair_sources import AUF_DEUTSCH
 from workshop.corpora.pairs import find, from_cache
@@ -54,9 +53,6 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     )
     find_text: ClassVar[Callable[[str], object]] = staticmethod(find)
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
-    HINTS: ClassVar[dict[str, str]] = answers(
-        "train", "seq2seq", batch="--batch_tokens", data="--pairs", rotary="--positions rotary"
-    )
 
     def check(self, learns_tokenizer: bool) -> None:
         """Check that the options can be used together, before any text is fetched.

@@ -17,11 +17,10 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from workshop.cli.command_line import read_command
 from workshop.cli.console import say, show
-from workshop.cli.options import answers, nearest
+from workshop.cli.options import nearest
 from workshop.figure import METADATA, Picture, check_file, write
 
 CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
-HINTS = answers("draw")
 
 
 @dataclass
@@ -82,7 +81,6 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
         kind.example,
         about_positional=kind.about_named,
         common=("out",),
-        hints=HINTS,
     )
     for name in options.out:
         check_file(name, "--out", ".csv", ".npz")

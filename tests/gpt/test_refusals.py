@@ -116,7 +116,6 @@ CASES = {
         ("draw tokens run", "give a text to cut: --text"),
         *each(f"draw {{}} {LONG}", "1,001 characters: at most 1000", "tokens run --text", "merges"),
         ("draw tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
-        ("draw tokens run --start a", "it is called --text here"),
         ("draw merges abc", "no pair of neighbours occurs twice"),
         ("draw schedule goeth", "no preset goeth: did you mean goethe"),
         ("draw schedule --learning_rate -1", "--learning_rate -1: must be above 0, or none"),

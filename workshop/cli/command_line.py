@@ -27,6 +27,22 @@ from workshop.cli.console import show
 from workshop.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+# What other programs call their options, and what to use here: the first of these whose options the script has.
+ELSEWHERE = {
+    "lr": "--learning_rate",
+    "epochs": "is counted in steps here: --max_iters is the epochs times the steps of one, which --dry_run prints",
+    "steps": "--max_iters | --max_new_tokens",
+    "batch_size": "--batch_tokens",
+    "hidden_size": "--n_embd",
+    "seq_len": "--block_size",
+    "context_length": "--block_size",
+    "cpu": "--device cpu",
+    "gpu": "--device cuda",
+    "cuda": "--device cuda",
+    "data": "--text | --pairs | --dataset",
+    "threads": "--workers | is an environment variable here: OPENBLAS_NUM_THREADS",
+    "prompt": "--start | is for sample.py, which writes with a trained model",
+}
 FIRST_PAGE = 45  # lines; of a longer help, --help shows the most used options, --help all everything
 OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
 
@@ -130,7 +146,7 @@ def parse_command_line(
             and ... if there may be more; None: there are none.
         common: the options that --help shows first.
         ignored: options of other programs that are accepted without effect, each with the reason, for a note.
-        hints: advice about options that do not exist, see `answers`.
+        hints: advice about options that do not exist: the rest of a sentence that begins with the name.
         defaults: those that differ from the dataclass's, such as a preset's, for --help.
     Raises: OptionError with one sentence that says what is wrong.
     """
@@ -210,15 +226,18 @@ def _lists(prog: str) -> str:
 
 def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
     """The error message for an option that does not exist."""
-    hint, near = hints.get(name.lower(), ""), nearest(name, names)
-    advice = _lists(prog)
-    if hint.startswith("--"):
-        advice = f"it is called {hint} here ({advice})"
-    elif hint:
-        return f"--{name} {hint}"
-    elif near:
-        advice = f"did you mean --{near}? ({advice})"
-    return f"unknown option --{brief(name)}: {advice}"
+    meant = {own: f"--{own}" for own in names}
+    own = {*meant.values()}
+    for other, answers in ELSEWHERE.items():
+        for answer in answers.split(" | "):
+            if own >= {*re.findall(r"--\w+", answer)}:
+                meant.setdefault(other, answer)
+    key = name.lower()
+    answer = meant.get(key) or hints.get(key) or meant.get(nearest(key, meant), "")
+    if answer and not answer.startswith("--"):
+        return f"--{name} {answer}"
+    advice = f"it is called {answer} here" if key in ELSEWHERE else f"did you mean {answer}?"
+    return f"unknown option --{brief(name)}: " + (f"{advice} ({_lists(prog)})" if answer else _lists(prog))
 
 
 def _from_words(kind: Any, words: list[str]) -> Any:

@@ -43,29 +43,6 @@ MAX_INT = 10**1000  # more digits are a mistake, and Python refuses to print 4,3
 MAX_PRESET = 2**14  # bytes; the largest here has 600, and parsing a dotted key takes time quadratic in its length
 
 
-def answers(*tables: str, **shared: str) -> dict[str, str]:
-    """Names of options in other programs, and what to use here, from these tables of other_names.toml.
-
-    An answer is the option to use here, such as `--learning_rate`, or the rest of a sentence that begins with the name.
-
-    Args:
-        shared: for a line of the table of that name, what its names mean here.
-
-    >>> answers("vit")["patches"], answers(rotary="--positions rotary")["rope"]
-    ('--patch_size', '--positions rotary')
-    """
-    found = other_names()
-    lines = [line for table in tables for line in found[table].items()]
-    lines += [(answer, found["shared"][line]) for line, answer in shared.items()]
-    return {name: answer for answer, names in lines for name in names.split()}
-
-
-@functools.cache
-def other_names() -> dict[str, dict[str, str]]:
-    """The tables of other_names.toml."""
-    return tomllib.loads(Path(__file__).with_name("other_names.toml").read_text(encoding="utf-8"))
-
-
 # --- values ---------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,6 @@ from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS
-from workshop.cli.options import answers
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of_text
 from workshop.figure import check_file
@@ -105,8 +104,6 @@ class SampleOptions(Sampling):
         return replace(self, temperature=0.0) if self.greedy else self
 
 
-# Our names for other programs' options.
-HINTS = answers("sample")
 # Options of text that is generated token by token.
 SAMPLING = (*RANDOM, *REPETITION, "greedy", "num_samples", "stop", "show_probs", "interactive", "chat")
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.

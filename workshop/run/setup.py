@@ -185,7 +185,7 @@ def read_setup(argv: list[str], families: Mapping[str, Family], stand_in: str = 
         common=COMMON,
         epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", SIZES), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
-        hints=hints | family.options.HINTS,
+        hints=hints | {"model": "is not needed: a preset is named alone, as in python train.py baby-gpt"},
         defaults=vars(defaults),
     )
     for note in parsed.notes:

@@ -19,7 +19,7 @@ SETTINGS = {
     "positional": "preset",
     "about_positional": "what to train",
     "common": ("text", "max_iters", "no_such"),
-    "hints": {"adam_beta2": "--beta2", "b2": "--beta2", "gpu": "--device cuda", "epochs": "is counted elsewhere"},
+    "hints": {"epochs": "is counted elsewhere"},
     "ignored": {"compile": "nothing is compiled", "wandb_project": "nothing is sent anywhere"},
 }
 
@@ -108,9 +108,10 @@ NO_WHOLE |= dict.fromkeys(("9" * 1001, "9" * 5000 + "x"), f"{'9' * 57}...")
 ALL = "(train.py --help all lists them)"
 MISTAKES = [
     (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help all lists them)"),
-    (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help all lists them)"),
-    (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help all lists them)"),
     (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help all lists them)"),
+    (["--STEPS=9"], "unknown option --STEPS: it is called --max_iters here (train.py --help all lists them)"),
+    (["--num-steps=9"], "unknown option --num_steps: did you mean --max_iters? (train.py --help all lists them)"),
+    (["--lr", "1"], "unknown option --lr: train.py --help all lists them"),  # these Options have no learning rate
     (["--epochs", "3"], "--epochs is counted elsewhere"),
     (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help all lists them)"),
     (["--zzz=1"], "unknown option --zzz: train.py --help all lists them"),

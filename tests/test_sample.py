@@ -189,7 +189,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
     marks = ["examples:", "  python sample.py", "  checkpoint ", "  --start TEXT", "  --max_new_tokens INT"]
     assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
     for command in sample.EXAMPLES:
-        assert split_command_line(shlex.split(command)[2:], SampleOptions)
+        assert any(split_command_line(shlex.split(command)[2:], SampleOptions))
 
 
 # --- more about prompts, processes and files ----------------------------------------------------------------------

@@ -19,7 +19,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.version import VERSION
@@ -61,25 +61,12 @@ class Parsed:
         return self.positionals[0] if self.positionals else None
 
 
-class Part(NamedTuple):
-    """A part of a command line: an option with its value, or a positional argument.
+def split_command_line(argv: Sequence[str], *classes: type) -> tuple[dict[str, list[str]], list[str]]:
+    """Split a command line into the words of each option, by its name with _ for -, and the words of none.
 
-    Attributes:
-        name: the option's name, with _ for -; empty for a positional argument.
-        words: the words of the value; for a positional argument, the argument.
-        text: the whole part as it was typed.
-    """
-
-    name: str
-    words: list[str]
-    text: str
-
-
-def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
-    """Split a command line into options with their values, and positional arguments. Nothing is checked yet.
-
-    The number of words that an option takes depends on its type: a boolean takes the next word only if it is a truth
-    value (`TRUTH`), a list takes all words up to the next option, other types and unknown options take one word.
+    Nothing is checked yet. The number of words that an option takes depends on its type: a boolean takes the next word
+    only if it is a truth value (`TRUTH`), a list takes all words up to the next option, other types and unknown options
+    take one word. If an option is given twice, the last one counts.
 
     Args:
         classes: dataclasses of options, which define the types.
@@ -89,33 +76,29 @@ def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
     ... class Recipe:
     ...     vegan: bool = option(False, "without animals")
     ...     dish: str = option("cake", "what to make")
-    >>> [(part.name, part.words) for part in split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)]
-    [('vegan', []), ('', ['soup']), ('dish', ['pie'])]
+    >>> split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)
+    ({'vegan': [], 'dish': ['pie']}, ['soup'])
     """
-    kinds: dict[str, type] = {"help": str, "version": bool}
+    kinds: dict[str, type] = {"version": bool}
     for cls in classes:
         kinds |= {name: base_type(kind) for name, kind in fields_of(cls)[1].items()}
-    parts, rest = [], list(argv)
-    while rest:
-        first = rest.pop(0)
-        first = "--help" if first == "-h" else first
-        if not OPTION.match(first):
-            parts.append(Part("", [first], first))
-            continue
-        name, equals, value = first[2:].partition("=")
-        name = name.replace("-", "_")
-        count = 0 if equals else _count_words(kinds.get(name), rest)
-        words, rest = rest[:count], rest[count:]
-        parts.append(Part(name, [value] if equals else words, " ".join([first, *words])))
-    return parts
-
-
-def _count_words(base: type | None, rest: Sequence[str]) -> int:
-    """The number of words after an option of this type that belong to its value."""
-    if base is bool:
-        return int(bool(rest) and rest[0].lower() in TRUTH)
-    end = next((i for i, word in enumerate(rest) if OPTION.match(word)), len(rest))
-    return end if base is list else min(end, 1)
+    given: dict[str, list[str]] = {}
+    others, name, room = [], "", 0  # how many more words the option of this name takes
+    for word in argv:
+        is_taken = room and (kinds.get(name) is not bool or word.lower() in TRUTH)
+        word = "--help" if word == "-h" and not is_taken else word
+        if OPTION.match(word):
+            name, equals, value = word[2:].partition("=")
+            name = name.replace("-", "_")
+            given[name] = [value] if equals else []
+            room = 0 if equals else len(argv) if kinds.get(name) is list else 1
+        elif is_taken:
+            given[name].append(word)
+            room -= 1
+        else:
+            others.append(word)
+            room = 0
+    return given, others
 
 
 def parse_command_line(
@@ -153,11 +136,13 @@ def parse_command_line(
     names = (positional or "").split()
     most = sys.maxsize if "..." in names else len(names)
     fields, kinds = fields_of(cls)
-    parsed, parts = Parsed({}, [], []), split_command_line(argv, cls)
-    for number, (name, words, text) in enumerate(parts):
+    given, others = split_command_line(argv, cls)
+    parsed = Parsed({}, others, [])
+    for name, words in given.items():
+        text = brief(" ".join([f"--{name}", *words]))
         if name == "help":
             if words not in ([], ["all"]):
-                raise OptionError(f"{brief(text)}: only all can follow --help; a name of anything else comes before it")
+                raise OptionError(f"{text}: only all can follow --help; a name of anything else comes before it")
             first = (positional, about_positional) if positional else None
             about = (prog, description, examples, first, common, epilog, defaults)
             _print_and_exit(help_page(cls, *about, whole=bool(words)))
@@ -167,19 +152,18 @@ def parse_command_line(
             field, kind = fields[name], kinds[name]
             if not words and base_type(kind) is not bool:
                 # Only a text can begin with --, and only if a word follows can it have been meant as the value.
-                is_text = number + 1 < len(parts) and base_type(kind) in (str, list)
+                is_text = base_type(kind) in (str, list) and argv[-1][2:].replace("-", "_") != name
                 hint = f" (write a value that begins with -- as --{name}=...)" if is_text else ""
                 raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
             meant = _from_words(kind, words or ["true"])
             parsed.values[name] = check(field, kind, meant, f"--{name} {brief(' '.join(words))}")
         elif name in ignored:
-            parsed.notes.append(f"{brief(text)} does nothing here: {ignored[name]}")
-        elif name:
-            raise OptionError(_unknown(name, fields, hints, prog))
-        elif len(parsed.positionals) < most and text and not text.startswith("-"):
-            parsed.positionals.append(text)
+            parsed.notes.append(f"{text} does nothing here: {ignored[name]}")
         else:
-            raise OptionError(f"unexpected argument {text!r}: write options as --name value ({_lists(prog)})")
+            raise OptionError(_unknown(name, fields, hints, prog))
+    for number, word in enumerate(others):
+        if number >= most or not word or word.startswith("-"):
+            raise OptionError(f"unexpected argument {word!r}: write options as --name value ({_lists(prog)})")
     return parsed
 
 

@@ -273,12 +273,10 @@ def choose_family(
     Returns: it, and the first word that is neither an option nor the value of one, which may name a preset.
     """
     # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
-    unsure = any(is_preset(word, presets) for word in argv[1:]) and not is_preset(argv[0], presets)
-    parts = split_command_line(argv, *([one.options for one in families.values()] if unsure else [TrainOptions]))
-    named = next((part.text for part in parts if not part.name), None)
+    values, rest = split_command_line(argv, *(one.options for one in families.values()))
+    named = next(iter(rest), None)
     if is_preset(named, presets):
         return family_of(settings_of(named, family=True), families), named
-    values = {part.name: part.words for part in parts}
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
         places = values.get("out_dir", [])
@@ -321,7 +319,7 @@ def options_elsewhere(
     Both are empty if the command line has options of this family only, since then nobody reads them.
     """
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
-    if {part.name for part in split_command_line(argv, family.options) if part.text.startswith("-")} <= own:
+    if split_command_line(argv, family.options)[0].keys() <= own:
         return {}, []
     for number, other in enumerate(families.values()):
         names = [field.name for field in fields(other.options) if field.name not in own]

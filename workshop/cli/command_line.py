@@ -79,9 +79,7 @@ def split_command_line(argv: Sequence[str], *classes: type) -> tuple[dict[str, l
     >>> split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)
     ({'vegan': [], 'dish': ['pie']}, ['soup'])
     """
-    kinds: dict[str, type] = {"version": bool}
-    for cls in classes:
-        kinds |= {name: base_type(kind) for name, kind in fields_of(cls)[1].items()}
+    kinds = {name: base_type(kind) for cls in classes for name, kind in fields_of(cls)[1].items()} | {"version": bool}
     given: dict[str, list[str]] = {}
     others, name, room = [], "", 0  # how many more words the option of this name takes
     for word in argv:
@@ -106,15 +104,10 @@ def parse_command_line(
     argv: Sequence[str],
     *,
     prog: str,
-    description: str,
-    examples: Mapping[str, str] = {},
-    epilog: str = "",
     positional: str | None = None,
-    about_positional: str = "",
-    common: Sequence[str] = (),
     ignored: Mapping[str, str] = {},
     hints: Mapping[str, str] = {},
-    defaults: Mapping[str, Any] = {},
+    **about: Any,
 ) -> Parsed:
     """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
 
@@ -123,14 +116,12 @@ def parse_command_line(
     Args:
         cls: the dataclass of options.
         argv: the arguments, without the program's name.
-        prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
-        examples: commands and their explanations, for --help.
-        positional, about_positional: names and meaning of the positional arguments, for --help: a word for each,
-            and ... if there may be more; None: there are none.
-        common: the options that --help shows first.
+        prog: the program's name.
+        positional: the names of the positional arguments: a word for each, and ... if there may be more; None: there
+            are none.
         ignored: options of other programs that are accepted without effect, each with the reason, for a note.
         hints: advice about options that do not exist: the rest of a sentence that begins with the name.
-        defaults: those that differ from the dataclass's, such as a preset's, for --help.
+        about: for `help_page`; --help prints the page and exits with status 0, as --version does.
     Raises: OptionError with one sentence that says what is wrong.
     """
     names = (positional or "").split()
@@ -143,9 +134,7 @@ def parse_command_line(
         if name == "help":
             if words not in ([], ["all"]):
                 raise OptionError(f"{text}: only all can follow --help; a name of anything else comes before it")
-            first = (positional, about_positional) if positional else None
-            about = (prog, description, examples, first, common, epilog, defaults)
-            _print_and_exit(help_page(cls, *about, whole=bool(words)))
+            _print_and_exit(help_page(cls, prog, positional, whole=bool(words), **about))
         elif name == "version":
             _print_and_exit(f"{prog} of tinygrad_lite {VERSION}")
         elif name in fields:
@@ -233,18 +222,12 @@ def _from_words(kind: Any, words: list[str]) -> Any:
         return words
     if base is bool:
         return TRUTH.get(text.lower(), text)
-    try:
+    with suppress(ValueError):
         return base(text)
-    except ValueError:
-        return _from_decimal(text) if base is int else text
-
-
-def _from_decimal(text: str) -> int | str:
-    """A whole number written like 1e3 or 12.0; float would round it."""
-    with suppress(decimal.InvalidOperation):
+    with suppress(decimal.InvalidOperation):  # a whole number written like 1e3 or 12.0; float would round it
         number = decimal.Decimal(text)
         # 1e1000000 is a mistake, and would fill the memory.
-        if number.is_finite() and number.adjusted() <= 300 and number == int(number):
+        if base is int and number.is_finite() and number.adjusted() <= 300 and number == int(number):
             return int(number)
     return text
 
@@ -255,29 +238,40 @@ def _from_decimal(text: str) -> int | str:
 def help_page(
     cls: type,
     prog: str,
-    description: str,
-    examples: Mapping[str, str],
-    positional: tuple[str, str] | None,
-    common: Sequence[str],
-    epilog: str,
+    positional: str | None = None,
+    *,
+    description: str = "",
+    examples: Mapping[str, str] = {},
+    about_positional: str = "",
+    common: Sequence[str] = (),
+    epilog: str = "",
     defaults: Mapping[str, Any] = {},
     whole: bool = True,
 ) -> str:
     """The text of --help: every option with its type or choices, meaning, unit and default, under its heading.
 
-    Unless all of it is asked for, a text of more than FIRST_PAGE lines is cut to the examples and the most used
-    options.
+    Args:
+        cls, prog, positional: as for `parse_command_line`.
+        description, epilog: what stands before and after the options.
+        examples: commands and their explanations.
+        about_positional: the meaning of the positional arguments.
+        common: the most used options, which come first.
+        defaults: those that differ from the dataclass's, such as a preset's.
+        whole: whether all of it is asked for; else a text of more than FIRST_PAGE lines is cut to the examples and the
+            most used options.
     """
     width = max(40, min(shutil.get_terminal_size().columns, 110))
     fields, kinds = fields_of(cls)
     common = [name for name in common if name in fields]
-    usage = f"usage: {prog}" + (f" [{positional[0]}]" if positional else "") + " [--name value | --name=value ...]"
-    groups = {"examples": [*examples.items()], "most used": [positional] if positional and positional[1] else []}
+    usage = f"usage: {prog}" + (f" [{positional}]" if positional else "") + " [--name value | --name=value ...]"
+    first = [(positional, about_positional)] if positional and about_positional else []
+    groups = {"examples": [*examples.items()], "most used": first}
+    shown = vars(cls()) | {**defaults}
     for name in [*common, *(name for name in fields if name not in common)]:
         field = fields[name]
         if not field.metadata["hidden"]:
             group = "most used" if name in common else field.metadata["group"] or "options"
-            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field, defaults))
+            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field, shown[name]))
             groups.setdefault(group, []).append(entry)
     head, version = [usage, "", *textwrap.wrap(description, width)], ("--version", "show the version")
     groups["about"] = [("-h, --help", "show this page"), version]
@@ -286,9 +280,9 @@ def help_page(
         groups["about"] = [("-h, --help", "show the most used options"), version]
         page = _laid_out(head, groups, epilog, width)
     elif len(page) > FIRST_PAGE:
-        first = {name: groups[name] for name in ("examples", "most used")}
-        page = _laid_out(head, first | {"about": [version, ("--help all", "every option")]}, "", width)
-    return "\n".join(page)
+        groups = {name: groups[name] for name in ("examples", "most used")}
+        page = _laid_out(head, groups | {"about": [version, ("--help all", "every option")]}, "", width)
+    return "\n".join(page).replace("\xa0", " ")
 
 
 def _laid_out(head: Sequence[str], groups: Mapping[str, Sequence[tuple[str, str]]], end: str, width: int) -> list[str]:
@@ -309,8 +303,7 @@ def _laid_out(head: Sequence[str], groups: Mapping[str, Sequence[tuple[str, str]
 def _help_entry(left: str, right: str, width: int) -> list[str]:
     """An option on the left and its explanation on the right, wrapped; below it if the terminal is narrow."""
     indent = 37 if width >= 80 else 8
-    lines = textwrap.wrap(right, width - indent, break_on_hyphens=False)
-    wrapped = [line.replace("\xa0", " ") for line in lines]
+    wrapped = textwrap.wrap(right, width - indent, break_on_hyphens=False)
     if width >= 80 and len(left) <= indent - 4:
         return [f"  {left:<{indent - 2}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])]
     return [f"  {left}", *(" " * indent + line for line in wrapped)]
@@ -325,13 +318,11 @@ def _placeholder(field: dataclasses.Field, kind: Any) -> str:
     return names[base_type(kind)] + ("|none" if may_be_none(kind) else "")
 
 
-def _explained(field: dataclasses.Field, defaults: Mapping[str, Any]) -> str:
+def _explained(field: dataclasses.Field, default: Any) -> str:
     """The meaning, with unit and default. The meaning of an empty default is in the help text.
 
     The space between "default" and its value is U+00A0, so that no line breaks there.
     """
-    own = field.default_factory() if field.default is dataclasses.MISSING else field.default
-    default = defaults.get(field.name, own)
     shown = str(default).lower() if default is None or isinstance(default, bool) else brief(default)
     known = f"default\xa0{shown}" if default not in ("", []) else ""
     facts = ", ".join(fact for fact in (field.metadata["unit"], known) if fact)

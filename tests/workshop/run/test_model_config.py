@@ -46,7 +46,7 @@ def test_a_field_is_an_option_with_its_check_and_its_help():
     assert build(SwitchedOptions).model_config(11).gates == 1
     with pytest.raises(OptionError, match=r"--gates 5 \(preset\): must be at least 1 and at most 4 \(gates\)"):
         build(SwitchedOptions, ("preset", {"gates": 5}))
-    page = help_page(SwitchedOptions, "train.py", "", {}, None, (), "")
+    page = help_page(SwitchedOptions, "train.py")
     assert "--gates INT" in page
     assert "gates of each feed-forward part" in page
 

@@ -252,7 +252,7 @@ def help_page(
 
     Args:
         cls, prog, positional: as for `parse_command_line`.
-        description, epilog: what stands before and after the options.
+        description, epilog: the texts above and below the options.
         examples: commands and their explanations.
         about_positional: the meaning of the positional arguments.
         common: the most used options, which come first.

@@ -26,7 +26,6 @@ import codecs
 import dataclasses
 import difflib
 import functools
-import math
 import operator
 import sys
 import tomllib
@@ -84,14 +83,11 @@ def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
         value = float(value)
     elif base is int and type(value) is float and value.is_integer():
         value = int(value)
-    # Not isinstance: in Python, True is an int.
-    right = type(value) is base and not (base is float and not math.isfinite(value))
-    if base is int and right:
-        right = abs(value) <= MAX_INT
-    if base is list:
-        right = right and all(type(item) is str for item in value)
-    if base in (str, list) and right:
-        right = "\0" not in "".join(value)  # a file can contain it, a command line and a path cannot
+    right = type(value) is base  # not isinstance: in Python, True is an int
+    if right and base in (int, float):
+        right = abs(value) <= (MAX_INT if base is int else sys.float_info.max)  # which nan is not
+    if right and base in (str, list):  # a file can contain \0, a command line and a path cannot
+        right = all(type(item) is str and "\0" not in item for item in value)
     if not right:
         raise OptionError(f"{label}: must be {allowed(field, kind)}")
     if not in_range(field, value):

@@ -170,7 +170,7 @@ def read_setup(argv: list[str], families: Mapping[str, Family], stand_in: str = 
     """
     presets = list_presets(PRESETS)
     family, named = choose_family(argv, presets, families)
-    hints, explained = options_elsewhere(family, argv, families)
+    hints, explained = options_elsewhere(family, families)
     preset = named if is_preset(named, presets) else family.preset
     defaults = build(family.options, (f"preset {preset}", settings_of(preset)))
     parsed = parse_command_line(
@@ -311,16 +311,9 @@ def listed(title: str, described: Mapping[str, str]) -> list[str]:
     return [f"{title}:", *(f"  {name:<16} {about}" for name, about in described.items()), ""]
 
 
-def options_elsewhere(
-    family: Family, argv: Sequence[str], families: Mapping[str, Family]
-) -> tuple[dict[str, str], list[str]]:
-    """For options that only other families have: where each belongs, and a line of --help for each such family.
-
-    Both are empty if the command line has options of this family only, since then nobody reads them.
-    """
+def options_elsewhere(family: Family, families: Mapping[str, Family]) -> tuple[dict[str, str], list[str]]:
+    """For options that only other families have: where each belongs, and a line of --help for each such family."""
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
-    if split_command_line(argv, family.options)[0].keys() <= own:
-        return {}, []
     for number, other in enumerate(families.values()):
         names = [field.name for field in fields(other.options) if field.name not in own]
         # The preset of the first family need not be named.

@@ -12,7 +12,6 @@ call.
 import argparse
 import ast
 import os
-import runpy
 import sys
 import tempfile
 from contextlib import suppress
@@ -55,10 +54,11 @@ def entered() -> tuple[list[CodeType], int]:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         Path("t.txt").write_text(TEXT, encoding="utf-8", newline="\n")
-        sys.argv = [SCRIPT, *"goethe-char --text t.txt --workers 1".split()]
         sys.setprofile(note)
         with suppress(FirstLossError):
-            runpy.run_path(SCRIPT, run_name="__main__")
+            import train
+
+            train.main("goethe-char --text t.txt --workers 1".split())
         sys.setprofile(None)
         os.chdir(ROOT)  # Windows does not remove the current folder
     return [*functions], before

@@ -9,7 +9,8 @@ import pytest
 
 import train
 from families import FAMILIES
-from gpt.family import FAMILY, export, merge
+from gpt import export, merge
+from gpt.family import FAMILY
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, OptionError

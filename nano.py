@@ -19,7 +19,7 @@ if sys.version_info < (3, 11) or not find_spec("numpy"):
 import itertools
 import json
 import signal
-from os import _exit, getenv, isatty
+from os import _exit, getenv, isatty, path
 from pathlib import Path
 from time import time
 
@@ -311,7 +311,7 @@ def main(given, start="", *more):
 
 
 if __name__ == "__main__":
-    words = sys.argv[1:] or [f"{getenv('TINYGRAD_LITE_CACHE') or Path.home() / '.cache/tinygrad_lite'}/goethe.txt"]
+    words = sys.argv[1:] or [f"{getenv('TINYGRAD_LITE_CACHE') or path.expanduser('~/.cache/tinygrad_lite')}/goethe.txt"]
     expected = Exception if words[0].endswith(".safetensors") else (OSError, UnicodeError, MemoryError)
     np.seterr(all="ignore")
     try:

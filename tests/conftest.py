@@ -29,9 +29,10 @@ for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONSAFEPATH"):
     os.environ.pop(name, None)
 sys.dont_write_bytecode = False  # in this process as well
 WHY_NO_GPU = why_no_cuda()  # empty if there is one
-# No test fails because the machine is busy: neither an example nor its making has a time limit.
-settings.register_profile("without time limits", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("without time limits")
+# No test fails because the machine is busy: neither an example nor its making has a time limit. And none fails because
+# the current folder cannot be written: examples are kept nowhere.
+settings.register_profile("anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.load_profile("anywhere")
 
 
 def device_called(kind):
@@ -153,15 +154,19 @@ def place(request):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_core():
+def one_core(tmp_path_factory):
     """Runs use one process unless they request more: starting others would take most of the tests' time.
 
-    They start in the project's folder, and a page of help is as wide as on most terminals.
+    They start in the project's folder, a page of help is as wide as on most terminals, and a user who is only a number,
+    as in some containers, has a name and a home folder.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "available_cores", lambda: 1)
         patch.chdir(places.TESTS.parent)
         patch.setenv("COLUMNS", "80")
+        if os.path.expanduser("~") == "~":
+            patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+            patch.setenv("LOGNAME", "nobody")
         patch.setattr(os, "fsync", lambda file: None)  # no test cuts the power, so waiting for the disk proves nothing
         yield
 

@@ -175,6 +175,12 @@ def test_a_text_that_it_cannot_use_is_one_sentence(ended, workplace):
     assert (end.startswith("nano.py: reading 'long' or saving failed: FileExistsError: "), out) == (True, "")
 
 
+def test_without_a_home_folder_the_text_is_missing(ended, monkeypatch):
+    monkeypatch.delenv("TINYGRAD_LITE_CACHE")
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as in some containers
+    assert ended()[0].startswith("nano.py: '~/.cache/tinygrad_lite/goethe.txt' must be an existing text or checkpoint")
+
+
 def test_weights_that_it_cannot_use_are_one_sentence(ended, workplace):
     """Settings of any value, tensors of any shape, files cut anywhere: no traceback, no hang, no other model's text."""
     nano.save(Path("right.safetensors"), random_model(TINY, 0.4), 3)

@@ -1,6 +1,6 @@
 """The families of models: the table that train.py and sample.py read. A new family is a new line here."""
 
-from encoder.family import BERT, CNN, VIT
+from extra.encoders.family import BERT, CNN, VIT
 from gpt.family import FAMILY as GPT
 from seq2seq.family import FAMILY as SEQ2SEQ
 

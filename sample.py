@@ -23,10 +23,10 @@ The prompt and the generated text go to stdout (with --score, the loss), everyth
 import sys
 from importlib.util import find_spec
 
-if not find_spec("workshop"):
+if not find_spec("training"):
     sys.exit("sample.py: tinygrad_lite is not installed: run pip install -e . in the root of the project")
 
-from workshop.cli import doorstep
+from training.cli import doorstep
 
 if __name__ == "__main__":
     doorstep.enter("sample.py")
@@ -37,18 +37,18 @@ from pathlib import Path
 import numpy as np
 
 from families import FAMILIES
+from text.decoding.sample_options import SampleOptions, check_beam, check_combination
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import check_precision, set_precision
 from tinygrad_lite.quantize import quantize
-from workshop.cli.command_line import parse_command_line
-from workshop.cli.console import quoted, run_command, say, with_value
-from workshop.cli.options import build
-from workshop.decoding.sample_options import SampleOptions, check_beam, check_combination
-from workshop.run.estimate import is_shortage, too_little_to_sample
-from workshop.run.family import PEFT_CONFIG, Family, Trained, family_of_weights
-from workshop.run.run_folder import find_checkpoint, release_memory, tune_memory
+from training.cli.command_line import parse_command_line
+from training.cli.console import quoted, run_command, say, with_value
+from training.cli.options import build
+from training.estimate import is_shortage, too_little_to_sample
+from training.family import PEFT_CONFIG, Family, Trained, family_of_weights
+from training.folder import find_checkpoint, release_memory, tune_memory
 
 OUT = Path("out")
 EXAMPLES = {
@@ -129,7 +129,7 @@ def find_model(path: Path) -> tuple[Family, Path]:
         path: the same, or a folder, which means the best checkpoint of the newest run in it.
     """
     if path.suffix == ".gguf":
-        command = f"python -m gpt.formats.gguf_file {quoted(path)} FOLDER"
+        command = f"python -m extra.pretrained.gguf_file {quoted(path)} FOLDER"
         raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
     families = [*FAMILIES.values()]
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT

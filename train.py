@@ -14,10 +14,10 @@ Generated text goes to stdout, everything else to stderr.
 import sys
 from importlib.util import find_spec
 
-if not find_spec("workshop"):
+if not find_spec("training"):
     sys.exit("train.py: tinygrad_lite is not installed: run pip install -e . in the root of the project")
 
-from workshop.cli import doorstep
+from training.cli import doorstep
 
 if __name__ == "__main__":
     doorstep.enter("train.py")
@@ -25,8 +25,10 @@ if __name__ == "__main__":
 
 import numpy as np
 
+from extra.adapters.adapter import in_words
+from extra.mpi.mpirun import on_all_ranks
+from extra.studies.trials import instead
 from families import FAMILIES
-from studies.trials import instead
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import UserError, counted
 from tinygrad_lite.functional.registry import set_composed
@@ -34,17 +36,15 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.random import random_key
-from workshop.adapters import in_words
-from workshop.cli.console import quoted, run_command, say, with_value
-from workshop.processes.mpirun import on_all_ranks
-from workshop.processes.processes import Numbers, OneProcess
-from workshop.processes.workers import start_processes
-from workshop.run.estimate import is_shortage, too_little_to_train
-from workshop.run.family import Task
-from workshop.run.log import RunLog
-from workshop.run.options import TrainOptions
-from workshop.run.run_folder import StopRequest, tune_memory
-from workshop.run.setup import RunSetup, read_setup
+from training.cli.console import quoted, run_command, say, with_value
+from training.estimate import is_shortage, too_little_to_train
+from training.family import Task
+from training.folder import StopRequest, tune_memory
+from training.log import RunLog
+from training.options import TrainOptions
+from training.processes.processes import Numbers, OneProcess
+from training.processes.workers import start_processes
+from training.start import RunSetup, read_setup
 
 
 def main(argv: list[str]) -> int:
@@ -105,7 +105,7 @@ def train(
     Args:
         task: the data: batches to learn from, batches to evaluate on, and the tokenizer.
         comm: communication with the other processes; with one process it does almost nothing
-            (workshop/processes/processes.py).
+            (training/processes/processes.py).
         log: the files and the progress bar of the run; None in all processes except process 0.
     """
     task.model = model  # some tasks learn from what the model itself writes

@@ -21,8 +21,8 @@ from benchmarks.machine import load
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
 from benchmarks.table import conditions, render, spread
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
 
 
 def main(argv: list[str]) -> int:

@@ -17,18 +17,18 @@ from pathlib import Path
 
 import numpy as np
 
-from encoder.bert import Bert
-from encoder.data import MaskedSequence
-from encoder.family import BERT as FAMILY
-from encoder.options import BertOptions
-from encoder.words import WordsTask, are_guessed
+from extra.encoders.bert import Bert
+from extra.encoders.data import MaskedSequence
+from extra.encoders.family import BERT as FAMILY
+from extra.encoders.options import BertOptions
+from extra.encoders.words import WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import run_command, say
-from workshop.run.checkpoint import load_checkpoint
+from training.checkpoint import load_checkpoint
+from training.cli.console import run_command, say
 
 USAGE = "usage: python -m benchmarks.compare_encoders BERT [GPT]    (checkpoints or folders of runs)"
 

@@ -34,9 +34,9 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.random import random_key
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.run.run_folder import tune_memory
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.folder import tune_memory
 
 TURN = 50  # steps
 SIDES = ("ours", "torch")

@@ -59,27 +59,36 @@ from pathlib import Path
 import train
 from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
-from encoder.labels import LabelsTask
-from encoder.pictures import PicturesTask
+from extra.encoders.labels import LabelsTask
+from extra.encoders.pictures import PicturesTask
+from extra.studies.accuracy import accuracy
 from families import FAMILIES
-from studies.accuracy import accuracy
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.cli.options import build, find_preset, list_presets, nearest, read_preset, whole_numbers
-from workshop.processes.processes import OneProcess
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.family import Task
-from workshop.run.options import TrainOptions
-from workshop.run.run_folder import RunFolder, find_checkpoint
-from workshop.run.setup import RunSetup, read_setup
+from training.checkpoint import load_checkpoint
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.cli.options import build, find_preset, list_presets, nearest, read_preset, whole_numbers
+from training.family import Task
+from training.folder import RunFolder, find_checkpoint
+from training.options import TrainOptions
+from training.processes.processes import OneProcess
+from training.start import RunSetup, read_setup
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"
 RESULTS = ROOT / "docs" / "experiments"
-CODE = ("train.py", "encoder", "gpt", "seq2seq", "tinygrad_lite", "workshop", "presets")  # what a result depends on
+CODE = (
+    "train.py",
+    "extra",
+    "gpt",
+    "seq2seq",
+    "text",
+    "tinygrad_lite",
+    "training",
+    "presets",
+)  # what a result depends on
 KEY = ("name", "options", "seed", "commit")
 # Evaluate on everything, write no samples, and ask no teacher.
 WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0, "teachers": []}

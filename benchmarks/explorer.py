@@ -4,8 +4,9 @@
     python -m benchmarks.explorer out/goethe --turns 9
 
 It needs Chromium (on Debian: apt-get install chromium) and the extra e2e. The targets for the default checkpoint: first
-paint within 0.3 s, a token within 5 ms; for the page of `python -m studies.learn`, 20 steps per second. A token is one
-forward pass at the end of half a context, and a click on "Next token", which also draws the panels that can be seen.
+paint within 0.3 s, a token within 5 ms; for the page of `python -m extra.studies.learn`, 20 steps per second. A token
+is one forward pass at the end of half a context, and a click on "Next token", which also draws the panels that can be
+seen.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from extra.explorer import learning
+from extra.explorer.gpt import page
+from extra.explorer.page import write_page
 from gpt.trained import load_trained
-from studies.explorer import learning
-from studies.explorer.gpt import page
-from studies.explorer.page import write_page
+from text.decoding.sample_options import SampleOptions
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.decoding.sample_options import SampleOptions
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 TOKENS = 40  # per turn

@@ -34,9 +34,9 @@ from benchmarks.table import shown, spread
 from tinygrad_lite.config import option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.run.run_folder import available_cores
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.folder import available_cores
 
 # Relative, in float32: losses before the first update and log-probabilities; losses after the update.
 SAME_LOSS, SAME_AFTER = 1e-4, 1e-3

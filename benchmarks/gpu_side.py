@@ -37,8 +37,8 @@ from tinygrad_lite.device import Array, get_device
 from tinygrad_lite.precision import precision
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import run_command, say
-from workshop.run.run_folder import tune_memory
+from training.cli.console import run_command, say
+from training.folder import tune_memory
 
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models used to compare GPU and CPU
 FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree

@@ -34,21 +34,21 @@ from benchmarks.machine import cpu_model, load, numpy_blas
 from benchmarks.scaling import line
 from benchmarks.shapes import GOETHE, made_up_ids
 from benchmarks.table import quartiles
+from extra.plots.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
+from extra.studies.costs import free_memory, quantity
 from gpt.fast import step as fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
-from studies.costs import free_memory, quantity
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import KVCache
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.cli.options import not_among
-from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
-from workshop.run.checkpoint import write_atomically
-from workshop.run.estimate import cache_bytes
-from workshop.run.run_folder import tune_memory
+from training.checkpoint import write_atomically
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.cli.options import not_among
+from training.estimate import cache_bytes
+from training.folder import tune_memory
 
 WORKS = {
     "training": "forward pass in training, which keeps all that the backward pass needs",

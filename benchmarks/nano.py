@@ -21,8 +21,8 @@ from gpt.model import GPT
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import run_command, say
-from workshop.run.run_folder import tune_memory
+from training.cli.console import run_command, say
+from training.folder import tune_memory
 
 TURNS, BATCH, CHARACTERS = 15, 4, 92  # Goethe's text has 91 different characters
 

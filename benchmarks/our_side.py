@@ -24,20 +24,20 @@ from gpt.fast import step as fast_step  # noqa: F401 (which register themselves 
 from gpt.fast import step_cuda as fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
 from seq2seq.toys import german_number
+from text.decoding.sample_options import SampleOptions
+from text.decoding.sampling import generate
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.random import keyed_rng, random_key
 from train import only_updates
-from workshop.cli.console import say
-from workshop.corpora.texts import from_cache
-from workshop.decoding.sample_options import SampleOptions
-from workshop.decoding.sampling import generate
-from workshop.processes.processes import OneProcess
-from workshop.processes.workers import start_processes
-from workshop.run.checkpoint import Checkpoint, save_checkpoint
-from workshop.run.run_folder import tune_memory
-from workshop.run.setup import number_of_workers
-from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.char import CharTokenizer
+from training.checkpoint import Checkpoint, save_checkpoint
+from training.cli.console import say
+from training.corpora.texts import from_cache
+from training.folder import tune_memory
+from training.processes.processes import OneProcess
+from training.processes.workers import start_processes
+from training.start import number_of_workers
 
 ROOT = Path(__file__).parent.parent
 MEGABYTE = 1_000_000  # bytes

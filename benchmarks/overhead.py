@@ -27,8 +27,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.random import keyed_rng
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
 
 SIDES = ("ours", "torch")
 WAYS = ("forward", "forward and backward")

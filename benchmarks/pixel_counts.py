@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from extra.corpora.pictures import load_pictures
+from extra.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.errors import OptionError
-from workshop.cli.console import run_command, say
-from workshop.corpora.names import PICTURES
-from workshop.corpora.pictures import load_pictures
-from workshop.tokenizers.pixels import PixelTokenizer
+from training.cli.console import run_command, say
+from training.corpora.names import PICTURES
 
 
 def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:

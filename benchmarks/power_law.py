@@ -42,16 +42,16 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.results import Row, read_rows
+from extra.plots.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
 from families import FAMILIES
 from gpt.model import GPT
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Embedding, shapes_only
 from tinygrad_lite.random import keyed_rng
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
-from workshop.run.setup import read_setup
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.start import read_setup
 
 DRAWS = 1000  # of the bootstrap
 EXPONENTS = (0.005, 5.0)  # the range in which b is searched

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.studies.program import numbers, program
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from studies.program import numbers, program
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
@@ -33,9 +33,9 @@ from tinygrad_lite.functional.cross_entropy import cross_entropy
 from tinygrad_lite.optim import AdamW, cosine
 from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import run_command, say
-from workshop.cli.options import not_among
-from workshop.corpora.divided_pairs import write_lines
+from training.cli.console import run_command, say
+from training.cli.options import not_among
+from training.corpora.divided_pairs import write_lines
 
 SYMBOLS = 16  # keys, and as many values; one more token is noise
 KINDS = {

@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from extra.plots.figure import COLOURS, check_file, new_figure, own_style, plain_axes, save
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.console import say
-from workshop.figure import COLOURS, check_file, new_figure, own_style, plain_axes, save
-from workshop.run.checkpoint import write_atomically
+from training.checkpoint import write_atomically
+from training.cli.console import say
 
 COLUMNS = (
     *("name", "seed", "options", "commit", "processor", "workers", "steps", "seconds", "seconds_per_step"),

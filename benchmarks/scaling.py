@@ -16,10 +16,10 @@ from benchmarks.machine import load
 from benchmarks.rows import Finding, MeasureOptions, Row, measure
 from benchmarks.shapes import SCALES, SHAPES, scaled
 from benchmarks.table import conditions, facts, quartiles, ratios, spread
+from extra.plots.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
 from tinygrad_lite.config import option
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
 SIDES = {"ours": "this project", "torch": "PyTorch"}

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from encoder.bert import Bert, MaskedBatch
-from encoder.options import BertOptions
-from encoder.picture_task import ViTOptions
-from encoder.vit import PictureBatch, ViT
+from extra.encoders.bert import Bert, MaskedBatch
+from extra.encoders.options import BertOptions
+from extra.encoders.picture_task import ViTOptions
+from extra.encoders.vit import PictureBatch, ViT
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from seq2seq.model import Seq2Seq
@@ -25,7 +25,7 @@ from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.nn import Module
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.options import build, find_preset, read_preset
+from training.cli.options import build, find_preset, read_preset
 
 PRESETS = Path(__file__).parent.parent / "presets"
 BATCHES = 8  # different ones, used in turn
@@ -99,7 +99,7 @@ class Shape:
 
 
 class MadeUpTask:
-    """The batches of a shape as a Task (workshop/run/family.py), with the methods that are needed here."""
+    """The batches of a shape as a Task (training/family.py), with the methods that are needed here."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.arrays = shape, shape.batches()

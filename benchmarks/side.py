@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.children import serve
-from workshop.cli.console import run_command
+from training.cli.console import run_command
 
 
 def main(argv: list[str]) -> int:

@@ -14,8 +14,8 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.random import random_key
 from tinygrad_lite.tensor import Tensor
-from workshop.processes.processes import OneGPU, OneProcess
-from workshop.run.options import TrainOptions
+from training.options import TrainOptions
+from training.processes.processes import OneGPU, OneProcess
 
 MAX_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from benchmarks.machine import cpu_model, installed, numpy_blas
 from benchmarks.rows import MEMORY_TURNS, Finding, MeasureOptions, Row
-from workshop.run.run_folder import available_cores
+from training.folder import available_cores
 
 SIDES = {"ours": "This project", "torch": "torch", "torch-malloc": "torch, same malloc"}
 SIDES |= {"torch-compiled": "torch.compile"}

@@ -13,9 +13,9 @@ from torch import nn
 
 from benchmarks.torch_gpt import with_weights
 from benchmarks.torch_modern import turn
-from encoder.bert import Bert
-from encoder.config import BertConfig
-from encoder.vit import ViT, ViTConfig
+from extra.encoders.bert import Bert
+from extra.encoders.config import BertConfig
+from extra.encoders.vit import ViT, ViTConfig
 from tinygrad_lite.transformer import rotary_frequencies
 
 BERT_PARTS = {"norm_first": False, "positions": "rotary", "activation": "gelu", "objective": "words"}
@@ -71,7 +71,7 @@ class EncoderBlock(nn.Module):
 
 
 class TorchBert(nn.Module):
-    """An encoder that predicts hidden words, like `encoder.bert.Bert` with the settings `BERT_PARTS`."""
+    """An encoder that predicts hidden words, like `extra.encoders.bert.Bert` with the settings `BERT_PARTS`."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class TorchBert(nn.Module):
 
 
 class TorchViT(nn.Module):
-    """A Vision Transformer like `encoder.vit.ViT` with the settings `VIT_PARTS`."""
+    """A Vision Transformer like `extra.encoders.vit.ViT` with the settings `VIT_PARTS`."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()

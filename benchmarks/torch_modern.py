@@ -21,7 +21,7 @@ from benchmarks.torch_gpt import with_weights
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.optim.muon import EPS, ROUNDS
-from workshop.run.options import TrainOptions
+from training.options import TrainOptions
 
 PARTS = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "activation": "relu2"}
 PARTS |= {"bias": False, "tie_weights": True}

@@ -26,14 +26,14 @@ from benchmarks.torch_gpt import from_ours as gpt_from_ours
 from benchmarks.torch_modern import ModernGPT, MuonAndAdamW, decay_groups
 from benchmarks.torch_modern import from_ours as modern_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
-from encoder.bert import Bert
-from encoder.vit import ViT
-from gpt.formats import gpt2 as gpt2_layout
+from extra.encoders.bert import Bert
+from extra.encoders.vit import ViT
+from extra.pretrained import gpt2 as gpt2_layout
 from gpt.model import GPT
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.errors import UserError
-from workshop.run.options import TrainOptions
-from workshop.run.run_folder import tune_memory
+from training.folder import tune_memory
+from training.options import TrainOptions
 
 FROM_OURS = {GPT: gpt_from_ours, Seq2Seq: seq2seq_from_ours} | dict.fromkeys((Bert, ViT), encoder_from_ours)
 AnyOptimizer = torch.optim.Optimizer | MuonAndAdamW

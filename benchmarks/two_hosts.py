@@ -32,6 +32,8 @@ import numpy as np
 from benchmarks.machine import cpu_model, load
 from benchmarks.our_side import make_model
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
+from extra.mpi.mpi import Ranks
+from extra.mpi.mpirun import launched, on_all_ranks
 from gpt.data import Batch
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
@@ -39,13 +41,11 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
 from train import only_updates
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.processes.mpi import Ranks
-from workshop.processes.mpirun import launched, on_all_ranks
-from workshop.processes.workers import start_processes
-from workshop.run.options import TrainOptions
-from workshop.run.run_folder import tune_memory
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.folder import tune_memory
+from training.options import TrainOptions
+from training.processes.workers import start_processes
 
 ROOT = Path(__file__).parent.parent
 HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}

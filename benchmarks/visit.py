@@ -36,9 +36,9 @@ from tinygrad_lite.nn import Parameter
 from tinygrad_lite.precision import precision
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command
-from workshop.run.run_folder import METRICS, RunFolder, available_cores
+from training.cli.command_line import read_command
+from training.cli.console import run_command
+from training.folder import METRICS, RunFolder, available_cores
 
 ROOT = Path(__file__).parent.parent
 CORPORA = Path(os.environ.get("TINYGRAD_LITE_CACHE") or ROOT / ".corpora")  # the corpora that were brought along

@@ -6,10 +6,10 @@ import math
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
+from extra.mixers.mixers import MIXERS
+from extra.mixers.relative import RELATIVE
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.mixers import MIXERS
-from tinygrad_lite.relative import RELATIVE
 from tinygrad_lite.transformer import rotary_frequencies
 
 of_model, of_training = under("model", "training")

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpt.options import GPTOptions
+from text.tokenizers import learn
+from text.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from workshop.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
-from workshop.run.epochs import items_in_epochs
-from workshop.tokenizers import learn
-from workshop.tokenizers.base import StreamDecoder, Tokenizer
+from training.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
+from training.epochs import items_in_epochs
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 

@@ -4,16 +4,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gpt import smollm2
+from extra.chat import smollm2
+from extra.pretrained import gpt2, llama
+from extra.pretrained.peft import read_peft
+from extra.tokenizers.others import register
 from gpt.config import GPTConfig
-from gpt.formats import gpt2, llama
-from gpt.formats.peft import read_peft
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from gpt.speaking import speak
+from gpt.sample import speak
 from gpt.task import make_task
-from workshop.run.family import Family
-from workshop.tokenizers.others import register
+from training.family import Family
 
 
 def with_new_tokens(weights: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:

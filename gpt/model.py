@@ -21,10 +21,10 @@ from gpt.fast.step import FastStep
 from gpt.fast.step_cuda import FastStepCuda
 from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, training_flops
+from tinygrad_lite.generator import GenerationState, Generator
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MIXERS, POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
-from workshop.decoding.state import GenerationState, Generator
 
 
 class GPT(Generator):
@@ -98,7 +98,7 @@ class GPT(Generator):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids shifted by one.
 
-        Targets can also be distributions over all tokens, (B, T, V): see gpt/teachers.py.
+        Targets can also be distributions over all tokens, (B, T, V): see extra/pairs/teachers.py.
         """
         ids, targets = batch
         return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten(0, 1), overwrite=True)
@@ -112,7 +112,7 @@ class GPT(Generator):
         return [block.mixer.new_cache(capacity or self.config.block_size) for block in self.blocks]
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
-        """The logits after each of ids (B, n): see `workshop/decoding/state.py`."""
+        """The logits after each of ids (B, n): see `tinygrad_lite/generator.py`."""
         return self(ids, state.caches, state.padding)
 
 

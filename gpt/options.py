@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from extra.corpora.pictures import are_cached
 from gpt.config import GPTConfig
+from text.tokenizers import LEARNED
+from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from workshop.cli.console import with_value
-from workshop.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
-from workshop.corpora.pairs import from_cache
-from workshop.corpora.pictures import are_cached
-from workshop.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
-from workshop.run.model_config import model_options
-from workshop.run.options import TrainOptions
-from workshop.tokenizers import LEARNED
-from workshop.tokenizers.base import UNKNOWN
+from training.cli.console import with_value
+from training.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
+from training.corpora.pairs import from_cache
+from training.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
+from training.model_config import model_options
+from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
@@ -109,7 +109,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
                 if (value := getattr(self, name)) != getattr(fields, name):
                     raise OptionError(f"--{name} {value} is for a model that learns from points: add --rewards right")
             return
-        from gpt.rewards import REWARDS
+        from extra.rewards.rewards import REWARDS
 
         if unknown := [name for name in self.rewards if name not in REWARDS]:
             raise OptionError(f"--rewards {unknown[0]}: there are points for {', '.join(REWARDS)}")

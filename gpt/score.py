@@ -28,15 +28,15 @@ import numpy as np
 
 from gpt.data import bits_per_character, characters_each
 from gpt.model import GPT
+from text.decoding.sample_options import SampleOptions
+from text.tokenizers.base import Tokenizer
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.tensor import Tensor
-from workshop.cli.console import say, write
-from workshop.cli.prompt import warn_of_unknown
-from workshop.corpora.texts import Corpus, load_files
-from workshop.decoding.sample_options import SampleOptions
-from workshop.tokenizers.base import Tokenizer
+from training.cli.console import say, write
+from training.cli.prompt import warn_of_unknown
+from training.corpora.texts import Corpus, load_files
 
 BATCH_SIZE = 16  # windows per batch; it affects the result only by rounding
 

@@ -11,12 +11,12 @@ import numpy as np
 from gpt.data import Batch, bits_per_character, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
+from text.decoding.sampling import generate
+from text.tokenizers.base import UNKNOWN, StreamDecoder, Tokenizer
 from tinygrad_lite.errors import counted
-from workshop.cli.console import is_plain
-from workshop.corpora.names import PICTURES
-from workshop.decoding.sampling import generate
-from workshop.run.family import Report, Task
-from workshop.tokenizers.base import UNKNOWN, StreamDecoder, Tokenizer
+from training.cli.console import is_plain
+from training.corpora.names import PICTURES
+from training.family import Report, Task
 
 
 class TextTask:
@@ -94,19 +94,19 @@ class TextTask:
 def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
     """The task for the data that the options name: a text, alone or with teachers, or pairs, or pictures."""
     if options.rewards:
-        from gpt.rewards import RewardTask
+        from extra.rewards.rewards import RewardTask
 
         return RewardTask(options, tokenizer)
     if options.separator:
-        from gpt.pairs import AnswerTask
+        from extra.pairs.pairs import AnswerTask
 
         return AnswerTask(options, tokenizer)
     if options.dataset in PICTURES and not options.text:
-        from gpt.pictures import PixelsTask
+        from extra.pixels.pictures import PixelsTask
 
         return PixelsTask(options, tokenizer)
     if options.teachers:
-        from gpt.teachers import TaughtTask
+        from extra.pairs.teachers import TaughtTask
 
         return TaughtTask(options, tokenizer)
     return TextTask(options, tokenizer)

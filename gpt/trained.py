@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt.family import FAMILY
-from workshop.run.family import Trained
+from training.family import Trained
 
 
 def load_trained(path: Path) -> Trained:

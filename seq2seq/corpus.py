@@ -1,6 +1,6 @@
 """The pairs of sentences that a run of the translation model learns from, and those that it holds out.
 
-The pairs come from a named corpus (workshop/corpora/pairs.py), from files, or from a toy task. The
+The pairs come from a named corpus (training/corpora/pairs.py), from files, or from a toy task. The
 sentences in TEST_FILES were written for testing translations: no run on a named corpus sees them.
 """
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.toys import TOYS, toy_pairs
-from workshop.corpora.divided_pairs import PairCorpus, divide, read_table, read_two
-from workshop.corpora.pair_cleaning import Pair
-from workshop.corpora.pairs import load_parallel
+from training.corpora.divided_pairs import PairCorpus, divide, read_table, read_two
+from training.corpora.pair_cleaning import Pair
+from training.corpora.pairs import load_parallel
 
 TEST_FILES = [Path(__file__).with_name(f"{name}_sentences.tsv") for name in ("simple", "hundred")]
 

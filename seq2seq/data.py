@@ -1,6 +1,6 @@
 """The translation model's data: a batch of sentence pairs is two rectangles, one of source and one of target tokens.
 
-How pairs become batches is in workshop/run/pair_data.py.
+How pairs become batches is in training/pair_data.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.tensor import Tensor
-from workshop.decoding.state import pad_rows
-from workshop.run.pair_data import Batch, Pair, PairData
+from training.pair_data import Batch, Pair, PairData
 
 BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
 SPECIALS = (PAD, BOS, EOS)

@@ -1,13 +1,13 @@
 """The translation model, an encoder-decoder Transformer, as a family of models for train.py and sample.py."""
 
+from extra.mixers.mixers import RECURRENT
+from extra.mixers.seq2seq import RecurrentSeq2Seq
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.recurrent import RecurrentSeq2Seq
-from seq2seq.speaking import speak
+from seq2seq.sample import speak
 from seq2seq.task import TranslationTask
-from tinygrad_lite.mixers import RECURRENT
-from workshop.run.family import Family
+from training.family import Family
 
 FAMILY = Family(
     name="seq2seq",

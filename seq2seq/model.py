@@ -24,10 +24,10 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
 from tinygrad_lite.flops import training_flops
+from tinygrad_lite.generator import GenerationState, Generator, pad_rows, select_caches
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import KVCache, block_of, init_gpt2, norm_of
-from workshop.decoding.state import GenerationState, Generator, pad_rows, select_caches
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
@@ -163,6 +163,6 @@ class Seq2Seq(Generator):
         return Memory(values, mask, self.new_caches(values.shape[1]) if use_cache else None)
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
-        """The logits after each of ids (B, n): see `workshop/decoding/state.py`."""
+        """The logits after each of ids (B, n): see `tinygrad_lite/generator.py`."""
         memory = state.memory
         return self.decode(ids, memory.values, memory.mask, state.caches, memory.caches)

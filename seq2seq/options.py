@@ -8,14 +8,14 @@ from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
+from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from workshop.corpora.names import PARALLEL_CORPORA
-from workshop.corpora.pair_sources import AUF_DEUTSCH
-from workshop.corpora.pairs import find, from_cache
-from workshop.run.model_config import model_options
-from workshop.run.options import TrainOptions
-from workshop.tokenizers import LEARNED
+from training.corpora.names import PARALLEL_CORPORA
+from training.corpora.pair_sources import AUF_DEUTSCH
+from training.corpora.pairs import find, from_cache
+from training.model_config import model_options
+from training.options import TrainOptions
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
 

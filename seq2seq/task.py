@@ -9,9 +9,9 @@ from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.translate import translate
-from workshop.run.pair_data import Pair, encode_pairs
-from workshop.run.pair_task import PairTask
-from workshop.tokenizers.base import Tokenizer
+from text.tokenizers.base import Tokenizer
+from training.pair_data import Pair, encode_pairs
+from training.pair_task import PairTask
 
 
 class TranslationTask(PairTask):

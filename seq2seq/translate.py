@@ -13,10 +13,10 @@ from typing import Any
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
-from workshop.decoding.batches import search_in_batches
-from workshop.decoding.beam import Hypothesis
-from workshop.decoding.sampling import generate
-from workshop.tokenizers.base import Tokenizer
+from text.decoding.batches import search_in_batches
+from text.decoding.beam import Hypothesis
+from text.decoding.sampling import generate
+from text.tokenizers.base import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def translate(
 
     Args:
         beam: number of hypotheses that each search keeps; 1 is greedy search.
-        length_penalty: see `workshop/decoding/beam.py`; None: the one in the model's settings.
+        length_penalty: see `text/decoding/beam.py`; None: the one in the model's settings.
     Returns: a list for each sentence. An empty sentence has an empty translation; a sentence longer than the model's
         block_size is cut there.
     """

@@ -20,8 +20,8 @@ from tests.standin import standin_device
 from tests.tiny_runs import ignoring_no_signal, made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CorpusError
-from workshop.corpora import fetch, wheel
-from workshop.run import setup as start
+from training import start
+from training.corpora import fetch, wheel
 
 # The Pythons that tests start work as they do for most users, whatever whoever starts the tests has switched off: they
 # cache compiled files (train.py is started a hundred times), collect what they write, and import from this folder.

@@ -25,7 +25,7 @@ import pytest
 
 import sample
 import train
-from studies import scores as evaluate
+from extra.studies import scores as evaluate
 from tests.standin import standin_device
 from tinygrad_lite import Tensor
 from tinygrad_lite.device import get_device

@@ -17,8 +17,8 @@ import pytest
 
 from tests.test_readme import commands
 from tests.tiny_runs import ROOT, arguments, losses, made_up_text
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
 
 PAGE = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")
 RECIPES = {part.splitlines()[0]: part for part in PAGE.split("\n## ")[1:]}

@@ -189,7 +189,7 @@ before = dict(os.environ), np.geterr()
 import tinygrad_lite as tg
 tg.nn.Linear, tg.optim.AdamW, tg.functional.softmax
 assert not {"cupy", "matplotlib", "safetensors", "tqdm"} & sys.modules.keys()
-import workshop.run.run_folder, gpt.model
+import training.folder, gpt.model
 assert (dict(os.environ), np.geterr()) == before
 assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 """

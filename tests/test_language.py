@@ -35,7 +35,7 @@ PHRASES = {  # and what to write instead
     r"\bbecomes usual\b|\bbecame usual\b": "became common",
 }
 READ = ("*.md", "docs/**/*.md", *(f"{part}/**/*.{kind}" for part in (
-    "tinygrad_lite", "workshop", "gpt", "seq2seq", "encoder", "studies", "benchmarks", "docs",
+    "tinygrad_lite", "gpt", "seq2seq", "text", "training", "extra", "benchmarks", "docs",
 ) for kind in ("py", "cu", "cuh", "js")), "*.py", "presets/**/*.toml", "benchmarks/**/*.toml")  # fmt: skip
 CODE = re.compile(r"\"[^\"\n]*\"|“[^”]*”|```.*?```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 

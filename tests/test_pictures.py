@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from docs.course import pictures
-from tests.studies.pictures.test_pictures import contrast, shares
+from tests.extra.plots.test_pictures import contrast, shares
 from tinygrad_lite.random import random_key
 
 FILES = [pictures.COURSE / name for name in pictures.PICTURES]

@@ -25,13 +25,13 @@ import pytest
 import train
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
-from workshop.cli import console, files
-from workshop.cli.console import wants_colour
-from workshop.corpora import fetch
-from workshop.corpora import texts as corpora
-from workshop.run import checkpoint
-from workshop.run import run_folder as run
-from workshop.run.run_folder import RunFolder, tune_memory
+from training import checkpoint
+from training import folder as run
+from training.cli import console, files
+from training.cli.console import wants_colour
+from training.corpora import fetch
+from training.corpora import texts as corpora
+from training.folder import RunFolder, tune_memory
 
 # --- Windows: locks, renaming, pipes, colours -----------------------------------------------------------------
 
@@ -255,9 +255,9 @@ COMMANDS = [
     ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
     pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
     ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
-    pytest.param("-m studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
-    ("-m gpt.export run exported", "", ""),
-    ("-m studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
+    pytest.param("-m extra.studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
+    ("-m extra.pretrained.export run exported", "", ""),
+    ("-m extra.studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
 ]
 
 
@@ -294,12 +294,12 @@ DOORS = ["train.py", "sample.py", "nano.py", *COURSE]
 
 def test_an_older_python_says_so():
     """Each program is valid syntax for it, and looks at the version before it imports anything of the project."""
-    for door in [*DOORS, "studies/__init__.py", "workshop/cli/doorstep.py"]:
+    for door in [*DOORS, "extra/studies/__init__.py", "training/cli/doorstep.py"]:
         ast.parse((ROOT / door).read_text(encoding="utf-8"), feature_version=(3, 8))
     found = {shutil.which(f"python3.{minor}") for minor in (8, 9, 10)}
     found |= set(map(str, (Path.home() / ".pyenv" / "versions").glob("3.[89].*/bin/python")))
     for python in sorted(found - {None})[:1]:
-        for words in [[door] for door in DOORS] + [["-m", "studies.learn"]]:
+        for words in [[door] for door in DOORS] + [["-m", "extra.studies.learn"]]:
             done = subprocess.run([python, "-SB", *words], capture_output=True, cwd=ROOT, encoding="utf-8", timeout=300)
             if "command not found" not in done.stderr:  # such as a shim without a version
                 assert re.fullmatch(r".* needs? Python 3\.11 or newer.*; this is .*3\.\d+\.\d+.*\n", done.stderr), (

@@ -22,28 +22,29 @@ import pytest
 import sample
 import tinygrad_lite
 import train
-from encoder import minilm
-from encoder.export import export as export_bert
-from gpt import chat, smollm2
+from extra.chat import chat, smollm2
+from extra.corpora import reviews
+from extra.corpora.pictures import RECIPES, Pictures
+from extra.encoders import minilm
+from extra.encoders.export import export as export_bert
+from extra.studies import costs
+from extra.studies.sizes import SIZES
 from seq2seq.toys import toy_pairs
-from studies import costs
-from tests.encoder.formats.test_bert import made as made_bert
-from tests.gpt.formats.test_llama import LLAMA, QWEN3
-from tests.gpt.formats.test_llama import random_weights as llama_weights
-from tests.gpt.formats.test_llama import write_folder as write_llama
+from tests.extra.pretrained.test_bert import made as made_bert
+from tests.extra.pretrained.test_llama import LLAMA, QWEN3
+from tests.extra.pretrained.test_llama import random_weights as llama_weights
+from tests.extra.pretrained.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import byte_folder
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
+from text.decoding import scores
+from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
-from workshop.cli.options import PRESETS, find_preset, list_presets, read_preset
-from workshop.corpora import fetch, reviews, texts, wheel
-from workshop.corpora.pair_sources import Found
-from workshop.corpora.pairs import RULES, to_table
-from workshop.corpora.pictures import RECIPES, Pictures
-from workshop.decoding import scores
-from workshop.run.sizes import SIZES
-from workshop.tokenizers.bpe import BPETokenizer
+from training.cli.options import PRESETS, find_preset, list_presets, read_preset
+from training.corpora import fetch, texts, wheel
+from training.corpora.pair_sources import Found
+from training.corpora.pairs import RULES, to_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -222,9 +223,9 @@ def run_module(name: str, *arguments: str) -> int:
     if name.startswith(("benchmarks", "timeit")) or any(word.startswith("out/experiments/") for word in arguments):
         return 0
     extra = "rouge_score" if "--rouge" in arguments else "sacrebleu"
-    if name == "studies.scores" and not importlib.util.find_spec(extra):
+    if name == "extra.studies.scores" and not importlib.util.find_spec(extra):
         return 0
-    few = ["--max_pairs", "2"] if name == "studies.scores" and "--max_pairs" not in arguments else []
+    few = ["--max_pairs", "2"] if name == "extra.studies.scores" and "--max_pairs" not in arguments else []
     try:
         return importlib.import_module(name).main([*arguments, *few]) == 0
     except UserError as error:

@@ -1,10 +1,10 @@
 """Core and shelf: what belongs where, and how much of it there is. The numbers may only fall.
 
-    1  tinygrad_lite/   the engine: tensors, derivatives, modules, optimizers
-    2  workshop/        what a model needs to be trained and used, and knows no model: command line, corpora, tokenizers
-    3  families         gpt/ and seq2seq/
-    4  doors            train.py and sample.py, and families.py, the table that they read
-    5  the shelf        encoders, studies, and whatever the core does not need
+    1  tinygrad_lite/      the engine: tensors, derivatives, modules, optimizers
+    2  text/ training/     what a model needs to be trained and used, and knows no model
+    3  gpt/ seq2seq/       the families of models
+    4  doors               train.py and sample.py, and families.py, the table that they read
+    5  extra/              the shelf: whatever the core does not need
 
 The core imports inwards only, and nothing of the shelf but what EDGES lists. No feature raises a number: who needs
 lines finds lines that can go.
@@ -15,25 +15,14 @@ from collections.abc import Iterable
 
 from tests.test_imports import FILES, ROOT, nodes, own_imports
 
-ON_THE_SHELF = """
-    encoder studies gpt.answering gpt.arithmetic gpt.calculator gpt.chat gpt.chat_template gpt.conversations gpt.export
-    gpt.formats gpt.inside gpt.interactive gpt.merge gpt.pairs gpt.pictures gpt.rewards gpt.smollm2 gpt.teachers
-    seq2seq.attention seq2seq.recurrent tinygrad_lite.functional.long_conv tinygrad_lite.functional.lstm
-    tinygrad_lite.functional.rnn tinygrad_lite.mixers tinygrad_lite.recurrent tinygrad_lite.relative
-    tinygrad_lite.spelling tinygrad_lite.window workshop.adapters workshop.corpora.gutenberg workshop.corpora.parts
-    workshop.corpora.pictures workshop.corpora.reviews workshop.corpora.tables workshop.corpora.tei
-    workshop.corpora.works workshop.figure workshop.formats.export workshop.formats.layout workshop.formats.pretrained
-    workshop.inside workshop.processes.mpi workshop.processes.mpirun workshop.run.sizes workshop.tokenizers.end_of_word
-    workshop.tokenizers.huggingface workshop.tokenizers.labels workshop.tokenizers.others
-    workshop.tokenizers.pixels workshop.tokenizers.wordpiece
-""".split()
 # The ring of a module is that of the longest name here that it begins with.
 RINGS = {
     "tinygrad_lite": 1,
-    "workshop": 2,
+    **dict.fromkeys(("text", "training"), 2),
     **dict.fromkeys(("gpt", "seq2seq"), 3),
     **dict.fromkeys(("train", "sample", "families"), 4),
-    **dict.fromkeys(ON_THE_SHELF, 5),
+    **dict.fromkeys(("extra", "tinygrad_lite.spelling"), 5),
+    **dict.fromkeys(("encoder", "gpt.export", "gpt.formats", "gpt.merge", "studies"), 5),  # say where things are now
     "nano": 6,  # the whole idea in one file, which imports nothing of the project, and which nothing imports
     "benchmarks": 0,  # may import anything
 }
@@ -42,26 +31,28 @@ PRODUCT = 22040  # core and shelf together
 NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 EDGES = {  # imports of the shelf by the core; none may be added
-    "families": "encoder.family",
-    "gpt.config": "tinygrad_lite.mixers tinygrad_lite.relative",
-    "gpt.family": "gpt.formats.gpt2 gpt.formats.llama gpt.formats.peft gpt.smollm2 workshop.tokenizers.others",
-    "gpt.options": "gpt.rewards workshop.corpora.pictures",
-    "gpt.speaking": """
-        gpt.answering gpt.calculator gpt.chat gpt.inside gpt.interactive gpt.pictures studies.explorer.gpt
-        studies.pictures.attention workshop.figure workshop.formats.pretrained
+    "families": "extra.encoders.family",
+    "gpt.config": "extra.mixers.mixers extra.mixers.relative",
+    "gpt.family": """
+        extra.chat.smollm2 extra.pretrained.gpt2 extra.pretrained.llama extra.pretrained.peft extra.tokenizers.others
     """,
-    "gpt.task": "gpt.pairs gpt.pictures gpt.rewards gpt.teachers",
-    "seq2seq.config": "tinygrad_lite.mixers",
-    "seq2seq.family": "seq2seq.recurrent tinygrad_lite.mixers",
-    "seq2seq.speaking": "seq2seq.attention studies.explorer.translation studies.pictures.attention",
-    "tinygrad_lite.transformer": "tinygrad_lite.window",
+    "gpt.options": "extra.corpora.pictures extra.rewards.rewards",
+    "gpt.sample": """
+        extra.chat.chat extra.chat.interactive extra.explorer.gpt extra.inside.gpt extra.pairs.answering
+        extra.pixels.pictures extra.plots.attention extra.plots.figure extra.pretrained.read extra.rewards.calculator
+    """,
+    "gpt.task": "extra.pairs.pairs extra.pairs.teachers extra.pixels.pictures extra.rewards.rewards",
+    "seq2seq.config": "extra.mixers.mixers",
+    "seq2seq.family": "extra.mixers.mixers extra.mixers.seq2seq",
+    "seq2seq.sample": "extra.explorer.translation extra.inside.seq2seq extra.plots.attention",
+    "text.decoding.sample_options": "extra.plots.figure",
+    "tinygrad_lite.transformer": "extra.mixers.window",
     "tinygrad_lite": "tinygrad_lite.spelling",
-    "train": "studies.trials workshop.adapters workshop.processes.mpirun",
-    "workshop.corpora.texts": "workshop.corpora.gutenberg workshop.corpora.reviews workshop.corpora.works",
-    "workshop.decoding.sample_options": "workshop.figure",
-    "workshop.processes.workers": "workshop.processes.mpi workshop.processes.mpirun",
-    "workshop.run.family": "workshop.adapters workshop.formats.pretrained",
-    "workshop.run.setup": "workshop.adapters workshop.formats.pretrained workshop.processes.mpirun workshop.run.sizes",
+    "train": "extra.adapters.adapter extra.mpi.mpirun extra.studies.trials",
+    "training.corpora.texts": "extra.corpora.gutenberg extra.corpora.reviews extra.corpora.works",
+    "training.family": "extra.adapters.adapter extra.pretrained.read",
+    "training.processes.workers": "extra.mpi.mpi extra.mpi.mpirun",
+    "training.start": "extra.adapters.adapter extra.mpi.mpirun extra.pretrained.read extra.studies.sizes",
 }
 
 

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 import sample
-from gpt import speaking
+from extra.tokenizers.huggingface import HFTokenizer
+from gpt import sample as speaking
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
 from gpt.trained import load_trained
-from tests.gpt.formats import test_llama as test_llama_layout
+from tests.extra.pretrained import test_llama as test_llama_layout
+from tests.extra.tokenizers import test_huggingface
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import made_up_text, run_training, sampled
-from tests.workshop.tokenizers import test_huggingface
+from text.decoding.sample_options import SampleOptions
+from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional import registry
-from workshop.cli.command_line import FIRST_PAGE, split_command_line
-from workshop.cli.console import quoted
-from workshop.decoding.sample_options import SampleOptions
-from workshop.run.checkpoint import load_checkpoint, save_checkpoint
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.huggingface import HFTokenizer
+from training.checkpoint import load_checkpoint, save_checkpoint
+from training.cli.command_line import FIRST_PAGE, split_command_line
+from training.cli.console import quoted
 
 pytestmark = pytest.mark.every_device
 

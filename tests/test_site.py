@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from docs.site import build
+from extra.explorer import learning
 from seq2seq.toys import LETTERS, toy_pairs
-from studies.explorer import learning
 from tests.test_imports import FOLDERS
 from tests.test_rings import code_lines
 from tinygrad_lite.errors import UserError
@@ -296,7 +296,7 @@ def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained
         assert {Path(link).name for link in re.findall(r"\]\((.*?)\)", links)} == written
     page = (tmp_path / "demo" / "learn.html").read_text(encoding="utf-8")
     assert re.findall('<a href="([^#].*?)"', page) == ["../index.html", "index.html", "../docs/pictures.html"]
-    assert "<code>python -m studies.learn</code>" in page
+    assert "<code>python -m extra.studies.learn</code>" in page
     answers["heidelberg"] = "ggeeehteog\n"
     with pytest.raises(UserError, match=r"would show a wrong answer: .*'ggeeehteog' of 'heidelberg', and 'grebledieh'"):
         build.demo.write(tmp_path / "again", tmp_path, tmp_path / "build")

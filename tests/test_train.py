@@ -15,26 +15,25 @@ import pytest
 
 import sample
 import train
+from extra.studies import costs, trials
 from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from studies import costs, trials
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
+from text.decoding.sample_options import SampleOptions
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from workshop.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
-from workshop.cli.console import quoted
-from workshop.corpora import fetch, pair_sources
-from workshop.corpora.texts import RECIPES
-from workshop.decoding.sample_options import SampleOptions
-from workshop.run import log
-from workshop.run import setup as start
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import METRICS, RunFolder
+from training import log, start
+from training.checkpoint import load_checkpoint
+from training.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
+from training.cli.console import quoted
+from training.corpora import fetch, pair_sources
+from training.corpora.texts import RECIPES
+from training.folder import METRICS, RunFolder
 
 DEFAULT_VAL_LOSS = 3.588  # nats per token, as in the README, for the default run
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, for the real corpus

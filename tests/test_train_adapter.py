@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 
 import train
+from extra.adapters import merge
+from extra.pretrained import export
 from families import FAMILIES
-from gpt import export, merge
 from gpt.family import FAMILY
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize, weight_bytes
-from workshop.processes.processes import OneProcess
-from workshop.run import setup
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
-from workshop.run.setup import read_setup
+from training import start as setup
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
+from training.processes.processes import OneProcess
+from training.start import read_setup
 
 BASE = "base/best.safetensors"
 IDS = np.arange(8)[None] % 20
@@ -180,7 +181,7 @@ def test_what_an_adapter_is_cannot_be_changed_later():
         with pytest.raises(OptionError, match=f"cannot resume with --{name} {value}: the run in adapter has {before}"):
             train.main(["--resume", "--out_dir=adapter", f"--{name}={value}"])
     with pytest.raises(
-        OptionError, match=r"is an adapter: fold it into its base first, with python -m gpt\.merge base"
+        OptionError, match=r"is an adapter: fold it into its base first, with python -m extra\.adapters\.merge base"
     ):
         adapt(init_from="adapter", out_dir="second")
 

@@ -10,9 +10,9 @@ import train
 from tests.gpt.gpt2_folders import byte_folder
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, sampled
 from tinygrad_lite.errors import CheckpointError, OptionError
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.origin import name_of
-from workshop.run.run_folder import RunFolder
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
+from training.origin import name_of
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 

@@ -19,12 +19,12 @@ from tests.reliability.disturbed import wait_until
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
-from workshop.corpora import fetch
-from workshop.corpora.texts import RECIPES
-from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from workshop.run.log import RunLog
-from workshop.run.run_folder import STOPPING, RunFolder
-from workshop.run.setup import read_setup
+from training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from training.corpora import fetch
+from training.corpora.texts import RECIPES
+from training.folder import STOPPING, RunFolder
+from training.log import RunLog
+from training.start import read_setup
 
 RESUME = ["--resume", "--out_dir=run"]
 

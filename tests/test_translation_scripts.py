@@ -13,24 +13,24 @@ from types import SimpleNamespace
 import pytest
 
 import train
+from extra.studies import scores as evaluate
+from extra.tokenizers.wordpiece import WordPieceTokenizer
 from seq2seq.data import SPECIALS
 from seq2seq.family import FAMILY
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
-from studies import scores as evaluate
 from tests import tiny_runs
 from tests.tiny_runs import losses, rows, sampled, undone
+from text.decoding.scores import scores
+from text.tokenizers.char import CharTokenizer
+from text.tokenizers.word import WordTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from workshop.cli.options import build
-from workshop.decoding.scores import scores
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
-from workshop.run.setup import warn_of_unknown
-from workshop.tokenizers.char import CharTokenizer
-from workshop.tokenizers.word import WordTokenizer
-from workshop.tokenizers.wordpiece import WordPieceTokenizer
+from training.checkpoint import load_checkpoint
+from training.cli.options import build
+from training.folder import RunFolder
+from training.start import warn_of_unknown
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 arguments = functools.partial(tiny_runs.arguments, "reverse")

@@ -11,10 +11,10 @@ import pytest
 from families import FAMILIES
 from tests.data.versions.make import RESUMED, RUNS, STORED, data_of, extract, generated, resumed
 from tinygrad_lite.nn import Module
-from workshop.cli.options import PRESETS, list_presets
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.estimate import size_of
-from workshop.run.setup import read_setup
+from training.checkpoint import load_checkpoint
+from training.cli.options import PRESETS, list_presets
+from training.estimate import size_of
+from training.start import read_setup
 
 LAST = Path("run/last.safetensors")
 # By run: what sample.py writes, and the validation loss at step RESUMED, in nats. Those with Muon (gpt-muon, vit) go

@@ -18,7 +18,7 @@ import train
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import set_precision
-from workshop.run.run_folder import STOPPING, RunFolder
+from training.folder import STOPPING, RunFolder
 
 ROOT = Path(__file__).parent.parent
 WORDS = "Es irrt der Mensch, so lang er strebt.\n Grün ist nur des Lebens goldner Baum; süß ruht die Höh".split(" ")

@@ -142,7 +142,7 @@ NAMES_INSTEAD = {
     "AdaptiveAvgPool2d adaptive_avg_pool2d": "x.mean((2, 3)) for the mean of whole pictures",
     "BatchNorm2d BatchNorm1d GroupNorm": "LayerNorm or RMSNorm, over the last axis",
     "Conv1d conv1d": "Conv2d with pictures of one row: x.unsqueeze(2), and kernel_size=(1, k)",
-    "RNN LSTM": "tinygrad_lite.recurrent.LSTM(input_size, hidden_size), which is one layer, batch first; RNN likewise",
+    "RNN LSTM": "extra.mixers.recurrent.LSTM(input_size, hidden_size), which is one layer, batch first; RNN likewise",
     "MultiheadAttention": "tinygrad_lite.transformer.MultiHeadAttention",
     "TransformerEncoderLayer TransformerDecoderLayer Transformer": "tinygrad_lite.transformer.Block",
     "init": "parameter[:] = values under no_grad()",

@@ -479,7 +479,7 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
     )
     mixing = attention
     if c.window:
-        from tinygrad_lite.window import WindowAttention
+        from extra.mixers.window import WindowAttention
 
         mixing = functools.partial(WindowAttention, *attention.args, **attention.keywords, window=c.window)
     return Block(

@@ -36,9 +36,9 @@ from types import ModuleType
 
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.cli.options import nearest
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
+from training.cli.options import nearest
 
 COURSE = Path(__file__).parent
 BLANK = "still blank"

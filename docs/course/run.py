@@ -28,16 +28,16 @@ from types import ModuleType
 
 import numpy as np
 
+from text.decoding.sampling import Sampling, filter_tokens
+from text.tokenizers.bpe import reference_merges
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.optim import adamw, trapezoid
 from tinygrad_lite.tensor import node
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command
-from workshop.decoding.sampling import Sampling, filter_tokens
-from workshop.tokenizers.bpe import reference_merges
+from training.cli.command_line import read_command
+from training.cli.console import run_command
 
 # The exercises that a GPT needs, with their chapters. All others ask for numbers, or for parts of other models.
 EXERCISES = {

@@ -32,7 +32,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.console import run_command
+from training.cli.console import run_command
 
 sys.path.insert(0, str(Path(__file__).parent))
 import annotate

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from tinygrad_lite.errors import UserError
-from workshop.cli.console import quoted
+from training.cli.console import quoted
 
 ROOT = Path(__file__).resolve().parents[2]
 GPT = ["--n_layer", "3", "--max_iters", "350", "--eval_interval", "350", "--eval_iters", "20"]
@@ -36,7 +36,7 @@ INDEX = """# Live pages
 - [Inside a GPT](gpt.html): type a text, and see what the model predicts, where it looks, and who wanted a token.
   `python sample.py --explain page.html` writes the same page for your model.
 - [A GPT that learns](learn.html): it begins with random weights and learns a poem on this page within a minute; change
-  its rate, its size or its text, or break it. `python -m studies.learn` writes the page.
+  its rate, its size or its text, or break it. `python -m extra.studies.learn` writes the page.
 - [A translation](translation.html): a small encoder-decoder reverses a word of ten letters, step by
   step, with its beam search.
 """
@@ -63,7 +63,7 @@ def write(folder: Path, runs: Path, build: Path) -> None:
                 f"right; train it again: python train.py {run} --out_dir {quoted(out)} --overwrite true"
             )
         program("sample.py", *showing, "--explain", str(folder / name))
-    program("-m", "studies.learn", str(folder / "learn.html"))
+    program("-m", "extra.studies.learn", str(folder / "learn.html"))
     for page in folder.glob("*.html"):
         linked = page.read_text(encoding="utf-8").replace(FOOTER, FOOTER + LINKS)
         page.write_text(linked, encoding="utf-8", newline="\n")

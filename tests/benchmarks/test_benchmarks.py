@@ -16,7 +16,7 @@ from benchmarks.rows import ROWS, BenchmarkOptions, Finding, measure
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.trained import load_trained
 from tinygrad_lite.errors import UserError
-from workshop.run.checkpoint import save_checkpoint
+from training.checkpoint import save_checkpoint
 
 SIDE = """
 import json, sys

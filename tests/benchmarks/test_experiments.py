@@ -11,7 +11,7 @@ from families import FAMILIES
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.run.setup import read_setup
+from training.start import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
 TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))

@@ -18,5 +18,5 @@ def test_counting_neighbours_is_a_distribution_and_learns():
 
 
 def test_its_former_command_says_where_it_is():
-    said = "gpt.pictures as a command is now python -m benchmarks.pixel_counts\n"
-    assert finish(script("gpt/pictures.py")) == (1, "", said)
+    said = "extra.pixels.pictures as a command is now python -m benchmarks.pixel_counts\n"
+    assert finish(script("extra/pixels/pictures.py")) == (1, "", said)

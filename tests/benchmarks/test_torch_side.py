@@ -8,7 +8,7 @@ import pytest
 from benchmarks import our_side
 from benchmarks.__main__ import main
 from benchmarks.shapes import NAMED, SHAPES, Shape
-from encoder.bert import Bert
+from extra.encoders.bert import Bert
 from tinygrad_lite import Tensor
 
 torch = pytest.importorskip("torch")

@@ -10,8 +10,8 @@ from tests.tiny_runs import ROOT
 from tests.tinygrad_lite.cuda.every_kernel import call_every_kernel
 from tests.tinygrad_lite.cuda.launches import counting
 from tinygrad_lite.cuda import launch
-from workshop.cli.command_line import parse_command_line
-from workshop.cli.options import build
+from training.cli.command_line import parse_command_line
+from training.cli.options import build
 
 
 def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypatch):

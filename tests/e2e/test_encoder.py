@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import sample
-from encoder.family import BERT as FAMILY
-from encoder.family import VIT
-from encoder.looking import as_input, rollout
-from tests.studies.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
+from extra.encoders.family import BERT as FAMILY
+from extra.encoders.family import VIT
+from extra.encoders.looking import as_input, rollout
+from extra.inside import look_inside
+from tests.extra.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor
-from workshop.inside import look_inside
 
 pytestmark = pytest.mark.e2e
 LOOKS = [(1100, "light"), (390, "dark")]

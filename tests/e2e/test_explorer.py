@@ -13,25 +13,25 @@ import pytest
 
 import sample
 from benchmarks import explorer as benchmark
-from gpt.answering import END
-from gpt.chat import AnswerFormat, Chat, Fitting
-from gpt.inside import look_inside, without_heads
+from extra.chat.chat import AnswerFormat, Chat, Fitting
+from extra.inside.gpt import look_inside, without_heads
+from extra.pairs.answering import END
+from extra.studies.baselines import KneserNey
+from extra.tokenizers.end_of_word import EndOfWordTokenizer
+from gpt.sample import write_continuation
 from gpt.score import token_log_probs
-from gpt.speaking import write_continuation
 from gpt.trained import load_trained
-from studies.baselines import KneserNey
+from tests.extra.explorer.test_encoders import softmax
 from tests.gpt.saved_models import TEXT, saved_gpt
-from tests.studies.explorer.test_encoders import softmax
 from tests.tiny_runs import made_up_text
+from text.decoding.sample_options import SampleOptions
+from text.decoding.sampling import Sampling, draw, filter_tokens
+from text.tokenizers.base import UNKNOWN
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
+from text.tokenizers.word import WordTokenizer
 from tinygrad_lite import Tensor, no_grad
-from workshop.decoding.sample_options import SampleOptions
-from workshop.decoding.sampling import Sampling, draw, filter_tokens
-from workshop.tokenizers.base import UNKNOWN
-from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
-from workshop.tokenizers.end_of_word import EndOfWordTokenizer
-from workshop.tokenizers.word import WordTokenizer
 
 pytestmark = pytest.mark.e2e
 
@@ -706,7 +706,7 @@ def test_a_slider_shows_all_ages_of_a_run(explained):
 
 
 def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeypatch):
-    monkeypatch.setattr("studies.explorer.gpt.MAX_LIVE", 10)
+    monkeypatch.setattr("extra.explorer.gpt.MAX_LIVE", 10)
     page, model = explained()
     assert page.get_by_role("textbox").count() == 0
     page.locator("#text .token").nth(3).click()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import nano
-from studies import learn
-from studies.explorer.learning import SETTINGS
+from extra.explorer.learning import SETTINGS
+from extra.studies import learn
 
 pytestmark = pytest.mark.e2e
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import sample
-from seq2seq.attention import attention_weights
+from extra.inside.seq2seq import attention_weights
 from seq2seq.family import FAMILY
-from tests.studies.explorer.test_translation import saved_translator
+from tests.extra.explorer.test_translation import saved_translator
 
 pytestmark = pytest.mark.e2e
 

@@ -23,7 +23,7 @@ from tests import standin
 from tests.standin import StandInArray, StandInModule
 from tinygrad_lite import device
 from tinygrad_lite.cuda import gemm, launch
-from workshop.run import run_folder as run
+from training import folder as run
 
 COMPILER = shutil.which("g++")
 SHIM = Path(__file__).with_name("cuda_on_cpu.h")

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
 from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.places import here
+from text.tokenizers.base import Tokenizer
+from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tensor import Tensor
-from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained
-from workshop.tokenizers.base import Tokenizer
-from workshop.tokenizers.byte import ByteTokenizer
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 SETTINGS = {"model_type": "gpt2", "vocab_size": 23, "n_positions": 16, "n_embd": 12, "n_layer": 2, "n_head": 3}

@@ -6,9 +6,9 @@ import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
+from text.tokenizers.base import Tokenizer
 from tinygrad_lite.random import random_key
-from workshop.run.checkpoint import Checkpoint, save_checkpoint
-from workshop.tokenizers.base import Tokenizer
+from training.checkpoint import Checkpoint, save_checkpoint
 
 TEXT = "Es irrt der Mensch, so lang er strebt.\nGrün ist nur des Lebens goldner Baum; süß ruht die Höh. </script>"
 

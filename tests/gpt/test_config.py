@@ -12,9 +12,9 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.errors import CheckpointError, OptionError
-from workshop.cli.options import build, list_presets, read_preset
-from workshop.run.model_config import read_model_config
-from workshop.run.setup import family_of
+from training.cli.options import build, list_presets, read_preset
+from training.model_config import read_model_config
+from training.start import family_of
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
@@ -79,7 +79,7 @@ def test_no_other_setting_may_be_missing(missing):
 
 
 def test_the_size_of_gpt3_takes_no_memory():
-    """That with 175 billion parameters and half its context; studies/test_costs.py counts other published models."""
+    """That with 175 billion parameters and half its context; test_costs.py counts other published models."""
     config = GPTConfig(50257, 1024, n_layer=96, n_head=96, n_embd=12288, bias=True)
     tracemalloc.start()
     try:

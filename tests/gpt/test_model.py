@@ -12,14 +12,14 @@ from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
 from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
 from tests.lively import assert_recompute_changes_nothing
 from tests.places import fill, here
+from text.decoding.sampling import generate
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
 from tinygrad_lite.transformer import MultiHeadAttention
-from workshop.decoding.sampling import generate
-from workshop.run.model_config import read_model_config
+from training.model_config import read_model_config
 
 pytestmark = pytest.mark.every_device
 
@@ -221,7 +221,7 @@ def test_weights_of_another_model_are_refused():
 
 
 def test_the_size_of_qwen_takes_no_memory():
-    """Qwen3 0.6B, with the count of its report; studies/test_costs.py has Llama 3."""
+    """Qwen3 0.6B, with the count of its report; extra/studies/test_costs.py has Llama 3."""
     modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
     qwen = GPTConfig(151_936, 32_768, 28, 16, 1024, n_inner=3072, head_dim=128, qk_norm=True, **modern)
     assert (GPT.blueprint(qwen).num_parameters(), qwen.cached_width) == (596_049_920, 1024)

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from extra.pretrained.gpt2 import shapes
+from extra.pretrained.read import OWN_TOKENIZER, load_pretrained, read_config
 from gpt.family import FAMILY
-from gpt.formats.gpt2 import shapes
 from gpt.model import GPT
+from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt import gpt2_folders as folders
 from tests.gpt.gpt2_folders import SETTINGS, assert_computes, load_model, random_weights, write_folder
-from tests.workshop.tokenizers.test_huggingface import gpt2_definition
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, TokenizerError
-from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained, read_config
-from workshop.tokenizers.char import CharTokenizer
 
 
 def load_gpt2(folder):

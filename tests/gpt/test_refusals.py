@@ -1,4 +1,4 @@
-"""What the scripts and the commands of studies/ cannot do: each mistake gives one sentence, and nothing is written."""
+"""What the scripts and studies cannot do: each mistake gives one sentence, and nothing is written."""
 
 import re
 import shlex
@@ -7,32 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from gpt.answering import END
+from extra.pairs.answering import END
 from gpt.data import prepare
 from gpt.options import GPTOptions
+from tests.extra.explorer.test_encoders import saved_bert
+from tests.extra.explorer.test_translation import saved_translator
 from tests.gpt.saved_models import saved_gpt
-from tests.studies.explorer.test_encoders import saved_bert
-from tests.studies.explorer.test_translation import saved_translator
 from tests.tiny_runs import made_up_text, undone
+from text.tokenizers.base import UNKNOWN
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, TokenizerError
-from workshop.corpora.texts import load_text
-from workshop.run.run_folder import RunFolder
-from workshop.tokenizers.base import UNKNOWN
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
+from training.corpora.texts import load_text
+from training.folder import RunFolder
 
 PROGRAM = "--rewards needs questions of a program: --dataset sums or calculations, not"
 OF_PAIRS = "belongs to the translation model: use python train.py translate-de-en"
 LEARNS = "is for a model that learns from points: add --rewards right"
 ESTIMATES = "only for estimates of the cost: add --dry_run"
-MISSING = "the checkpoint is missing: python -m studies"
+MISSING = "the checkpoint is missing: python -m extra.studies"
 MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
 TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
-MODULES = {"train": "train", "sample": "sample", "merge": "gpt.merge"}
+MODULES = {"train": "train", "sample": "sample", "merge": "extra.adapters.merge"}
 MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
 
 
@@ -90,8 +90,8 @@ CASES = {
         ("train gpt3 --dry_run --text my.txt", "--text changes nothing in the cost of gpt3, which reads no text"),
         ("baselines --text text.txt --orders x", "--orders x"),
         ("baselines --order 3", "did you mean --orders?"),
-        ("baselines --mix out/goethe", "--mix is a program of its own: python -m studies.together MODEL"),
-        ("compare_tokenizers", "the file is missing: python -m studies.compare_tokenizers goethe"),
+        ("baselines --mix out/goethe", "--mix is a program of its own: python -m extra.studies.together MODEL"),
+        ("compare_tokenizers", "the file is missing: python -m extra.studies.compare_tokenizers goethe"),
         ("compare_tokenizers --vocab_size 12", "--vocab_size 12: must be at least 257"),
         ("compare_tokenizers text.txt --vocabsize 300", "did you mean --vocab_size?"),
         *each("{}", f"{MISSING}.{{}} out/goethe", "damage", "draw attention", "quantized"),
@@ -112,14 +112,14 @@ CASES = {
         ("draw positions none", "none has no position codes (--positions none)"),
         ("draw neighbours run --tokens ab", "--tokens ab: this is not one token of the vocabulary"),
         ("draw neighbours run --tokens a a a a --top 100", "are too many"),
-        ("draw tokens", "the source is missing: python -m studies.draw tokens goethe"),
+        ("draw tokens", "the source is missing: python -m extra.studies.draw tokens goethe"),
         ("draw tokens run", "give a text to cut: --text"),
         *each(f"draw {{}} {LONG}", "1,001 characters: at most 1000", "tokens run --text", "merges"),
         ("draw tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
         ("draw merges abc", "no pair of neighbours occurs twice"),
         ("draw schedule goeth", "no preset goeth: did you mean goethe"),
         ("draw schedule --learning_rate -1", "--learning_rate -1: must be above 0, or none"),
-        ("draw loss", "the run is missing: python -m studies.draw loss out/goethe"),
+        ("draw loss", "the run is missing: python -m extra.studies.draw loss out/goethe"),
         ("draw loss one --out x.bmp", f"--out x.bmp: {SUFFIXES}, .csv, .npz"),
         ("draw loss one --out x.svg two", "--out two: must end with"),
         ("draw loss gone", "there is no gone"),
@@ -135,11 +135,11 @@ CASES = {
         ("scores seq --compare 1 --rouge true --pairs gone", "cannot be combined with --rouge"),
         ("scores seq --src a", "--src and --tgt must be given together"),
         ("accuracy bert", "predicts words, not labels"),
-        ("together", "the model is missing: python -m studies.together out/goethe"),
+        ("together", "the model is missing: python -m extra.studies.together out/goethe"),
         ("together own --text text.txt --rates fast", "--rates fast: write learning rates such as 0.02,0.05"),
         ("together own --text text.txt --rates=-1", "--rates -1: write learning rates"),
         ("together own --text text.txt --orders 1-2 --stride 9", "--stride 9: the windows of this model have 8"),
-        ("update own", "the tuned model is missing: python -m studies.update smollm2"),
+        ("update own", "the tuned model is missing: python -m extra.studies.update smollm2"),
         ("sample run --score text.txt --temperature 1", "--score cannot be combined with --temperature"),
         ("sample run --interactive --num_samples 2", "--interactive cannot be combined with --num_samples"),
         ("sample run --interactive --start -", "--interactive cannot be combined with --start -"),
@@ -173,7 +173,7 @@ CASES = {
         *each("{} no/p.html", "no/p.html cannot be written", "learn", "sample bert --start 'a [MASK]' --explain"),
         *each("sample seq --start {} --attention a.svg", "needs exactly one line", "'a\nb'", "''"),
         *each("sample seq --start a --temperature 1 --{} a.svg", "so omit --temperature", "attention", "explain"),
-        ("sample seq --score a.txt", "python -m studies.scores"),
+        ("sample seq --score a.txt", "python -m extra.studies.scores"),
         ("sample seq --stop .", "--stop is for models that continue a text"),
         ("sample seq", "give a sentence"),
         ("sample seq --start a --n_best 2", "--n_best is an option of beam search"),
@@ -270,6 +270,6 @@ ROWS = [(error, *row) for error, rows in CASES.items() for row in rows]
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
     with pytest.raises(error, match=re.escape(sentence)) as refused:
-        import_module(MODULES.get(command, f"studies.{command}")).main(words)
+        import_module(MODULES.get(command, f"extra.studies.{command}")).main(words)
     assert "\n" not in str(refused.value)
     assert sorted(Path().rglob("*")) == place

@@ -7,11 +7,11 @@ import pytest
 
 from gpt.score import score, token_log_probs
 from tests.gpt.small_gpts import gpt_with_large_weights
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CorpusError, OptionError
-from workshop.corpora.texts import Corpus
-from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
+from training.corpora.texts import Corpus
 
 pytestmark = pytest.mark.every_device
 

@@ -7,12 +7,12 @@ import pytest
 
 import sample
 import train
-from gpt.answering import END, separator_of, turns_ids
+from extra.pairs.answering import END, separator_of, turns_ids
+from extra.tokenizers.huggingface import TURNS, HFTokenizer
+from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
-from tests.workshop.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import TokenizerError
-from workshop.run.checkpoint import load_checkpoint
-from workshop.tokenizers.huggingface import TURNS, HFTokenizer
+from training.checkpoint import load_checkpoint
 
 pytest.importorskip("tokenizers")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tinygrad_lite.optim import Optimizer
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
 
 
 def marked(mark: str) -> dict[int, list[str]]:

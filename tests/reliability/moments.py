@@ -7,8 +7,8 @@ from typing import Any
 
 import train
 from tinygrad_lite.optim import Optimizer
-from workshop.run import checkpoint
-from workshop.run import run_folder as run
+from training import checkpoint
+from training import folder as run
 
 
 class Moments:

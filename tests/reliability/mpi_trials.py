@@ -23,11 +23,11 @@ from pathlib import Path
 
 import train
 from benchmarks.two_hosts import TwoHosts
+from extra.mpi.mpirun import on_all_ranks
 from tests.reliability.disturbed import kill_all, marked, wait_until, whole_checkpoints
 from tests.tiny_runs import ROOT, arguments, made_up_text, same
 from tinygrad_lite.optim import Optimizer
-from workshop.processes.mpirun import on_all_ranks
-from workshop.run.run_folder import RunFolder
+from training.folder import RunFolder
 
 KINDS = {  # the exit status of mpirun
     "kill": 9,
@@ -180,7 +180,7 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     if "PMI_RANK" not in os.environ:
         sys.exit(main(sys.argv[1:]))
-    from workshop.cli.console import run_command
+    from training.cli.console import run_command
 
     if "FAIL" in os.environ:
         fail_as_asked()

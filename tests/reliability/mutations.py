@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tinygrad_lite.errors import UserError
-from workshop.run.checkpoint import KEY
+from training.checkpoint import KEY
 
 MINUTES = 10  # a test that takes longer hangs on a file
 NESTED = "[" * 900 + "]" * 900

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from tests.reliability.disturbed import kill_all, marked, wait_until, whole_checkpoints
 from tests.tiny_runs import ROOT, arguments, made_up_text, same, script
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
 
 IN_TIME = 10.0  # seconds from the failure to the end
 FIRST = 5.0  # seconds after the start in which something goes wrong

@@ -18,8 +18,8 @@ from tests.reliability.disturbed import at_steps, whole_checkpoints
 from tests.reliability.moments import Moments
 from tests.tiny_runs import ROOT, arguments, rows, run_training, same
 from tinygrad_lite.errors import UserError
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 SEED = 20261

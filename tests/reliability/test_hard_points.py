@@ -13,14 +13,14 @@ import operator
 import numpy as np
 import pytest
 
+from extra.mixers.long_conv import long_conv
+from extra.mixers.lstm import lstm
+from extra.mixers.rnn import rnn
 from tests.places import elsewhere, is_fused, there_and_back
 from tests.reliability.test_gradients import PRIMITIVES, VERSIONS
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.long_conv import long_conv
-from tinygrad_lite.functional.lstm import lstm
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.functional.rnn import rnn
 from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device

@@ -22,16 +22,17 @@ import safetensors.numpy
 
 import sample
 import train
-from encoder.family import BERT
-from gpt import export, speaking
+from extra.encoders.family import BERT
+from extra.pretrained import export
+from extra.studies import questions
+from extra.studies import scores as evaluate
+from gpt import sample as speaking
 from gpt.family import FAMILY as GPT
 from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
-from studies import questions
-from studies import scores as evaluate
-from tests.gpt.formats.test_llama import LLAMA3, QWEN3
-from tests.gpt.formats.test_llama import random_weights as llama_weights
-from tests.gpt.formats.test_llama import write_folder as write_llama
+from tests.extra.pretrained.test_llama import LLAMA3, QWEN3
+from tests.extra.pretrained.test_llama import random_weights as llama_weights
+from tests.extra.pretrained.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.saved_models import saved_gpt
 from tests.reliability.mutations import (
@@ -47,16 +48,16 @@ from tests.reliability.mutations import (
 )
 from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
+from text.decoding.probabilities import COLOURS
+from text.decoding.sample_options import SampleOptions
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.quantize import quantize
-from workshop.cli.console import RESET, quoted, run_command
-from workshop.decoding.probabilities import COLOURS
-from workshop.decoding.sample_options import SampleOptions
-from workshop.run.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
-from workshop.run.family import Trained
-from workshop.run.run_folder import RunFolder
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
+from training.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
+from training.cli.console import RESET, quoted, run_command
+from training.family import Trained
+from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_network")
 

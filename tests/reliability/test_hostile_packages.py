@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt.formats.gguf_file import convert
+from extra.pretrained.gguf_file import convert
 from gpt.trained import load_trained
-from tests.gpt.formats.test_gguf_file import write_gguf
+from tests.extra.pretrained.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
-from tests.workshop.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
-from tests.workshop.corpora.test_pair_sources import zipped
+from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
+from tests.training.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CorpusError, UserError
-from workshop.corpora import fetch, pair_sources
+from training.corpora import fetch, pair_sources
 
 SEED = 20240713
 WHERE = "https://example.org/packed"

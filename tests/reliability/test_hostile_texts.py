@@ -11,34 +11,34 @@ from pathlib import Path
 import pytest
 
 import train
+from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
+from extra.plots import loss
+from extra.studies import baselines
+from extra.studies import compare_tokenizers as compare
+from extra.studies import scores as evaluate
+from extra.tokenizers.end_of_word import EndOfWordTokenizer
+from extra.tokenizers.huggingface import HFTokenizer
+from extra.tokenizers.wordpiece import WordPieceTokenizer
 from families import FAMILIES
 from gpt.options import GPTOptions
 from seq2seq.corpus import load_pairs
 from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.options import Seq2SeqOptions
-from studies import baselines
-from studies import compare_tokenizers as compare
-from studies import scores as evaluate
-from studies.pictures import loss
+from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, traced
 from tests.tiny_runs import ROOT, arguments, made_up_text
-from tests.workshop.tokenizers.test_huggingface import gpt2_definition
+from text.tokenizers import tokenizer_from_json
+from text.tokenizers.base import StreamDecoder
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
+from text.tokenizers.word import WordTokenizer
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
-from workshop.cli.options import MAX_PRESET, build, read_preset
-from workshop.corpora.cleaning import one_line
-from workshop.corpora.divided_pairs import read_table
-from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text
-from workshop.corpora.texts import load_corpus, load_files
-from workshop.run import setup as start
-from workshop.tokenizers import tokenizer_from_json
-from workshop.tokenizers.base import StreamDecoder
-from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
-from workshop.tokenizers.end_of_word import EndOfWordTokenizer
-from workshop.tokenizers.huggingface import HFTokenizer
-from workshop.tokenizers.word import WordTokenizer
-from workshop.tokenizers.wordpiece import WordPieceTokenizer
+from training import start
+from training.cli.options import MAX_PRESET, build, read_preset
+from training.corpora.cleaning import one_line
+from training.corpora.divided_pairs import read_table
+from training.corpora.texts import load_corpus, load_files
 
 SEED = 20240712
 TEXT = made_up_text(60)
@@ -96,7 +96,7 @@ PACKAGED = """
 import collections, json, random, sys
 from tests.reliability.mutations import Outcomes, odd_json
 from tinygrad_lite.errors import TokenizerError
-from workshop.tokenizers.huggingface import HFTokenizer
+from extra.tokenizers.huggingface import HFTokenizer
 
 count, seed, definition = json.load(sys.stdin)
 good = json.loads(definition)

@@ -11,7 +11,7 @@ import pytest
 from tests import test_translation_scripts as translation
 from tests.reliability.disturbed import marked, wait_until, whole_checkpoints
 from tests.tiny_runs import arguments, finish, same, script
-from workshop.run.run_folder import RunFolder
+from training.folder import RunFolder
 
 pytestmark = [
     pytest.mark.usefixtures("workplace"),

@@ -14,7 +14,7 @@ import pytest
 
 from tests.reliability.disturbed import children_of
 from tests.tiny_runs import arguments, rows, run_training, script
-from workshop.run.run_folder import RunFolder
+from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 

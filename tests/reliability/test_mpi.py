@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import train
+from extra.mpi import mpi, mpirun
 from gpt.options import GPTOptions
 from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, finish, losses, run_training, same, script
 from tinygrad_lite.errors import OptionError, UserError
-from workshop.cli.options import build
-from workshop.processes import mpi, mpirun
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
-from workshop.run.setup import number_of_workers
+from training.checkpoint import load_checkpoint
+from training.cli.options import build
+from training.folder import RunFolder
+from training.start import number_of_workers
 
 pytestmark = pytest.mark.usefixtures("workplace")
 MPIRUN = Path(sys.prefix, "bin", "mpirun")
@@ -174,7 +174,7 @@ def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch
 
 
 def test_ranks_replace_workers(monkeypatch, capsys):
-    monkeypatch.setattr("workshop.run.setup.launched", lambda: (0, 3))
+    monkeypatch.setattr("training.start.launched", lambda: (0, 3))
     assert number_of_workers(build(GPTOptions, ("test", {"workers": 2}))) == 3
     assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
     with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):
@@ -265,7 +265,7 @@ def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, ad
 @STARTS
 def test_no_message_is_left_over_for_mpi_to_complain_about():
     """Between machines; here two ranks are told that they share no memory."""
-    wait = "from workshop.processes import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
+    wait = "from training.processes import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
     settings = {"PYTHONPATH": str(ROOT), "MPIR_CVAR_NOLOCAL": "1"}
     words = [MPIRUN, "-n", "2", sys.executable, "-c", wait]
     done = subprocess.run(words, env=os.environ | settings, capture_output=True, text=True)

@@ -18,8 +18,8 @@ from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.random import draw_position
 from tinygrad_lite.tensor import node
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
+from training.checkpoint import load_checkpoint
+from training.folder import RunFolder
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 

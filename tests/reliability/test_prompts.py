@@ -23,10 +23,10 @@ from tests.reliability.tiny_models import (
 )
 from tests.test_translation_scripts import arguments as pair_arguments
 from tests.tiny_runs import ROOT, run_training
+from text.tokenizers.base import UNKNOWN
 from train import main as train
-from workshop.corpora.cleaning import normalise
-from workshop.run.pair_data import encode_pairs
-from workshop.tokenizers.base import UNKNOWN
+from training.corpora.cleaning import normalise
+from training.pair_data import encode_pairs
 
 SPECIAL_WORDS = ["<eos>", "<bos>", "<pad>", "<unk>", END_OF_TEXT, "</w>", "<s>", "[MASK]", "<|im_start|>", "<0x0A>"]
 WRITERS = [kind for kind in available_kinds() if KINDS[kind][0] != "seq2seq"]

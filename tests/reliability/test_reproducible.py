@@ -18,10 +18,10 @@ from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
 from tinygrad_lite.random import random_key
-from workshop.cli.options import build
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder
-from workshop.run.setup import RunSetup
+from training.checkpoint import load_checkpoint
+from training.cli.options import build
+from training.folder import RunFolder
+from training.start import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace")
 ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "out_dir": None}

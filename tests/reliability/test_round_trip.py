@@ -7,13 +7,13 @@ import unicodedata
 import pytest
 
 from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, random_text
-from workshop.corpora import fetch
-from workshop.corpora.cleaning import normalise
-from workshop.corpora.names import PARALLEL_CORPORA
-from workshop.corpora.texts import CORPORA
-from workshop.tokenizers import tokenizer_from_json
-from workshop.tokenizers.base import StreamDecoder, Tokenizer
-from workshop.tokenizers.bpe import BPETokenizer
+from text.tokenizers import tokenizer_from_json
+from text.tokenizers.base import StreamDecoder, Tokenizer
+from text.tokenizers.bpe import BPETokenizer
+from training.corpora import fetch
+from training.corpora.cleaning import normalise
+from training.corpora.names import PARALLEL_CORPORA
+from training.corpora.texts import CORPORA
 
 BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]
 LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]

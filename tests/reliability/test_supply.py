@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_runs import ROOT
-from workshop.corpora import pair_sources
-from workshop.corpora import texts as corpora
+from training.corpora import pair_sources
+from training.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
 # One test pickles a hostile file, one a model and its optimizer; one uses a console, one runs the cells of a notebook
@@ -78,7 +78,7 @@ def dangers(program: str, allowed: set[str] = frozenset()) -> Iterator[str]:
 
 def test_no_code_is_made_from_data_and_no_shell_is_used(report):
     files = sources()
-    assert {Path("train.py"), Path("sample.py"), Path("workshop/run/checkpoint.py"), SELF} <= set(files)
+    assert {Path("train.py"), Path("sample.py"), Path("training/checkpoint.py"), SELF} <= set(files)
     found = [f"{path}: {what}" for path, text in files.items() for what in dangers(text, TESTS_MAY.get(path, set()))]
     assert not found
     report(f"supply: {len(files)} Python files without eval, exec, pickle, marshal, shelve, a shell, or allow_pickle")
@@ -132,9 +132,9 @@ def test_one_file_opens_connections_and_few_start_programs():
         for node in ast.walk(ast.parse(text)) if any(name in text for name in (*CONNECT, "subprocess")) else ():
             for name in imported(node) & (CONNECT | {"subprocess"}):
                 found.setdefault(name, set()).add(path.as_posix())
-    fetching = {"workshop/corpora/fetch.py"}
-    sources = {"workshop/corpora/wheel.py", "workshop/corpora/pair_sources.py"}
-    others = {"gpt/chat.py", "docs/site/build.py", "docs/site/demo.py", "workshop/cli/console.py"}
+    fetching = {"training/corpora/fetch.py"}
+    sources = {"training/corpora/wheel.py", "training/corpora/pair_sources.py"}
+    others = {"extra/chat/chat.py", "docs/site/build.py", "docs/site/demo.py", "training/cli/console.py"}
     assert found.pop("subprocess") == fetching | sources | others
     assert found.pop("urllib") == fetching | {"docs/site/build.py"}  # which only takes addresses apart
     assert all(files == fetching for files in found.values())
@@ -143,7 +143,7 @@ def test_one_file_opens_connections_and_few_start_programs():
 def test_one_function_starts_programs_and_one_file_prints():
     """`run_apart` starts them where nobody's file can take part; what is printed to a terminal has no commands for it.
 
-    The page of colours that gpt/speaking.py prints is its own.
+    The page of colours that gpt/sample.py prints is its own.
     """
     found: dict[str, set[str]] = {"print": set(), "run": set()}
     shipped = {
@@ -156,7 +156,7 @@ def test_one_function_starts_programs_and_one_file_prints():
                 found["print"].add(path.as_posix())
             if called in ("subprocess.run", "subprocess.Popen", "os.execv", "os.spawnv"):
                 found["run"].add(path.as_posix())
-    assert found["print"] == {"workshop/cli/console.py", "gpt/speaking.py"}
+    assert found["print"] == {"training/cli/console.py", "gpt/sample.py"}
     assert not found["run"]  # `run_apart` calls what it was given
 
 

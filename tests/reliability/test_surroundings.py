@@ -13,11 +13,11 @@ import train
 from tests.reliability.disturbed import at_steps
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
-from workshop.corpora import fetch
-from workshop.corpora import texts as corpora
-from workshop.run import log
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.run_folder import RunFolder, find_checkpoint
+from training import log
+from training.checkpoint import load_checkpoint
+from training.corpora import fetch
+from training.corpora import texts as corpora
+from training.folder import RunFolder, find_checkpoint
 
 SETTINGS = {"dropout": 0.2, "keep": 2, "workers": 1}
 HOUR = 3600.0

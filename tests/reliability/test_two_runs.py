@@ -11,7 +11,7 @@ import pytest
 
 from tests.reliability.disturbed import wait_until
 from tests.tiny_runs import arguments, finish, run_training, same, script
-from workshop.run.run_folder import RunFolder
+from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 SEED = 20262

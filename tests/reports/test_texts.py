@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extra.corpora import tables
 from gpt.data import prepare
 from gpt.options import GPTOptions
-from gpt.speaking import write_continuation
+from gpt.sample import write_continuation
 from tests.reliability.tiny_models import guard
+from tests.text.decoding.test_stopping import expected
 from tests.tiny_runs import made_up_text
-from tests.workshop.decoding.test_stopping import expected
-from workshop.corpora import tables
-from workshop.corpora.divided_pairs import read_table
-from workshop.corpora.texts import load_files
-from workshop.decoding.sample_options import SampleOptions
-from workshop.tokenizers import learn
-from workshop.tokenizers.base import StreamDecoder, Tokenizer
-from workshop.tokenizers.bpe import BPETokenizer, learn_merges, merge_steps, reference_merges
-from workshop.tokenizers.byte import ByteTokenizer
+from text.decoding.sample_options import SampleOptions
+from text.tokenizers import learn
+from text.tokenizers.base import StreamDecoder, Tokenizer
+from text.tokenizers.bpe import BPETokenizer, learn_merges, merge_steps, reference_merges
+from text.tokenizers.byte import ByteTokenizer
+from training.corpora.divided_pairs import read_table
+from training.corpora.texts import load_files
 
 
 @pytest.mark.parametrize("length", range(10))

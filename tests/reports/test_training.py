@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 import train
-from encoder.bert import Bert
-from encoder.options import BertOptions
-from encoder.words import WordsTask, predictions
-from gpt.inside import look_inside
+from extra.encoders.bert import Bert
+from extra.encoders.options import BertOptions
+from extra.encoders.words import WordsTask, predictions
+from extra.inside.gpt import look_inside
+from extra.pairs.pairs import IGNORED, AnswerTask
 from gpt.options import GPTOptions
-from gpt.pairs import IGNORED, AnswerTask
 from gpt.score import token_log_probs
 from gpt.task import TextTask, make_task
+from tests.extra.rewards.test_rewards import reward_task
 from tests.gpt.small_gpts import gpt_with_large_weights
-from tests.gpt.test_rewards import reward_task
 from tests.lively import lively
 from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.adapt import add_lora, freeze, learned, merge
 from tinygrad_lite.recomputing import recompute
-from workshop.processes.processes import OneProcess
-from workshop.run.epochs import items_in_epochs
+from training.epochs import items_in_epochs
+from training.processes.processes import OneProcess
 
 TO = "<to-en>"
 TEXT = {"text": ["text.txt"], "block_size": 8}

@@ -5,8 +5,8 @@ import pytest
 from seq2seq.corpus import TEST_FILES, load_pairs
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.errors import CorpusError, OptionError
-from workshop.corpora.divided_pairs import key_of, read_table, read_two, split
-from workshop.corpora.pairs import ParallelCorpus
+from training.corpora.divided_pairs import key_of, read_table, read_two, split
+from training.corpora.pairs import ParallelCorpus
 
 
 def write(path, text):

@@ -7,8 +7,8 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from tests.lively import gradients, lively
-from workshop.run.pair_data import area, batches_of, encode_pairs
-from workshop.tokenizers.byte import ByteTokenizer
+from text.tokenizers.byte import ByteTokenizer
+from training.pair_data import area, batches_of, encode_pairs
 
 pytestmark = pytest.mark.every_device
 

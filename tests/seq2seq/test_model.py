@@ -13,10 +13,10 @@ from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.transformer import sinusoidal_positions
-from workshop.decoding.state import pad_rows
-from workshop.run.model_config import read_model_config
+from training.model_config import read_model_config
 
 pytestmark = pytest.mark.every_device
 

@@ -5,7 +5,7 @@ import pytest
 import train
 from seq2seq.toys import TOYS, english_number, german_number, toy_pairs
 from tests.tiny_runs import losses
-from workshop.run.run_folder import RunFolder
+from training.folder import RunFolder
 
 pytestmark = pytest.mark.every_device
 

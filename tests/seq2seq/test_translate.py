@@ -14,9 +14,9 @@ from seq2seq.translate import draw, longest_translation, translate
 from tests.gpt.gpt2_folders import padded
 from tests.lively import lively
 from tests.places import here
+from text.decoding.batches import same_limit
+from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.random import keyed_rng
-from workshop.decoding.batches import same_limit
-from workshop.tokenizers.byte import ByteTokenizer
 
 pytestmark = pytest.mark.every_device
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays, from_dtype
 
-from encoder.bert import Bert
-from encoder.cnn import CNN, CNNConfig
-from encoder.config import BertConfig
+from extra.encoders.bert import Bert
+from extra.encoders.cnn import CNN, CNNConfig
+from extra.encoders.config import BertConfig
 from gpt.config import GPTConfig
 from gpt.fast.step import FastStep
 from gpt.model import GPT

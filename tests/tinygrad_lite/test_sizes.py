@@ -10,17 +10,17 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from extra.mixers.long_conv import BLOCK, long_conv
+from extra.mixers.mixers import CHUNK, Hyena, Mamba2
+from extra.mixers.recurrent import LSTM, RNN, RecurrentMixer
+from extra.mixers.relative import ALiBi, Shaw
+from extra.mixers.window import WindowAttention
 from tests.lively import lively
 from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.long_conv import BLOCK, long_conv
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.mixers import CHUNK, Hyena, Mamba2
-from tinygrad_lite.recurrent import LSTM, RNN, RecurrentMixer
-from tinygrad_lite.relative import ALiBi, Shaw
 from tinygrad_lite.transformer import MultiHeadAttention, rotary_frequencies
-from tinygrad_lite.window import WindowAttention
 
 rng = np.random.default_rng(8)
 EQUAL = [(100000.3, 7), (1234.567, 768), (0.1, 7), (-3e7, 5), (1e10, 33), (1e18, 768)]

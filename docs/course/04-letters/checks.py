@@ -5,11 +5,11 @@ import math
 import numpy as np
 from letters import HELD_OUT, TRAIN
 
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from workshop.tokenizers.bpe import BPETokenizer
-from workshop.tokenizers.byte import ByteTokenizer
-from workshop.tokenizers.char import CharTokenizer
 
 
 def _count(ids, vocab_size):

@@ -4,8 +4,8 @@ import random
 from collections import Counter
 from itertools import pairwise
 
-from workshop.tokenizers.bpe import BPETokenizer, reference_merges
-from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from extra.tokenizers.end_of_word import EndOfWordTokenizer
+from text.tokenizers.bpe import BPETokenizer, reference_merges
 
 
 def LOWNESS(exercise):

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 from compare import same
 
+from text.decoding.sampling import PLAIN, filter_tokens
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from workshop.decoding.sampling import PLAIN, filter_tokens
 
 
 def _compare(answer, about, probs, right):

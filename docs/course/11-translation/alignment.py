@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2seq.attention import attention_weights
+from extra.inside import Attention
+from extra.inside.seq2seq import attention_weights
 from seq2seq.family import FAMILY
 from seq2seq.translate import translate
 from tinygrad_lite.errors import OptionError
-from workshop.cli.console import run_command
-from workshop.inside import Attention
+from training.cli.console import run_command
 
 
 def grid(found: Attention, layer: int = 0, head: int = 0) -> str:

@@ -21,9 +21,9 @@ from gpt.model import GPT
 from tinygrad_lite import Tensor, manual_seed, no_grad, optim
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command
-from workshop.corpora.texts import load_files
+from training.cli.command_line import read_command
+from training.cli.console import run_command
+from training.corpora.texts import load_files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import check

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.inside import look_inside, without_heads
+from extra.inside.gpt import look_inside, without_heads
 from gpt.score import score
 from gpt.trained import load_trained
-from workshop.cli.console import run_command
-from workshop.corpora.texts import load_corpus
+from training.cli.console import run_command
+from training.corpora.texts import load_corpus
 
 CHARACTERS, WINDOWS = 20_000, 20
 COLUMNS = ("layer, head", "itself", "one before", "after the same", "lost")

@@ -17,15 +17,15 @@ import numpy as np
 from svg import COLOURS, Chart, Page, check_plot
 from threadpoolctl import threadpool_limits
 
-from gpt.inside import without_heads
+from extra.inside.gpt import without_heads
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
 from tinygrad_lite.nn import Embedding, Linear, Module, RMSNorm, recorded
 from tinygrad_lite.optim import AdamW
 from tinygrad_lite.transformer import MultiHeadAttention
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command
+from training.cli.command_line import read_command
+from training.cli.console import run_command
 
 TOKENS, LENGTH, WIDTH, HEADS, ROWS = 64, 32, 64, 2, 32
 PIECE = 8, 16  # tokens, at least and at most

@@ -24,15 +24,15 @@ from induction import LENGTH, AttentionOnly, train
 from svg import COLOURS, TINT, Page, check_plot
 from threadpoolctl import threadpool_limits
 
+from extra.inside import pieces
 from gpt.model import GPT
 from gpt.trained import load_trained
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import recorded
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command, say
-from workshop.inside import pieces
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say
 
 ALPHABET = string.ascii_letters + string.digits + "+-"  # the 64 tokens of induction.py
 Model = GPT | AttentionOnly

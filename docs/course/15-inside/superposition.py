@@ -20,13 +20,13 @@ import numpy as np
 from svg import COLOURS, GREY, Chart, Page, check_plot
 from threadpoolctl import threadpool_limits
 
-from studies.program import numbers
+from extra.studies.program import numbers
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import Adam
-from workshop.cli.command_line import read_command
-from workshop.cli.console import run_command
+from training.cli.command_line import read_command
+from training.cli.console import run_command
 
 IMPORTANCE, SHORT = 0.9, 0.5  # a column shorter than SHORT stands for no feature
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from extra.plots.figure import COLOURS, cannot_write
 from tinygrad_lite.errors import OptionError
-from workshop.figure import COLOURS, cannot_write
 
 PAPER, INK, GREY, GRID, TINT = "#ffffff", "#1f2328", "#8c959f", "#e5e7ea", "#f1f3f5"
 DARK = {PAPER: "#0d1117", INK: "#e6edf3", GRID: "#30363d", TINT: "#1a2029", COLOURS[0]: "#3d9fe0"}

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 from compare import same
 
-from encoder.bert import mean_of_text
-from encoder.vit import patches as project_patches
+from extra.encoders.bert import mean_of_text
+from extra.encoders.vit import patches as project_patches
 from tinygrad_lite import Tensor
 
 _same = functools.partial(same, atol=1e-6)

@@ -5,10 +5,10 @@ import functools
 import numpy as np
 from compare import same
 
+from extra.mixers.lstm import lstm
+from extra.mixers.rnn import rnn
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.lstm import lstm
-from tinygrad_lite.functional.rnn import rnn
 
 _same = functools.partial(same, atol=1e-8)
 

@@ -5,9 +5,9 @@ import functools
 import numpy as np
 from compare import same
 
+from extra.mixers.long_conv import long_conv
+from extra.mixers.mixers import by_steps
 from tinygrad_lite import Tensor
-from tinygrad_lite.functional.long_conv import long_conv
-from tinygrad_lite.mixers import by_steps
 
 _same = functools.partial(same, atol=1e-8)
 

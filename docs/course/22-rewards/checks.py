@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from compare import same
 
-from gpt.rewards import weights
+from extra.rewards.rewards import weights
 from tinygrad_lite import Tensor
 
 _same = functools.partial(same, atol=1e-5)

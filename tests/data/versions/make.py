@@ -59,7 +59,7 @@ def sums() -> str:
 @contextmanager
 def bars() -> Iterator[None]:
     """Inside, the pictures called digits have 4 x 4 pixels, and one row or column is bright."""
-    from workshop.corpora import pictures  # version 0.1.0 has none
+    from extra.corpora import pictures  # version 0.1.0 has none
 
     pixels = (np.arange(96)[:, None] * 7 + np.arange(16) * 5) % 5
     pixels = pixels.reshape(96, 4, 4).astype(np.uint8)

@@ -42,7 +42,7 @@ from tinygrad_lite.cuda.graph import LAUNCHED
 from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
 from train import only_updates
-from workshop.processes.workers import start_processes
+from training.processes.workers import start_processes
 
 STEPS = 5  # of which the fastest counts for the time
 BATCH, TOKENS = 4, 64  # enough rows for sums of columns to need two kernels

@@ -11,15 +11,15 @@ import train
 from families import FAMILIES
 from gpt.model import GPT
 from tests.tiny_runs import arguments, losses, run_training
-from tests.workshop.processes.test_workers import parts, train_on
+from tests.training.processes.test_workers import parts, train_on
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda import dropout
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.random import draw_position
-from workshop.processes.processes import OneGPU, OneProcess
-from workshop.processes.workers import start_processes
-from workshop.run.run_folder import RunFolder
+from training.folder import RunFolder
+from training.processes.processes import OneGPU, OneProcess
+from training.processes.workers import start_processes
 
 pytestmark = pytest.mark.usefixtures("workplace")
 

@@ -18,17 +18,17 @@ from tests.gpt.combined_settings import COMBINED
 from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
+from text.decoding.beam import beam_search
+from text.decoding.sampling import generate
+from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.precision import precision
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
-from workshop.corpora.texts import load_files
-from workshop.decoding.beam import beam_search
-from workshop.decoding.sampling import generate
-from workshop.run.checkpoint import load_checkpoint
-from workshop.run.family import read_any
-from workshop.run.pair_data import encode_pairs
-from workshop.tokenizers.byte import ByteTokenizer
+from training.checkpoint import load_checkpoint
+from training.corpora.texts import load_files
+from training.family import read_any
+from training.pair_data import encode_pairs
 
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 

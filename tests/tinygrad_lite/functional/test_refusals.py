@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-import tinygrad_lite.mixers
-import tinygrad_lite.recurrent  # noqa: F401 (these two register the operations that they are made of)
+import extra.mixers.mixers
+import extra.mixers.recurrent  # noqa: F401 (these two register the operations that they are made of)
 from tinygrad_lite import Tensor
 from tinygrad_lite.functional.registry import REGISTRY
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tinygrad_lite.mixers
-import tinygrad_lite.recurrent  # noqa: F401
+import extra.mixers.mixers
+import extra.mixers.recurrent  # noqa: F401
 from tinygrad_lite import Tensor
 from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed
 from tinygrad_lite.random import keyed_rng, random_key

@@ -1,1 +1,0 @@
-"""Encoders of other programs: the names of their settings and weights, and ours."""

@@ -1,0 +1,53 @@
+"""Fold an adapter into the weights of its base, and write the result as an ordinary checkpoint.
+
+    python -m extra.adapters.merge out/goethe/best.safetensors out/goethe-finetuned goethe-plus.safetensors
+
+BASE is a checkpoint, a folder in Hugging Face's layout, or smollm2; ADAPTER a run with `--lora_rank` or `--freeze`, or
+a folder in peft's layout. In every linear map with an adapter, the matrix W becomes W + alpha / r B A
+(`tinygrad_lite/adapt.py`), which computes the same. The checkpoint no longer needs the base: sample.py generates text
+with it, train.py --init_from starts from it, `extra.pretrained.export` exports it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpt.family import FAMILY
+from tinygrad_lite.errors import OptionError
+from training.checkpoint import Checkpoint, save_checkpoint
+from training.cli.console import quoted, run_command, say, show
+
+USAGE = "usage: python -m extra.adapters.merge BASE ADAPTER OUT.safetensors"
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    if argv in (["--help"], ["-h"]):
+        show(__doc__)
+        return 0
+    if len(argv) != 3 or any(word.startswith("-") for word in argv):
+        raise OptionError(f"three arguments are needed, a base, an adapter and a new file; {USAGE}")
+    base, adapter, out = map(Path, argv)
+    if out.suffix != ".safetensors" or out.exists():
+        raise OptionError(f"{out} must be a new file whose name ends in .safetensors; {USAGE}")
+    trained = FAMILY.read(base, adapter)
+    trained.make_model()  # this checks that weights and settings agree
+    checkpoint = Checkpoint(
+        family=FAMILY.name,
+        model=trained.config.to_json(),
+        training={"dataset": trained.dataset} if trained.dataset else {},
+        tokenizer=trained.tokenizer.to_json(),
+        step=0,
+        best_loss=None,
+        best_step=None,
+        corpus_sha256=trained.corpus_sha256,
+        weights=trained.weights,
+        optimizer={},
+    )
+    save_checkpoint(out, checkpoint)
+    say(f"{trained.about}; merged into {out}: python sample.py {quoted(out)}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("extra.adapters.merge", main)

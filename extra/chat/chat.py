@@ -1,0 +1,263 @@
+"""A conversation with a model that was trained on conversations: messages with roles instead of one text.
+
+Such a model has a chat template, which writes messages as one text with special tokens around them, for SmolLM2
+
+    <|im_start|>user
+    What is a tensor?<|im_end|>
+    <|im_start|>assistant
+
+and the model continues it to its own <|im_end|>. Each turn adds two messages, and the model reads only the new ones:
+the keys and values of the earlier ones are kept (`Generator.resume`).
+
+What the user types is text, even where it looks like a special token: <|im_end|> typed by a user is ten characters of
+text and does not end the message.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import weakref
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from extra.chat import chat_template
+from extra.chat.interactive import Conversation, RememberingModel, converse
+from extra.pairs.answering import END, is_answering, is_conversing, separator_of, turns_ids
+from extra.pretrained.read import end_tokens, read_json
+from gpt.model import GPT
+from gpt.sample import write_continuation
+from text.decoding.sample_options import SAMPLING, SampleOptions
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from training.cli.console import run_apart
+from training.cli.files import MAX_SETTINGS, text_of
+from training.cli.prompt import warn_of_cut
+from training.family import Trained
+
+Message = dict[str, str]  # "role" (system, user, assistant) and "content"
+
+
+class ChatFormat:
+    """How messages are written for a model.
+
+    Args:
+        template: the chat template.
+        named: the special tokens that a template may name, such as bos_token.
+        tokenizer: the model's.
+        ends: ids of the tokens with which the model ends its message.
+    """
+
+    def __init__(self, template: str, named: Mapping[str, str], tokenizer: Tokenizer, ends: set[int]) -> None:
+        self.template, self.named, self.tokenizer, self.ends = template, dict(named), tokenizer, ends
+        longest_first = sorted(tokenizer.specials, key=len, reverse=True)
+        self._specials = re.compile("(" + ("|".join(map(re.escape, longest_first)) or "(?!)") + ")")  # (?!): nothing
+
+    @classmethod
+    def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> ChatFormat:
+        """The format of a model in Hugging Face's layout.
+
+        Its template is in chat_template.jinja or tokenizer_config.json; the tokens that end a message are the eos_token
+        there, those that end a text, and the mark that the template writes after a message of the model.
+
+        Raises: CheckpointError if there is no template, or no token that ends a message.
+        """
+        path = folder / "tokenizer_config.json"
+        about = read_json(path) if path.is_file() else {}
+        template = about.get("chat_template")
+        if isinstance(template, list):  # several, by name
+            entries = [entry for entry in template if isinstance(entry, dict)]
+            template = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
+        if (folder / "chat_template.jinja").is_file():
+            template = text_of(folder / "chat_template.jinja", MAX_SETTINGS, errors="replace")
+        if not isinstance(template, str):
+            raise CheckpointError(
+                f"{folder} has no chat template, so the model was not trained on conversations: try python sample.py "
+                "smollm2 --chat, or --interactive, which takes turns with any model"
+            )
+        named = {}
+        for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+            token = about.get(name)
+            token = token.get("content") if isinstance(token, dict) else token
+            if isinstance(token, str):
+                named[name] = token
+        ends = end_tokens(folder, tokenizer.vocab_size, every=True)
+        ends |= {tokenizer.specials.get(named.get("eos_token"))} - {None}
+        found = cls(template, named, tokenizer, ends)
+        found.ends |= found._end_of_reply()
+        if not found.ends:
+            raise CheckpointError(f"{folder} does not say with which token the model ends its message (eos_token)")
+        return found
+
+    def _end_of_reply(self) -> set[int]:
+        """The token of a mark that the template writes after a message of the model, if it does."""
+        said = [{"role": role, "content": role} for role in ("user", "assistant")]
+        try:
+            text = render(self.template, self.named | {"messages": said, "add_generation_prompt": False})
+        except UserError:  # which is said when a message is to be written
+            return set()
+        ids = self.tokenizer.encode(text.rpartition("assistant")[2].lstrip(), allow_special=True)
+        return {*ids[:1]} & {*self.tokenizer.specials.values(), *self.tokenizer.added}
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of these messages and of the beginning of the model's next one.
+
+        Raises: UserError if the template cannot be run, refuses these messages, or writes nothing.
+        """
+        # A character that occurs nowhere marks what looks like a special token in a message, and is removed afterwards.
+        used = {character for message in messages for character in message["content"]}
+        mark = next(chr(number) for number in range(0xE000, 0x110000) if chr(number) not in used)
+        guarded = [message | {"content": self._guard(message["content"], mark)} for message in messages]
+        text = render(self.template, self.named | {"messages": guarded, "add_generation_prompt": True})
+        specials, ids = self.tokenizer.specials, []
+        for part in self._specials.split(text):
+            if part in specials:
+                ids.append(specials[part])
+            elif part := part.replace(mark, ""):
+                ids += self.tokenizer.encode_after(part) if ids else self.tokenizer.encode_text(part)
+        if not ids:
+            raise CheckpointError("the model's chat template writes nothing for these messages: try --interactive")
+        return ids
+
+    def _guard(self, text: str, mark: str) -> str:
+        return self._specials.sub(lambda found: found[0][0] + mark + found[0][1:], text)
+
+
+class AnswerFormat:
+    """How messages are written for a model that learned from this project's conversations."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer, self.ends = tokenizer, {tokenizer.specials[END]}
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of these messages, and the separator after which the model answers."""
+        turns = [message["content"] for message in messages]
+        return [*turns_ids(self.tokenizer, turns), self.tokenizer.specials[separator_of(self.tokenizer)]]
+
+
+class Chat(Conversation):
+    """A conversation whose `text` is a list of messages."""
+
+    about_lines = "a line is a message, which the model replies to; an empty line ends"
+
+    def _listen(self, line: str) -> bool:
+        if line.strip():
+            self.text = [*self.text, {"role": "user", "content": line.strip()}]
+        return bool(line.strip())
+
+    def _remember(self, reply: str) -> None:
+        if reply:
+            self.text = [*self.text, {"role": "assistant", "content": reply}]
+        else:  # a message that got no reply is dropped: some templates refuse two in a row
+            self.text = self.text[:-1]
+
+
+def render(template: str, variables: Mapping[str, Any]) -> str:
+    """The text that a template makes from these variables, which must be JSON values.
+
+    Raises: UserError if jinja2 is not installed; CheckpointError if the template fails, or takes too much.
+    """
+    if (found := find_spec("jinja2")) is None or found.origin is None:
+        raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
+    process, late = template_process(), threading.Event()
+    timer = threading.Timer(chat_template.MAX_SECONDS, lambda: (late.set(), process.kill()))
+    timer.start()
+    try:
+        process.stdin.write(json.dumps({"template": template, "variables": variables}).encode("ascii") + b"\n")
+        process.stdin.flush()
+        reply = process.stdout.readline()
+    except BrokenPipeError:
+        reply = b""
+    except BaseException:  # such as Ctrl-C: what it would still write must not answer the next request
+        end(process)
+        raise
+    finally:
+        timer.cancel()
+    if not reply:
+        process.kill()
+        errors = process.stderr.read()
+        end(process)
+        if late.is_set():
+            raise CheckpointError(f"the model's chat template takes more than {chat_template.MAX_SECONDS} s")
+        lines = errors.decode("utf-8", "replace").splitlines() or ["it was ended"]
+        raise CheckpointError(f"the model's chat template takes too much memory, or cannot be run ({lines[-1]})")
+    is_refused, text = json.loads(reply)
+    if is_refused:
+        raise CheckpointError(f"the model's chat template refuses these messages: {text}")
+    return text
+
+
+@cache
+def template_process() -> subprocess.Popen:
+    """The process that runs templates, which waits for the next request until this one ends."""
+    folder = tempfile.TemporaryDirectory(prefix="tinygrad_lite-")
+    command = ["python", os.path.abspath(chat_template.__file__), str(Path(find_spec("jinja2").origin).parents[1])]
+    process = run_apart(command, folder.name, subprocess.Popen, stdin=subprocess.PIPE)
+    atexit.register(end, process)
+    weakref.finalize(process, folder.cleanup)
+    return process
+
+
+def end(process: subprocess.Popen) -> None:
+    """End a process of templates, if it has not, and close its pipes; the next template gets a new one."""
+    template_process.cache_clear()
+    with process:
+        process.kill()
+
+
+class Fitting:
+    """The tokens of the latest messages of a conversation: the oldest turns are dropped until there is room.
+
+    The last message is never left out. A conversation only grows, so what was dropped once is not tried again.
+    """
+
+    def __init__(self, chat: ChatFormat | AnswerFormat) -> None:
+        self._chat = chat
+        self._earlier: list[tuple[Sequence[Message], int, int]] = []  # what was asked for, and the first message kept
+
+    def __call__(self, messages: Sequence[Message], room: int) -> list[int]:
+        """The tokens of the messages, at most `room` of them."""
+        grown = [one for one in self._earlier if room <= one[1] and messages[: len(one[0])] == one[0]]
+        first = grown[-1][2] if grown else 0
+        if len(ids := self._chat.encode(messages[first:])) > room:
+            starts = range(first, len(messages), 2)
+            place = bisect_left(starts[:-1], -room, key=lambda start: -len(self._chat.encode(messages[start:])))
+            first = starts[place]
+            ids = self._chat.encode(messages[first:])
+        self._earlier = [*grown[-1:], (messages, room, first)]  # two, since a message without a reply is forgotten
+        return ids
+
+
+def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
+    """Answer one question, or talk with a user who types messages."""
+    remembering = RememberingModel(model)
+    if is_conversing(trained):
+        form = AnswerFormat(trained.tokenizer)
+        options = replace(options, greedy=not {*SAMPLING} - {"chat"} & {*given})
+    elif is_answering(trained):
+        raise OptionError('--chat is for models that learned from conversations; this one answers: --start "a text"')
+    else:
+        form = ChatFormat.from_folder(trained.path, trained.tokenizer)
+    fitting = Fitting(form)
+
+    def reply(settings: SampleOptions, messages: Sequence[Message], turn: int) -> Iterator[str]:
+        room = model.config.block_size - min(settings.max_new_tokens, model.config.block_size // 2)
+        ids = fitting(messages, room)
+        warn_of_cut([len(ids)], model.config.block_size, "last", "message with its marks")
+        return write_continuation(settings, remembering, form.tokenizer, ids, turn, form.ends)
+
+    chat = Chat(options, [], reply)
+    if "start" in given:
+        chat.take(" " + question)  # with a space, so that a / is text
+    else:
+        converse(chat, trained.tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")

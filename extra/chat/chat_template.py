@@ -1,0 +1,92 @@
+"""A chat template, run in its own process: messages become the text that a model was trained to continue.
+
+    echo '{"template": "...", "variables": {"messages": [...]}}' | python -I extra/chat/chat_template.py [FOLDER]
+
+Each line of the input is a request; its answer is a line, too: whether the template refuses, and its text or why.
+
+A template is a program in the language Jinja that comes with a model, and so from anyone. jinja2's sandbox keeps it
+from everything but the variables it is given. A sandbox does not limit time and memory, so the template gets a process
+that is killed after a few seconds, may take 1 GiB of memory (except on Windows, which has no such limit), and may write
+4 MB.
+
+This file imports nothing of the project, so that the process starts quickly, and needs no path but that of Python; the
+folder in which the package jinja2 is comes last. It adds the functions that templates may
+expect from Hugging Face's transformers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import json
+import signal
+import sys
+from typing import Any, ClassVar
+
+MAX_SECONDS = 10
+MAX_MEMORY = 2**30  # bytes
+MAX_OUTPUT = 4_000_000  # characters
+
+
+def main() -> int:
+    """Answer the requests on stdin; returns the exit status."""
+    sys.path += sys.argv[1:]
+    from jinja2 import TemplateError, nodes
+    from jinja2.ext import Extension, loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends a reply, not the conversation
+    _limit_memory()
+
+    class Generation(Extension):
+        """{% generation %} ... {% endgeneration %} marks what is to be learned in training: it changes no text."""
+
+        tags: ClassVar = {"generation"}
+
+        def parse(self, parser: Any) -> Any:
+            line = next(parser.stream).lineno
+            return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+    def raise_exception(message: str) -> None:
+        raise TemplateError(message)
+
+    def to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
+        return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
+
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    compiled = functools.lru_cache(1)(environment.from_string)
+    for line in sys.stdin:
+        request = json.loads(line)
+        pieces, length, is_refused = [], 0, False
+        try:
+            for piece in compiled(request["template"]).generate(**request["variables"]):
+                pieces.append(piece)
+                length += len(piece)
+                if length > MAX_OUTPUT:
+                    raise TemplateError(f"it writes more than {MAX_OUTPUT:,} characters")
+        except MemoryError:
+            return 1
+        except Exception as error:  # a template can raise whatever Python's operators do
+            pieces, is_refused = [f"{error}" or type(error).__name__], True
+        text = "".join(pieces).encode("utf-8", "replace").decode("utf-8")
+        sys.stdout.writelines([json.dumps([is_refused, text]), "\n"])
+        sys.stdout.flush()
+    return 0
+
+
+def _limit_memory() -> None:
+    """Limit this process to MAX_MEMORY, where the system can enforce it."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

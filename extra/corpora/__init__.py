@@ -1,0 +1,1 @@
+"""Further data: texts of many works, tables, reviews, pictures."""

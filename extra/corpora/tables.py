@@ -1,0 +1,225 @@
+"""Texts with labels, for learning to classify: `reviews`, or anyone's table in a CSV file.
+
+A table has one text and its label per row, or two texts that are judged together, such as two questions. Its first line
+names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category, sentiment,
+topic) are taken, or for a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1, question2)
+and `label`. They are separated by commas or semicolons, where a text may be in quotation marks, or by tabs, where
+it may not: between two tabs every character is part of the text.
+"""
+
+import csv
+import hashlib
+import io
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from tqdm import tqdm
+
+from extra.corpora import reviews
+from extra.corpora.parts import stratified
+from extra.corpora.reviews import Labelled
+from tinygrad_lite.errors import CorpusError, counted
+from training.cli import console
+from training.cli.files import lines_of, text_named
+from training.cli.options import not_among
+from training.corpora import fetch
+from training.corpora.cleaning import normalise
+from training.corpora.divided_pairs import grouped, key_of
+from training.corpora.texts import RECIPES
+
+TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
+TEXTS = ("text", "sentence", "review", "title", "message")
+PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"))
+LABELS = ("label", "class", "category", "sentiment", "topic")
+MAX_TABLE = 256 * 2**20  # bytes
+MAX_ROWS = 1_000_000
+MAX_HEADER = 10_000  # characters of the line that names the columns
+MAX_LABELS = 100
+MIN_ROWS = 10  # one each for validation and test
+HELD_OUT = 0.1  # the shares of the rows for validation and for the test
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts, each with the number of its label, and their source.
+
+    Attributes:
+        train, validation, test: no text is in two of them. Between the two texts of a pair there is a tab.
+        labels: the names of the labels, in the order of their numbers.
+    """
+
+    name: str
+    train: list[Labelled]
+    validation: list[Labelled]
+    test: list[Labelled]
+    labels: tuple[str, ...]
+    source: str
+    licence: str
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether a label belongs to two texts."""
+        return "\t" in self.train[0][0]
+
+    @property
+    def noun(self) -> str:
+        """What has a label, in words."""
+        return "pairs of texts" if self.are_pairs else "texts"
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all rows in the order of the parts: which data a number was measured on."""
+        rows = [*self.train, None, *self.validation, None, *self.test, self.labels]
+        return hashlib.sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def load_labelled(name: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
+    """Find texts with labels by name, or read a CSV file, and print their number, source and licence.
+
+    Args:
+        name: one of `TABLES`, or the path of a CSV file.
+        say: takes each line meant for the user.
+    Raises: CorpusError if there is no such file or it is not such a table, or if a named one cannot be fetched.
+    """
+    if Path(name).is_file() or Path(name).name != name or "." in name:
+        found = read_table(name, say)
+    elif name not in TABLES:
+        raise CorpusError(
+            f"no texts with labels are called {not_among(name, TABLES)}, and `--table FILE.csv` takes a table of text "
+            "and label"
+        )
+    else:
+        with fetch.advising(f"the data set {name}", "--table FILE.csv"):
+            parts = reviews.labelled_sentences()
+        recipe = RECIPES["imdb"]  # the same file
+        found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
+    sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
+    say(f"{found.name}: {found.noun} with {counted(len(found.labels), 'label')}, {sizes}, from {found.source}")
+    say(f"licence: {found.licence}")
+    return found
+
+
+def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
+    """Read a CSV file of texts and labels; a tenth of the rows each is for validation and for the test.
+
+    The rows are shuffled, always in the same way, each label having the same share in all parts. A text, or a pair,
+    that occurs again, ignoring capitals and white space, is left out. Rows with the same first text, ignoring final
+    punctuation too, are in one part, as are those whose second text is it. Labels are numbered in alphabetical order.
+
+    Raises: CorpusError, naming the file and the line, if it is missing, too large, not UTF-8 or not a CSV file; if it
+        has no columns of text and label; or if it has an empty text, a single label, more than MAX_LABELS, or fewer
+        than MIN_ROWS rows.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    cells = _cells(path)
+    for line, row in cells:
+        *texts, label = (" ".join(cell.split()) for cell in row)
+        if not all(texts) or not label:
+            empty = "text" if len(texts) == 1 else "first text" if not texts[0] else "second text"
+            what = "label" if all(texts) else empty
+            raise CorpusError(f"{path}, line {line}: the {what} is empty: fill it in, or delete the row")
+        text = "\t".join(texts)
+        seen.setdefault(text.casefold(), (text, label))
+    every = list(seen.values())
+    counts = Counter(label for _, label in every)
+    if len(every) < MIN_ROWS:
+        raise CorpusError(f"{path} has {counted(len(every), 'different text')}: at least {MIN_ROWS} are needed")
+    keys = [[*map(key_of, text.split("\t"))] for text, _ in every]
+    firsts = {first for first, *_ in keys}
+    groups = [*grouped([(first, *firsts.intersection(second)) for first, *second in keys]).values()]
+    if len(groups) < 3:
+        raise CorpusError(
+            f"{path} has {counted(len(groups), 'different first text')}: each of three parts needs its own"
+        )
+    if len(counts) < 2:
+        raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
+    if len(counts) > MAX_LABELS:
+        raise CorpusError(
+            f"{path} has {len(counts):,} different labels, more than {MAX_LABELS}: is it the right column of labels?"
+        )
+    if len(cells) > len(every):
+        say(f"{path}: left out: {counted(len(cells) - len(every), 'row')} whose text occurs earlier")
+    if shared := sum(len(rows) for rows in groups if len(rows) > 1):
+        say(f"{path}: {counted(shared, 'row')} with a text of other rows, each kept in one part with those")
+    if rare := [label for label, count in counts.items() if count < MIN_ROWS]:
+        others = f" and {len(rare) - 1} others" if len(rare) > 1 else ""
+        say(f"warning: {path} has fewer than {MIN_ROWS} texts with the label {rare[0]!r}{others}")
+    labels = tuple(sorted(counts))
+    numbers = {label: number for number, label in enumerate(labels)}
+    held_out = max(1, round(HELD_OUT * len(every)))
+    sizes = (len(every) - 2 * held_out, held_out, held_out)
+    contents = [text.encode("utf-8", "surrogatepass") for text, _ in every]
+    parts = stratified([label for _, label in every], contents, sizes, groups)
+    texts = ([(every[row][0], numbers[every[row][1]]) for row in part] for part in parts)
+    name = Path(path).name  # without folders, which are private
+    return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")
+
+
+def _cells(path: str) -> list[tuple[int, list[str]]]:
+    """The number of each line, and its text or two texts, and its label."""
+    text = normalise("\n".join(lines_of(text_named(path, MAX_TABLE))))
+    first = text.lstrip(" \n").partition("\n")[0]
+    if not first:
+        raise CorpusError(f"{path} is empty")
+    for separator in "\t,;":
+        names = next(csv.reader([first[:MAX_HEADER]], delimiter=separator))
+        if columns := _named(names):
+            break
+    else:
+        raise CorpusError(
+            f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
+            f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
+        )
+    style = {"delay": 1, "leave": False, "disable": None, "unit": " rows", "unit_scale": True}
+    bar = tqdm(_records(path, text, separator), console.visible(path), file=sys.stderr, **style)
+    rows = list(islice((record for record in bar if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
+    if len(rows) > MAX_ROWS:
+        raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
+    labels = {cells[columns[-1]].strip() for _, _, cells in rows[1:] if len(cells) == len(names)}
+    lines = text.split("\n")
+    for first, last, cells in rows:
+        if len(cells) != len(names):
+            found = counted(len(cells), "column")
+            raise CorpusError(f"{path}, line {first}: {found} instead of {len(names)}: are quotes missing?")
+        cut = [line.split(separator) for line in lines[first - 1 : last]]
+        whole = [row for row in cut if len(row) == len(names) and row[columns[-1]].strip(' "') in labels]
+        if last > first and len(whole) > 1:
+            raise CorpusError(
+                f"{path}, line {first}: a quotation mark begins a text that takes in the rows up to line {last}: write "
+                "it twice inside quoted text, or save the table with tabs, as .tsv"
+            )
+    return [(first, [cells[column] for column in columns]) for first, _, cells in rows[1:]]
+
+
+def _records(path: str, text: str, separator: str) -> Iterator[tuple[int, int, list[str]]]:
+    """The numbers of the first and last line of each record, and its cells; between tabs, quotation marks are text.
+
+    Raises: CorpusError that names the first line of a record that cannot be read.
+    """
+    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting)
+    line = 0
+    try:
+        for cells in reader:
+            yield line + 1, reader.line_num, cells
+            line = reader.line_num
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {line + 1}: not a CSV file ({error})") from None
+
+
+def _named(names: list[str]) -> list[int] | None:
+    """The places of the text, or of both texts of a pair, and of the label; None if they are not named."""
+    names = [name.strip().lower() for name in names]
+    label = next((names.index(name) for name in LABELS if name in names), None)
+    for pair in PAIRS:
+        if {*pair} <= {*names} and label is not None:
+            return [*map(names.index, pair), label]
+    text = next((names.index(name) for name in TEXTS if name in names), None)
+    places = [text, label]
+    if len(names) == 2 and places.count(None) == 1:  # of two columns, one name is enough
+        places = [1 - places[1 - number] if place is None else place for number, place in enumerate(places)]
+    return None if None in places else places

@@ -1,0 +1,122 @@
+"""BERT's fine-tuning task: the label of a text, or of a pair of texts.
+
+    [CLS] A joy from start to end . [SEP]                      ->   positive
+    [CLS] Es regnet . [SEP] Die Straße ist trocken . [SEP]     ->   contradiction
+
+A model that has learned to predict words (`--init_from`) needs few examples for this, because it already knows the
+language: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from extra.corpora.tables import Labelled, load_labelled
+from extra.encoders.bert import LabelledBatch
+from extra.encoders.classes import ClassesTask
+from extra.encoders.config import LABEL_MARK
+from extra.encoders.data import CLS, PAD, SEP
+from extra.encoders.options import BertOptions
+from extra.encoders.words import learn_tokenizer
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite.errors import CorpusError, OptionError, counted
+from tinygrad_lite.generator import pad_rows
+from tinygrad_lite.tensor import Tensor
+
+Encoded = tuple[Sequence[np.ndarray], Sequence[np.ndarray], Sequence[int]]  # ids, segments and label of each text
+PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
+
+
+class LabelsTask(ClassesTask):
+    """Labelled texts to learn from, and others to evaluate on."""
+
+    asked_with, predicted, classes = "start", "text", "labels"
+
+    def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
+        self.options = options
+        self.data = load_labelled(options.table or options.dataset)
+        self.corpus_sha256 = self.data.sha256
+        if wrong := [label for label in self.data.labels if LABEL_MARK in label]:
+            raise CorpusError(f"the label {wrong[0]!r} in {self.data.name} has the mark {LABEL_MARK}: rename it")
+        names = LABEL_MARK.join(self.data.labels)
+        if options.labels and not set(self.data.labels) <= set(options.labels.split(LABEL_MARK)):
+            raise CorpusError(f"the labels in {self.data.name} are {names}, but those of the model {options.labels}")
+        options.labels = options.labels or names  # so that the model has as many outputs
+        self.labels = options.labels.split(LABEL_MARK)
+        if self.data.are_pairs and options.segments < 2:
+            raise CorpusError(
+                f"{self.data.name} has pairs of texts, which need a model with two segments: --segments 2"
+            )
+        self.tokenizer = tokenizer or learn_tokenizer(options, self.text)
+        self.train, self.held_out = (self.encoded(part) for part in (self.data.train, self.data.validation))
+        self.example = self.data.validation[0][0].replace("\t", f" {PAIR_MARK} ")
+
+    @property
+    def text(self) -> str:
+        """All texts to learn from."""
+        return "\n".join(text for text, _ in self.data.train).replace("\t", "\n")
+
+    def encoded(self, part: Sequence[Labelled]) -> Encoded:
+        """The ids, segments and label of each text."""
+        numbers = [self.labels.index(label) for label in self.data.labels]  # the model's numbers, by the data's
+        size = self.options.block_size
+        rows = [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
+        return tuple(zip(*rows, strict=True))
+
+    def hold_out_test(self) -> None:
+        """From now on, evaluate on the test part, which no run has seen."""
+        self.held_out = self.encoded(self.data.test)
+
+    def describe(self) -> str:
+        """One line about the texts."""
+        ids, _, _ = self.train
+        cut = np.mean([len(row) == self.options.block_size for row in ids])
+        return (
+            f"{self.data.name}: {len(ids):,} {self.data.noun} to learn from, {len(self.held_out[0]):,} held out, "
+            f"{len(self.labels)} labels ({', '.join(self.labels[:10])}); {self.tokenizer.kind} tokenizer with "
+            f"{self.tokenizer.vocab_size:,} tokens; {cut:.1%} of the texts have {self.options.block_size} or more; "
+            f"an epoch is {counted(math.ceil(len(ids) / self.target_tokens(0)), 'step')}"
+        )
+
+    def unknown(self) -> dict[str, int]:
+        """The characters or words of the texts that the tokenizer does not know."""
+        return self.tokenizer.unknown(self.text)
+
+    def batch(self, columns: Encoded, numbers: np.ndarray) -> LabelledBatch:
+        """The tensors of some texts."""
+        ids, segments, labels = ([column[number] for number in numbers] for column in columns)
+        arrays = (pad_rows(ids, self.tokenizer.specials[PAD]), pad_rows(segments, 0), np.array(labels))
+        return LabelledBatch(*(Tensor(array, dtype=np.int64, device=self.options.device) for array in arrays))
+
+
+def texts_of(line: str, most: int) -> list[str]:
+    """The text in a line, or the two of a pair, separated by ||| or a tab.
+
+    >>> texts_of("Es regnet. ||| Die Straße ist nass.", most=2)
+    ['Es regnet.', 'Die Straße ist nass.']
+
+    Raises: OptionError if there are more than `most`, the segments of the model.
+    """
+    texts = [text.strip() for text in line.replace("\t", PAIR_MARK).split(PAIR_MARK)]
+    if len(texts) > (most := min(2, most)):
+        words = "a text or a pair of texts" if most == 2 else "one text"
+        raise OptionError(f"{PAIR_MARK} divides {line[:60]!r} into {len(texts)} texts, but the model reads {words}")
+    return texts
+
+
+def sequence(tokenizer: Tokenizer, texts: Sequence[str], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ids and segments of a text, or of a pair; what is longer than `size` is cut, in a pair the longer text.
+
+    [CLS] first [SEP] second [SEP]
+    """
+    special, parts = tokenizer.specials, [tokenizer.encode(text) for text in texts]
+    while sum(map(len, parts)) + len(parts) + 1 > size:
+        max(parts, key=len).pop()
+    ids, segments = [special[CLS]], [0]
+    for number, part in enumerate(parts):
+        ids += [*part, special[SEP]]
+        segments += [number] * (len(part) + 1)
+    return np.array(ids), np.array(segments)

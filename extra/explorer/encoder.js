@@ -1,0 +1,112 @@
+"use strict";
+/*
+ * A recorded walk through an encoder: a text or a picture, the attention of every layer and head, and the stream.
+ * Everything here was computed in Python; extra/explorer/encoders.py says how.
+ */
+
+/** The position (null: the mean of all patches) and the head that are chosen; panels redraw when they change. */
+const walk = { position: 0, head: [0, 0], listeners: [] };
+
+function moveTo(position) {
+  walk.position = position;
+  for (const listener of walk.listeners) listener();
+}
+
+function chooseHead(layer, head) {
+  walk.head = [layer, head];
+  moveTo(walk.position);
+}
+
+/** The attention of one head, from all positions to all: T rows. */
+function attentionReader(data) {
+  const [, H, T] = data.shape;
+  const weights = readHalves("recorded-attention");
+  return (layer, head) =>
+    Array.from({ length: T }, (_, t) => {
+      const begin = ((layer * H + head) * T + t) * T;
+      return weights.subarray(begin, begin + T);
+    });
+}
+
+/** The tokens as buttons; pressing one calls choose(position). */
+function tokenButtons(data, choose) {
+  return data.tokens.map((text, t) =>
+    button(visible(text), () => choose(t), {
+      class: "token",
+      title: `token ${data.ids[t]}, position ${t + 1}, segment ${data.segments[t] + 1}`,
+    }),
+  );
+}
+
+/** Mark the chosen one of some buttons, which is also where the Tab key stops. */
+function press(buttons, position) {
+  buttons.forEach((made, t) => {
+    made.setAttribute("aria-pressed", String(t === position));
+    made.tabIndex = t === position ? 0 : -1;
+  });
+}
+
+/** Let each of some buttons call show(number) when it has the focus or the pointer. */
+function onPoint(buttons, show) {
+  buttons.forEach((made, t) => {
+    made.addEventListener("pointerenter", () => show(t));
+    made.addEventListener("focus", () => show(t));
+  });
+}
+
+/** The largest of some shares, best first, as [index, share]. */
+function largest(shares, count) {
+  return Array.from(shares, (share, i) => [i, share])
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, count);
+}
+
+/** A table of names with their probabilities as bars; the right one, if it is known, is marked. */
+function chances(caption, column, pairs, name, right = null) {
+  const rows = pairs.map(([text, p]) =>
+    element(
+      "tr",
+      { class: text === right ? "chosen" : "" },
+      element("td", {}, name(text), text === right ? " ← the true label" : ""),
+      element("td", { class: "wide" }, bar({ kept: p })),
+      element("td", { class: "number" }, percent(p)),
+    ),
+  );
+  return table(caption, [column, "share", "#probability"], element("tbody", {}, ...rows));
+}
+
+function streamPanel(data) {
+  const heading = element("p");
+  const rows = element("div", { class: "rows", role: "table", "aria-label": "The stream, layer by layer" });
+  const positions = data.rows && positionsOf(data);
+  const mean = (numbers) => numbers.reduce((all, number) => all + number / numbers.length, 0);
+  const at = (numbers) => (walk.position === null ? mean(numbers) : numbers[walk.position]);
+  bodyOf("stream").append(
+    heading,
+    element("p", { class: "soft" }, "Grey: the length of the stream; in colour: of what a part adds to it."),
+    rows,
+  );
+  walk.listeners.push(() => {
+    if (walk.position === null) heading.textContent = "The mean of the lengths at all patches:";
+    else if (positions) heading.textContent = `${positions.chosenName()}:`;
+    else heading.replaceChildren("At ", token(data.tokens[walk.position]), ` (position ${walk.position + 1}):`);
+    const added = data.added.map((parts) => parts.map(at));
+    rows.replaceChildren(...lengthRows(data.stream.map(at), added));
+  });
+}
+
+const PANELS = {
+  tokens: tokensPanel,
+  words: wordsPanel,
+  labels: labelsPanel,
+  attention: attentionPanel,
+  picture: picturePanel,
+  looks: looksPanel,
+  rollout: rolloutPanel,
+  stream: streamPanel,
+};
+
+startAfterPaint((data) => {
+  for (const panel of data.panels) PANELS[panel](data);
+  moveTo(data.start);
+});

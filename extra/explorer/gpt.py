@@ -1,0 +1,240 @@
+"""Write the page of a GPT: its settings, weights and tokenizer as data, and the scripts that compute with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from extra.explorer.page import assemble, described, panels_of, write_page
+from extra.explorer.recorded import MAX_RECORDED, record
+from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from gpt.sample import encode
+from text.decoding.sample_options import SampleOptions
+from tinygrad_lite.errors import OptionError, counted
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, RMSNorm
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
+from training.checkpoint import load_checkpoint
+from training.cli.console import say
+from training.corpora.names import CALCULATIONS, CHAT
+from training.corpora.texts import CORPORA, load_corpus
+from training.family import Trained
+from training.folder import RunFolder
+
+FOLDER = Path(__file__).parent
+SCRIPTS = "model tokenizer sampling counting session talk text next cell attention stream wanted patching surprise"
+SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} growing whole fragment main".split()]
+MAX_LIVE = 5_000_000  # parameters that a page computes with
+MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone can keep up
+MAX_CHECKPOINTS = 12  # of one run, in one page
+MAX_NUMBERS = 20_000_000  # in all of them together: 40 MB as float16, 53 MB in base64
+MAX_COUNTED = 2_000_000  # characters of the text that the page counts
+ORDER = 6  # of the n-gram model
+MAX_HALF = float(np.finfo(np.float16).max)  # 65,504
+EXAMPLE = "Habe nun, ach! Philosophie,"
+
+# The settings that model.js computes, with those that do not matter without training.
+COMPUTED = frozenset(
+    "vocab_size block_size n_layer n_head n_embd bias positions activation norm_eps n_inner norm norm_weight "
+    "rope_theta rope_scaling qk_norm attention_scale n_kv_head head_dim norm_first residual tie_weights "
+    "dropout zero_init".split()
+)
+# The values that it computes, of those settings that are choices; the parts of its models, and its tokenizers.
+CHOICES = {"positions": "learned sinusoidal rotary none", "norm": "layernorm rmsnorm"}
+CHOICES |= {"activation": "gelu gelu_tanh relu relu2 swiglu linear"}
+MODULES = {GPT, Block, Dropout, Embedding, FeedForward, LayerNorm, Linear, MultiHeadAttention, RMSNorm}
+TOKENIZERS = ("char", "byte", "word", "bpe", "bpe-w")
+# Those settings that it reads by name, rather than from the weights.
+PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
+
+
+def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str) -> None:
+    """Write the page of a trained GPT to the file that --explain names.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    if beam := [f"--{name}" for name in ("beam", "n_best", "length_penalty") if name in given]:
+        raise OptionError(f"{beam[0]} is for the page of a translation model: omit it")
+    why = why_recorded(trained, model)
+    if why:
+        say(f"note: {why}")
+    if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
+        prompt = EXAMPLE
+    html = page(options, trained, prompt, compared(options, trained), (model, why) if why else None)
+    write_page(options.explain, html)
+    say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
+
+
+def why_recorded(trained: Trained, model: GPT) -> str:
+    """Why a page cannot compute with this model, in a sentence; empty if it can."""
+    config, numbers = trained.config, sum(array.size for array in trained.weights.values())
+    others = [n for n, field in config.chosen().items() if n not in COMPUTED and getattr(config, n) != field.default]
+    others += [f"{n} {getattr(config, n)}" for n in CHOICES if getattr(config, n) not in CHOICES[n].split()]
+    others += [type(part).__name__ for _, part in model.named_modules() if type(part) not in MODULES]
+    largest = max((float(np.abs(array).max(initial=0)) for array in trained.weights.values()), default=0.0)
+    recording = f"shows a recording of the first {MAX_RECORDED} tokens"
+    if numbers > MAX_LIVE:
+        more = f"more than the {MAX_LIVE:,} that a page computes with"
+        return f"this model has {counted(numbers, 'parameter')}, {more}, so the page {recording}"
+    if trained.tokenizer.kind not in TOKENIZERS:
+        return f"the page lacks this model's tokenizer, so it {recording}"
+    if trained.composed:  # perhaps with a definition that someone changed
+        why = "this model was trained with the reference versions of all operations (--composed)"
+        return f"{why}, and the page has its own formulas, so it {recording}"
+    if others:
+        return f"the page does not compute {others[0]}, so it {recording}"
+    return f"a weight of {largest:g} is too large for float16, so the page {recording}" if largest > MAX_HALF else ""
+
+
+def page(
+    options: SampleOptions,
+    trained: Trained,
+    prompt: str,
+    compare: dict[str, Any] | None = None,
+    recorded: tuple[GPT, str] | None = None,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        compare: the text to count, see `compared`.
+        recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
+    """
+    config, tokenizer = trained.config, trained.tokenizer
+    answers = is_answering(trained)
+    ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
+    data: dict[str, Any] = {
+        "config": settings(config),
+        "context": min(config.block_size, MAX_CONTEXT),
+        "specials": list(tokenizer.specials),
+        "textless": list(tokenizer.textless),
+        "sampling": sampling(options),
+        "compare": compare,
+    }
+    panels = panels_of("gpt", "recorded" if recorded else "conversation" if answers else "")
+    panels["stream"] = replace(panels["stream"], formula=stream_formula(config))
+    about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."
+    if recorded:
+        model, why = recorded
+        data["recording"], blobs = record(model, tokenizer, ids)
+        for name in ("wanted", "patching", "growing"):  # which compute with the weights
+            del panels[name]
+        intro = [about, f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
+    else:
+        run, names = checkpoints_of(trained), list(trained.weights)
+        data |= {
+            "tokenizer": tokenizer.to_json(),
+            "prompt": prompt,
+            "tensors": [[name, list(trained.weights[name].shape)] for name in names],
+            "checkpoints": [step for step, _ in run],
+            "selected": next(i for i, (_, weights) in enumerate(run) if weights is trained.weights),
+        }
+        blobs = {f"weights-{i}": halves([w[name] for name in names]) for i, (_, w) in enumerate(run)}
+        intro = [
+            f"{about} Everything below is computed from its weights.",
+            "The page has no connection: your text stays in it, and it works from a file, without a network. Its "
+            "scripts can be read in its source, or in the browser's debugger; model.js is the forward pass.",
+        ]
+        if config.block_size > MAX_CONTEXT:
+            intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")
+        if len(run) < 2:
+            del panels["growing"]
+        if answers:
+            data["talk"] = talk(trained, ids, data["context"])
+            data["textless"].remove(tokenizer.specials[END])
+            if trained.dataset != CHAT:
+                intro.append("The model has learned no conversations, so it answers each message by itself.")
+            if trained.dataset == CALCULATIONS:
+                intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
+    data["panels"] = [*panels]
+    return assemble("Inside your GPT", intro, [*panels.values()], data, blobs, [FOLDER / name for name in SCRIPTS])
+
+
+def stream_formula(config: GPTConfig) -> str:
+    """The formula of the stream, that of this model's blocks."""
+    before, after = ("norm(x)", "{}") if config.norm_first else ("x", "norm({})")
+    parts = (
+        f"x + {part}({before})" if config.residual else f"{part}({before})" for part in ("attention", "feedForward")
+    )
+    lines = ";   ".join(f"x = {after.format(part)}" for part in parts)
+    return f"{lines};   read early: softmax({'norm(x)' if config.norm_first else 'x'} W)"
+
+
+def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:
+    """The first turn, the tokens between turns, and how many tokens turns may have.
+
+    As with --chat, an answer has room for the default of --max_new_tokens, or for half of the context. A model that
+    learned no conversations remembers no earlier turns.
+    """
+    most, specials = SampleOptions.max_new_tokens, trained.tokenizer.specials
+    room = context - min(most, context // 2) if trained.dataset == CHAT else 0
+    return {"ids": ids, "marks": [specials[separator_of(trained.tokenizer)], specials[END]], "room": room, "most": most}
+
+
+def settings(config: Any) -> dict[str, Any]:
+    """The settings that model.js reads, with every None resolved."""
+    return {name: getattr(config, name) for name in PASSED_ON} | {
+        "n_kv_head": config.n_kv_head or config.n_head,
+        "head_dim": config.head_width,
+        "scale": config.head_width**-0.5 if config.attention_scale is None else config.attention_scale,
+        "frequencies": config.frequencies if config.positions == "rotary" else [],
+    }
+
+
+def sampling(options: SampleOptions) -> dict[str, float]:
+    """Where the sliders begin."""
+    temperature = 0.0 if options.greedy else options.temperature
+    return {"temperature": temperature, "topK": options.top_k, "topP": options.top_p, "minP": options.min_p}
+
+
+def halves(arrays: Sequence[np.ndarray]) -> bytes:
+    """All numbers as float16, one array after the other."""
+    return b"".join(np.ascontiguousarray(array, "<f2").tobytes() for array in arrays)
+
+
+def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """The step and weights of this checkpoint and of those that its run kept with it, oldest first.
+
+    If there are more than a page can hold, some are left out, evenly over the run.
+    """
+    if trained.adapter or trained.path.suffix != ".safetensors":
+        return [(0, trained.weights)]
+    own = load_checkpoint(trained.path)
+    found = {
+        other.step: other.weights
+        for other in map(load_checkpoint, RunFolder(trained.path.parent).kept())
+        if (other.model, other.tokenizer) == (own.model, own.tokenizer) and other.step != own.step
+    }
+    size = max(1, sum(array.size for array in trained.weights.values()))
+    room = max(0, min(MAX_CHECKPOINTS, MAX_NUMBERS // size) - 1)
+    steps = sorted(found)
+    if len(steps) > room:
+        say(f"note: of {counted(len(steps), 'kept checkpoint')}, the page holds {room}")
+        steps = [steps[i] for i in np.linspace(0, len(steps) - 1, room).round().astype(int)]
+    return sorted([*((step, found[step]) for step in steps), (own.step, trained.weights)], key=lambda one: one[0])
+
+
+def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
+    """The text whose n-grams the page counts: the training part of the one that --compare names.
+
+    Raises: OptionError if there is no such text.
+    """
+    if not options.compare:
+        return None
+    if options.compare not in CORPORA and not Path(options.compare).exists():
+        raise OptionError(f"--compare {options.compare}: name an existing file, or one of {', '.join(CORPORA)}")
+    corpus = load_corpus(options.compare)
+    text, _ = corpus.split()
+    if len(text) > MAX_COUNTED:
+        say(f"note: the page counts the first {MAX_COUNTED:,} of {counted(len(text), 'character')} of {corpus.name}")
+    return {
+        "name": corpus.name,
+        "isOwn": corpus.sha256 == trained.corpus_sha256,
+        "text": text[:MAX_COUNTED],
+        "order": ORDER,
+        "vocabSize": len(set(corpus.text)),
+    }

@@ -1,0 +1,61 @@
+"""Write the page in which a small GPT learns: the texts and settings it begins with, and the scripts that train it.
+
+`derivatives.js` and `nano.js` are nano.py in JavaScript, `training.js` is the loop, in a worker; `learning.js` and
+`watching.js` are what the user sees.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from extra.explorer.page import FOLDER, assemble, panels_of, read
+from tinygrad_lite.errors import CorpusError
+from training.corpora.texts import load_files
+
+SCRIPTS = "derivatives nano training watching learning".split()
+POEM = FOLDER.parents[1] / "docs" / "course" / "04-letters" / "letters.py"
+WINDOW = 64  # characters that the model reads at once
+LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, "kinds": 250}
+SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": True, "residual": True}
+SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
+INTRO = (
+    "A GPT begins with random weights and learns a text, character by character, while you watch. It has the parts of "
+    "the project's larger models, and about 26,000 parameters instead of millions: enough to memorise a page of text "
+    "within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
+    "The page has no connection: your text stays in it, and it works from a file, without a network. Its scripts can "
+    "be read in its source, or in the browser's debugger; nano.js is nano.py in JavaScript, with the same names.",
+)
+
+
+def page(path: str = "") -> str:
+    """The page as HTML.
+
+    Args:
+        path: a file with the text to begin with; empty: Goethe's "Erlkönig", as in the course.
+    Raises: CorpusError if the file is missing, no text, or too short or too long for a page.
+    """
+    poem = [part.value for part in ast.parse(read(POEM)).body if isinstance(part, ast.Assign)]
+    texts = [("Erlkönig", "".join(map(ast.literal_eval, poem[:2]))), ("Hamlet", read(FOLDER / "hamlet.txt"))]
+    if path:
+        texts = [(Path(path).name, own_text(path)), *texts]
+    data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
+    scripts = [FOLDER / f"{name}.js" for name in SCRIPTS]
+    panels = [*panels_of("learning").values()]
+    return assemble("A GPT learns in this page", INTRO, panels, data, {}, scripts, works=True)
+
+
+def own_text(path: str) -> str:
+    """The text in a file, if a page can learn it.
+
+    Raises: CorpusError if it cannot.
+    """
+    text = load_files([path]).text
+    for problem, count, limit in (
+        ("too short", -len(text), -LIMITS["shortest"]),
+        ("too long", len(text), LIMITS["longest"]),
+        ("made of too many different characters", len({*text}), LIMITS["kinds"]),
+    ):
+        if count > limit:
+            raise CorpusError(f"{path} is {problem}: {abs(count):,}, and the limit of this page is {abs(limit):,}")
+    return text

@@ -1,0 +1,157 @@
+"""One HTML file from its parts: a page that works offline, and that no text in it can break out of.
+
+    html = assemble(title, intro, panels, data={"prompt": "</script>"}, blobs={"weights-0": b"..."}, scripts=[...])
+
+`page.html` is its frame, `section.html` that of a panel, and `panels.toml` has the panels' texts. The file contains
+everything: styles, scripts, data as JSON, and binary data in base64. Three rules keep it closed:
+
+1. A Content-Security-Policy forbids every connection and every script or style whose SHA-256 is not named in it. So
+   even if a text did become a script, no browser would run it.
+2. Data are JSON in ASCII, in which <, > and & are escaped too: nothing in them can end their element, and no
+   right-to-left mark changes how the source is read.
+3. The page's scripts only ever set text, never HTML (`widgets.js`).
+
+What is shown first comes first in the file; data and scripts follow, so that a browser can paint before it reads them.
+
+Reference: W3C, Content Security Policy Level 3, sections 2.3 and 6.7 (https://www.w3.org/TR/CSP3/).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from extra.inside import NOT_FINITE
+from extra.plots.figure import cannot_write
+from tinygrad_lite.errors import CheckpointError
+from training.cli.files import write_named
+from training.family import Trained
+
+FOLDER = Path(__file__).parent
+SHARED = ("data", "widgets", "maps")  # scripts of all pages
+ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a page.
+
+    Attributes:
+        name: the id of its element; the scripts fill it.
+        title: its heading.
+        lead: what is seen, and what to try.
+        formula: what is computed.
+        sources: where: file and function, as in "gpt/model.py GPT.forward".
+    """
+
+    name: str
+    title: str
+    lead: str
+    formula: str
+    sources: Sequence[str]
+
+
+def panels_of(page: str, variant: str = "") -> dict[str, Panel]:
+    """The panels of a page by name, as in panels.toml; a variant of the page has other texts for some of them."""
+    texts = tomllib.loads(read(FOLDER / "panels.toml"))
+    others = texts.get(variant, {})
+    return {name: Panel(name, **(values | others.get(name, {}))) for name, values in texts[page].items()}
+
+
+def assemble(
+    title: str,
+    intro: Sequence[str],
+    panels: Sequence[Panel],
+    data: Mapping[str, Any],
+    blobs: Mapping[str, bytes],
+    scripts: Iterable[Path],
+    works: bool = False,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        intro: paragraphs below the title, as text.
+        data: JSON values, for the element with the id "data".
+        blobs: binary data by the ids of their elements.
+        scripts: files of JavaScript, run in this order after the shared ones.
+        works: whether they may start a worker from a text in the page.
+    Raises: CheckpointError if a number in the data is NaN or infinite.
+    """
+    try:
+        facts = embedded(data)
+    except ValueError:
+        raise CheckpointError(NOT_FINITE) from None
+    style = read(FOLDER / "style.css")
+    # With its name at its end, each script is a separate file in the browser's debugger.
+    programs = [
+        f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n"
+        for path in (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
+    ]
+    policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
+    elements = [f'<script type="application/json" id="data">{facts}</script>'] + [
+        f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>'
+        for name, blob in blobs.items()
+    ]
+    return read(FOLDER / "page.html").format(
+        policy=policy + ("worker-src blob:; " if works else "") + "form-action 'none'",
+        title=html.escape(title),
+        style=style,
+        first=panels[0].name,
+        intro="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in intro),
+        contents="\n".join(f'<li><a href="#{panel.name}">{html.escape(panel.title)}</a></li>' for panel in panels),
+        sections="\n".join(map(section, panels)),
+        data="\n".join(elements),
+        scripts="\n".join(f"<script>{program}</script>" for program in programs),
+    )
+
+
+def write_page(path: str, html: str, option: str = "--explain ") -> None:
+    """Write a page; `option` is what preceded the path on the command line.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    try:
+        write_named(path, html)
+    except OSError as error:
+        raise cannot_write(f"{option}{path}", error) from None
+
+
+def section(panel: Panel) -> str:
+    """The frame of a panel, with its heading, and its formula and source below."""
+    pairs = (html.escape(source).split(" ") for source in panel.sources)
+    sources = ", ".join(f"<code>{file}</code> {name}" for file, name in pairs)
+    texts = {name: html.escape(getattr(panel, name)) for name in ("name", "title", "lead", "formula")}
+    return read(FOLDER / "section.html").rstrip().format(**texts, sources=f"Computed in {sources}")
+
+
+def read(path: Path) -> str:
+    """The text of a script, a style or a template, none of which may contain the end of its own element."""
+    return path.read_text(encoding="utf-8")
+
+
+def hashes(texts: Iterable[str]) -> str:
+    """The sources of a policy that allow exactly these scripts or styles."""
+    digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+
+def embedded(value: Any) -> str:
+    r"""A value as JSON that is safe inside a script element.
+
+    >>> embedded({"prompt": "</script> & \u202e"})
+    '{"prompt":"\\u003c/script\\u003e \\u0026 \\u202e"}'
+    """
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+
+
+def described(trained: Trained) -> str:
+    """What a model is, in words, without the folders of its files, which are private."""
+    about = trained.about.removeprefix(f"{trained.path}: ")
+    return about.replace(str(trained.adapter), trained.adapter.name) if trained.adapter else about

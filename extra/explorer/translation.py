@@ -1,0 +1,198 @@
+"""The page of a translation model: one recorded run through a translation, its attention and its beam search.
+
+    python sample.py out/translate-de-en --start "Der Mann liest ein Buch." --beam 4 --explain page.html
+
+`watched_search` translates with a model that notes every step of the search (`WatchedModel`). From these notes `tree`
+lists all hypotheses that were considered: those that were continued, those that ended, and those that were dropped,
+each with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from extra.explorer.page import assemble, described, panels_of, write_page
+from extra.inside import pieces
+from extra.inside.seq2seq import attention_weights
+from seq2seq.data import EOS
+from seq2seq.model import Seq2Seq
+from seq2seq.sample import only_sentence, sentences_in
+from seq2seq.translate import Translation, longest_translation, penalty_of, translate
+from text.decoding.beam import length_factor
+from text.decoding.sampling import permitted
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite.errors import OptionError, counted
+from tinygrad_lite.generator import GenerationState
+from training.cli.console import say
+from training.cli.prompt import prompt_lines
+from training.family import Trained
+
+SCRIPT = Path(__file__).with_suffix(".js")
+BEAM, MAX_BEAM = 4, 16  # hypotheses, unless --beam says otherwise; a wider tree would be unreadable
+
+
+class WatchedModel:
+    """A model, and its own state, that records what each step of the search saw and chose while `translate` uses it.
+
+    Attributes:
+        log_probs: for each step, those of the tokens that may follow each open hypothesis: (K, V).
+        parents, tokens: for each step except the last, which hypothesis each kept one continues, and with which token:
+        (K',).
+    """
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model, self.config = model, model.config
+        self.log_probs: list[np.ndarray] = []
+        self.parents: list[np.ndarray] = []
+        self.tokens: list[np.ndarray] = []
+
+    def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedModel]:
+        """Like the model's `start`."""
+        return self._noted(*self.model.start(sources))
+
+    def step(self, tokens: np.ndarray, state: WatchedModel) -> tuple[np.ndarray, WatchedModel]:
+        """Like the model's `step`."""
+        self.tokens.append(tokens)
+        return self._noted(*self.model.step(tokens, self.state))
+
+    def select(self, rows: np.ndarray) -> WatchedModel:
+        """Like the state's `select`, which the search calls once before each step."""
+        self.parents.append(rows)
+        self.state = self.state.select(rows)
+        return self
+
+    def _noted(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, WatchedModel]:
+        self.log_probs.append(log_probs)
+        self.state = state
+        return log_probs, self
+
+
+def tree(
+    watched: WatchedModel,
+    found: Sequence[Translation],
+    tokenizer: Tokenizer,
+    beam: int,
+    length_penalty: float,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """All hypotheses that a search considered: at each step the 2 beam best continuations.
+
+    Args:
+        found: the result of the search, best first.
+        limit: the maximum length in tokens.
+    Returns: for each, its step, its parent (the index of an earlier one, or None), token, log_prob (of the token),
+        total (of the hypothesis), fate ("continued", "ended", "dropped" or "cut off"), whether it is part of the
+        translation that won, and why.
+    """
+    eos = tokenizer.specials[EOS]
+    forbidden = [token for token in tokenizer.textless if token != eos]
+    nodes: list[dict[str, Any]] = []
+    open_ones: list[dict[str, Any]] = [{"index": None, "total": 0.0, "tokens": []}]
+    for step, log_probs in enumerate(watched.log_probs):
+        totals = np.array([one["total"] for one in open_ones])[:, None] + permitted(log_probs, forbidden)
+        is_last = step == len(watched.tokens)
+        kept = [] if is_last else list(zip(watched.parents[step].tolist(), watched.tokens[step].tolist(), strict=True))
+        order = np.argsort(-totals, axis=None, kind="stable")[: 2 * beam]
+        grown: dict[tuple[int, int], dict[str, Any]] = {}
+        for rank, (row, token) in enumerate(zip(*np.unravel_index(order, totals.shape), strict=True)):
+            parent, total = open_ones[row], float(totals[row, token])
+            if total == -np.inf:
+                break
+            node = {
+                "index": len(nodes),
+                "step": step,
+                "parent": parent["index"],
+                "token": pieces(tokenizer, [int(token)])[0] or EOS,
+                "tokens": [*parent["tokens"], int(token)],
+                "log_prob": total - parent["total"],
+                "total": total,
+                "fate": "dropped",
+            }
+            if token == eos and rank < beam:
+                node["fate"] = "ended"
+            elif (row, token) in kept:
+                node["fate"] = "continued"
+            elif is_last and token != eos and sum(one["fate"] == "cut off" for one in grown.values()) < beam:
+                node["fate"] = "cut off"
+            grown[row, token] = node
+            nodes.append(node)
+        explain_fates(list(grown.values()), found, beam, length_penalty, limit)
+        open_ones = [grown[one] for one in kept]
+    winner = found[0].tokens if found else []
+    for node in nodes:
+        node["won"] = node["tokens"] == winner[: len(node["tokens"])]
+        node["text"] = "".join(pieces(tokenizer, node.pop("tokens")))
+    return nodes
+
+
+def explain_fates(
+    nodes: Sequence[dict[str, Any]], found: Sequence[Translation], beam: int, length_penalty: float, limit: int
+) -> None:
+    """Say why each hypothesis of one step was continued, ended or dropped."""
+    kept = [node["total"] for node in nodes if node["fate"] in ("continued", "cut off")]
+    for node in nodes:
+        fate, length = node["fate"], len(node["tokens"])
+        score = node["total"] / length_factor(length, length_penalty)
+        bound = node["total"] / length_factor(limit, length_penalty)
+        if fate == "continued":
+            node["why"] = f"continued: one of the {beam} best that have not ended"
+        elif fate == "cut off" and length == limit:
+            node["why"] = f"cut off at the maximum length of {counted(limit, 'token')}, with score {score:.4f}"
+        elif fate == "cut off":
+            node["why"] = (
+                f"given up when the search ended: however it continued, its score could not exceed {bound:.4f}, "
+                f"and the result has {found[-1].score:.4f}"
+            )
+        elif fate == "ended":
+            ranks = [f"number {i}" for i, one in enumerate(found, start=1) if one.tokens == node["tokens"]]
+            place = f"{ranks[0]} of the result" if ranks else f"below the {found[-1].score:.4f} of the result"
+            best = "the best of all: this is the translation"
+            node["why"] = f"ended with score {score:.4f}, {best if ranks == ['number 1'] else place}"
+        elif node["token"] == EOS:
+            node["why"] = f"dropped: it ended, but was not among the {beam} best of this step"
+        else:
+            last = f", the last of which has {min(kept):.4f}" if kept else ""
+            node["why"] = f"dropped: with log p {node['total']:.4f} it is not among the {beam} best{last}"
+
+
+def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq, text: str) -> None:
+    """Write the page of a translation to the file that --explain names.
+
+    Args:
+        text: a sentence; a line break may follow it.
+    Raises: OptionError if there is not exactly one sentence, if an option does not apply, or if the file cannot be
+        written.
+    """
+    if others := [f"--{name}" for name in given if name in ("greedy", "temperature", "top_k", "top_p", "min_p")]:
+        raise OptionError(f"--explain shows the beam search of a translation, so omit {others[0]}")
+    if options.beam > MAX_BEAM:
+        raise OptionError(f"--beam {options.beam}: the page shows a tree of at most {MAX_BEAM} hypotheses per step")
+    (sentence,) = sentences_in([only_sentence(prompt_lines(text), "--explain")], model, trained.tokenizer)
+    tokenizer, about = trained.tokenizer, described(trained).replace("seq2seq", "an encoder-decoder", 1)
+    beam = options.beam or BEAM
+    penalty = penalty_of(model, options.length_penalty)
+    watched = WatchedModel(model)
+    (found,) = translate(watched, tokenizer, [sentence], beam=beam, n_best=options.n_best, length_penalty=penalty)
+    shown = attention_weights(model, tokenizer, sentence, found[0].tokens)
+    size = model.config.block_size
+    limit = longest_translation(min(len(tokenizer.encode(sentence)), size), size)
+    data = {
+        "source": shown.keys,
+        "target": shown.queries,
+        "translation": found[0].text,
+        "shape": list(shown.weights.shape),
+        "beam": beam,
+        "nodes": tree(watched, found, tokenizer, beam, penalty, limit),
+    }
+    intro = [
+        f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
+        "recorded then. The page has no connection, and works from a file, without a network."
+    ]
+    panels = [*panels_of("translation").values()]
+    blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
+    write_page(options.explain, assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT]))
+    say(f"wrote {options.explain}; open it in a browser")

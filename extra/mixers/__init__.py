@@ -1,0 +1,1 @@
+"""What can mix positions besides attention, and other ways to tell attention where a key is."""

@@ -1,0 +1,1 @@
+"""A GPT of pictures."""

@@ -1,0 +1,221 @@
+"""Text cut into tokens, as rows of boxes: one text cut by several tokenizers, and byte-pair encoding step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from extra.inside import pieces
+from extra.plots.command import DrawOptions
+from extra.plots.figure import Picture
+from extra.studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
+from extra.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer
+from extra.tokenizers.wordpiece import WordPieceTokenizer
+from text.tokenizers import learn
+from text.tokenizers.base import UNKNOWN, Tokenizer
+from text.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
+from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError, counted
+from training.corpora.cleaning import normalise
+from training.corpora.texts import CORPORA
+
+TEXT_SIZE = 8  # points
+LETTER = 0.64 * TEXT_SIZE / 72  # the width of a letter of the typewriter font, in inches
+LINE = 0.24  # inches from one line of boxes to the next
+WIDTH = 100  # letters
+MAX_TEXT = 1000  # characters
+FILLS = ("#d3e8f5", "#fdefc3")  # of neighbouring tokens, in turn
+CHOSEN, LOST = "#f7c59f", "#c9c9c9"
+
+
+class Box(NamedTuple):
+    """A token in its box."""
+
+    text: str
+    fill: str
+
+
+class Line(NamedTuple):
+    """A line of the picture: words in front, and boxes; several lines if they do not fit into one."""
+
+    words: str
+    boxes: Sequence[Box] = ()
+    is_heading: bool = False
+
+
+@dataclass
+class TokenOptions(DrawOptions):
+    """The options of `tokens`."""
+
+    text: str = option("", "the text to cut; empty: the first words of the text's held-out tenth")
+    vocab_size: int = option(2048, "of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257)
+
+
+@dataclass
+class MergeOptions(DrawOptions):
+    """The options of `merges`."""
+
+    steps: int = option(8, "merges to show", unit="merges", low=1, high=100)
+    kind: str = option(
+        BPETokenizer.kind,
+        "bpe: on bytes, as in GPT-2; bpe-w: on characters with a mark at the end of a word, as in 2016",
+        choices=(BPETokenizer.kind, EndOfWordTokenizer.kind),
+    )
+
+
+# --- one text, several tokenizers -----------------------------------------------------------------------------
+
+
+def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Path], Tokenizer]) -> Picture:
+    """One text cut by the tokenizers of checkpoints, and by every kind of tokenizer learned from a text.
+
+    Args:
+        names: checkpoints, text files, or corpora by name.
+        load: reads the tokenizer of a checkpoint.
+    Raises: OptionError if there is no text to cut, or too much of it.
+    """
+    text, tokenizers = normalise(options.text), []
+    for name in names:
+        if name not in CORPORA and (not Path(name).is_file() or Path(name).suffix == ".safetensors"):
+            tokenizers.append((name, load(Path(name))))
+            continue
+        learned, held_out = split(read_corpus(name))
+        text = text or first_words(held_out, 80)
+        tokenizers += [(f"{kind}, learned from {name}", learn(kind, learned, options.vocab_size)) for kind in COMPARED]
+    if not text.strip():
+        raise OptionError('give a text to cut: --text "Es irrt der Mensch"')
+    if len(text) > MAX_TEXT:
+        raise OptionError(f"--text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")
+    lines, rows = [], [("tokenizer", "number", "id", "token")]
+    for name, tokenizer in tokenizers:
+        ids = tokenizer.encode(text)
+        shown = pieces(tokenizer, ids)
+        rows += [(name, number, token, piece) for number, (token, piece) in enumerate(zip(ids, shown, strict=True))]
+        count = f"{counted(len(ids), 'token')} of a vocabulary of {tokenizer.vocab_size:,}"
+        heading = f"{name}: {count}; {len(text) / len(ids):.1f} characters each"
+        lines += [Line(heading, is_heading=True), Line("", boxes(shown)), Line("")]
+    caption = (
+        "Each box is a token: what the model reads, and predicts, at once. · is a space, \\n a line break, \\x.. a "
+        "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what was "
+        "there. Fewer tokens mean fewer steps, but each is a choice among more."
+    )
+    return picture(f"{counted(len(text), 'character')} as tokens", caption, lines, rows)
+
+
+def boxes(shown: Sequence[str]) -> list[Box]:
+    """Tokens in two alternating colours; unknown ones in grey."""
+    unknown = (UNKNOWN, WordPieceTokenizer.unknown_name)
+    return [Box(piece, LOST if piece in unknown else FILLS[i % 2]) for i, piece in enumerate(shown)]
+
+
+# --- byte-pair encoding ---------------------------------------------------------------------------------------
+
+
+def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
+    """The first merges learned from a text: how often each pair occurs, and what the text becomes.
+
+    Raises: OptionError if no pair occurs twice, or if the text is too long.
+    """
+    text = normalise(" ".join(names))
+    if not text.strip():
+        raise OptionError(
+            'the text is empty: python -m extra.studies.draw merges "Fischers Fritz fischt frische Fische"'
+        )
+    if len(text) > MAX_TEXT:
+        raise OptionError(f"the text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")
+    make, lengths = BPETokenizer, [1] * 256
+    if options.kind == EndOfWordTokenizer.kind:
+        characters = sorted(character for character in set(text) if not character.isspace())
+        make, lengths = partial(EndOfWordTokenizer, characters), [1] * len(characters) + [len(END_OF_WORD)]
+    untrained = make([])
+    words = Counter(untrained.split(text))
+    steps = list(islice(merge_steps(words, untrained.spell, lengths), options.steps))
+    if not steps:
+        raise OptionError("no pair of neighbours occurs twice in this text, so there is nothing to merge")
+    trained = make([step.pair for step in steps])
+
+    start = [(untrained.spell(word), count) for word, count in words.items()]
+    heading = "the words of the text, and how often each occurs"
+    lines = [Line(heading, is_heading=True), word_line(trained, start), Line("")]
+    rows: list[tuple] = [("step", "left", "right", "count", "is_merged", "token")]
+    for number, (new, step) in enumerate(enumerate(steps, start=len(lengths)), start=1):
+        left, right, merged = pieces(trained, [*step.pair, new])
+        heading = f"step {number}: {left} + {right} becomes {merged}, {counted(step.counts[step.pair], 'time')}"
+        lines += [Line(heading, is_heading=True), pair_line(trained, step)]
+        lines += [word_line(trained, step.words, mark=new), Line("")]
+        for pair, count in step.counts.most_common():
+            is_merged = pair == step.pair
+            rows.append((number, *pieces(trained, pair), count, int(is_merged), new if is_merged else ""))
+    caption = (
+        "Byte-pair encoding counts how often each two neighbours occur within words, here the most frequent pairs of "
+        "each step (orange: the winner; of equals the shortest, then the first), and merges the winner everywhere into "
+        "a new token. Pairs across two words do not count. · is a space, </w> the end of a word, × how often a word "
+        "occurs."
+    )
+    return picture("Byte-pair encoding, merge by merge", caption, lines, rows, has_text=True)
+
+
+def word_line(tokenizer: Tokenizer, words: Sequence[tuple[list[int], int]], mark: int | None = None) -> Line:
+    """The words as tokens, each with how often it occurs; a new token in orange."""
+    shown: list[Box] = []
+    for ids, count in words:
+        for i, token in enumerate(ids):
+            shown.append(Box(*pieces(tokenizer, [token]), CHOSEN if token == mark else FILLS[i % 2]))
+        shown.append(Box(f"×{count} " if count > 1 else " ", ""))
+    return Line("words", shown)
+
+
+def pair_line(tokenizer: Tokenizer, step: MergeStep, top: int = 10) -> Line:
+    """The most frequent pairs of a step with their numbers, the winner first."""
+    others = [pair for pair, _ in step.counts.most_common(top) if pair != step.pair]
+    shown = [
+        Box(f"{'+'.join(pieces(tokenizer, pair))}: {step.counts[pair]}", CHOSEN if pair == step.pair else "#eeeeee")
+        for pair in (step.pair, *others[: top - 1])
+    ]
+    return Line("pairs", shown)
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has_text: bool = False) -> Picture:
+    """The picture of lines of boxes."""
+    placed = list(lay_out(lines))
+    height = max(row for row, *_ in placed) + 1.2
+    widest = max([column + len(text) + 1 for _, column, text, _, _ in placed])
+
+    def draw(figure) -> None:
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.set(xlim=(0, widest), ylim=(height, 0))
+        for row, column, text, fill, is_heading in placed:
+            if fill:
+                axes.barh(row + 0.5, len(text) + 0.9, 0.8, column, color=fill, edgecolor="#888888", linewidth=0.4)
+            style = {"fontweight": "bold", "family": "sans-serif"} if is_heading else {"family": "monospace"}
+            place, side = (column + len(text) / 2 + 0.45, "center") if fill else (column, "left")
+            axes.text(place, row + 0.52, text, ha=side, va="center", fontsize=TEXT_SIZE, **style)
+
+    text = "\n".join(
+        (f"{line.words}: " if line.boxes else line.words) + "|".join(box.text for box in line.boxes) for line in lines
+    )
+    return Picture(title, caption, (widest * LETTER, height * LINE), draw, table=rows, text=text if has_text else "")
+
+
+def lay_out(lines: Sequence[Line]) -> Iterator[tuple[float, float, str, str, bool]]:
+    """Where everything goes: (row, column, text, colour of the box, whether it is a heading)."""
+    row = 0.0
+    for words, boxes, is_heading in lines:
+        if words:
+            yield row, 0, words, "", is_heading
+        indent = column = len(words) + 1 if words and boxes else 0
+        for text, fill in boxes:
+            if column + len(text) + 1 > WIDTH and column > indent:
+                row, column = row + 1, indent
+            yield row, column, text, fill, False
+            column += len(text) + 1
+        row += 1 if words or boxes else 0.5

@@ -1,0 +1,199 @@
+"""Which tokens are close to each other: nearest neighbours by cosine, and a map in two dimensions.
+
+The vector of a token is its row of the embedding, which is all that the model knows about it without its context.
+Tokens that occur in the same contexts get similar vectors, so their cosine is large.
+
+Reference: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle, product
+
+import numpy as np
+
+from extra.inside import pieces
+from extra.plots.command import DrawOptions
+from extra.plots.figure import COLOURS, MARKERS, Picture, check_finite
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
+
+DEFAULT_TOKENS = 6
+MAX_SHOWN = 300  # tokens with names on the map
+MAX_GREY = 2000  # others
+WAYS = (1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)  # from a point to its name
+
+
+@dataclass
+class NeighbourOptions(DrawOptions):
+    """The options of `neighbours`."""
+
+    tokens: list[str] = option([], f"tokens whose neighbours to show; none: {DEFAULT_TOKENS} of the vocabulary")
+    top: int = option(8, "neighbours of each", unit="tokens", low=1, high=100)
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A token and those nearest to it, by id, with their cosines in descending order."""
+
+    token: int
+    nearest: np.ndarray
+    cosines: np.ndarray
+
+
+def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, options: NeighbourOptions) -> Picture:
+    """The neighbours of the tokens that the options name, as a list and as a map.
+
+    Args:
+        vectors: (V, C), the row of every token.
+        what: names the model in the title.
+    Raises: OptionError if a token is not in the vocabulary, or if there would be too many.
+    """
+    check_finite(vectors, what)
+    vectors = vectors.astype(np.float64)
+    names = pieces(tokenizer, range(len(vectors)))
+    chosen = [find(name, names) for name in options.tokens] or typical(names)
+    if len(chosen) * (options.top + 1) > MAX_SHOWN:
+        raise OptionError(f"{len(chosen)} tokens with {options.top} neighbours each are too many: at most {MAX_SHOWN}")
+    found = [nearest(vectors, token, options.top, tokenizer.textless) for token in chosen]
+    shown = sorted({token for one in found for token in (one.token, *one.nearest)})
+    places, share = principal_components(vectors, vectors[shown])
+    caption = (
+        "Left: the tokens whose vectors point in the most similar direction, with the cosine of the angle: 1 is the "
+        "same direction, 0 a right angle; · is a space. Right: the same tokens on the two directions in which they "
+        f"vary most; grey: the rest of the vocabulary. The map holds {share.sum():.0%} of their variance, so points "
+        "that are close on it may be far apart; the list is what counts."
+    )
+    rows, lines = [("token", "rank", "neighbour", "cosine", "x", "y")], []
+    for one in found:
+        near = [(names[token], cosine) for token, cosine in zip(one.nearest, one.cosines, strict=True)]
+        lines.append(f"{names[one.token]:<14} " + "  ".join(f"{name} {cosine:.2f}" for name, cosine in near))
+        ranked = zip([(names[one.token], 1.0), *near], places[[one.token, *one.nearest]], strict=True)
+        rows += [(names[one.token], rank, *pair, *place) for rank, (pair, place) in enumerate(ranked)]
+    height = max(4.2, 0.2 * sum(len(one.nearest) + 1.6 for one in found[::2]) + 0.5)
+    title = f"Nearest tokens by their embeddings: {what}"
+    draw = partial(draw_list_and_map, names=names, found=found, places=places, share=share)
+    return Picture(title, caption, (11, height), draw, table=rows, text="\n".join(lines))
+
+
+def find(name: str, names: Sequence[str]) -> int:
+    """The id of a token by its text: with the space that begins a word, if there is such a token, else without.
+
+    Raises: OptionError if there is none.
+    """
+    wanted = name.replace(" ", "·")
+    for spelled in (f"·{wanted}", wanted, f"{wanted}</w>"):
+        if spelled in names:
+            return names.index(spelled)
+    longer = [piece.strip("·") for piece in names if wanted.strip("·").lower()[:3] in piece.lower()]
+    hint = f"; similar ones are {', '.join(longer[:8])}" if longer else ""
+    raise OptionError(f"--tokens {name}: this is not one token of the vocabulary{hint}")
+
+
+def typical(names: Sequence[str]) -> list[int]:
+    """The first words of the vocabulary: of byte-pair encoding the most frequent ones; else its first letters."""
+    words = [i for i, name in enumerate(names) if name[0] == "·" and len(name) > 4 and name[1:].isalpha()]
+    others = [i for i, name in enumerate(names) if len(name) > 3 and name.removesuffix("</w>").isalpha()]
+    letters = [i for i, name in enumerate(names) if len(name) == 1 and name.isalpha() and name.islower()]
+    return next((kind for kind in (words, others, letters) if len(kind) >= DEFAULT_TOKENS), range(len(names)))[
+        :DEFAULT_TOKENS
+    ]
+
+
+def nearest(vectors: np.ndarray, token: int, top: int, without: Sequence[int] = ()) -> Neighbours:
+    """The tokens with the largest cosines to one of them: (V, C) vectors.
+
+    Args:
+        without: tokens that are not neighbours, such as specials.
+
+    >>> nearest(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0, top=1).nearest
+    array([2])
+    """
+    lengths = np.linalg.norm(vectors, axis=1)
+    near = vectors @ vectors[token] / np.where(lengths > 0, lengths, 1) / (lengths[token] or 1)
+    near[[token, *without]] = -np.inf
+    order = np.argsort(-near, kind="stable")[: min(top, int(np.isfinite(near).sum()))]
+    return Neighbours(token, order, near[order])
+
+
+def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors on the directions in which some of them vary most: (V, C), (N, C) -> (V, count), and shares of variance.
+
+    The directions are the eigenvectors of the covariance matrix with the largest eigenvalues. The sign of each, which
+    is arbitrary, is chosen so that its largest coordinate is positive.
+
+    >>> vectors = np.array([[0.0, 1.0], [3.0, 1.0], [6.0, 1.0]])
+    >>> places, share = principal_components(vectors, vectors)
+    >>> places[:, 0].tolist(), share.tolist()
+    ([-3.0, 0.0, 3.0], [1.0, 0.0])
+    """
+    centre = among.mean(0)
+    values, directions = np.linalg.eigh((among - centre).T @ (among - centre))  # ascending
+    values, directions = np.clip(values[::-1], 0, None), directions[:, ::-1][:, :count]
+    missing = max(0, count - len(values))  # if the width is below `count`
+    values, directions = np.pad(values, (0, missing)), np.pad(directions, ((0, 0), (0, missing)))
+    directions = directions * np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
+    return (vectors - centre) @ directions, values[:count] / (values.sum() or 1)
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.ndarray, share: np.ndarray) -> None:
+    """Fill the figure: the neighbours of each token as bars, and the map."""
+    left, right = figure.subfigures(1, 2, width_ratios=(5, 6))
+    for number, (one, colour) in enumerate(zip(found, cycle(COLOURS), strict=False), start=1):
+        axes = left.add_subplot((len(found) + 1) // 2, min(2, len(found)), number)
+        axes.barh(range(len(one.nearest)), one.cosines, color=colour, alpha=0.75)
+        axes.set_yticks(range(len(one.nearest)), [names[token] for token in one.nearest], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlim(min([0, *one.cosines]), 1)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.tick_params(axis="y", length=0)
+        axes.set_title(names[one.token], fontsize=9, fontweight="bold", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+    left.supxlabel("cosine", fontsize=8)
+
+    axes, asked = right.subplots(), [one.token for one in found]
+    near = sorted((c, token, one.token) for one in found for token, c in zip(one.nearest, one.cosines, strict=True))
+    owners = {token: owner for _, token, owner in near if token not in asked}  # of several, the most similar one
+    for one, colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
+        own = [token for token in one.nearest if owners.get(token) == one.token]
+        axes.plot(*places[own].T, marker, color=colour, markersize=4, alpha=0.8)
+        axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
+    axes.margins(0.12)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
+    some = places[:: -(-len(places) // MAX_GREY)]
+    axes.plot(*some.T, ".", color="#dddddd", markersize=3, zorder=1, rasterized=True)
+    axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance shown)", fontsize=8)
+    axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    shown = [*dict.fromkeys(asked), *reversed(owners)]
+    inches = right.bbox.size / right.dpi - (0.8, 1.2)  # of the map, roughly: less than it gets
+    place_labels(axes, places[shown], [names[token] for token in shown], len(set(asked)), inches)
+
+
+def place_labels(axes, places: np.ndarray, names: Sequence[str], asked: int, inches: np.ndarray) -> None:
+    """Write names next to their points on the map, where no point and no other name is, or else not at all.
+
+    Around each point eight places are tried. The first `asked` names are large, and cover points if they must.
+    """
+    low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    centres = (places - low) / (high - low) * inches
+    taken, points = [], [(centre, np.array([0.08, 0.08])) for centre in centres]
+    for i, (centre, name) in enumerate(zip(centres, names, strict=True)):
+        size = np.array([0.075 * len(name) + 0.04, 0.14]) * (1.25 if i < asked else 1)
+        for others, way in product((taken + points, taken)[: 1 + (i < asked)], WAYS):
+            middle = centre + np.array(way) * (size / 2 + 0.06)
+            is_inside = (np.abs(middle - inches / 2) < (inches - size) / 2).all()
+            if is_inside and all((np.abs(middle - other) > (size + extent) / 2).any() for other, extent in others):
+                taken.append((middle, size))
+                style = {"fontsize": 9, "fontweight": "bold"} if i < asked else {"fontsize": 7}
+                shift = {"xytext": 72 * (middle - centre), "textcoords": "offset points"}
+                axes.annotate(name, places[i], ha="center", va="center", **shift, **style)
+                break

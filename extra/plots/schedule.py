@@ -1,0 +1,63 @@
+"""The learning rate over the steps of a run, for presets and for options of train.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from extra.plots.command import DrawOptions
+from extra.plots.figure import COLOURS, Picture, count_steps, plain_axes
+from tinygrad_lite.errors import counted
+from training.cli.options import PRESETS, build, fields_of, find_preset, read_preset
+from training.options import TrainOptions
+
+MAX_POINTS = 5000
+
+
+# The options of train.py that say how the learning rate changes.
+NAMES = "max_iters learning_rate schedule decay_lr warmup_iters lr_decay_iters min_lr plateau".split()
+FIELDS, KINDS = fields_of(TrainOptions)
+# The options of `schedule`: each is None, meaning the preset's value, unless it is given.
+ScheduleOptions = dataclasses.make_dataclass(
+    "ScheduleOptions",
+    [(name, KINDS[name] | None, dataclasses.field(default=None, metadata=FIELDS[name].metadata)) for name in NAMES],
+    bases=(DrawOptions,),
+)
+STYLES = ("-", "--", ":", "-.")
+
+
+def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
+    """The learning rate of each preset, changed by the options; without a preset, of train.py's own defaults.
+
+    Raises: OptionError if there is no such preset.
+    """
+    given = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
+    curves, rows = {}, [("preset", "step", "learning_rate")]
+    for name in presets or ["train.py's defaults"]:
+        known = read_preset(find_preset(PRESETS, name)) if presets else {}
+        known = {key: value for key, value in known.items() if key in NAMES}
+        chosen = build(TrainOptions, (f"preset {name}", known), ("command line", given))
+        steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))
+        rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
+        kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"
+        curves[name] = (f"{name}: {kind}, {counted(chosen.max_iters, 'step')}", steps, rates)
+        rows += [(name, int(step), float(rate)) for step, rate in zip(steps, rates, strict=True)]
+
+    def draw(figure) -> None:
+        axes = figure.add_subplot()
+        for number, (label, steps, rates) in enumerate(curves.values()):
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(steps, rates, STYLES[number % 4], color=colour, linewidth=1.8, label=label)
+        axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
+        count_steps(axes.xaxis)
+        plain_axes(axes)
+        axes.legend(frameon=False)
+
+    caption = (
+        "By how much an update follows the gradient. It rises from 0 during the warm-up, while the optimizer's means "
+        "are still rough; a large rate then learns fast, and the fall at the end lets the weights settle. Muon "
+        "multiplies the rate of the matrices by its own factor."
+    )
+    return Picture(f"Learning rate over training: {', '.join(curves)}", caption, (7.2, 3.6), draw, table=rows)

@@ -1,0 +1,203 @@
+"""What does each tokenizer cost, and what does it gain? All of them side by side, on one text.
+
+    python -m extra.studies.compare_tokenizers my.txt                      any UTF-8 text
+    python -m extra.studies.compare_tokenizers goethe --vocab_size 4096    a corpus by name
+    python -m extra.studies.compare_tokenizers my.txt --sample 0           only the table
+
+Each tokenizer learns from the first nine tenths of the text, with the same --vocab_size if the size can be chosen, and
+is measured on the last tenth, which it has not seen:
+
+- characters per token: a model's time per character, and how much text fits into its context, depend on it;
+- unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
+- to restore: what the tokens leave out, in bits per character of the text, in a simple code (`bits_to_restore`);
+- seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
+
+For `bpe-w` and `wordpiece`, which do not keep white space, the characters of the original text are counted.
+(`wordpiece` is the tokenizer of encoders, here with capitals and accents.)
+The table is followed by a passage of the held-out text, cut into tokens by each: on a terminal in two alternating
+colours, otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Newlines are shown as
+\\n,
+and other characters that cannot be printed, or parts of characters, as \\x and their code.
+
+This table alone does not show which is best: fewer tokens mean fewer steps, but each step is a choice among more
+tokens. A model's loss in bits per character (`gpt/data.py`) does, since it is comparable across tokenizers, once the
+bits to restore the text are added: predicting <unk> is easy, and says nothing about the word.
+"""
+
+import math
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from extra.studies.program import program
+from extra.tokenizers.end_of_word import EndOfWordTokenizer
+from extra.tokenizers.others import register
+from extra.tokenizers.wordpiece import WordPieceTokenizer
+from text.tokenizers import learn
+from text.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
+from tinygrad_lite.config import option
+from tinygrad_lite.errors import CorpusError, counted
+from training.cli.console import RESET, run_command, show, wants_colour, write
+from training.corpora.texts import CORPORA, Corpus, load_text
+
+register()
+COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order of the table
+ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA)
+CODE_POINT = 21  # bits that name any character of Unicode
+
+# Black on light blue and on light brown: setting both colours keeps the text readable whatever the terminal's own
+# colours are.
+COLOURS = ("\x1b[38;5;16;48;5;110m", "\x1b[38;5;16;48;5;180m")
+
+
+@dataclass
+class CompareOptions:
+    """The options of the comparison."""
+
+    vocab_size: int = option(2048, "where it can be chosen; less if the text is short", unit="tokens", low=257)
+    sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
+
+
+def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Tokenizer:
+    """Learn a tokenizer of this kind from one text, measure it on another, and print its row of the table.
+
+    Raises: TokenizerError if the vocabulary is too small for this kind.
+    """
+    began = time.perf_counter()
+    tokenizer = learn(kind, text, vocab_size)
+    learned = time.perf_counter()
+    ids = tokenizer.encode(held_out)
+    encoding = max(time.perf_counter() - learned, 1e-9)  # the clock may be too coarse to measure it
+    unknown = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items()) / len(held_out)
+    show(
+        f"{kind:<9} {tokenizer.vocab_size:>11,} {len(held_out) / len(ids):>21.2f} {unknown:>8.2%} "
+        f"{bits_to_restore(tokenizer, text, held_out):>6.2f} bits {learned - began:>9.2f} s "
+        f"{len(to_utf8(held_out)) / 1e6 / encoding:>7.1f} MB/s"
+    )
+    return tokenizer
+
+
+def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
+    """The bits per character that would restore a text from its tokens, if these do not determine it.
+
+    An unknown piece is spelled: its letters and a mark for its end, each in -log2 of its share among those of the
+    unknown pieces in the text from which the tokenizer learned. With `bpe-w`, the white space after each word takes
+    -log2 of its share there; with `wordpiece`, so does the white space between two words, or its absence. What does not
+    occur there takes a place among them that is kept free, and 21 bits for each character. A better code, such as a
+    model of letters, would need fewer bits.
+    """
+    spelled = shares(letters(tokenizer.unknown(text)))
+    bits = sum(count * spelled(letter) for letter, count in letters(tokenizer.unknown(held_out)).items())
+    if tokenizer.kind in (EndOfWordTokenizer.kind, WordPieceTokenizer.kind):
+        spaced = shares(spaces(tokenizer, text))
+        bits += sum(count * spaced(space) for space, count in spaces(tokenizer, held_out).items())
+    return bits / len(held_out)
+
+
+def spaces(tokenizer: WordwiseTokenizer, text: str) -> Counter[str]:
+    """How often each white space occurs in a text; an empty one is a border between two words without any.
+
+    >>> spaces(WordPieceTokenizer(["[UNK]"], ["[UNK]"]), "Ja, ja.\\nJa")
+    Counter({'': 2, ' ': 1, '\\n': 1})
+    """
+    counts = Counter(re.findall(r"\s+", text))
+    borders = len(tokenizer.split(text)) - 1 - counts.total()
+    return counts + Counter({"": borders})  # + drops counts that are not positive
+
+
+def letters(pieces: Mapping[str, int]) -> Counter[str]:
+    """The letters of pieces that occur N times each, with an empty string for the end of each.
+
+    >>> letters({"ab": 2, "b": 1})
+    Counter({'b': 3, '': 3, 'a': 2})
+    """
+    counts: Counter[str] = Counter()
+    for piece, count in pieces.items():
+        for letter in (*piece, ""):
+            counts[letter] += count
+    return counts
+
+
+def shares(counts: Counter[str]) -> Callable[[str], float]:
+    """The bits of each symbol in a code by these frequencies, with one place kept for anything not among them."""
+    total = counts.total() + 1
+    return lambda symbol: math.log2(total / (counts[symbol] or 1)) + (0 if counts[symbol] else CODE_POINT * len(symbol))
+
+
+def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
+    r"""A text as its tokens, in two alternating colours, or with a mark between them.
+
+    >>> from text.tokenizers.word import WordTokenizer
+    >>> print(show_tokens(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich", colour=False))
+    Ach|,| |<unk>|,|<unk>|ich
+    >>> from text.tokenizers.byte import ByteTokenizer
+    >>> print(show_tokens(ByteTokenizer(), "nä\nja", colour=False))
+    n|\xc3|\xa4|\n|
+    j|a
+    """
+    shown = []
+    for i, token in enumerate(tokenizer.encode(text)):
+        # The end of a line is shown as an escape, and then printed as well.
+        end = "\n" if b"\n" in tokenizer.token_bytes(token) else ""
+        before, after = (COLOURS[i % 2], RESET) if colour else ("", "|")
+        shown.append(before + tokenizer.render(token) + after + end)
+    return "".join(shown) if colour else "".join(shown).removesuffix("|")
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+@program("extra.studies.compare_tokenizers", CompareOptions, "FILE", "goethe", epilog=ABOUT_FILE)
+def main(options: CompareOptions, name: str) -> None:
+    """Learn every kind of tokenizer from a text, and compare them on its last tenth."""
+    text, held_out = split(read_corpus(name))
+
+    show("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
+    tokenizers = [measure(kind, text, held_out, options.vocab_size) for kind in COMPARED]
+    if options.sample:
+        passage = first_words(held_out, options.sample)
+        for tokenizer in tokenizers:
+            tokens = counted(len(tokenizer.encode(passage)), "token")
+            show(f"\n{tokenizer.kind}: {counted(len(passage), 'character')}, {tokens}")
+            write(show_tokens(tokenizer, passage, wants_colour()) + "\n", paint=str)
+
+
+def read_corpus(name: str) -> Corpus:
+    """The text of a file, or of a corpus by its name; its source is printed to stderr."""
+    return load_text([] if name in CORPORA else [name], name)
+
+
+def split(corpus: Corpus) -> tuple[str, str]:
+    """The text to learn from, and the held-out text.
+
+    Raises: CorpusError if either has no word in it.
+    """
+    text, held_out = corpus.split()
+    if not text.strip() or not held_out.strip():
+        raise CorpusError(
+            f"the text is too short: its first {counted(len(text), 'character')} are for learning and its last "
+            f"{len(held_out):,} for measuring, and both must contain a word; use a longer text"
+        )
+    return text, held_out
+
+
+def first_words(text: str, length: int) -> str:
+    """At most `length` characters of a text, without half a word at either end if possible.
+
+    They begin with the first complete line, since the held-out text may begin in the middle of a word.
+
+    >>> first_words("rebt.\\n\\nWer immer strebend sich", 12)
+    'Wer immer'
+    """
+    _, _, rest = text.partition("\n")
+    rest = rest.strip("\n") or text
+    end = min(length, len(rest))
+    while 0 < end < len(rest) and rest[end - 1].isalnum() and rest[end].isalnum():
+        end -= 1
+    return rest[:end].rstrip() or rest[:length]
+
+
+if __name__ == "__main__":
+    run_command("extra.studies.compare_tokenizers", main)

@@ -1,0 +1,184 @@
+"""Measure how well a model translates, summarises or answers: it is given held-out texts, and what it writes is scored.
+
+    python -m extra.studies.scores out/translate-de-en                       the run's own held-out pairs
+    python -m extra.studies.scores out/translate-de-en --beam 1              greedily
+    python -m extra.studies.scores out/translate-de-en --pairs test.tsv      other pairs: source TAB target in each line
+    python -m extra.studies.scores out/translate-de-en --src a.de --tgt a.en
+    python -m extra.studies.scores out/translate-de-en --out written.txt     save the translations, one per line
+    python -m extra.studies.scores out/translate-de-en --compare 0,0.6,1     which length penalty is best?
+    python -m extra.studies.scores out/gpt-translate                         a GPT that learned from pairs
+    python -m extra.studies.scores out/gpt-summarize --rouge true            summaries: ROUGE, next to two simple ones
+
+The held-out pairs are those of the training run, found by the settings in the checkpoint; the paths of the run's files
+are in the options.json next to it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout. The
+simple summaries, which a model must beat, are the first sentence of the text and its first eight words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from extra.pairs.answering import answer, separator_of, warn_of_long
+from extra.pairs.pairs import load_pairs as load_answers
+from extra.pairs.pairs import positions
+from extra.studies.program import numbers, program
+from gpt.family import FAMILY as GPT_FAMILY
+from gpt.model import GPT
+from seq2seq.corpus import load_pairs
+from seq2seq.family import FAMILY as SEQ2SEQ
+from seq2seq.sample import sentences_in
+from seq2seq.translate import translate
+from text.decoding.sample_options import LENGTH_PENALTY
+from text.decoding.scores import mean_with_interval, metrics, rouge, scores, scores_with_brevity, scores_with_confidence
+from tinygrad_lite.config import option
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
+from training.cli.console import run_command, say, show
+from training.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
+from training.corpora.pair_cleaning import SENTENCE_END, Pair
+from training.family import Trained, read_any
+from training.folder import tune_memory
+from training.origin import options_of_run
+from training.pair_data import encode_pairs
+
+FIRST_WORDS = 8
+
+
+@dataclasses.dataclass
+class EvaluateOptions:
+    """The options of the evaluation."""
+
+    beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
+    length_penalty: float | None = option(
+        None, "exponent that favours longer hypotheses; 0: no penalty; none: that of the model", low=0.0, high=10.0
+    )
+    compare: str = option("", "length penalties to compare, such as 0,0.6,1: a row of scores for each, then the best")
+    rouge: bool = option(False, "score summaries by ROUGE, instead of BLEU and chrF")
+    pairs: str = option("", "file to translate instead: source TAB target in each line", is_path=True)
+    src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
+    tgt: str = option("", "its reference translations, line by line", is_path=True)
+    swap: bool = option(False, "the files have the target first")
+    max_pairs: int = option(0, "evaluate the first N pairs only; 0: all", unit="pairs", low=0)
+    out: str = option("", "file for the translations", is_path=True)
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
+
+
+@program("extra.studies.scores", EvaluateOptions, "CHECKPOINT", "out/translate-de-en")
+def main(options: EvaluateOptions, name: str) -> None:
+    """Give a model held-out texts to translate or to answer, and score what it writes."""
+    tune_memory()
+    penalties = penalties_to_compare(options)
+    trained = read_any(Path(name), (SEQ2SEQ, GPT_FAMILY))
+    say(trained.about)
+    pairs = pairs_to_translate(options, trained)
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics(targets)  # fails at once if it is not installed
+    model, size = trained.make_model(options.device), trained.config.block_size
+    if isinstance(model, GPT):
+        warn_of_long(trained.tokenizer, sources, size)
+    else:
+        sources = sentences_in(sources, model, trained.tokenizer)
+
+    def written_with(length_penalty: float) -> list[str]:
+        if isinstance(model, GPT):
+            return answer(model, trained.tokenizer, sources, options.beam, length_penalty)
+        found = translate(model, trained.tokenizer, sources, beam=options.beam, length_penalty=length_penalty)
+        return [hypotheses[0].text for hypotheses in found]
+
+    if penalties:
+        say(f"{counted(len(pairs), 'text')}, beam {options.beam}")
+        show("length penalty    BLEU    chrF  brevity penalty  words by those of the references")
+        found = {}
+        for penalty in penalties:
+            found[penalty], row = scores_with_brevity(written_with(penalty), targets)
+            show(f"{penalty:14g}{row}")
+        show(f"best BLEU with --length_penalty {max(found, key=found.get):g}")
+        return
+    penalty = options.length_penalty
+    if penalty is None:
+        penalty = LENGTH_PENALTY if isinstance(model, GPT) else model.config.length_penalty
+    began = time.perf_counter()
+    written = written_with(penalty)
+    seconds = time.perf_counter() - began
+    say(f"{counted(len(pairs), 'text')} in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
+    if options.out:
+        write_lines(Path(options.out), written)
+    table = rouge_table(sources, targets, written) if options.rouge else scores_with_confidence(written, targets)
+    show("\n".join([f"exactly right: {scores(written, targets)[0]['exact']:.1%}", *table]))
+
+
+def penalties_to_compare(options: EvaluateOptions) -> list[float]:
+    """The length penalties to compare, in ascending order; empty if none are named.
+
+    Raises: OptionError if they are not numbers from 0 to 10, or if the search has no choice between lengths.
+    """
+    if not options.compare:
+        return []
+    penalties = numbers(options.compare)
+    if not penalties or not all(0 <= penalty <= 10 for penalty in penalties):
+        raise OptionError(f"--compare {options.compare}: write numbers from 0 to 10 with commas between them: 0,0.6,1")
+    for given, other in (
+        (options.out, "--out"),
+        (options.rouge, "--rouge: it compares BLEU"),
+        (options.beam == 1, "--beam 1, a greedy search, which no length penalty changes"),
+    ):
+        if given:
+            raise OptionError(f"--compare cannot be combined with {other}")
+    return penalties
+
+
+def pairs_to_translate(options: EvaluateOptions, trained: Trained) -> list[Pair]:
+    """The pairs of the files that the options name, otherwise the held-out pairs of the run.
+
+    Raises: CheckpointError if the model did not learn from pairs; CorpusError if there are none, or if they cannot be
+        read.
+    """
+    if trained.model_class is GPT and not separator_of(trained.tokenizer):
+        raise CheckpointError(f"{trained.path} continues texts; this measures models that learned from pairs")
+    if bool(options.src) != bool(options.tgt):
+        raise OptionError("--src and --tgt must be given together: sentences and translations are in two files")
+    if options.pairs:
+        pairs = read_table(Path(options.pairs))
+    elif options.src:
+        pairs = read_two(Path(options.src), Path(options.tgt))
+    else:
+        pairs = held_out_pairs(trained)
+    if options.swap:
+        pairs = [(target, source) for source, target in pairs]
+    pairs, empty = without_empty(pairs)
+    if empty:
+        say(f"skipped: {counted(empty, 'pair')} with an empty side")
+    if not pairs:
+        raise CorpusError("there are no pairs to translate")
+    return pairs[: options.max_pairs or None]
+
+
+def held_out_pairs(trained: Trained) -> list[Pair]:
+    """The held-out pairs of the run; of a GPT, those that fit into its context."""
+    path, tokenizer = trained.adapter or trained.path, trained.tokenizer
+    if trained.model_class is not GPT:
+        return load_pairs(options_of_run(SEQ2SEQ, path)).held_out
+    held_out = load_answers(options_of_run(GPT_FAMILY, path)).held_out
+    separator, room = separator_of(tokenizer), trained.config.block_size
+    tokens = encode_pairs(tokenizer, held_out, separator, separator)
+    return [pair for pair, ids in zip(held_out, tokens, strict=True) if positions(ids) <= room]
+
+
+def rouge_table(sources: Sequence[str], targets: Sequence[str], written: Sequence[str]) -> list[str]:
+    """Lines with the mean ROUGE of the model's summaries and of the simple ones, each with its 95 % interval."""
+    summaries = {
+        "the model": written,
+        "the first sentence": [SENTENCE_END.split(source)[0] for source in sources],
+        f"the first {FIRST_WORDS} words": [" ".join(source.split()[:FIRST_WORDS]) for source in sources],
+    }
+    found = {name: rouge(texts, targets) for name, texts in summaries.items()}
+    lines = [f"{'':20}" + "".join(f"{name:>14}" for name in found["the model"])]
+    for name, measures in found.items():
+        lines.append(f"{name:20}" + "".join(f"{mean_with_interval(values):>14}" for values in measures.values()))
+    return lines
+
+
+if __name__ == "__main__":
+    run_command("extra.studies.scores", main)

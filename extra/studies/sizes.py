@@ -1,0 +1,47 @@
+"""Models by name that nobody trains here: `python train.py gpt3 --dry_run` says what they would cost.
+
+Each is a file in presets/sizes/ with the options of its family, like a preset. If a training run was published with its
+time and hardware, these are shown next to the operations that are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.cli.options import find_preset, list_presets, read_preset
+
+FOLDER = Path(__file__).parents[2] / "presets" / "sizes"
+SIZES = list_presets(FOLDER)  # each name, with one line for --help
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a training run took, according to its authors.
+
+    Attributes:
+        hours: processor hours, summed over all processors.
+        how: the same in words.
+        capacity: floating-point operations per second of one processor, according to them or its manufacturer.
+        source: where this is published.
+        watts: power of one processor; 0: not published.
+    """
+
+    hours: float
+    how: str
+    capacity: float
+    source: str
+    watts: float = 0.0
+
+    @property
+    def operations(self) -> float:
+        """Time x capacity: what the processors could have computed in that time."""
+        return self.hours * 3600 * self.capacity
+
+
+def read_size(name: str) -> tuple[dict[str, Any], Published | None]:
+    """The settings of a model in SIZES, and what its training took, if that was published."""
+    settings = read_preset(find_preset(FOLDER, name), "size")
+    published = settings.pop("published", None)
+    return settings, Published(**published) if published else None

@@ -1,0 +1,1 @@
+"""Tokenizers of other models, and of what is no text."""

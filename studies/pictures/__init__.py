@@ -1,4 +1,0 @@
-"""Pictures of a model's parts and what they do; a model family supplies arrays, and the modules here plot them.
-
-`python -m studies.draw` is the command; docs/pictures.md shows each picture.
-"""

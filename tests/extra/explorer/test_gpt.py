@@ -1,0 +1,318 @@
+"""The page of a GPT: one closed file, whose data are those of the checkpoint. tests/e2e runs its scripts."""
+
+import ast
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sample
+from extra.chat.chat import AnswerFormat, Fitting
+from extra.explorer import gpt as build
+from extra.explorer import page
+from extra.explorer.learning import SCRIPTS
+from extra.explorer.page import Panel, assemble, panels_of
+from extra.inside.gpt import look_inside
+from extra.pairs.answering import END
+from gpt.config import GPTConfig
+from gpt.trained import load_trained
+from tests.gpt.saved_models import TEXT, saved_gpt
+from tests.tiny_runs import ROOT
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.char import CharTokenizer
+from tinygrad_lite.transformer import MultiHeadAttention
+
+HOSTILE = "</script><script>alert(1)</script> <!-- \u202e\u2066 & \u2028 \"' ]]> " + "x" * 10_000
+CHARACTERS = CharTokenizer.train(TEXT + HOSTILE)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, each with its attributes and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict, str]] = []
+        self.ended = False
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes), ""))
+        self.ended = False
+
+    def handle_endtag(self, tag):
+        self.ended = True
+
+    def handle_data(self, data):
+        if self.found and not self.ended:
+            tag, attributes, text = self.found[-1]
+            self.found[-1] = (tag, attributes, text + data)
+
+    def named(self, tag):
+        return [(attributes, text) for name, attributes, text in self.found if name == tag]
+
+
+def text_of(html: str, name: str) -> str:
+    """The text of the script element with this id."""
+    (text,) = (text for attributes, text in Elements(html).named("script") if attributes.get("id") == name)
+    return text
+
+
+def blob(html: str, name: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text_of(html, name)), "<f2").astype(np.float32)
+
+
+def explained(checkpoint, *arguments, start=TEXT[:20]):
+    """Writes a page as sample.py does; returns its HTML and its data."""
+    sample.main([str(checkpoint), "--explain", "page.html", "--start", start, *arguments])
+    html = Path("page.html").read_text(encoding="utf-8")
+    return html, json.loads(text_of(html, "data"))
+
+
+@pytest.fixture
+def path(workplace):
+    """The checkpoint of a GPT on characters."""
+    return saved_gpt(Path("m.safetensors"), CHARACTERS)
+
+
+def test_no_prompt_and_no_tokenizer_breaks_out(workplace):
+    path = saved_gpt(Path("m.safetensors"), CharTokenizer(sorted({*HOSTILE}), ("<unk>", "</script><b>", "<!--")))
+    html, data = explained(path, start=HOSTILE)
+    plain, _ = explained(path, start="x")
+    assert (data["prompt"], data["specials"][1]) == (HOSTILE, "</script><b>")
+    tags = [[tag for tag, *_ in Elements(text).found] for text in (html, plain)]
+    assert tags[0] == tags[1]
+    own = "".join(text for attributes, text in Elements(html).named("script") if attributes)
+    assert own.isascii()
+    with pytest.raises(ValueError, match="JSON compliant"):
+        page.embedded({"x": float("nan")})
+
+
+def test_a_page_names_no_folder(workplace):
+    trained = SimpleNamespace(path=Path("my: a/b"), adapter=None, about=f"{Path('my: a/b')}: gpt with 3")
+    assert page.described(trained) == "gpt with 3"
+    trained.adapter = Path("my: c/d")
+    trained.about += f"; with {Path('my: c/d')}: adapter"
+    assert page.described(trained) == "gpt with 3; with d: adapter"
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="runs JavaScript")
+def test_an_address_can_select_only_a_token_of_the_text():
+    program = (
+        (page.FOLDER / "session.js").read_text(encoding="utf-8")
+        + """
+    const session = new Session({ textless: [], specials: [], config: { n_layer: 1 } }, []);
+    session.ids = [7, 8, 9];
+    const asked = ["0.5", "1.9", "-3", "7", "1e999", "-Infinity", "NaN", "x", "", "0x1"];
+    console.log(asked.map((at) => { session.select(Number(at)); return session.selected; }).join(" "));"""
+    )
+    done = subprocess.run(["node", "-e", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == "0 1 0 2 2 0 0 0 0 1".split()
+
+
+def check_closed(html, scripts):
+    """No address in it is fetched; every script and style is one that the policy names; nothing else may run.
+
+    Returns the policy.
+    """
+    elements = Elements(html)
+    policy = next(a["content"] for a, _ in elements.named("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    programs = [text for attributes, text in elements.named("script") if not attributes]
+    assert len(programs) == len(scripts) + 3
+    for text in [*programs, *(text for _, text in elements.named("style"))]:
+        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
+        opens = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|https?://(?!www\.w3)"
+        assert not re.search(opens, text)
+    for tag, attributes, _ in elements.found:
+        assert tag not in ("link", "img", "iframe", "object", "base")
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "style")}
+        assert attributes.get("href", "#").startswith("#")
+    return policy
+
+
+def test_the_file_is_closed(path):
+    assert "worker" not in check_closed(explained(path)[0], build.SCRIPTS)
+
+
+def test_no_script_ends_its_own_element_and_no_words_of_a_panel_are_html():
+    for path in (*build.FOLDER.glob("*.js"), *build.FOLDER.glob("*.css")):
+        assert not re.search("</(script|style)|<!--", path.read_text(encoding="utf-8"), re.IGNORECASE), path
+    assert "&lt;b&gt;" in assemble("<b>", ["<b>"], [Panel("a", "<b>", "<b>", "<b>", ("<b> <b>",))], {}, {}, [])
+
+
+def test_the_scripts_are_short_enough_to_be_read():
+    texts = {path.name: path.read_text(encoding="utf-8") for path in build.FOLDER.glob("*.js")}
+    for name, text in texts.items():
+        assert text.count("\n") <= 300, name
+        assert text.startswith('"use strict";\n'), name
+    assert max(len(line) for name in SCRIPTS for line in texts[f"{name}.js"].splitlines()) <= 120
+    code = re.sub(r"/\*.*?\*/|^ *//.*?$", "", "\n".join(texts.values()), flags=re.DOTALL | re.MULTILINE)
+    assert len(list(filter(str.strip, code.splitlines()))) <= 3606
+
+
+def test_weights_are_those_of_the_checkpoint_as_float16(workplace):
+    tokenizer = BPETokenizer.train(TEXT, 270)
+    html, data = explained(saved_gpt(Path("m.safetensors"), tokenizer, tie_weights=False, bias=True))
+    trained = load_trained(Path("m.safetensors"))
+    numbers, begin = blob(html, "weights-0"), 0
+    for name, shape in data["tensors"]:
+        found = numbers[begin : begin + np.prod(shape)].reshape(shape)
+        np.testing.assert_array_equal(found, trained.weights[name].astype(np.float16))
+        begin += found.size
+    assert (begin, len(data["tensors"])) == (numbers.size, len(trained.weights))
+    assert (data["tokenizer"], data["checkpoints"]) == (tokenizer.to_json(), [5])
+
+
+def test_the_sliders_begin_where_the_options_say_and_the_default_prompt_is_one_that_the_model_can_read(workplace):
+    path = saved_gpt(Path("m.safetensors"), BPETokenizer([]))
+    _, data = explained(path, "--temperature", "1.5", "--top_k", "7", "--top_p", "0.9", "--min_p", "0.1")
+    assert data["sampling"] == {"temperature": 1.5, "topK": 7, "topP": 0.9, "minP": 0.1}
+    sample.main([str(path), "--explain", "other.html"])
+    assert build.EXAMPLE in Path("other.html").read_text(encoding="utf-8")
+
+
+def test_a_run_that_kept_checkpoints_has_all_of_them_oldest_first(workplace, monkeypatch, capsys):
+    for step in (10, 20, 30, 40):
+        saved_gpt(Path(f"run/step-{step:08d}.safetensors"), CHARACTERS, step)
+    saved_gpt(Path("run/step-00000050.safetensors"), CHARACTERS, 50, n_layer=1)  # of another model
+    best = saved_gpt(Path("run/best.safetensors"), CHARACTERS, 30)
+    html, data = explained(best)
+    assert (data["checkpoints"], data["selected"], data["panels"][-1]) == ([10, 20, 30, 40], 2, "growing")
+    later = load_trained(Path("run/step-00000040.safetensors")).weights[data["tensors"][0][0]]
+    np.testing.assert_array_equal(blob(html, "weights-3")[: later.size], later.astype(np.float16).ravel())
+    monkeypatch.setattr(build, "MAX_CHECKPOINTS", 3)
+    assert explained(best)[1]["checkpoints"] == [10, 30, 40]
+    assert "of 3 kept checkpoints, the page holds 2" in capsys.readouterr().err
+
+
+def test_a_model_too_large_for_a_page_is_recorded(path, monkeypatch, capsys):
+    monkeypatch.setattr(build, "MAX_LIVE", 100)
+    html, data = explained(path)
+    assert re.search(r"has [\d,]+ parameters, more than the 100 that a page computes with", capsys.readouterr().err)
+    said = ("more than the 100", "Type anything", "Switch a head off")
+    assert [words in html for words in said] == [True, False, False]
+    recording, trained = data["recording"], load_trained(path)
+    ids = trained.tokenizer.encode(TEXT)[:16]
+    found = look_inside(trained.make_model(), ids)
+    assert (recording["ids"], recording["pieces"][ids[0]].encode("latin-1")) == (ids, b"E")
+    np.testing.assert_allclose(blob(html, "recorded-attention"), found.attention.ravel(), atol=1e-3)
+    p = np.exp(found.logits) / np.exp(found.logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(blob(html, "recorded-logits")).reshape(16, -1), p[-1], atol=0.002)
+    token, probability = recording["early"][1][3][0]
+    assert (token, probability) == (p[1, 3].argmax(), pytest.approx(p[1, 3].max(), rel=1e-4))
+    np.testing.assert_allclose(recording["added"][1][0], np.linalg.norm(found.added[1, 0], axis=-1), rtol=1e-4)
+
+
+ANSWERING = [
+    ("chat", 32, []),
+    ("pairs", 0, ["answers each message by itself"]),
+    ("calculations", 0, ["answers each message by itself", "No calculator runs on the page"]),
+]
+
+
+@pytest.mark.parametrize(("dataset", "room", "notes"), ANSWERING)
+def test_a_model_that_answers_gets_the_marks_of_its_turns(workplace, monkeypatch, dataset, room, notes):
+    tokenizer = ByteTokenizer(("<answer>", END))
+    path = saved_gpt(Path("m.safetensors"), tokenizer, dataset=dataset, block_size=64)
+    html, data = explained(path, start=f" Wer\nist {END}?")
+    asked = Fitting(AnswerFormat(tokenizer))([{"role": "user", "content": f"Wer ist {END}?"}], 32)
+    assert data["talk"] == {"ids": asked, "marks": [256, 257], "room": room, "most": 500}
+    assert (data["textless"], data["sampling"]["temperature"]) == ([256], 0)  # it may end its answer, and is greedy
+    possible = ("answers each message by itself", "No calculator runs on the page")
+    assert [note for note in possible if note in html] == notes
+    assert "The conversation" in html
+    assert explained(path, "--top_k", "5")[1]["sampling"]["temperature"] > 0
+    monkeypatch.setattr(build, "MAX_LIVE", 100)
+    _, data = explained(path, start=f"Wer ist {END}?")
+    assert ("talk" in data, data["recording"]["ids"]) == (False, asked)
+
+
+def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(path, monkeypatch):
+    trained = load_trained(path)
+    assert build.why_recorded(trained, trained.make_model()) == ""
+    trained.weights["token_embedding.weight"][0, 0] = 1e6
+    assert "a weight of 1e+06 is too large for float16" in build.why_recorded(trained, trained.make_model())
+    trained.weights["token_embedding.weight"][0, 0] = 0
+    trained.config = replace(trained.config, residual=False)
+    assert build.why_recorded(trained, trained.make_model()) == ""
+    monkeypatch.setattr(build, "COMPUTED", build.COMPUTED - {"residual"})  # as a setting of tomorrow would be
+    assert "does not compute residual" in build.why_recorded(trained, trained.make_model())
+    model = trained.make_model()
+    model.blocks[0].mixer.__class__ = type("OtherAttention", (MultiHeadAttention,), {})
+    monkeypatch.undo()
+    assert "does not compute OtherAttention" in build.why_recorded(trained, model)
+    model.blocks[0].mixer.__class__ = MultiHeadAttention
+    model.final_norm.__class__ = type("OtherNorm", (type(model.final_norm),), {})
+    assert "does not compute OtherNorm" in build.why_recorded(trained, model)
+    for name, known in build.CHOICES.items():  # a choice of tomorrow, added as docs/how-to.md says
+        values = GPTConfig.chosen()[name].metadata["choices"]
+        monkeypatch.setitem(build.CHOICES, name, known.replace(values[0], ""))
+        trained.config = replace(trained.config, **{name: values[0]})
+        assert f"does not compute {name} {values[0]}" in build.why_recorded(trained, model)
+        monkeypatch.undo()
+    trained.tokenizer = SimpleNamespace(kind="syllables")
+    assert "lacks this model's tokenizer" in build.why_recorded(trained, model)
+
+
+def test_a_model_with_an_activation_that_the_page_lacks_is_recorded(path, monkeypatch, capsys):
+    monkeypatch.setitem(build.CHOICES, "activation", "relu")
+    assert "recording" in explained(path)[1]
+    assert "the page does not compute activation gelu, so it shows a recording" in capsys.readouterr().err
+
+
+def test_the_page_knows_what_python_says_it_knows():
+    for file, name, known in [
+        ("model", "ACTIVATIONS", build.CHOICES["activation"].split()),
+        ("tokenizer", "TOKENIZERS", build.TOKENIZERS),
+    ]:
+        table = (build.FOLDER / f"{file}.js").read_text(encoding="utf-8").split(f"const {name} = {{")[1].split("\n}")[0]
+        assert re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE) == sorted(known, key=table.index)
+
+
+def test_the_text_to_count_is_the_part_to_learn_from(path):
+    _, data = explained(path, "--compare", "text.txt")
+    text = Path("text.txt").read_text(encoding="utf-8")
+    compare = data["compare"]
+    assert len(compare["text"]) > 1000
+    assert text.startswith(compare["text"])
+    assert (compare["order"], compare["vocabSize"], compare["isOwn"]) == (6, len({*text}), False)
+    assert explained(path)[1]["compare"] is None
+
+
+def test_the_formula_of_the_stream_is_that_of_the_model():
+    config = GPTConfig(vocab_size=2)
+    before = "x = x + attention(norm(x));   x = x + feedForward(norm(x));   read early: softmax(norm(x) W)"
+    assert build.stream_formula(config) == before
+    after = build.stream_formula(replace(config, norm_first=False, residual=False))
+    assert after == "x = norm(attention(x));   x = norm(feedForward(x));   read early: softmax(x W)"
+
+
+PAGES = ["gpt", ("gpt", "recorded"), ("gpt", "conversation"), "encoder", "translation", "learning"]
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_every_panel_names_functions_that_exist_and_says_what_to_see(kind):
+    for panel in (panels_of(kind) if isinstance(kind, str) else panels_of(*kind)).values():
+        assert panel.lead.count(".") >= 1
+        assert panel.formula or panel.name == "stream"
+        for file, name in map(str.split, panel.sources):
+            text = (ROOT / file).read_text(encoding="utf-8")
+            if file.endswith(".js"):
+                assert re.search(rf"^(function |  ){name}\(.*\{{$", text, re.MULTILINE)
+                continue
+            body = ast.parse(text).body
+            for part in name.split("."):
+                found = [s for s in body if isinstance(s, (ast.FunctionDef, ast.ClassDef)) and s.name == part]
+                assert found or name in text, f"{file} has no {name}"
+                body = found[0].body if found else []

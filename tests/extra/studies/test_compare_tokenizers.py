@@ -1,0 +1,134 @@
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from extra.studies import compare_tokenizers as compare
+from extra.tokenizers.end_of_word import EndOfWordTokenizer
+from extra.tokenizers.wordpiece import WordPieceTokenizer
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
+from text.tokenizers.word import WordTokenizer, split_pieces
+
+KINDS = ["char", "byte", "bpe", "bpe-w", "word", "wordpiece"]
+LINES = ["Der Geist der Größe spricht,", "die Seele schweigt und nicht", "der Tag, die Nacht, das Licht.", ""]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A text of 1,000 lines, in whose last tenth a few words and characters are new."""
+    path = tmp_path / "verse.txt"
+    path.write_text("\n".join(LINES * 240) + "\nQuark № 7\n" + "\n".join(LINES * 5), encoding="utf-8", newline="\n")
+    return str(path)
+
+
+def table(out: str) -> dict[str, list[str]]:
+    """The rows of the table by tokenizer, each as its words."""
+    header, *rows = (line.split() for line in out.split("\n\n")[0].splitlines())
+    assert header == "tokenizer vocabulary characters per token unknown to restore learned in encodes".split()
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_table_has_the_numbers_of_each_tokenizer(file, capsys):
+    assert compare.main([file, "--vocab_size", "300", "--sample", "0"]) == 0
+    captured = capsys.readouterr()
+    rows = table(captured.out)
+    assert list(rows) == KINDS
+    assert "verse.txt" in captured.err
+    assert captured.out.count("\n") == 7
+
+    text = Path(file).read_bytes().decode("utf-8")
+    cut = round(len(text) * 0.9)
+    learned, held_out = text[:cut], text[cut:]
+    known = set(split_pieces(learned))
+    lost = sum(len(piece) for piece in split_pieces(held_out) if piece not in known)
+    assert lost >= len("Quark№7")
+    for tokenizer, unknown in (
+        (ByteTokenizer(), 0),
+        (BPETokenizer.train(learned, 300), 0),
+        (WordTokenizer.train(learned, 300), lost),
+    ):
+        length = len(held_out) / len(tokenizer.encode(held_out))
+        expected = [str(tokenizer.vocab_size), f"{length:.2f}", f"{unknown / len(held_out):.2%}"]
+        assert rows[tokenizer.kind][:3] == expected
+    assert rows["char"][1:3] == ["1.00", f"{len('Qk№7') / len(held_out):.2%}"]
+    for row in rows.values():
+        assert re.fullmatch(r"\d\.\d\d bits \d+\.\d\d s \d+\.\d MB/s", " ".join(row[3:]))
+    assert [kind for kind, row in rows.items() if row[3] == "0.00"] == ["byte", "bpe"]  # which lose nothing
+
+
+def test_what_tokens_leave_out_is_counted_in_bits():
+    """By hand: the unknown words of the text learned from are ab and b, so a code has a 1, b 2, end 2 of 6 places."""
+    words = WordTokenizer.train("ja ja ja ab b ja", 3)  # ja, the blank, <unk>
+    assert words.unknown("ja ja ja ab b ja") == {"ab": 1, "b": 1}
+    bits = [math.log2(6 / n) for n in (1, 2, 2)]
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ja ab ja") == pytest.approx(sum(bits) / 8)
+    new = math.log2(6) + 21 + math.log2(6 / 2)  # ö and the end
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ö ja") == pytest.approx(new / 4)
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ja ja") == 0
+    marks = EndOfWordTokenizer.train("a b\na b a", 9)  # white space: 3 blanks, 1 newline, 1 place kept
+    spaces = math.log2(5 / 3) + math.log2(5) + math.log2(5) + 2 * 21
+    assert compare.bits_to_restore(marks, "a b\na b a", "a b\nb\n\na") == pytest.approx(spaces / 8)
+    pieces = WordPieceTokenizer.train("a, a, b a", 20)  # between words: 3 blanks, 2 times nothing, 1 place kept
+    spaces = math.log2(6 / 3) + 2 * math.log2(6 / 2)
+    assert compare.bits_to_restore(pieces, "a, a, b a", "a,b a") == pytest.approx(spaces / 5)
+
+
+def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
+    assert compare.main([file, "--vocab_size", "300", "--sample", "31"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    blocks = out.split("\n\n")[1:]
+    assert [block.split(":")[0] for block in blocks] == KINDS
+    char, byte, bpe, bpe_w, word, pieces = (block.splitlines() for block in blocks)
+    assert (char[0], len(char[1].split("|"))) == ("char: 30 characters, 30 tokens", 30)
+    assert byte[0].startswith("byte: 30 characters, ")
+    passage = "".join(char[1].split("|"))
+    assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage
+    assert "".join(bpe_w[1].split("|")).replace("</w>", " ").rstrip() == passage.rstrip()
+    assert pieces[1].replace("|", "").replace("##", "") == "".join(passage.split())
+    assert len(bpe[1]) < len(char[1])
+
+
+def test_colours_alternate_and_add_nothing_else():
+    tokenizer = WordTokenizer.train("ein Tag\n", 20)
+    coloured = compare.show_tokens(tokenizer, "ein Tag\nein", colour=True)
+    first, second = compare.COLOURS
+    assert coloured == (f"{first}ein\x1b[0m{second} \x1b[0m{first}Tag\x1b[0m{second}\\n\x1b[0m\n{first}ein\x1b[0m")
+    assert compare.show_tokens(tokenizer, "", colour=True) == compare.show_tokens(tokenizer, "", colour=False) == ""
+
+
+def test_control_characters_are_escaped():
+    shown = compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False)
+    assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
+
+
+def test_colour_reaches_the_output(file, capsys, monkeypatch):
+    monkeypatch.setattr(compare, "wants_colour", lambda: True)
+    assert compare.main([file, "--vocab_size", "300", "--sample", "30"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(compare.COLOURS[0]) >= 5
+    assert "|" not in out
+
+
+PASSAGES = [
+    ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
+    ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
+    ("lf\nDer Tag\n", 10**30, "Der Tag"),
+    ("lf\n", 5, "lf"),
+    ("Donaudampf", 5, "Donau"),
+]
+
+
+@pytest.mark.parametrize(("text", "length", "expected"), PASSAGES)
+def test_the_passage_ends_with_a_whole_word(text, length, expected):
+    assert compare.first_words(text, length) == expected
+
+
+def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
+    path = tmp_path / "short.txt"
+    path.write_text("ab ab ab ab ab ab ab", encoding="utf-8")
+    assert compare.main([str(path)]) == 0
+    rows = table(capsys.readouterr().out)
+    assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3", "10"]

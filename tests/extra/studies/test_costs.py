@@ -1,0 +1,129 @@
+"""What a run costs: the sizes of published models and the numbers that lectures and papers quote of them."""
+
+import re
+
+import numpy as np
+import pytest
+
+import train
+from extra.studies.costs import parameters_by_part, quantity
+from extra.studies.sizes import SIZES, read_size
+from families import FAMILIES
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from seq2seq.family import FAMILY as SEQ2SEQ
+from tests.tiny_runs import arguments
+from training.estimate import cache_bytes, size_of
+from training.start import read_setup
+
+pytestmark = pytest.mark.usefixtures("workplace")
+
+# Of GPT-2 by the state dicts of its four checkpoints; of GPT-3, Llama 3 and the Transformers counted here.
+PARAMETERS = {
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "gpt3": 174_604_259_328,
+    "transformer-base": 63_082_496,
+    "transformer-big": 214_245_376,
+    "llama3-8b": 8_030_261_248,
+    "llama3-70b": 70_553_706_496,
+}
+
+
+def cost_of(name, capsys, *words):
+    """What a dry run says of a size."""
+    assert train.main([name, "--dry_run", "--flops_per_second", "9.5e12", *words]) == 0
+    return capsys.readouterr().err
+
+
+def total(name):
+    """The operations of a whole training, counted."""
+    setup = read_setup([name, "--dry_run"], FAMILIES)
+    return setup.options.max_iters * size_of(setup).products
+
+
+def test_the_sizes_have_the_parameters_that_are_known():
+    assert PARAMETERS.keys() == SIZES.keys()
+    for name, count in PARAMETERS.items():
+        size = size_of(read_setup([name, "--dry_run"], FAMILIES))
+        assert (size.parameters, sum(parameters_by_part(size.model).values())) == (count, count)
+
+
+def test_the_parts_of_gpt3_by_hand(capsys):
+    c, layers = 12288, 96
+    matrices = {"attention": 4 * (c * c + c), "feed-forward": 8 * c * c + 5 * c, "norms": 4 * c}
+    parts = {part: layers * count for part, count in matrices.items()}
+    parts["norms"] += 2 * c
+    parts |= {"token embedding": 50257 * c, "position embedding": 2048 * c}
+    said = cost_of("gpt3", capsys, "--watts", "300")
+    shown = re.findall(r"^ +([\d,]+) +\d+\.\d% +(.*)$", said, re.M)
+    assert {part: int(count.replace(",", "")) for count, part in shown} == parts
+    assert [part for _, part in shown] == "feed-forward/attention/token embedding/position embedding/norms".split("/")
+    assert "parameters       174,604,259,328\n" in said
+    assert "349 GB in 16 bits, 698 GB in 32 bits" in said
+    assert "2.79 TB weights, gradients and two moments" in said
+    joules = total("gpt3") / 9.5e12 * 300
+    assert f"energy           {joules / 3.6e6:,.0f} kWh at 300 W" in said
+
+
+def test_70_billion_parameters_in_16_bits_take_140_gigabytes(capsys):
+    """As lectures say; "at least twice" that to train. Exactly, Llama 3 has 70.55 billion."""
+    assert quantity(70e9 * 2, "B") == "140 GB"
+    assert "141 GB in 16 bits" in cost_of("llama3-70b", capsys)
+
+
+def test_the_training_of_gpt3_takes_what_its_paper_counts():
+    """Brown et al. 2020, table D.1: 3.14e23 operations, 6 per parameter and token, without those of attention."""
+    assert total("gpt3") == pytest.approx(3.14e23, rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "published", "share"), [("base", 3.3e18, 0.29), ("big", 2.3e19, 0.42)])
+def test_the_papers_operations_are_time_times_capacity(name, published, share, capsys):
+    """Vaswani et al. 2017, table 2: 8 GPUs x 12 hours (3.5 days) x 9.5 TFLOP/s, of which a part are products."""
+    name = f"transformer-{name}"
+    assert read_size(name)[1].operations == pytest.approx(published, rel=0.01)
+    assert total(name) / published == pytest.approx(share, abs=0.01)
+    said = cost_of(name, capsys)
+    assert f"published        {published:.2g} FLOP = 8 P100 x " in said
+    assert f"counted above are {share:.0%} of it" in said
+
+
+def test_the_energy_of_llama_3_follows_from_hours_and_power(capsys):
+    """Its model card: 1.3 and 6.4 million hours at 700 W, 390 and 1,900 tons of CO2: 0.42 to 0.43 kg per kWh."""
+    for name, tons in (("llama3-8b", 390), ("llama3-70b", 1900)):
+        published = read_size(name)[1]
+        used = published.hours * published.watts / 1000
+        assert f" {used:,.0f} kWh at 700 W each" in cost_of(name, capsys)
+        assert 0.42 < tons * 1000 / used < 0.43
+
+
+def test_a_step_of_translation_counts_each_pair_of_tokens_once():
+    """`flops_per_token` is that of a source and a target token, of which a step has half its tokens each."""
+    setup = read_setup(["translate-de-en", "--dry_run", "--batch_tokens", "1000"], FAMILIES)
+    size = size_of(setup)
+    linear = SEQ2SEQ.model.blueprint(setup.options.model_config(4000)).flops_per_token()
+    assert (size.tokens[0], size.products) == (1000, 500 * linear)
+
+
+def test_the_memory_of_keys_and_values_is_that_of_the_caches():
+    config = GPTConfig(50, block_size=8, n_layer=2, n_head=4, n_embd=16, n_kv_head=2)
+    model = GPT(config).eval()
+    _, state = model.start([[1, 2, 3]])
+    held = [value for cache in state.caches for value in vars(cache).values() if isinstance(value, np.ndarray)]
+    assert cache_bytes(config, 4) == sum(array.nbytes for array in held) > 0
+
+
+def test_a_run_has_its_energy_too(capsys):
+    assert train.main([*arguments(dry_run=True), "--watts=40"]) == 0
+    assert re.search(r"energy +\S+ kWh at 40 W\n", capsys.readouterr().err)
+
+
+def test_the_sizes_are_listed_apart_from_the_presets(capsys):
+    with pytest.raises(SystemExit):
+        train.main(["--help", "all"])
+    presets, sizes = capsys.readouterr().out.split("\npresets:")[1].split("\nsizes, for --dry_run only:\n")
+    for name, about in SIZES.items():
+        assert f"  {name:<16} {about}\n" in sizes
+        assert f"  {name} " not in presets

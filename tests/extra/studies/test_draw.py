@@ -1,0 +1,92 @@
+"""Pictures of a GPT: what is drawn is what the model computes, for every kind of positions and heads."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+from extra.inside.gpt import look_inside
+from extra.plots import attention
+from extra.studies.draw import main as draw_main
+from gpt.trained import load_trained
+from tests.gpt.saved_models import saved_gpt
+from text.tokenizers.char import CharTokenizer
+from tinygrad_lite.errors import UserError
+
+VERSE = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\n"
+
+
+@pytest.fixture
+def make(workplace):
+    """A function that writes a checkpoint with random weights into the folder `run`."""
+    return lambda **more: saved_gpt(Path("run/last.safetensors"), CharTokenizer.train(VERSE), n_head=4, **more)
+
+
+@pytest.mark.parametrize("more", [{}, {"positions": "rotary", "n_kv_head": 2, "qk_norm": True}])
+def test_the_attention_drawn_is_that_of_the_model(make, more):
+    make(**more)
+    assert draw_main(["attention", "run", "--text", "Habe nun", "--layer", "2", "--out", "a.npz"]) == 0
+    found, trained = np.load("a.npz"), load_trained(Path("run"))
+    inside = look_inside(trained.make_model(), trained.tokenizer.encode("Habe nun"))
+    np.testing.assert_array_equal(found["weights"], inside.attention[1:])
+    assert ("".join(found["keys"]), found["weights"].shape) == ("Habe·nun", (1, 4, 8, 8))
+
+
+def test_every_kind_of_positions(make):
+    for kind, array in {"learned": "codes", "sinusoidal": "codes", "rotary": "pairs"}.items():
+        make(positions=kind)
+        assert draw_main(["positions", "run", "--length", "99", "--out", "p.npz"]) == 0
+        assert len(np.load("p.npz")[array]) == 16  # block_size
+    make(positions="learned")
+    assert draw_main(["positions", "run", "--out", "p.npz"]) == 0
+    table = load_trained(Path("run")).weights["position_embedding.weight"]
+    np.testing.assert_array_equal(np.load("p.npz")["codes"], table)
+    assert draw_main(["positions", "--width", "6", "--out", "p.npz"]) == 0
+    assert np.load("p.npz")["codes"].shape == (64, 6)
+
+
+def test_pictures_and_neighbours(make, capsys):
+    make()
+    assert draw_main(["neighbours", "run", "--tokens", "a", "e", "--top", "2"]) == 0
+    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [5, 5]
+    pytest.importorskip("matplotlib")
+    one = ["attention", "run", "--text", "Habe", "--layer", "1"]
+    for words in (one, ["positions"], ["positions", "run"], ["neighbours", "run"]):
+        assert draw_main([*words, "--out", f"{words[0]}.svg"]) == 0
+        assert "</svg>" in Path(f"{words[0]}.svg").read_text(encoding="utf-8")
+    assert sample.main(["run", "--start", "Habe nun", "--max_new_tokens", "3", "--attention", "a.svg"]) == 0
+    assert "wrote a.svg" in capsys.readouterr().err
+    assert "layer 2, head 4" in Path("a.svg").read_text(encoding="utf-8")
+
+
+SAMPLED = [
+    ("Habe nun", [], "self-attention", 8 + 3),
+    ("Habe nun", ["--num_samples", "2"], "self-attention", 8 + 3),
+    ("Habe nun", ["--beam", "2", "--n_best", "2"], "self-attention", 8 + 3),
+    ("Habe nun, ach", [], "self-attention", 13 + 3),  # all that the model reads at once
+    ("Habe nun, ach!", [], "self-attention in the last 16 tokens", 16),
+]
+
+
+@pytest.mark.parametrize(("start", "more", "what", "count"), SAMPLED)
+def test_sample_plots_the_prompt_and_the_first_text_that_follows(make, capsys, monkeypatch, start, more, what, count):
+    pytest.importorskip("matplotlib")
+    make()
+    drawn = []
+    monkeypatch.setattr(attention, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
+    command = ["run", "--start", start, "--max_new_tokens", "3", "--attention", "a.svg", *more]
+    assert sample.main(command) == 0
+    first = capsys.readouterr().out.replace("\n", "\\n")[: len(start) + 3]
+    ((tokens, *rest),) = drawn
+    assert rest == [what, Path("a.svg")]
+    assert (len(tokens), "".join(tokens).replace("·", " ")[-9:]) == (count, first[-9:])
+
+
+def test_a_plot_without_matplotlib_is_refused_before_anything_is_written(make, capsys, monkeypatch):
+    make()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r'plotting needs matplotlib, .*: pip install -e "\.\[viz\]"'):
+        sample.main(["run", "--attention", "a.svg"])
+    assert capsys.readouterr().out == ""

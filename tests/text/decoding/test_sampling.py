@@ -1,0 +1,272 @@
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from text.decoding.sampling import PLAIN, draw, filter_tokens, generate
+from tinygrad_lite.errors import DecodingError
+
+
+class Markov:
+    """A model whose next token depends only on the last one, so it needs no state."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table  # (V, V) log-probabilities
+        self.calls = 0
+
+    def step(self, tokens: np.ndarray, state: None) -> tuple[np.ndarray, None]:
+        self.calls += 1
+        return self.table[tokens], state
+
+
+def random_table(vocab_size: int, seed: int = 0, dtype: type = np.float64) -> np.ndarray:
+    """Rows of log-probabilities without ties."""
+    logits = 2 * np.random.default_rng(seed).normal(size=(vocab_size, vocab_size))
+    return (logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))).astype(dtype)
+
+
+def tokens_of(table: np.ndarray, first: list[int], **settings) -> np.ndarray:
+    """(B, n) tokens generated after a first token per row."""
+    model = Markov(table)
+    log_probs, state = model.step(np.array(first), None)
+    columns = list(generate(model.step, log_probs, state, **settings))
+    assert all(column.shape == (len(first),) and column.dtype == np.int64 for column in columns)
+    return np.array(columns).T
+
+
+def kept(values: np.ndarray) -> list[set[int]]:
+    return [set(np.flatnonzero(row > -np.inf).tolist()) for row in values]
+
+
+# --- filters ---
+
+WEIGHTS = st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any)
+
+
+def logs(weights: list[int]) -> np.ndarray:
+    """(1, V) the logarithms of probabilities that are proportional to the weights."""
+    with np.errstate(divide="ignore"):
+        return np.log(np.array([weights]) / sum(weights))
+
+
+@given(WEIGHTS, st.integers(1, 14))
+def test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
+    ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
+    assert kept(filter_tokens(logs(weights), replace(PLAIN, top_k=k))) == [{i for i in ranked[:k] if weights[i]}]
+
+
+@given(WEIGHTS, st.integers(1, 39))
+@example([5, 3, 2], 32)  # 0.5 + 0.3 reaches 0.8, but not in floats computed from logarithms
+def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
+    top_p = Fraction(fortieths, 40)
+    ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
+    smallest, probability = set(), Fraction(0)
+    for i in ranked:
+        if probability >= top_p:
+            break
+        smallest.add(i)
+        probability += Fraction(weights[i], sum(weights))
+    assert kept(filter_tokens(logs(weights), replace(PLAIN, top_p=float(top_p)))) == [smallest]
+
+
+@given(WEIGHTS, st.integers(0, 40))
+@example([6, 3, 0], 20)  # 3 is half of 6, but not in floats computed from logarithms
+def test_min_p_keeps_tokens_above_a_share_of_the_largest_probability(weights, fortieths):
+    smallest = Fraction(fortieths, 40) * max(weights)
+    expected = {i for i, weight in enumerate(weights) if weight and weight >= smallest}
+    assert kept(filter_tokens(logs(weights), replace(PLAIN, min_p=fortieths / 40))) == [expected]
+
+
+def test_min_p_comes_after_temperature_and_after_top_p():
+    p = np.array([[0.5, 0.2, 0.18, 0.12]])
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, min_p=0.38))) == [{0, 1}]
+    hot = replace(PLAIN, temperature=1000.0)  # nearly uniform
+    assert kept(filter_tokens(np.log(p), replace(hot, min_p=0.38))) == [{0, 1, 2, 3}]
+    # If min-p came first, 0.5 and 0.2 would be left, of which 0.5 alone is more than 0.7.
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_p=0.7, min_p=0.38))) == [{0, 1}]
+
+
+def test_temperature_comes_before_top_k_and_top_k_before_top_p():
+    p = np.array([[0.5, 0.2, 0.15, 0.15]])
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_p=0.65))) == [{0, 1}]
+    hot = replace(PLAIN, temperature=1000.0)  # nearly uniform
+    assert kept(filter_tokens(np.log(p), replace(hot, top_p=0.65))) == [{0, 1, 2}]
+    # Renormalised after top-k, the first token alone has 0.5 / 0.7 > 0.65.
+    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_k=2, top_p=0.65))) == [{0}]
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-6, 1.0, 1e6, 1e308])
+def test_no_temperature_overflows(temperature):
+    log_probs = np.array([[-1e4, -3.0, -np.inf, 0.0, -1e-3]])
+    values = filter_tokens(log_probs, replace(PLAIN, temperature=temperature, top_k=4, top_p=0.999))
+    assert values.max() == 0.0
+    assert not np.isnan(values).any()
+    assert 2 not in kept(values)[0]
+    if temperature <= 1e-6:
+        assert draw(values, np.array([0.999])).tolist() == [3]
+
+
+# --- sampling ---
+
+
+@given(WEIGHTS, st.floats(0, 1, exclude_max=True))
+def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
+    for u in (0.0, uniform, np.nextafter(1.0, 0.0)):
+        assert weights[draw(logs(weights), np.array([u]))[0]] > 0
+
+
+FILTERS = [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), FILTERS)
+def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
+    n = 20_000
+    log_probs = random_table(8, seed=3)[:1]
+    settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": 5}
+    drawn = tokens_of(log_probs, [0] * n, max_new_tokens=1, **settings)[:, 0]
+    # The definition, by hand: softmax(l / T), the k largest, then the shortest prefix of these that reaches p.
+    p = np.exp(log_probs[0] / temperature)
+    p[np.argsort(-p)[top_k or len(p) :]] = 0
+    order = np.argsort(-p)
+    p[order[np.searchsorted(np.cumsum(p[order] / p.sum()), top_p) + 1 :]] = 0
+    p /= p.sum()
+    counts = np.bincount(drawn, minlength=8)
+    assert (counts[p == 0] == 0).all()
+    expected = n * p[p > 0]
+    chi_square = ((counts[p > 0] - expected) ** 2 / expected).sum()
+    assert chi_square < 26  # with at most 7 degrees of freedom exceeded once in 2,000 seeds
+
+
+def test_draws_are_independent_of_their_position_and_of_the_token_before():
+    """In a long text of one row, each pair of tokens occurs as often as the Markov chain says."""
+    table = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.3, 0.3, 0.4]]))
+    n = 20_000
+    text = tokens_of(table, [0], max_new_tokens=n, seed=2)[0]
+    for token in range(3):
+        after = np.bincount(text[1:][text[:-1] == token], minlength=3)
+        expected = after.sum() * np.exp(table[token])
+        assert ((after - expected) ** 2 / expected).sum() < 15.2  # 2 degrees of freedom, once in 2,000
+
+
+# --- generate ---
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_temperature_near_zero_equals_greedy_equals_argmax(dtype):
+    table = random_table(20, seed=4, dtype=dtype)
+    first = list(range(20))
+    greedy = tokens_of(table, first, max_new_tokens=12, temperature=0)
+    np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, temperature=1e-6))
+    np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, top_k=1, seed=9))
+    np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, top_p=1e-9, seed=9))
+    previous = np.concatenate([np.array(first)[:, None], greedy[:, :-1]], axis=1)
+    np.testing.assert_array_equal(greedy, table.argmax(axis=-1)[previous])
+
+
+def test_greedy_takes_the_lowest_id_of_equals():
+    table = np.log(np.array([[0.2, 0.4, 0.4], [0.4, 0.2, 0.4], [0.3, 0.3, 0.4]]))
+    assert tokens_of(table, [0], max_new_tokens=4, temperature=0).tolist() == [[1, 0, 1, 0]]
+
+
+@pytest.mark.parametrize("rules", [{}, {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2}])
+def test_a_row_does_not_depend_on_its_neighbours(rules):
+    table = random_table(12, seed=6)
+    first = [3, 1, 4, 1, 5]
+    settings = {"max_new_tokens": 20, "temperature": 1.1, "top_k": 9, "top_p": 0.9, "seed": 7, "stop_token": 2} | rules
+    together = tokens_of(table, first, prompt=np.array([first]).T, **settings)
+    for row, token in enumerate(first):
+        alone = tokens_of(table, [token], first_row=row, prompt=np.array([[token]]), **settings)[0]
+        np.testing.assert_array_equal(together[row, : len(alone)], alone)
+        assert (together[row, len(alone) :] == 2).all()
+    later = tokens_of(table, first[2:], first_row=2, prompt=np.array([first[2:]]).T, **settings)
+    np.testing.assert_array_equal(later, together[2:])
+    assert not np.array_equal(together[1], together[3])  # same first token, but each row has its own draws
+    other = tokens_of(table, first, prompt=np.array([first]).T, **settings | {"seed": 8})
+    assert not np.array_equal(together, other)
+
+
+def test_a_stopped_row_repeats_the_stop_token_until_all_rows_have_stopped():
+    # 1 -> 0 (stop); 3 -> 2 -> 1 -> 0: greedily one row takes 1 step, the other 3. After a stop the table says 4.
+    table = np.log(np.eye(5)[[4, 0, 1, 2, 4]] + 1e-9)
+    model = Markov(table)
+    columns = list(generate(model.step, table[[1, 3]], None, max_new_tokens=10, temperature=0, stop_token=0))
+    assert (np.array(columns).T.tolist(), model.calls) == ([[0, 0, 0], [2, 1, 0]], 2)
+
+
+def test_a_stopped_row_may_have_no_possible_token():
+    table = np.full((3, 3), -np.inf)
+    table[1, 0] = table[2, 1] = 0.0
+    assert tokens_of(table, [1, 2], max_new_tokens=5, stop_token=0).tolist() == [[0, 0], [1, 0]]
+
+
+@pytest.mark.parametrize("max_new_tokens", [0, 1, 7])
+def test_the_model_is_not_called_after_the_last_token_nor_in_advance(max_new_tokens):
+    model = Markov(random_table(6, seed=8))
+    tokens = generate(model.step, model.table[:2], None, max_new_tokens=max_new_tokens)
+    for position in range(max_new_tokens):
+        next(tokens)
+        assert model.calls == position
+    assert (list(tokens), model.calls) == ([], max(0, max_new_tokens - 1))
+
+
+@pytest.mark.parametrize("temperature", [0, 1.0, 50.0])
+def test_forbidden_tokens_are_never_chosen(temperature):
+    table = random_table(8, seed=9)
+    forbidden = (0, 3, int(table[1].argmax()))
+    text = tokens_of(table, [1] * 50, max_new_tokens=20, temperature=temperature, forbidden=forbidden)
+    assert not np.isin(text, forbidden).any()
+    allowed = sorted(set(range(8)) - set(forbidden))
+    if temperature:
+        assert set(text.ravel().tolist()) == set(allowed)
+    # They are removed before top-k, which then still keeps two others.
+    two = tokens_of(table, [1] * 50, max_new_tokens=1, temperature=50.0, top_k=2, forbidden=forbidden)
+    assert set(two.ravel().tolist()) == set(sorted(allowed, key=lambda i: -table[1, i])[:2])
+
+
+# --- errors ---
+
+
+OUT_OF_RANGE = {"max_new_tokens": [-1], "temperature": [-0.1, math.inf, math.nan], "top_k": [-1], "seed": [-1]}
+OUT_OF_RANGE |= {"top_p": [0.0, 1.01, math.nan], "min_p": [-0.1, 1.1, math.nan], "first_row": [-1]}
+OUT_OF_RANGE |= {"repetition_penalty": [0.0, -1.0, math.inf, math.nan], "no_repeat_ngram_size": [-1]}
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [(setting, value) for setting, values in OUT_OF_RANGE.items() for value in values]
+)
+def test_a_setting_out_of_range_is_refused_at_once(setting, value):
+    settings = {"max_new_tokens": 3, setting: value}
+    table = random_table(4)
+    with pytest.raises(DecodingError, match=f"^{setting} is {value}, but must be"):
+        generate(Markov(table).step, table, None, **settings)
+    with pytest.raises(DecodingError, match="token 4 is not in the vocabulary of 4 tokens"):
+        generate(Markov(table).step, table, None, max_new_tokens=3, stop_token=4)
+
+
+def test_the_ends_of_the_ranges_are_allowed():
+    table = random_table(4)
+    for settings in (
+        {"max_new_tokens": 0, "temperature": 0, "top_k": 0, "top_p": 1, "seed": 0, "first_row": 0},
+        {"min_p": 0, "repetition_penalty": 1e-300, "no_repeat_ngram_size": 0},
+        {"min_p": 1, "repetition_penalty": 100},
+        {"temperature": 1e308, "top_p": 1e-300},
+    ):
+        generate(Markov(table).step, table, None, **{"max_new_tokens": 1} | settings)
+
+
+@pytest.mark.parametrize("temperature", [0, 1.0])
+def test_no_possible_token_and_nan_are_errors(temperature):
+    settings = {"max_new_tokens": 2, "temperature": temperature}
+    table = random_table(3)
+    with pytest.raises(DecodingError, match="row 0: no token can follow"):
+        tokens_of(table, [0, 1], forbidden=(0, 1, 2), **settings)
+    table[1] = -np.inf
+    with pytest.raises(DecodingError, match="row 1: no token can follow"):
+        tokens_of(table, [0, 1], **settings)
+    table[1, 2] = np.nan
+    with pytest.raises(DecodingError, match="not numbers"):
+        tokens_of(table, [0, 1], **settings)

@@ -1,0 +1,131 @@
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from text.tokenizers import base, bpe, tokenizer_from_json
+from text.tokenizers.bpe import MAX_WORD, BPETokenizer, split_words
+from training.corpora.texts import load_corpus
+
+FEW_LETTERS = st.text("aabbä \n")  # many ties, repetitions and overlapping pairs
+
+
+def some_german(n_words: int, seed: int = 0) -> str:
+    """Text of about n_words words put together from German syllables, with punctuation and newlines."""
+    rng = random.Random(seed)
+    syllables = ["der", "die", "ich", "nicht", "Geist", "ge", "ver", "lich", "ung", "über", "Größe", "süß"]
+    ends = [" ", " ", " ", " ", ", ", ".\n", "!\n\n", " – ", "  "]
+    words = ("".join(rng.choices(syllables, k=rng.randint(1, 3))) + rng.choice(ends) for _ in range(n_words))
+    return "".join(words)
+
+
+GERMAN = some_german(400)
+TOKENIZER = BPETokenizer.train(GERMAN, 358, ("<pad>", "<eos>"))
+
+
+def merge_everywhere(words: list[list[int]], pair: tuple[int, int], token: int) -> list[list[int]]:
+    """The definition of a merge, from left to right, on strings."""
+    merged = []
+    for word in words:
+        text = "".join(map(chr, word)).replace(chr(pair[0]) + chr(pair[1]), chr(token))
+        merged.append([ord(c) for c in text])
+    return merged
+
+
+def by_definition(text: str, n_merges: int) -> list[tuple[int, int]]:
+    words = Counter(split_words(text))
+    return bpe.reference_merges(words, n_merges, lambda word: list(word.encode("utf-8", "surrogatepass")), [1] * 256)
+
+
+def naive_encode(text: str, merges: list[tuple[int, int]]) -> list[int]:
+    """Apply every merge to all words, in the order in which they were learned."""
+    words = [list(word.encode("utf-8", "surrogatepass")) for word in split_words(text)]
+    for i, pair in enumerate(merges):
+        words = merge_everywhere(words, pair, 256 + i)
+    return [token for word in words for token in word]
+
+
+@pytest.mark.network
+def test_a_vocabulary_learned_from_goethe_gives_nine_tokens():
+    # The lecture's nine tokens have ids up to 2610; the size of its vocabulary is not given, and the texts differ.
+    line = "Mit Worten läßt sich trefflich streiten,"
+    tokenizer = BPETokenizer.train(load_corpus("goethe").text, 4096)
+    shown = [tokenizer.render(token) for token in tokenizer.encode(line)]
+    assert shown == ["Mit", " W", "orten", " läßt", " sich", " treff", "lich", " streiten", ","]
+
+
+LEARNED = [
+    # The example of the paper, without a mark for the end of a word; newlines keep the words apart.
+    ("\n".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3), 6, "es est lo low ne new".split()),
+    ("AACGCACTATATA", 2, ["TA", "AC"]),
+    ("cd\nxab\ncd\nxab", 4, ["cd", "xa", "xab"]),  # of equally frequent pairs the shorter, then the earlier
+    ("so so, so so, so so\n" * 20, 100, ["so", " so"]),  # never across words
+    ("abab", 1000, ["ab"]),  # and then no pair occurs twice
+    ("a", 1000, []),
+]
+
+
+@pytest.mark.parametrize(("text", "n_merges", "tokens"), LEARNED)
+def test_the_most_frequent_pairs_become_tokens(text, n_merges, tokens):
+    tokenizer = BPETokenizer.train(text, 256 + n_merges + 1, ["<eos>"])
+    assert [tokenizer.render(token) for token in range(256, tokenizer.vocab_size)] == [*tokens, "<eos>"]
+    assert tokenizer.n_merges == len(tokens)
+
+
+@given(FEW_LETTERS)
+def test_merges_equal_the_reference(text):
+    expected = by_definition(text, 20)
+    tokenizer = BPETokenizer.train(text or "x", 256 + 20)
+    assert (tokenizer.merges, tokenizer.n_merges) == (expected, len(expected))
+    assert tokenizer.encode(text) == naive_encode(text, expected)
+
+
+def test_merges_and_ids_equal_the_definition_on_german():
+    assert TOKENIZER.merges == by_definition(GERMAN, 100)
+    other = some_german(300, seed=1) + " Straßenbahn, 1832 😀"
+    assert TOKENIZER.encode(other) == naive_encode(other, TOKENIZER.merges)
+
+
+def test_words_cover_every_character():
+    text = "".join(map(chr, range(0x110000)))
+    assert "".join(split_words(text)) == text
+
+
+WORDS = [
+    ("Größe süß, Ähre", ["Größe", " süß", ",", " Ähre"]),
+    ("u\u0308ber Ko\u0308nig", ["u\u0308ber", " Ko\u0308nig"]),
+    ("im Jahr 1832!", ["im", " Jahr", " 1832", "!"]),
+    ("wie?! – Ja.", ["wie", "?!", " –", " Ja", "."]),
+    ("a\n\nb \nc", ["a", "\n\n", "b", " \n", "c"]),
+    ("a   b\t", ["a", "  ", " b", "\t"]),
+    ("snake_case", ["snake", "_", "case"]),
+    ("Слово и λόγος", ["Слово", " и", " λόγος"]),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WORDS)
+def test_text_is_split_into_words(text, words):
+    assert split_words(text) == words
+
+
+def test_long_words_are_cut():
+    words = split_words("x" * (2 * MAX_WORD + 1) + " kurz")
+    assert [len(word) for word in words] == [MAX_WORD, MAX_WORD, 1, 5]
+    # Merges learned from one very long word can still be saved and loaded.
+    tokenizer = BPETokenizer.train("ab😀" * 500, 600)
+    assert tokenizer_from_json(tokenizer.to_json()).merges == tokenizer.merges
+
+
+def test_a_full_cache_changes_nothing(monkeypatch):
+    monkeypatch.setattr(base, "CACHED_WORDS", 3)
+    small = tokenizer_from_json(TOKENIZER.to_json())
+    assert small.encode(GERMAN) == TOKENIZER.encode(GERMAN)
+    assert len(small._cache) <= 3
+
+
+def test_different_merges_may_spell_the_same_bytes():
+    tokenizer = BPETokenizer([(97, 97), (256, 97), (97, 256)])
+    assert tokenizer.token_bytes(257) == tokenizer.token_bytes(258) == b"aaa"
+    assert tokenizer.decode([257, 258]) == "aaaaaa"

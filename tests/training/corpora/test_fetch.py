@@ -1,0 +1,259 @@
+"""Fetching and caching without a network: packages made here, and stand-ins for apt-get and for https."""
+
+import http.client
+import io
+import os
+import subprocess
+import tarfile
+import urllib.error
+import urllib.request
+from email.message import Message
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+
+from tinygrad_lite.errors import CorpusError
+from training.corpora import fetch
+
+MEMBER = "usr/share/poems/poem.txt"
+
+
+def make_tar(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def run_dpkg_deb(command, **options):
+    """Stands in for dpkg-deb: the packages of these tests are the archives that it would make of them."""
+    assert command[:2] == ["dpkg-deb", "--fsys-tarfile"]
+    options["stdout"].write(Path(command[2]).read_bytes())
+    return subprocess.CompletedProcess(command, 0, None, b"")
+
+
+def read(content: bytes, paths: str = MEMBER, run=run_dpkg_deb) -> dict[str, bytes]:
+    """The files that are read from a package with this content, in the current folder."""
+    Path("poems_1.0_all.deb").write_bytes(content)
+    return fetch.read_deb("poems", Path(), paths, run)
+
+
+@pytest.fixture(autouse=True)
+def with_apt_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
+def test_one_file_is_read_out_of_a_package():
+    assert read(make_tar({"./usr/": b"", f"./{MEMBER}": b"sch\xc3\xb6n", "./last": b"x"})) == {MEMBER: b"sch\xc3\xb6n"}
+    assert os.listdir() == ["poems_1.0_all.deb"]
+
+
+def test_a_package_that_dpkg_deb_cannot_unpack_is_an_error():
+    with pytest.raises(CorpusError, match=r"cannot unpack .* unknown compression$"):
+        read(b"", run=lambda command, **options: subprocess.CompletedProcess(command, 2, b"", b"unknown compression\n"))
+    with pytest.raises(CorpusError, match=r"`dpkg-deb` did not unpack poems_1\.0_all\.deb within 60 s"):
+        read(b"", run=Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)))
+
+
+def test_only_the_exact_regular_file_is_read():
+    names = ["/" + MEMBER, f"../{MEMBER}", f"./usr/../{MEMBER}", f"x/{MEMBER}", MEMBER + ".bak"]
+    with pytest.raises(CorpusError, match=r"has no file usr/share/poems/poem\.txt"):
+        read(make_tar(dict.fromkeys(names, b"evil")))
+
+
+def test_several_files_are_read_up_to_a_bound_for_all_of_them(monkeypatch):
+    tar = make_tar({"./a/de/1.html": b"1", "./a/de/b/2.html": b"22", "./a/de/3.htm": b"3", "./a/en/4.html": b"4"})
+    assert read(tar, "a/de/*.html") == {"a/de/1.html": b"1", "a/de/b/2.html": b"22"}
+    monkeypatch.setattr(fetch, "MAX_UNPACKED", 2)
+    with pytest.raises(CorpusError, match="its files have more than 2 bytes"):
+        read(tar, "a/de/*.html")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip", make_tar({MEMBER: b"poem" * 999})[:700]])
+def test_a_damaged_package_is_an_error(content):
+    with pytest.raises(CorpusError, match="cannot be read as a Debian package"):
+        read(content)
+
+
+# ----------------------------------------------------------------------------------------------- apt-get
+
+
+class FakeApt:
+    """Stands in for subprocess.run: notes the calls, and leaves packages where apt-get would."""
+
+    def __init__(self, packages=(), update=(0, b""), download=(0, b"")):
+        self.packages, self.results, self.calls = packages, {"update": update, "download": download}, []
+
+    def __call__(self, command, **options):
+        if command[0] == "dpkg-deb":
+            return run_dpkg_deb(command, **options)
+        self.calls.append((command, options))
+        self.settings = (Path(options["cwd"]) / "apt.conf").read_text(encoding="utf-8")
+        action = "update" if "update" in command else "download"
+        code, stderr = self.results[action]
+        if action == "download" and code == 0:
+            for name, content in self.packages:
+                (Path(options["cwd"]) / f"{name}_1%3a2.0-1_all.deb").write_bytes(content)
+        return subprocess.CompletedProcess(command, code, b"", stderr)
+
+
+def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goes():
+    run = FakeApt([("poems", make_tar({MEMBER: "Übermut".encode()})), ("more", make_tar({"a/b": b"c"}))])
+    assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}, run) == {"poems": "Übermut", "more": "c"}
+    (update, options), (download, _) = run.calls
+    folder = Path(options["cwd"])
+    assert (update[0], update[-1]) == ("apt-get", "update")
+    assert download[-3:] == ["download", "more", "poems"]
+    assert update[1:-1] == download[1:-3] == ["-q", "-c", str(folder / "apt.conf")]
+    assert f'Dir::State::Lists "{folder / "lists"}";\nDir::Cache "{folder / "cache"}";\n' in run.settings
+    assert (options["stdin"], options["env"]["LC_ALL"]) == (subprocess.DEVNULL, "C")
+    assert options["timeout"] > 0
+    assert "shell" not in options
+    assert not folder.exists()
+
+
+APT_FAILURES = [
+    (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
+    (FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")), "fetch x  no route"),
+    (FakeApt(download=(100, b"")), "it gave no reason"),
+    (FakeApt(), "left no file of the package poems"),
+    (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
+    (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+    (Mock(side_effect=subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
+    (Mock(side_effect=PermissionError("no")), "`apt-get update` cannot be started: no"),
+]
+
+
+@pytest.mark.parametrize(("run", "reason"), APT_FAILURES)
+def test_a_failure_of_apt_get_says_why(run, reason):
+    with pytest.raises(CorpusError, match=reason):
+        fetch.debian_files({"poems": MEMBER}, run)
+
+
+def test_a_failed_update_of_some_source_does_not_keep_the_download_from_trying():
+    run = FakeApt([("poems", make_tar({MEMBER: b"p"}))], update=(100, b"E: some other source is broken\n"))
+    assert fetch.debian_files({"poems": MEMBER}, run) == {"poems": "p"}
+
+
+def test_a_system_without_apt_get_is_told_so(monkeypatch):
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
+    with pytest.raises(CorpusError, match="no apt-get"):
+        fetch.debian_files({"poems": MEMBER}, None)
+
+
+# ------------------------------------------------------------------------------------------------- https
+
+
+def answer(data: bytes):
+    def open_url(request, timeout):
+        assert timeout > 0
+        assert request.full_url == "https://example.org/poem.txt"
+        return io.BytesIO(data)
+
+    return open_url
+
+
+def cut_short(request, timeout):
+    """An answer of three bytes whose header says nine."""
+    answered = io.BytesIO(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhal")
+    response = http.client.HTTPResponse(SimpleNamespace(makefile=lambda mode: answered))
+    response.begin()
+    return response
+
+
+URL = "https://example.org/poem.txt"
+
+
+OTHER_SCHEMES = ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"]
+
+
+@pytest.mark.parametrize("url", OTHER_SCHEMES)
+def test_other_schemes_than_https_are_refused(url):
+    with pytest.raises(CorpusError, match="is not an https:// address"):
+        fetch.https_text(url, Mock(side_effect=AssertionError("not to be opened")))
+
+
+@pytest.mark.parametrize("target", ["http://example.org/b", "file:///etc/hostname", "//example.org/b"])
+def test_redirects_lead_to_https_only(target):
+    request, handler = urllib.request.Request(URL), fetch.OnlyHttps()
+    with pytest.raises(CorpusError, match=r"redirects to .* not https"):
+        handler.redirect_request(request, None, 302, "Found", Message(), target)
+    onward = handler.redirect_request(request, None, 302, "Found", Message(), "https://example.org/b")
+    assert onward.full_url == "https://example.org/b"
+
+
+def test_a_redirect_to_a_malformed_address_is_refused():
+    headers = Message()
+    headers["location"] = "https://[::1"
+
+    def redirected(request, timeout):
+        return fetch.OnlyHttps().http_error_302(request, None, 302, "Found", headers)
+
+    with pytest.raises(CorpusError, match=f"the download of {URL} failed: .*IPv6"):
+        fetch.https_bytes(URL, redirected)
+
+
+HTTPS_FAILURES = [
+    (Mock(side_effect=urllib.error.HTTPError(URL, 403, "Forbidden", Message(), None)), "answered 403 Forbidden"),
+    (Mock(side_effect=urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
+    (Mock(side_effect=TimeoutError("timed out")), "failed: .*timed out"),
+    (Mock(side_effect=http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
+    (cut_short, "failed: it lacks 6 bytes"),
+    (answer(b"\xff\xfe"), "is not UTF-8"),
+    (answer(b"1234"), "has more than 3 bytes"),
+]
+
+
+@pytest.mark.parametrize(("open_url", "reason"), HTTPS_FAILURES)
+def test_a_page_that_cannot_be_had_says_why(monkeypatch, open_url, reason):
+    monkeypatch.setattr(fetch, "MAX_BYTES", 3)
+    assert fetch.https_text(URL, answer(b"1\r\n")) == "1\r\n"
+    with pytest.raises(CorpusError, match=f"{URL} {reason}"):
+        fetch.https_text(URL, open_url)
+
+
+# ------------------------------------------------------------------------------------------------- cache
+
+
+FACTS = {"source": "somewhere", "licence": "free"}
+
+
+def test_a_stored_text_is_recalled_with_its_facts(cache):
+    assert fetch.recall("poem") is None
+    fetch.store("poem", "schön\n\nund gut\n", FACTS)
+    text, facts = fetch.recall("poem")
+    assert (text, facts) == ("schön\n\nund gut\n", {**FACTS, "sha256": fetch.sha256(text)})
+    assert sorted(os.listdir(cache)) == ["poem.json", "poem.txt"]
+    assert (cache / "poem.txt").read_bytes() == text.encode("utf-8")
+
+
+NO_FACTS = [None, b"", b"[1]", b"[" * 100_000, b'{"sha256": ' + b"9" * 10_000 + b"}", b'{"sha256": "0"}']
+DAMAGES = [("poem.txt", content) for content in (b"sch\xc3\xb6", b"sch\xc3", None)]
+DAMAGES += [("poem.json", content) for content in NO_FACTS]
+
+
+@pytest.mark.parametrize(("file", "content"), DAMAGES)
+def test_a_damaged_cache_is_noticed(cache, file, content):
+    fetch.store("poem", "schön", FACTS)
+    if content is None:
+        (cache / file).unlink()
+    else:
+        (cache / file).write_bytes(content)
+    with pytest.raises(CorpusError, match=r"poem\.txt is damaged"):
+        fetch.recall("poem")
+
+
+def test_the_cache_folder_follows_the_environment(monkeypatch):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", "one")
+    monkeypatch.setenv("XDG_CACHE_HOME", "two")
+    assert fetch.cache_folder() == Path("one")
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", "")
+    assert fetch.cache_folder() == Path("two", "tinygrad_lite")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert fetch.cache_folder() == Path(os.path.expanduser("~"), ".cache", "tinygrad_lite")

@@ -1,0 +1,178 @@
+"""Files of Project Gutenberg, made up here in the form that real ones have."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
+from tinygrad_lite.errors import CorpusError
+
+BOOK = (
+    "Das Stück\n\nvon Niemand\n\nERSTER AKT\n\n  Grün ist der Baum, die Straße weiß,\n  und spät wird's auch.\n\nENDE"
+)
+HEADER = """The Project Gutenberg EBook of Das Stück, by Niemand
+
+This eBook is for the use of anyone anywhere at no cost and with
+almost no restrictions whatsoever.
+
+Title: Das Stück
+
+Character set encoding: {encoding}
+"""
+PAGE = (
+    HEADER
+    + """
+*** START OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***
+
+
+
+
+{book}
+
+
+
+
+*** END OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***
+
+***** This file should be named 1-8.txt or 1-8.zip *****
+
+Produced by A Person
+
+Updated editions will replace the previous one--the old editions
+will be renamed.
+
+*** START: FULL LICENSE ***
+
+THE FULL PROJECT GUTENBERG LICENSE
+"""
+)
+
+
+def put_into_page(book=BOOK, encoding="UTF-8"):
+    return PAGE.replace("{book}", book).replace("{encoding}", encoding)
+
+
+def found_in(page):
+    """The only book in a whole file."""
+    books, whole = gutenberg_books(page)
+    assert whole
+    assert len(books) == 1
+    return books[0]
+
+
+def test_the_book_alone_is_taken_out():
+    assert found_in(put_into_page()) == BOOK
+    windows = "\ufeff" + put_into_page().replace("\n", "  \r\n")
+    assert gutenberg_text(windows, "page") == BOOK
+
+
+FIRST_LINES = [
+    "*** START OF THE PROJECT GUTENBERG EBOOK X ***",
+    "***START OF THE PROJECT GUTENBERG EBOOK X***",
+    "*** START OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK X ***",
+    "  *** START OF THIS PROJECT GUTENBERG EBOOK A*B ***",
+    "*** START OF THIS PROJECT GUTENBERG EBOOK EIN STÜCK\nIN VIELEN ZEILEN,\nVON NIEMAND ***",
+    "*** START OF THE PROJECT GUTENBERG EBOOK, X",
+]
+
+
+@pytest.mark.parametrize("line", FIRST_LINES)
+def test_every_form_of_the_first_line(line):
+    end = "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***"
+    assert found_in(f"{HEADER}\n{line}\n\n{BOOK}{end}") == BOOK
+    assert found_in(f"{HEADER}\n{line}\n{BOOK}{end}") == BOOK
+    assert found_in(f"{line}\n\n{BOOK}{end}") == BOOK  # the header was taken off
+
+
+ENDS = [
+    "*** END OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***",
+    "***END OF THE PROJECT GUTENBERG EBOOK DAS\nSTÜCK***",
+    "End of the Project Gutenberg EBook of Das Stück, by \nNiemand\n\n*** END OF THIS PROJECT GUTENBERG X ***",
+    'Ende dieses Projekt Gutenberg Etexes "Das Stück\nin einem Akt".\n\n*** END OF THE PROJECT GUTENBERG',
+]
+
+
+@pytest.mark.parametrize("closing", ENDS)
+def test_every_form_of_the_end(closing):
+    start = f"{HEADER}\n*** START OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***\n\n"
+    assert found_in(f"{start}{BOOK}\n\n\n{closing}\n") == BOOK
+    assert found_in(f"{start}{BOOK}\n{closing}\n") == BOOK  # without a blank line
+
+
+ENOUGH = "\n\n".join(f"{i}. Auftritt\n\nDer Wind weht, und der Tag Nr. {i} vergeht." for i in range(60))
+INSIDE = [  # what a book may begin or end with, or have anywhere
+    *("Produced by A Person", "Anmerkungen zur Transkription\n\nGesperrt: +so+", "Mail: you@example.org"),
+    *("[Transcriber's Note: Spelling was kept.]", "[Illustration: Ein Baum]", "[Anmerkung: Der Baum ist grün.]"),
+    *("Project Gutenberg is a fine thing, he said.", "The Project Gutenberg was begun in 1971."),
+    *("This book was printed by Johannes Gutenberg.", "Dieses Buch wurde von Gutenberg in Mainz gedruckt."),
+    *("The book was kept in the archive.", "Prepared for battle, the knight was held by fear."),
+    *("Produced, as it was, in haste, the play failed.", "Thanks to the weather, we came home early."),
+    *("Note: the image of the king.", "Translated by A Person\n\nEdited by B Person", "Herausgegeben von Niemand"),
+    *("Ende gut, alles gut.", "THE END", "End of the first act", "* * * * *", "*** Ende ***"),
+]
+
+
+@pytest.mark.parametrize("words", INSIDE)
+def test_what_has_no_marker_stays_wherever_it_stands(words):
+    for book in (f"{words}\n\n{BOOK}", f"{BOOK}\n\n{words}", f"{BOOK}\n\n{words}\n\n{BOOK}"):
+        assert found_in(put_into_page(book)) == book
+
+
+words = st.text("abcdeäöüßÄÖÜ ,.;*-'\"#[]", max_size=40).map(str.strip)
+
+
+@given(st.lists(words))
+def test_nothing_of_a_book_is_lost(lines):
+    book = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+    if book:
+        assert found_in(put_into_page(book)) == book
+
+
+OTHER_TEXTS = [
+    "",
+    "Habe nun, ach!\n\nProduced by nobody.\n",
+    "Project Gutenberg has it.\n\nEnd of the Project Gutenberg story.\n",
+    # Someone writes about the form of these files.
+    "How the files look\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nand then\n\n"
+    "*** END OF THE PROJECT GUTENBERG EBOOK X ***\n\nThat is all.\n",
+    "Title: is said first, and later\n\n" + "so on\n" * 6000 + "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nZ\n",
+    "Erst\n\n*** START OF PART ONE ***\n\ndann\n\n*** END OF PART ONE ***\n",
+    "Erst\n\nTranscriber's Note: odd.\n\nTitle: x\n",
+    "Er las: *** START OF THE PROJECT GUTENBERG EBOOK X *** und schwieg.\n",
+]
+
+
+@pytest.mark.parametrize("text", OTHER_TEXTS)
+def test_other_texts_are_no_such_file(text):
+    assert gutenberg_books(text) == ([], False)
+
+
+def test_several_files_in_one_are_several_books():
+    assert gutenberg_books(put_into_page() + put_into_page(ENOUGH)) == ([BOOK, ENOUGH], True)
+
+
+def test_a_book_in_parts_that_say_where_they_end():
+    parts = f"{BOOK}\n\nEnd of Project Gutenberg's Part 1\n\n{ENOUGH}"
+    assert found_in(put_into_page(parts)) == f"{BOOK}\n\n{ENOUGH}"
+
+
+def test_half_a_file_gives_half_a_book():
+    page = put_into_page()
+    assert gutenberg_books(page[: page.index("ENDE")]) == ([BOOK.removesuffix("\n\nENDE")], False)
+
+
+NOT_WHOLE = [
+    "<html>Forbidden</html>",
+    "*** START OF THE PROJECT GUTENBERG X ***\nhalf a boo",
+    put_into_page().partition("ENDE")[0],
+    put_into_page(""),
+    "",
+]
+
+
+@pytest.mark.parametrize("page", NOT_WHOLE)
+def test_a_download_that_is_not_whole_is_refused(page):
+    with pytest.raises(CorpusError, match="page 7 is not a whole book"):
+        gutenberg_text(page, "page 7")

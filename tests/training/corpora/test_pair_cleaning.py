@@ -1,0 +1,344 @@
+"""From a dictionary, lessons and lists of sentences to clean pairs, on entries made up here."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinygrad_lite.errors import CorpusError
+from training.corpora import pair_cleaning as cleaning
+from training.corpora.cleaning import one_line
+
+# ------------------------------------------------------------------------------------------- lines and Unicode
+
+
+LINES = [
+    ("\ufeffHallo", "Hallo"),
+    ("\u00a0ein\u00a0\u202ftag\u2003", "ein tag"),
+    ("eins\r\nzwei\tdrei\u2028vier\x0bfünf\x85", "eins zwei drei vier fünf"),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), LINES)
+def test_one_line_is_composed_and_has_single_spaces(text, line):
+    assert one_line(text) == line
+
+
+@given(st.text())
+def test_one_line_never_has_an_end_of_line_or_a_tab(text):
+    line = one_line(text)
+    assert len(line.splitlines()) <= 1
+    assert "\t" not in line
+    assert line == " ".join(line.split()) == unicodedata.normalize("NFC", line)
+
+
+def test_lines_end_with_either_end_of_line():
+    assert cleaning.lines_of("eins\r\n\nzwei") == ["eins", "", "zwei"]
+    assert cleaning.lines_of("eins\n") == cleaning.lines_of("eins") == ["eins"]
+    assert (cleaning.lines_of(""), cleaning.lines_of("\n")) == ([], [""])
+    assert cleaning.lines_of("a\u2028b\x0cc\n") == ["a\u2028b\x0cc"]  # what other tools may not count as ends of lines
+
+
+def test_words_are_lower_case_without_punctuation():
+    assert cleaning.words("Straße, E-Mail: 3 Äpfel - 'n Stück!") == ["strasse", "e-mail", "3", "äpfel", "n", "stück"]
+    assert (cleaning.words("ein_mehr, 'gut'"), cleaning.words("... -- '")) == (["ein", "mehr", "gut"], [])
+
+
+# ------------------------------------------------------------------------------------ files with aligned lines
+
+
+def test_aligned_lines_are_paired_in_order():
+    pairs = cleaning.aligned_pairs("\ufeffEin Hund.\r\nGru\u0308n.\r\n\r\n", "A dog.\n Green. \n\n", "a.de", "a.en")
+    assert pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green."), ("", "")]
+
+
+def test_unequal_numbers_of_lines_are_named():
+    with pytest.raises(CorpusError, match=r"^a\.de has 1,200 lines and a\.en has 1: line i of one must be"):
+        cleaning.aligned_pairs("Hund\n" * 1200, "dog", "a.de", "a.en")
+    with pytest.raises(CorpusError, match=r"^a\.de has 0 lines and a\.en has 1"):
+        cleaning.aligned_pairs("", "dog", "a.de", "a.en")
+
+
+def test_tabbed_lines_lose_their_attribution_and_blank_lines_are_ignored():
+    text = "\ufeffGo.\tGeh.\tCC-BY 2.0 (France) #1 (somebody)\tmore\r\n\n \nI\u00a0am.\t Ich  bin. \r\n"
+    assert cleaning.tabbed_pairs(text, "the list") == [("Go.", "Geh."), ("I am.", "Ich bin.")]
+    assert cleaning.tabbed_pairs("", "the list") == []
+
+
+def test_a_line_without_a_tab_is_named_and_not_shown_whole():
+    with pytest.raises(CorpusError, match="line 2: expected source TAB target, but it has no tab: 'Go Geh'"):
+        cleaning.tabbed_pairs("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "the list")
+    with pytest.raises(CorpusError, match=r": 'x{60}'$"):
+        cleaning.tabbed_pairs("x" * 5000, "the list")
+
+
+# -------------------------------------------------------------------------------------------- the dictionary
+
+
+ENTRIES = [
+    ("Boot {n} [naut.] <Kahn> (klein)", ["Boot"]),
+    ("ein (sehr (ganz (wirklich))) alter Hund", ["ein alter Hund"]),
+    ("Hund [zool. {m} <Tier (groß)>]", ["Hund"]),
+    ("laufen {lief; gelaufen}; rennen (schnell; weit)", ["laufen", "rennen"]),  # no ";" of an annotation splits
+    ("(nur so); Hund", ["Hund"]),
+    ("Bundesamt /BA/; Amt", ["Bundesamt", "Amt"]),
+    ("Bundesamt /BA/, kleines", ["Bundesamt, kleines"]),
+    ("/BA/", []),
+    ("Hund m}; Hund ); Hund {m; Hund [zool; Hund <; Katze", ["Katze"]),
+    ("er/sie geht; er geht nach rechts / links; km/h; alle gehen", ["alle gehen"]),
+    ("jdm. / etw. helfen; jdn./etw. sehen", ["jdm. helfen", "jdn. sehen"]),
+    ("to help sb./sth.; to see sb. / sth.", ["to help sb.", "to see sb."]),
+    ("Ich ... dich; Ich … dich; Ich .. dich; ich mag dich", ["ich mag dich"]),
+    ("a + b; a = b; ~ b; a * b; a | b; c", ["c"]),
+    ("‘er’ ist’s , ja (so) ?", ["'er' ist's, ja?"]),
+    ("Gru\u0308n\u00a0 ;\ufeffBlau", ["Grün", "Blau"]),
+    (" ; ;", []),
+]
+
+
+@pytest.mark.parametrize(("entry", "expected"), ENTRIES)
+def test_the_wordings_of_an_entry(entry, expected):
+    assert cleaning.alternatives(entry) == expected
+
+
+PAIRED = [
+    ("Hund {m} :: dog", [("Hund", "dog")]),
+    # The rest of the longer side goes with the other's first.
+    ("a; b; c :: x; y", [("a", "x"), ("b", "y"), ("c", "x")]),
+    ("a; b :: x; y; z", [("a", "x"), ("b", "y"), ("a", "z")]),
+    # Entry i translates entry i, and one that is unclear leaves the others alone.
+    ("a | b/c | d :: x | y | z", [("a", "x"), ("d", "z")]),
+    ("a | (nur so) | d :: x | y | z", [("a", "x"), ("d", "z")]),
+    ("a :: b :: c", [("a", "b :: c")]),
+    (
+        "\ufeffBoot :: boat\r\n# a :: b | c\r\n\r\nÄpfel {pl} | A\u0308pfel essen :: apples | to eat apples",
+        [("Boot", "boat"), ("Äpfel", "apples"), ("Äpfel essen", "to eat apples")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "pairs"), PAIRED)
+def test_the_pairs_of_lines(text, pairs):
+    assert cleaning.ding_pairs(text) == pairs
+
+
+@pytest.mark.parametrize("line", ["a | b :: x", "a :: x | y", "a | b", "a | b | c :: x | y"])
+def test_sides_with_other_numbers_of_entries_are_refused(line):
+    with pytest.raises(CorpusError, match=r"^line 3 of the dictionary has sides of different lengths"):
+        cleaning.ding_pairs(f"# comment\nHund :: dog\n{line}\nKatze :: cat\n")
+
+
+KEPT = ["Das Boot sinkt.", "Sinkt das Boot?", "Sieh das Boot!", '"Das Boot sinkt."', "'Das Boot sinkt!'"]
+
+
+@pytest.mark.parametrize("german", [*KEPT, "Über uns regnet's."])
+def test_a_sentence_is_kept(german):
+    pair = (german, "The boat is sinking.")
+    assert cleaning.whole_sentences([pair]) == [pair]
+    assert cleaning.whole_sentences([pair[::-1]]) == [pair[::-1]]
+
+
+NO_SENTENCES = [
+    *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
+    *("Ich habe etw. gesehen.", "Hunde, Katzen usw.", "Look at sb. again.", "Give me sth. nice!", "Cats, dogs, ETC."),
+]
+
+
+@pytest.mark.parametrize("text", NO_SENTENCES)
+def test_what_is_no_sentence_is_left_out_on_either_side(text):
+    sentence = "The boat is sinking."
+    assert cleaning.whole_sentences([(text, sentence), (sentence, text)]) == []
+
+
+SENTENCES = [
+    ("Der Hund rennt weg.", "The dog runs away."),
+    ("Ein Hund rennt nie.", "A dog runs, never to stop."),
+    *[("Der mag etw. davon.", "He likes sb. here.")] * 2,
+]
+
+
+SHORT_ENTRIES = [
+    (("Hund", "dog"), True),
+    (("Katze", "dog"), False),  # unknown in German
+    (("Hund", "cat"), False),  # unknown in English
+    (("weg", "dog"), False),  # in one sentence only
+    (("Hund Hund Hund", "dog"), True),
+    (("Hund Hund Hund Hund", "dog"), False),  # more than three words
+    (("Der Hund.", "dog"), False),  # looks like a sentence
+    (("Hund", "sb. dog"), False),
+    (("Hund etw.", "dog"), False),  # though all its words are common
+    (("...", "dog"), False),
+]
+
+
+@pytest.mark.parametrize(("pair", "kept"), SHORT_ENTRIES)
+def test_a_short_entry_needs_words_of_several_sentences(pair, kept):
+    assert cleaning.common_entries([pair], SENTENCES) == [pair] * kept
+
+
+# ------------------------------------------------------------------------------------------ the language course
+
+
+def test_pairs_are_found_anywhere_in_a_lesson():
+    lesson = {"title": "Im Café", "title_de": "Guten Tag", "title_en": "Good day", "number": 3, "free": None}
+    lesson |= {
+        "parts": [
+            {"de": "Kaffee?", "en": "Coffee?", "note": "short"},
+            [{"question_de": "Wo ist er?", "question_en": "Where is he?", "answers": [{"de": "Da.", "en": "There."}]}],
+            "a text alone",
+        ],
+        "deeper": {"still": {"de": "Gru\u0308n\u00a0ist\r\nschön.", "en": "Green is nice."}},
+    }
+    assert list(cleaning.dialogue_pairs(lesson)) == [
+        ("Guten Tag", "Good day"),
+        ("Kaffee?", "Coffee?"),
+        ("Wo ist er?", "Where is he?"),
+        ("Da.", "There."),
+        ("Grün ist schön.", "Green is nice."),
+    ]
+
+
+NO_PAIRS = [
+    *({"de": "Ja."}, {"en": "Yes."}, [], "Ja.", None, 7),
+    *({"de": "Ja.", "question_en": "Yes."}, {"question_de": "Ja.", "en": "Yes."}),
+    {"made": "Ja.", "maen": "Yes."},  # ends in "de", but is no "_de"
+    *({"de": "Ja.", "en": 3}, {"de": 3, "en": "Yes."}, {"de": ["Ja."], "en": ["Yes."]}),
+    *({"de": de, "en": "Yes."} for de in ("", "(leise)", "Ja/nein.", "Ja (ganz (sehr) leise).", "Ich heiße ...")),
+    {"de": "Ja.", "en": "I take it / them."},
+]
+
+
+@pytest.mark.parametrize("lesson", NO_PAIRS)
+def test_what_is_no_pair_in_a_lesson(lesson):
+    assert list(cleaning.dialogue_pairs(lesson)) == []
+
+
+TEXTS = [
+    ("Ja. Ärgerlich.", "Yes. Annoying.", [("Ja.", "Yes."), ("Ärgerlich.", "Annoying.")]),
+    ("Ja, und. Gut.", "Yes and good.", [("Ja, und. Gut.", "Yes and good.")]),
+    # A capital after the stop begins a sentence; a small letter does not.
+    ("Am 3. mai. Gut.", "On May 3. Good.", [("Am 3. mai.", "On May 3."), ("Gut.", "Good.")]),
+    # Direct speech is not cut, whichever quotation marks it has; an apostrophe is none.
+    ("Er: „Ja. Gut.“", "He: “Yes. Good.”", [('Er: "Ja. Gut."', 'He: "Yes. Good."')]),
+    ("'Ja. Gut.'", "'Yes. Good.'", [("'Ja. Gut.'", "'Yes. Good.'")]),
+    ("Ja. — Gut. Nein.", "Yes. Good. No.", [("Ja. — Gut. Nein.", "Yes. Good. No.")]),
+    ("Ist’s? Ja.", "Isn't it? Yes.", [("Ist's?", "Isn't it?"), ("Ja.", "Yes.")]),
+    # Remarks, and all wordings but the first, are left out.
+    ("Ja (leise)! Gut (so).", "Yes! Good. (polite)", [("Ja!", "Yes!"), ("Gut.", "Good.")]),
+    ("Ja! / Klar! / Sicher!", "Yes. / Sure.", [("Ja!", "Yes.")]),
+    ("Ja / Klar", "Yes / Sure", [("Ja", "Yes")]),
+    ("\ufeffJa (a) (b) .", "Yes! / Sure", [("Ja.", "Yes!")]),
+]
+
+
+@pytest.mark.parametrize(("german", "english", "pairs"), TEXTS)
+def test_a_text_becomes_one_pair_or_one_for_each_sentence(german, english, pairs):
+    assert list(cleaning.dialogue_pairs({"de": german, "en": english})) == pairs
+
+
+# ------------------------------------------------------------------------------------- LibreOffice's help, Debian
+
+GERMAN_PAGE = """<html><body><p dir="auto">Hilfe für LibreOffice</p>
+<h1 id="hd_1" dir="auto">
+<a name="align"></a>Objekte  ausrichten</h1>
+<p id="par_2" class="paragraph" dir="auto">Wählen Sie <span class="menuitem">Form – Anordnen</span>. Klicken Sie auf
+<b>OK</b>.</p>
+<p id="par_3" class="listitem">Der »Wert« ist &lt; 5 &amp; gerade.</p>
+<p id="par_4" class="code">Dim Zahl As Integer</p>
+<p id="par_5" class="paragraph">Drücken Sie <span hidden="true" class="MAC">Befehl</span><span>Strg</span>+F.</p>
+<p id="par_6" class="tablecontent">eine Zelle<br/>noch eine</p>
+<p id="par_7" class="paragraph">Nur auf Deutsch.</p></body></html>"""
+ENGLISH_PAGE = """<h1 id="hd_1" dir="auto">Aligning Objects</h1>
+<p id="par_2" class="paragraph">Choose <span class="menuitem">Shape - Arrange</span>. Click <b>OK</b>.</p>
+<p id="par_3" class="listitem">The value is &lt; 5 &amp; even.</p>
+<p id="par_4" class="code">Dim Number As Integer</p>
+<p id="par_5" class="paragraph">Press <span hidden="true" class="MAC">Command</span><span>Ctrl</span>+F.</p>
+<p id="par_6" class="tablecontent">a cell<br/>another</p>
+<p id="par_8" class="paragraph">Only in English.</p>"""
+
+
+def test_paragraphs_of_the_help_are_paired_by_page_and_id():
+    """Without markup, code, and what depends on the operating system; sentence by sentence."""
+    pairs = cleaning.help_pairs(
+        {"a.html": GERMAN_PAGE, "b.html": GERMAN_PAGE}, {"a.html": ENGLISH_PAGE, "c.html": ENGLISH_PAGE}
+    )
+    assert list(pairs) == [
+        ("Objekte ausrichten", "Aligning Objects"),
+        ("Wählen Sie Form – Anordnen.", "Choose Shape - Arrange."),
+        ("Klicken Sie auf OK.", "Click OK."),
+        ('Der "Wert" ist < 5 & gerade.', "The value is < 5 & even."),
+        ("eine Zelle noch eine", "a cell another"),
+    ]
+
+
+GERMAN_LIST = """Package: one
+Description-md5: 1a
+Description-de: kleiner Editor
+ Er ist klein.
+ Er ist frei.
+ .
+ Er kann »vieles«:
+  * suchen
+  * ersetzen
+ und mehr.
+
+Package: two
+Description-md5: 2b
+Description-de: großer Editor
+ Er ist groß.
+
+Package: three
+Description-md5: 3c
+Description-de: veraltet
+
+"""
+ENGLISH_LIST = """Package: two
+Description-md5: 2b
+Description-en: large editor
+ It is large.
+ .
+ It is new.
+
+Package: one
+Description-md5: 1a
+Description-en: small editor
+ It is small. It is free.
+ .
+ It can do a lot:
+  * search
+ and more.
+"""
+
+
+def test_descriptions_are_paired_by_the_hash_of_the_original():
+    """Of a description whose paragraphs do not correspond, the first is used; lists are not."""
+    assert list(cleaning.description_pairs(GERMAN_LIST, ENGLISH_LIST)) == [
+        ("kleiner Editor", "small editor"),
+        ("Er ist klein.", "It is small."),
+        ("Er ist frei.", "It is free."),
+        ('Er kann "vieles":', "It can do a lot:"),
+        ("und mehr.", "and more."),
+        ("großer Editor", "large editor"),
+    ]
+
+
+GOOD = ("Öffnet eine neue Datei.", "Opens a new file.")
+
+
+LEFT_OUT = [
+    (GOOD, "repeated"),
+    (("Datei öffnen", "Open a file"), "too short or too long"),
+    (("Wort " * 31, "word " * 30), "too short or too long"),
+    (("Die Option --neu hilft.", "The option --new helps."), "code"),
+    (("Setzt x_y auf null.", "Sets it to zero."), "code"),
+    (("Siehe http://example.org dazu.", "See the page."), "code"),
+    (("Das ist alles, was es dazu zu sagen gibt.", "That is all."), "of unequal lengths"),
+    (("1 + 2", "1 + 2"), "hardly translated"),
+]
+
+
+@pytest.mark.parametrize(("pair", "reason"), LEFT_OUT)
+def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, reason):
+    kept, left_out = cleaning.useful_pairs([GOOD, pair])
+    assert (kept, left_out) == ([GOOD], {reason: 1})

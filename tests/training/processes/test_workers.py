@@ -1,0 +1,383 @@
+"""Several processes compute what one does, and none of them is ever left behind."""
+
+import contextlib
+import errno
+import multiprocessing
+import os
+import signal
+import sys
+import weakref
+from dataclasses import replace
+from multiprocessing import util
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+import train
+from gpt.family import FAMILY as GPT
+from gpt.model import GPT as GPT_MODEL
+from gpt.options import GPTOptions
+from seq2seq.family import FAMILY as SEQ2SEQ
+from tests.gpt.combined_settings import COMBINED
+from tests.reliability.disturbed import children_of, wait_until
+from tests.tiny_runs import arguments, finish, losses, run_training, same, script, stop_after
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.nn import Parameter
+from training import start
+from training.checkpoint import load_checkpoint
+from training.cli.options import build
+from training.folder import RunFolder, StopRequest, available_cores
+from training.processes import workers
+from training.processes.workers import start_processes
+
+pytestmark = pytest.mark.usefixtures("workplace", "no_signal_ignored")
+SLOW = pytest.mark.slow  # each starts several processes
+SMALL = {"text": ["text.txt"], "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "batch_size": 5}
+
+
+def parts(family=GPT, **changes):
+    """Options, task, model and optimizer of a small run."""
+    small = SMALL if family is GPT else {}
+    options = build(family.options, ("test", small | changes))
+    run = start.RunSetup(family, options, RunFolder("run"))
+    task = run.make_task()
+    model = run.make_model(task.tokenizer)
+    return options, task, model, options.make_optimizer(model)
+
+
+def is_running(process_id):
+    try:
+        with open(f"/proc/{process_id}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(") ", 1)[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def train_on(settings, steps, change=lambda model: None, family=GPT):
+    """Train for some steps with train.py's loop: the model, the optimizer, and loss and norm before each update."""
+    options, task, model, _ = parts(family, **settings, max_iters=steps, decay_lr=False)
+    model = change(model) or model
+    optimizer = options.make_optimizer(model)
+    numbers, flat = [], weakref.ref(optimizer.memory.values.data)
+    with start_processes(train.only_updates, options, task, model, optimizer) as comm:
+        assert comm.size == options.workers
+        assert comm.size == 1 or flat() is None  # the weights are in shared memory, and nowhere else
+        for step in range(steps):
+            train.only_updates(replace(options, max_iters=step + 1), task, model, optimizer, comm)
+            numbers += comm.numbers()[1:]
+    return model, optimizer, numbers
+
+
+# --- the same numbers -----------------------------------------------------------------------------------------
+
+
+COMPARED = [
+    {"optimizer": "muon", "gradient_accumulation_steps": 3, **COMBINED["speed run"]},
+    pytest.param({"gradient_accumulation_steps": 3}, marks=SLOW),
+    pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
+]
+
+
+@pytest.mark.parametrize("settings", COMPARED)
+def test_one_process_and_several_compute_the_same_numbers(settings):
+    """Three processes share five rows: 1, 2 and 2."""
+    found = {}
+    for number in (1, 2, 3):
+        model, optimizer, numbers = train_on({"workers": number, "dtype": "float64", **settings}, 4)
+        assert optimizer.steps == 4
+        found[number] = numbers, model.state_dict(), optimizer.state_dict()
+    for number in (2, 3):
+        np.testing.assert_allclose(found[number][0], found[1][0], rtol=1e-10)
+        for one, other in zip(found[number][1:], found[1][1:], strict=True):
+            for name in other:
+                np.testing.assert_allclose(one[name], other[name], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [pytest.param(GPT, marks=SLOW, id="gpt"), pytest.param(SEQ2SEQ, id="seq2seq")])
+def test_twenty_steps_agree_in_float32(family):
+    sentences = {"dataset": "reverse", "toy_size": 500, "batch_tokens": 300, "tokenizer": "char", "dropout": 0.0}
+    settings = {"n_layer": 2, "n_embd": 32} | ({} if family is GPT else sentences)
+    found = [train_on({"workers": number, **settings}, 20, family=family)[2][::2] for number in (1, 2)]
+    assert found[0][0] - found[0][-1] > 0.05
+    assert found[1] == pytest.approx(found[0], abs=1e-5)
+
+
+class Picky(GPT_MODEL):
+    """A GPT with extra parameters: two used by the batches of one worker each, one by no batch, and one frozen."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.of_two, self.of_three, self.unused, self.frozen = (Parameter(np.ones((2, 2))) for _ in range(4))
+        self.frozen.requires_grad = False
+        self.to("cpu", "float64")
+
+    def loss(self, batch):
+        mine = self.of_two if len(batch[0]) == 2 else self.of_three
+        return super().loss(batch) + ((mine + self.frozen) ** 2).sum() * 0.01
+
+
+def test_processes_agree_on_which_parameters_were_reached():
+    """Parameters that one process reached move; unreached and frozen ones do not even decay."""
+    settings = {"workers": 2, "dtype": "float64", "learning_rate": 1e-2}
+    with pytest.warns(UserWarning, match="has reached unused: not updated"):
+        model, optimizer, _ = train_on(settings, 2, lambda model: Picky(model.config))
+    assert (model.unused.numpy() == 1).all()
+    assert (model.frozen.numpy() == 1).all()
+    assert (model.of_two.numpy() < 1).all()
+    assert (model.of_three.numpy() < 1).all()
+    assert optimizer.skipped == {"unused": 2, "frozen": 2}
+
+
+@pytest.mark.parametrize(("stop", "optimizer"), [pytest.param(3, "adamw", marks=SLOW), (8, "muon")])
+def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer, monkeypatch):
+    """With the same number of workers, since each has its own dropout masks."""
+    settings = {"workers": 2, "dropout": 0.2, "optimizer": optimizer}
+    whole = run_training(out_dir="whole", **settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stop)
+        assert train.main(arguments(**settings)) == 130
+    assert train.main(["--resume", "--out_dir=run"]) == 0
+    same(RunFolder("run"), whole)
+    assert load_checkpoint(whole.last).training["workers"] == 2
+    other = run_training(out_dir="other", **settings | {"workers": 1})
+    assert losses(other)[2] != losses(whole)[2]
+
+
+def test_a_batch_may_have_fewer_pairs_than_workers():
+    """The third worker has nothing to do."""
+    words = ["reverse", "--toy_size=60", "--batch_tokens=300", "--n_embd=16", "--max_iters=3", "--eval_interval=3"]
+    for number in (1, 3):
+        assert train.main([*words, "--workers", str(number), "--out_dir", str(number), "--log_interval=1"]) == 0
+    assert losses(RunFolder("3"), "val_loss")[3] == pytest.approx(losses(RunFolder("1"), "val_loss")[3], abs=1e-5)
+
+
+# --- number of workers-------------------------------------------------------------------------------------------
+
+
+DEFAULTS = [(2, {}, 2), (64, {}, 4), (64, {"batch_size": 3}, 3), (1, {}, 1), (2, {"workers": 3}, 3)]
+
+
+@pytest.mark.parametrize(("cores", "settings", "expected"), DEFAULTS)
+def test_workers_default_to_the_cores_at_most_four_and_at_most_the_batch(cores, settings, expected, monkeypatch):
+    monkeypatch.setattr(start, "available_cores", lambda: cores)
+    assert start.number_of_workers(build(GPTOptions, ("test", settings))) == expected
+
+
+def test_more_workers_than_rows_are_refused():
+    for settings, reason in (
+        ({"workers": 6, "batch_size": 5}, "--workers 6: each needs a part of the batch; use at most 5"),
+        ({"workers": 2, "device": "cuda"}, "one keeps a GPU busy; use at most 1"),
+    ):
+        with pytest.raises(OptionError, match=reason):
+            start.number_of_workers(build(GPTOptions, ("test", settings)))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux's sched_setaffinity")
+def test_only_the_cores_allowed_to_this_process_count():
+    before = os.sched_getaffinity(0)
+    assert 1 <= available_cores() <= len(before)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert available_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+# --- ends and errors ------------------------------------------------------------------------------------------
+
+
+def meet(options, task, model, optimizer, comm):
+    """A program that only waits for the others, repeatedly, and does what process 0 says."""
+    while True:
+        said = comm.gather(None)[0]
+        if said == "fail":
+            raise KeyError("a reason")
+        if said == "run out of memory":
+            raise MemoryError
+
+
+def test_processes_end_with_the_block_and_after_an_error():
+    """Inside, each multiplies matrices on one thread; afterwards, the number of threads is restored."""
+    before = [library["num_threads"] for library in threadpool_info()]
+    for expected in (contextlib.nullcontext(), pytest.raises(KeyError, match="x")):
+        with expected as error, start_processes(meet, *parts(workers=2)) as comm:
+            processes = comm.processes
+            assert {library["num_threads"] for library in threadpool_info()} == {1}
+            assert all(process.is_alive() for process in processes)
+            assert comm.gather(5) == [5, None]
+            if error is not None:
+                raise KeyError("x")
+        assert not any(process.is_alive() for process in processes)
+        assert [process.exitcode for process in processes] == [0]
+        assert [library["num_threads"] for library in threadpool_info()] == before
+
+
+def test_a_process_that_was_killed_is_named():
+    with start_processes(meet, *parts(workers=3)) as comm:
+        comm.gather(None)
+        os.kill(comm.processes[1].pid, signal.SIGKILL)
+        comm.processes[1].join()
+        comm.pipes[1].close()
+        with pytest.raises(UserError, match=r"worker 2 \(process \d+\) has ended: SIGKILL; .* --resume continues from"):
+            comm.gather(None)
+    assert not any(process.is_alive() for process in comm.processes)
+
+
+FAILURES = [("fail", RuntimeError, "KeyError: 'a reason'"), ("run out of memory", MemoryError, None)]
+
+
+@pytest.mark.parametrize(("what", "error", "words"), FAILURES)
+def test_a_failure_in_another_process_is_reported(what, error, words):
+    with start_processes(meet, *parts(workers=2)) as comm:
+        comm.gather(what)
+        with pytest.raises(error, match=words):
+            comm.gather(None)
+
+
+def test_processes_that_cannot_start_leave_none_behind(monkeypatch):
+    options, task, model, optimizer = parts(workers=2)
+    monkeypatch.setattr(task, "data", lambda: None)  # a function without a name, which cannot be sent
+    before = children_of(os.getpid())
+    with pytest.raises(Exception, match="pickle"), start_processes(meet, options, task, model, optimizer):
+        pass
+    assert children_of(os.getpid()) == before
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc")
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=SLOW), signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_the_script(number, workplace):
+    """Even if the signal reaches all of them, as Ctrl-C in a terminal and SIGTERM from `timeout` do."""
+    words = arguments(max_iters=100_000, eval_interval=100_000, workers=2)
+    process = script("train.py", *words)
+    wait_until((workplace / "run" / "last.safetensors").exists)
+    wait_until(lambda: len(children_of(process.pid)) >= 1)
+    family = [process.pid, *children_of(process.pid)]
+    if number != signal.SIGKILL:
+        for one in family[1:]:
+            os.kill(one, number)
+    process.send_signal(number)
+    _, _, err = finish(process)
+    wait_until(lambda: not any(map(is_running, family)))
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    if number != signal.SIGKILL:
+        assert f"stopped by {number.name}" in err
+        assert "Traceback" not in err
+
+
+def test_a_loss_that_is_not_finite_is_explained():
+    """The checking mode runs the parts of all workers one after the other."""
+    with pytest.raises(UserError, match=r"step \d+: the loss is .* (produced a NaN|produced an infinity|broken the)"):
+        run_training(workers=2, learning_rate=1e30, grad_clip=0, max_iters=10)
+
+
+# --- while the processes start --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def when_started(monkeypatch):
+    """Sets a function that is called with the id of each process as soon as that exists; a wait that hangs fails."""
+
+    def hang(number, frame):
+        pytest.fail("waited for a process that has ended")
+
+    def call(function):
+        start_process = util.spawnv_passfds
+
+        def start_and_call(path, words, handles):
+            process_id = start_process(path, words, handles)
+            if any(b"spawn_main" in os.fsencode(word) for word in words):
+                function(process_id)
+            return process_id
+
+        monkeypatch.setattr(util, "spawnv_passfds", start_and_call)
+
+    before = signal.signal(signal.SIGALRM, hang)
+    signal.alarm(300)
+    yield call
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+NEEDS_POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+
+KILLED = [pytest.param(3, 1, 1 << 20, 0, marks=SLOW), (3, 2, 1 << 20, 0), (2, 1, 0, 10_000)]
+
+
+@NEEDS_POSIX
+@pytest.mark.parametrize(("workers", "victim", "ballast", "files"), KILLED)
+def test_a_process_that_was_killed_while_it_started_is_named(
+    workers, victim, ballast, files, when_started, monkeypatch
+):
+    """With more work than fits into a pipe, which nobody would read; or with such a command line."""
+    options, task, model, optimizer = parts(workers=workers)
+    task.ballast = np.zeros(ballast)
+    # All different, because pickle writes equal words only once.
+    monkeypatch.setattr("sys.argv", ["train.py", *(f"one of many files: {number}.txt" for number in range(files))])
+    started = []
+
+    def kill_one(process_id):
+        started.append(process_id)
+        if len(started) == victim:
+            os.kill(process_id, signal.SIGKILL)
+
+    when_started(kill_one)
+    with (
+        pytest.raises(UserError, match=rf"worker {victim} \(process \d+\) has ended: SIGKILL"),
+        start_processes(meet, options, task, model, optimizer),
+    ):
+        pass
+    assert not any(map(is_running, started))
+    assert len(sys.argv) == 1 + files
+
+
+@NEEDS_POSIX
+@pytest.mark.parametrize("name", [pytest.param("SIGINT", marks=SLOW), pytest.param("SIGTERM", marks=SLOW), "SIGHUP"])
+def test_a_signal_while_processes_start_reaches_only_process_0(name, when_started, monkeypatch):
+    number = getattr(signal, name)
+    when_started(lambda process_id: [os.kill(one, number) for one in (process_id, os.getpid())])
+    with StopRequest() as stop, start_processes(meet, *parts(workers=2), stop) as comm:
+        assert comm.gather(None) == [None, None]
+        comm.share_weights(None)
+        assert comm.should_stop
+        assert stop.signal == number
+
+
+@NEEDS_POSIX
+def test_a_worker_whose_process_0_has_ended_says_nothing(capfd):
+    """It waits for its job; the pipe ends before the job does."""
+    here, there = multiprocessing.Pipe()
+    os.write(here.fileno(), (100).to_bytes(4, "big") + b"a part")
+    here.close()
+    process = multiprocessing.get_context("spawn").Process(target=workers.work, args=(there, 1, None))
+    process.start()
+    process.join(300)
+    assert process.exitcode == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_where_signals_cannot_be_blocked_processes_start_as_well(monkeypatch):
+    """As on Windows."""
+    monkeypatch.delattr(signal, "pthread_sigmask", raising=False)
+    with start_processes(meet, *parts(workers=2)) as comm:
+        assert comm.gather(1) == [1, None]
+
+
+ADVICE = {errno.ENOMEM: r"^there is not enough memory on the computer: .* or --workers 1"}
+REFUSED = [("Arena", errno.ENOENT), ("Arena", errno.EROFS), ("Arena", errno.ENOMEM)]
+REFUSED += [("Pipe", errno.EMFILE), ("Process", errno.EAGAIN)]
+REFUSED += [pytest.param("posix_fallocate", errno.ENOSPC, marks=NEEDS_POSIX)]
+
+
+@pytest.mark.parametrize(("what", "number"), REFUSED)
+def test_a_system_that_refuses_processes_or_shared_memory_gives_advice(what, number, monkeypatch):
+    """Also memory that is taken by others between the question whether there is enough and its first use."""
+    refuse = Mock(side_effect=OSError(number, os.strerror(number)))
+    place = next(one for one in (os, workers, multiprocessing.get_context("spawn").__class__) if hasattr(one, what))
+    monkeypatch.setattr(place, what, refuse)
+    advice = ADVICE.get(number, rf"\({os.strerror(number)}\): use --workers 1, which needs neither")
+    with pytest.raises(UserError, match=advice):
+        train.main(arguments(workers=2))
+    assert not multiprocessing.active_children()

@@ -1,0 +1,144 @@
+"""Checkpoints are restored bit for bit, contain nothing about the machine, and are never half-written."""
+
+import getpass
+import json
+import os
+import socket
+import struct
+from dataclasses import replace
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.random import keyed_rng
+from training.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
+
+
+def example() -> Checkpoint:
+    rng = keyed_rng(0, "test")
+    about = {"family": "gpt", "model": {"n_layer": 2}, "training": {"seed": 1, "batch_size": 3}}
+    about |= {"step": 17, "best_loss": 1.25, "best_step": 3, "corpus_sha256": "0" * 64}
+    about["tokenizer"] = {"kind": "char", "characters": ["a", "ß"], "specials": ["<unk>"]}
+    weights = {"b": rng.standard_normal((3, 4)).astype(np.float32), "a": np.array([-0.0, 1e-45], np.float32)}
+    return Checkpoint(**about, weights=weights, optimizer={"exp_avg.b": rng.standard_normal((3, 4))})
+
+
+def header(path) -> dict:
+    """The JSON header of a safetensors file: its length in 8 bytes, then the text."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length])
+
+
+@pytest.fixture
+def path(tmp_path):
+    """The file of the example."""
+    save_checkpoint(tmp_path / "last.safetensors", example())
+    return tmp_path / "last.safetensors"
+
+
+WEIGHTS = {"model.w": np.zeros(2, np.float32)}
+
+
+def changed(path, **changes) -> str:
+    """The description in a file with other values, or without those that are None."""
+    info = json.loads(header(path)["__metadata__"][KEY]) | changes
+    return json.dumps({name: value for name, value in info.items() if name not in changes or value is not None})
+
+
+def test_a_checkpoint_that_was_never_evaluated_is_described_without_a_loss():
+    unknown = replace(example(), best_loss=None, best_step=None)
+    assert describe(unknown) == "gpt with 14 parameters after 17 steps"
+
+
+def test_everything_is_restored_bit_for_bit(path):
+    loaded, original = load_checkpoint(path, optimizer=True), example()
+    assert load_checkpoint(path).optimizer == {}  # which only a run that continues needs
+    for name in ("family", "model", "training", "tokenizer", "step", "best_loss", "corpus_sha256"):
+        assert getattr(loaded, name) == getattr(original, name)
+    for part in ("weights", "optimizer"):
+        own, other = getattr(loaded, part), getattr(original, part)
+        assert own.keys() == other.keys()
+        for name in own:
+            assert own[name].dtype == other[name].dtype
+            assert own[name].tobytes() == other[name].tobytes()
+
+
+def test_the_same_state_gives_the_same_bytes_and_one_sorted_entry(tmp_path):
+    first, second = tmp_path / "a" / "x.safetensors", tmp_path / "b" / "y.safetensors"
+    for path in (first, second):
+        path.parent.mkdir()
+        save_checkpoint(path, example())
+    assert first.read_bytes() == second.read_bytes()
+    metadata = header(first)["__metadata__"]
+    assert list(metadata) == [KEY]
+    info = json.loads(metadata[KEY])
+    assert (json.dumps(info, sort_keys=True), info["format_version"]) == (metadata[KEY], 1)
+    assert set(info["versions"]) == {"numpy", "tinygrad_lite"}
+
+
+def test_a_checkpoint_contains_neither_host_nor_user_nor_path(path):
+    data = path.read_bytes()
+    for secret in (str(path.parent), socket.gethostname(), f'"{getpass.getuser()}"', os.getcwd()):
+        assert secret.encode() not in data
+
+
+def test_a_setting_that_was_removed_is_not_read(path):
+    save_checkpoint(path, replace(example(), training={"extra": "ding", "average": 5, "seed": 2}))
+    assert load_checkpoint(path).training == {"seed": 2}
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(path, monkeypatch):
+    before = path.read_bytes()
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, Mock(side_effect=OSError(30, "Read-only file system")))
+            with pytest.raises(CheckpointError, match="Read-only file system"):
+                save_checkpoint(path, example())
+        assert path.read_bytes() == before
+        assert [p.name for p in path.parent.iterdir()] == ["last.safetensors"]
+
+
+WRONG = [
+    ({"format_version": 2}, "format version 2"),
+    ({"format_version": None}, "format version None"),
+    ({"step": -1}, "step is -1"),
+    *(({"step": step}, "'step'") for step in (None, True, "5")),
+    *(({"best_loss": loss}, "'best_loss'") for loss in ("low", 3)),
+    *(({"best_loss": float(loss)}, f"best loss is {loss}") for loss in ("nan", "inf")),
+    *(({name: value}, f"'{name}'") for name, value in (("model", []), ("family", 7), ("tokenizer", None))),
+    *((text, "not JSON") for text in ("", "{", "[" * 100_000, "9" * 10_000)),  # too long a number for Python
+    *((text, "not a JSON object") for text in ("[]", "null")),
+]
+WRONG_TENSORS = [
+    ({"other.w": np.zeros(2, np.float32)}, "unexpected tensor 'other.w'"),
+    ({"model.w": np.zeros(2, np.int8)}, "of type int8"),
+]
+REFUSED = [(changes, WEIGHTS, reason) for changes, reason in WRONG] + [({}, *row) for row in WRONG_TENSORS]
+
+
+@pytest.mark.parametrize(("changes", "tensors", "reason"), REFUSED)
+def test_a_wrong_description_or_tensor_is_refused_by_its_name(path, changes, tensors, reason):
+    description = changes if isinstance(changes, str) else changed(path, **changes)
+    save_file(tensors, path, {KEY: description})
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path)
+
+
+def test_a_folder_or_a_missing_file_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(CheckpointError, match="no checkpoint"):
+            load_checkpoint(path)
+
+
+def test_files_that_no_library_would_write_are_refused(path):
+    info = json.dumps({KEY: "{}"})
+    tensor = '"model.w": {"dtype": "%s", "shape": %s, "data_offsets": [0, 4]}'
+    for kind, shape in (("BF16", "[2]"), ("F8_E4M3", "[4]"), ("F32", "[1000000000000]"), ("X", "[1]"), ("F32", "[-1]")):
+        head = f'{{"__metadata__": {info}, {tensor % (kind, shape)}}}'.encode()
+        path.write_bytes(struct.pack("<Q", len(head)) + head + b"\0" * 4)
+        with pytest.raises(CheckpointError):
+            load_checkpoint(path)

@@ -1,0 +1,161 @@
+"""The memory and time that a run takes, and the messages when memory runs out."""
+
+import errno
+import re
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from gpt.model import GPT
+from tests.tiny_runs import arguments, run_training
+from tinygrad_lite.device import Device, get_device, register_device
+from tinygrad_lite.errors import TooLittleMemory
+from training.cli.console import run_command
+from training.estimate import amount, is_shortage, shortage
+
+CUPY = "Out of memory allocating 2,684,354,560 bytes (allocated so far: 1,000 bytes)."
+NUMPY = "Unable to allocate 4.00 GiB for an array with shape (1073741824,) and data type float32"
+
+
+def said_by(name, main, words, monkeypatch, capsys):
+    """The last line that a command prints; it must exit with status 1."""
+    monkeypatch.setattr("sys.argv", [name, *words])
+    with pytest.raises(SystemExit) as stopped:
+        run_command(name, main)
+    assert stopped.value.code == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    return err.splitlines()[-1]
+
+
+# --- estimates --------------------------------------------------------------------------------------------------
+
+
+def dry_run(capsys, **options):
+    assert train.main(arguments(text=None, dry_run=True, n_embd=256, n_layer=4, **options)) == 0
+    found = re.findall(r"([\d.]+) ([kMG])B (weights, grad.*|activations.*)", capsys.readouterr().err)
+    return [(float(number) * {"k": 1e3, "M": 1e6, "G": 1e9}[prefix], what) for number, prefix, what in found]
+
+
+def test_memory_for_weights_depends_on_optimizer_and_workers(workplace, capsys):
+    (usual, what), (activations, _) = dry_run(capsys)
+    assert what == "weights, gradients and two moments"
+    (smaller, what), (same, _) = dry_run(capsys, optimizer="sgd")
+    assert (round(smaller / usual, 2), same) == (0.75, activations)
+    assert what == "weights, gradients and one moment"
+    (larger, what), (same, _) = dry_run(capsys, workers=3)
+    assert (round(larger / usual, 1), same) == (1.5, activations)
+    assert what == "weights, gradients of 3 workers and two moments"
+
+
+def test_bfloat16_halves_the_activations_and_adds_a_copy_of_the_weights(workplace, capsys, cuda):
+    in_float32 = dry_run(capsys, device=cuda, block_size=64, batch_size=32)
+    in_bfloat16 = dry_run(capsys, device=cuda, block_size=64, batch_size=32, dtype="bfloat16")
+    assert in_bfloat16[0][1] == f"{in_float32[0][1]}, and a bfloat16 copy of the weights"
+    assert in_bfloat16[0][0] / in_float32[0][0] == pytest.approx(18 / 16, rel=0.01)  # bytes for each weight
+    assert in_bfloat16[1][0] == pytest.approx(in_float32[1][0] / 2, rel=0.01)
+
+
+def test_a_gpu_is_measured_too(workplace, capsys, cuda):
+    assert train.main(arguments(device=cuda, dry_run=True)) == 0
+    assert re.search(r"time +about .* 10 steps of \d+ ms and 4 evaluations of", capsys.readouterr().err)
+
+
+# --- when memory runs out -----------------------------------------------------------------------------------------
+
+
+def test_a_shortage_repeats_the_size_that_the_library_requested():
+    nowhere = "there is not enough memory on the computer: "
+    assert shortage(MemoryError(NUMPY), "cpu") == f"{nowhere}4.00 GiB was requested"
+    assert shortage(MemoryError(), "cpu") == f"{nowhere}more was requested"
+    assert (amount(2**20 * 1023), amount(2**30 * 1024)) == ("1,023 MiB", "1,024.0 GiB")
+
+
+ERRORS = [
+    (MemoryError(), True),
+    (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+    (OSError(errno.ENOSPC, "No space left on device"), False),
+    (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
+    (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
+    (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
+    (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
+]
+
+
+@pytest.mark.parametrize(("error", "right"), ERRORS)
+def test_errors_of_the_system_and_of_cuda_libraries_are_recognised(error, right):
+    assert is_shortage(error) is right
+
+
+@pytest.fixture
+def nearly_full(cuda):
+    """A GPU with 1.5 of its 8 GiB free."""
+    place = get_device(cuda)
+    register_device(Device(**{**vars(place), "memory": lambda: (3 << 29, 8 << 30)}))
+    yield cuda
+    register_device(place)
+
+
+CUBLAS = RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")
+
+
+SHORTAGES = [(True, MemoryError(CUPY), r"2\.5 GiB"), (False, CUBLAS, "more")]
+
+
+@pytest.mark.parametrize(("profile", "error", "amount"), SHORTAGES)
+def test_training_on_a_gpu_that_is_too_small_gives_advice(
+    profile, error, amount, workplace, nearly_full, monkeypatch, capsys
+):
+    monkeypatch.setattr(GPT, "loss", Mock(side_effect=error))
+    words = arguments(device=nearly_full, profile=profile)
+    said = said_by("train.py", train.main, words, monkeypatch, capsys)
+    assert re.fullmatch(
+        rf"train\.py: there is not enough memory on the GPU: {amount} was requested, 1\.5 GiB of its 8\.0 GiB is free; "
+        r"weights, gradients and two moments take \d+ MiB, the activations of a micro-step about \d+ MiB: use "
+        r"a smaller --batch_size \(with more --gradient_accumulation_steps an update stays the same\) or "
+        r"--recompute or a shorter --block_size or a smaller model \(--n_layer, --n_embd\) or --dtype bfloat16",
+        said,
+    )
+
+
+def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkeypatch, capsys):
+    """As on a GPU, without advice for GPUs; for a resumed run, only options that can be changed are named."""
+    run_training(max_iters=2, eval_interval=2)
+    monkeypatch.setattr(GPT, "loss", Mock(side_effect=MemoryError(NUMPY)))
+    said = said_by("train.py", train.main, arguments(out_dir="other"), monkeypatch, capsys)
+    assert "there is not enough memory on the computer: 4.00 GiB was requested; weights, gradients and two" in said
+    assert said.endswith("a smaller model (--n_layer, --n_embd)")
+    words = ["--resume", "--out_dir=run", "--max_iters=9", "--composed"]
+    said = said_by("train.py", train.main, words, monkeypatch, capsys)
+    assert said.endswith(
+        "use a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or "
+        "--recompute or the fused operations (without --composed); run/last.safetensors is intact: --resume continues "
+        "from there"
+    )
+    with pytest.raises(TooLittleMemory):  # both a MemoryError and a UserError
+        train.main(words)
+    monkeypatch.setattr(GPT, "loss", Mock(side_effect=RuntimeError("cudaErrorIllegalAddress")))  # something else
+    with pytest.raises(RuntimeError, match="cudaErrorIllegalAddress"):
+        train.main(words)
+
+
+@pytest.mark.parametrize("beam", [0, 3])
+def test_generating_on_a_gpu_that_is_too_small_gives_advice(beam, workplace, nearly_full, monkeypatch, capsys):
+    run = run_training(max_iters=2)
+    monkeypatch.setattr(GPT, "start", Mock(side_effect=MemoryError(CUPY)))
+    words = [str(run.best), f"--device={nearly_full}", *([f"--beam={beam}"] if beam else [])]
+    said = said_by("sample.py", sample.main, words, monkeypatch, capsys)
+    assert "on the GPU: 2.5 GiB was requested, 1.5 GiB of its 8.0 GiB is free; the weights take 0 MiB, keys and" in said
+    advice = "use a smaller --beam or a shorter prompt" if beam else "use a shorter prompt"
+    assert f"{advice} or --use_cache=False, which is slow or --device cpu" in said
+
+
+def test_generating_on_a_computer_that_is_too_small_gives_advice(workplace, monkeypatch, capsys):
+    run = run_training(max_iters=2)
+    monkeypatch.setattr(GPT, "start", lambda *_: np.empty(2**55))
+    said = said_by("sample.py", sample.main, [str(run.best)], monkeypatch, capsys)
+    assert "on the computer: 256. PiB was requested; the weights take" in said
+    assert said.endswith("or a smaller model")

@@ -1,0 +1,276 @@
+"""The surroundings of a run: its folder and log, the lock, the signals."""
+
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+from safetensors.numpy import save as to_bytes
+
+from tests.tiny_runs import ROOT, rows
+from tests.training.test_checkpoint import example
+from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import CheckpointError, OptionError
+from training import folder as run_folder
+from training.checkpoint import KEY, save_checkpoint
+from training.folder import METRICS, STOPPING, RunFolder, StopRequest, find_checkpoint, matmul_rate
+
+pytestmark = pytest.mark.every_device
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    """The folder of a run that has begun."""
+    run = RunFolder(tmp_path / "out" / "run")
+    with run.locked():
+        run.begin({"seed": 1, "text": ["größe.txt"]})
+    return run
+
+
+# --- the folder -----------------------------------------------------------------------------------------------
+
+
+def test_a_new_run_has_notes_and_an_empty_table(run):
+    assert run.noted_options() == {"seed": 1, "text": ["größe.txt"]}
+    assert "größe" in run.options.read_text(encoding="utf-8")  # readable for people
+    assert run.metrics.read_bytes() == (",".join(METRICS) + "\n").encode()
+
+
+def test_a_new_run_replaces_the_old_one(run):
+    for path in (run.last, run.best):
+        path.write_bytes(b"old")
+    (run.path / "notes.txt").write_text("mine", encoding="utf-8")
+    run.log(step=1, loss=2.0)
+    run.begin({"seed": 2})
+    assert rows(run) == []
+    assert sorted(path.name for path in run.path.iterdir()) == ["lock", "metrics.csv", "notes.txt", "options.json"]
+    assert run.noted_options() == {"seed": 2}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff", b"null"])
+def test_damaged_notes_count_as_none(run, content):
+    run.options.unlink()
+    if content is not None:
+        run.options.write_bytes(content)
+    assert run.noted_options() == {}
+
+
+def test_only_a_folder_with_a_checkpoint_counts_as_used(run):
+    run.refuse_if_used()
+    run.best.write_bytes(b"")
+    with pytest.raises(OptionError, match="already holds a run: continue it with --resume"):
+        run.refuse_if_used()
+
+
+# The best loss and its step, as `best` has them; `last` knows of 2.5 at step 50 only.
+OCCUPIED = [
+    ((1.5, 100), "gpt with 14 parameters after 100 steps, validation loss 1.5000 nats: continue"),
+    ((2.5, 50), "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
+    (None, "after 100 steps; the best validation loss before was 2.5000 nats, at step 50: continue"),
+]
+
+
+@pytest.mark.parametrize(("best", "said"), OCCUPIED)
+def test_an_occupied_folder_tells_the_best_loss_that_was_reached(run, best, said):
+    save_checkpoint(run.last, replace(example(), step=100, best_loss=2.5, best_step=50))
+    if best:
+        save_checkpoint(run.best, replace(example(), step=best[1], best_loss=best[0], best_step=best[1]))
+    with pytest.raises(OptionError, match=re.escape(said)):
+        run.refuse_if_used()
+
+
+def test_notes_that_cannot_be_written_leave_the_old_ones(run, monkeypatch):
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
+    with pytest.raises(CheckpointError, match=r"options\.json \(No space left on device\)"):
+        run.note_options({"seed": 2})
+    assert run.noted_options()["seed"] == 1
+    assert not list(run.path.glob("*.tmp"))
+
+
+# --- the lock -------------------------------------------------------------------------------------------------
+
+TRY = "import sys; from training.folder import RunFolder\nwith RunFolder(sys.argv[1]).locked(): print('in')"
+
+
+def try_to_lock(run: RunFolder) -> subprocess.CompletedProcess:
+    """Enter the lock from another process."""
+    command = [sys.executable, "-c", TRY, str(run.path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+
+
+def test_only_one_run_can_use_a_folder(run):
+    with run.locked():
+        inside = try_to_lock(run)
+        with pytest.raises(OptionError, match="another run is training in"), RunFolder(run.path).locked():
+            pass
+    assert "OptionError: another run is training in" in inside.stderr
+    with pytest.raises(ZeroDivisionError), run.locked():
+        1 / 0  # noqa: B018
+    assert try_to_lock(run).stdout == "in\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX's locks")
+def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
+    import fcntl
+
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
+    with pytest.raises(OptionError, match=r"is on a drive without file locks .*: choose another"), run.locked():
+        pass
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def test_columns_that_are_not_given_stay_empty(run):
+    run.log(step=1200, loss=0.123456789, learning_rate=1e-5, grad_norm=1e8, tokens_per_second=12345.678)
+    run.log(step=1200, val_loss=2.0, bits_per_char=3.0)
+    first, second = rows(run)
+    assert list(first.values()) == ["1200", "0.123457", "1e-05", "1e+08", "12345.7"] + [""] * (len(METRICS) - 5)
+    assert list(second.values()) == ["1200", "", "", "", "", "2", "3"] + [""] * (len(METRICS) - 7)
+
+
+def test_resuming_drops_the_rows_that_will_be_written_again(run):
+    for step in (0, 2, 4, 6):
+        if step:
+            run.log(step=step, loss=step / 2)
+        run.log(step=step, val_loss=step)
+    run.rewind(4)
+    assert [(row["step"], row["loss"]) for row in rows(run)] == [("0", ""), ("2", "1"), ("2", ""), ("4", "2")]
+    run.log(step=4, val_loss=4)  # rows can still be added
+    assert len(rows(run)) == 5
+    run.rewind(0)
+    assert rows(run) == []
+
+
+def test_a_truncated_or_deleted_table_is_repaired(run):
+    run.log(step=1, loss=1.0)
+    with open(run.metrics, "a", encoding="utf-8") as file:
+        file.write("2,0.5")  # half a row: later columns are missing
+    run.rewind(3)
+    assert [row["step"] for row in rows(run)] == ["1", "2"]
+    with open(run.metrics, "a", encoding="utf-8") as file:
+        file.write("rubbish\n,,\n\n")
+    run.rewind(3)
+    assert [row["step"] for row in rows(run)] == ["1", "2"]
+    run.metrics.unlink()
+    run.rewind(3)
+    assert run.metrics.read_text(encoding="utf-8") == ",".join(METRICS) + "\n"
+
+
+# --- samples and kept checkpoints -----------------------------------------------------------------------------
+
+
+def test_resuming_drops_the_samples_that_will_be_written_again(run):
+    for step in (0, 500, 1000, 1500):
+        run.add_sample(f"step {step:,}: validation loss 2", f"Text {step}\nstep 0: not a heading\n")
+    text = run.samples.read_text(encoding="utf-8")
+    assert text.startswith("=== step 0: validation loss 2\nText 0\nstep 0: not a heading\n\n\n=== step 500: ")
+    run.rewind(1000)
+    assert run.samples.read_text(encoding="utf-8") == text[: text.index("=== step 1,000")]
+    run.rewind(501)
+    assert "Text 500" in run.samples.read_text(encoding="utf-8")
+    run.rewind(0)
+    assert run.samples.read_text(encoding="utf-8") == ""
+
+
+def test_the_latest_checkpoints_are_kept(run):
+    for step in (0, 50, 100, 150):
+        run.last.write_bytes(b"%d" % step)
+        run.keep(step, 2)
+    assert [path.name for path in run.kept()] == ["step-00000100.safetensors", "step-00000150.safetensors"]
+    assert [path.read_bytes() for path in run.kept()] == [b"100", b"150"]
+    run.keep(200, 0)
+    assert len(run.kept()) == 2
+    run.begin({})
+    assert run.kept() == []
+    assert not run.samples.exists()
+
+
+def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tinygrad_lite.cuda.gemm.gemm", lambda a, b: seen.append(a))
+    monkeypatch.setattr(run_folder, "LARGE", {"cuda": 2048})
+    assert matmul_rate.__wrapped__(cuda, "float32") > 0
+    factor = get_device(cuda).to_host(seen[0])
+    assert factor.shape == (2048, 2048)
+    assert len(np.unique(factor)) > 1e6
+    assert factor.std() == pytest.approx(1, abs=0.01)
+
+
+# --- which checkpoint a folder means --------------------------------------------------------------------------
+
+
+# With "=", the number of steps that a checkpoint has made.
+FOLDERS = [
+    ("a/last a/best b/c/last", "a/best"),
+    ("a/last a/best=0 b/last b/best", "a/last"),
+    ("a/best=0 a/last", "a/last"),
+    ("a/step-00000004 a/last a/best=0", "a/last"),
+    ("a/last a/best=4", "a/best"),
+    ("a/step-00000004 a/best=0", "a/best"),
+    ("b/c/last a/best a/last", "b/c/last"),  # no evaluation has chosen a best one yet
+    ("b/c/last.safetensors.tmp a/step-00000004 a/last a/best", "a/best"),
+    ("a/average a/last a/best", "a/average"),
+    ("mine a/best", "mine"),
+]
+
+
+@pytest.mark.parametrize(("newest_first", "chosen"), FOLDERS)
+def test_a_folder_means_the_best_checkpoint_of_the_newest_run_under_it(tmp_path, newest_first, chosen):
+    for age, name in enumerate(newest_first.split()):
+        name, _, step = name.partition("=")
+        path = tmp_path / (name if "." in name else f"{name}.safetensors")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(to_bytes({}, {KEY: f'{{"step": {step}}}'}) if step else b"")
+        os.utime(path, ns=(0, 10**9 * (10 - age)))
+    found = tmp_path / f"{chosen}.safetensors"
+    assert find_checkpoint(tmp_path) == find_checkpoint(found) == found
+
+
+MISSING = [("", ""), ("goethe", " goethe"), ("reverse/last.safetensors", " reverse")]
+
+
+@pytest.mark.parametrize(("name", "command"), MISSING)
+def test_where_there_is_no_checkpoint_the_error_says_how_to_train_one(tmp_path, name, command):
+    with pytest.raises(CheckpointError, match=rf"no checkpoint .*; train one with: python train\.py{command}$"):
+        find_checkpoint(tmp_path / name)
+
+
+# --- signals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_signal_ignored")
+@pytest.mark.parametrize("number", STOPPING)
+def test_the_first_signal_sets_a_flag_and_a_later_ctrl_c_stops(number):
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert stop.signal is None
+        signal.raise_signal(number)
+        assert stop.signal == number
+        signal.raise_signal(signal.SIGTERM)  # which `timeout` sends twice
+        assert stop.signal == number
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGHUP")
+def test_a_run_under_nohup_is_not_stopped_by_the_end_of_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.signal is None
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+
+
+def test_an_error_inside_restores_the_signal_handlers():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ZeroDivisionError), StopRequest():
+        1 / 0  # noqa: B018
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,394 @@
+"""Corpora: the texts that a model learns from, by name or from your own files.
+
+None of them is part of this repository. `load_corpus` looks a name up in this order and says what it found:
+
+1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that your own edition can
+   replace a named corpus), or any path;
+2. the cache, one folder per user (`fetch.cache_folder`);
+3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`; files on GitHub that are known by
+   their SHA-256 for `shakespeare`, `goethe-works` and `werther-faust` (`works.py`); a Python package, through pip, for
+   `plays` and `imdb`; Python's own documentation for `python-docs`; Project Gutenberg over https for the others.
+
+No source can be reached from everywhere: only Debian and its derivatives have apt-get, for example. A command that
+names no text takes the first of `UNNAMED_TEXTS` that is available, the last of which always is; a text that is named is
+never replaced. `--text FILE` takes any text in UTF-8, read by `load_files`. A file of Project Gutenberg is recognised,
+and only the book in it is used (`gutenberg.py`).
+
+Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
+says which text a number was measured on.
+"""
+
+import gzip
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from extra.corpora import reviews, works
+from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
+from tinygrad_lite.errors import CorpusError, counted
+from training.cli import console
+from training.cli.files import decode_utf8, text_named
+from training.cli.options import not_among
+from training.corpora import fetch, plays
+from training.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
+
+HELD_OUT = 0.1  # share of the characters at the end of a text, unless its recipe says where the held-out works begin
+RULES = "4"  # stored in the cache; change it with the rules of cleaning, and books are fetched again
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text and its source.
+
+    Attributes:
+        sha256: the hash of the normalised text in UTF-8.
+        held_out_from: the character with which the held-out part begins; none: the last tenth is held out.
+        prompt: a beginning that suits it; empty: any.
+    """
+
+    name: str
+    text: str
+    source: str
+    licence: str
+    sha256: str
+    held_out_from: int | None = None
+    prompt: str = ""
+
+    def split(self) -> tuple[str, str]:
+        """The part to learn from, and the part that is held out."""
+        cut = round(len(self.text) * (1 - HELD_OUT)) if self.held_out_from is None else self.held_out_from
+        return self.text[:cut], self.text[cut:]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a named corpus: its source, and the function that fetches and cleans it.
+
+    expected: the SHA-256 of the text when this was written, or None if unknown. A different text is a warning if
+        `signed` (the packages' signatures were checked, and packages change from version to version), and an error
+        otherwise.
+    held_out: the line, after a blank one, with which the held-out works begin; none: the last tenth is held out.
+    prompt: a beginning that suits the text.
+    """
+
+    description: str
+    source: str
+    licence: str
+    make: Callable[[], str]
+    expected: str | None = None
+    signed: bool = False
+    held_out: str | None = None
+    prompt: str = ""
+
+
+# ------------------------------------------------------------------------------------------ finding a text
+
+
+def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
+    """Find a corpus by name, or fetch it, and print its size in characters, its source and its licence.
+
+    Args:
+        name: one of `CORPORA`, or the path of a text file.
+        say: takes each line meant for the user.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the network has the text.
+    """
+    if local_file(name) or Path(name).name != name:  # a name with a folder in it can only be a path
+        corpus = load_files([local_file(name) or name])
+    elif name not in RECIPES:
+        raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
+    else:
+        others = [f"python train.py {other} ({how})" for other, how in ELSEWHERE.items() if other != name]
+        with fetch.advising(f"the corpus {name}", *others, "--text FILE"):
+            corpus = find(name, say)
+    announce(corpus, say)
+    return corpus
+
+
+def local_file(name: str) -> str | None:
+    """The file in the current folder that replaces a named corpus, if there is one."""
+    return next((path for path in (name, f"{name}.txt") if Path(path).is_file()), None)
+
+
+def find(name: str, say: Callable[[str], None] = console.say) -> Corpus:
+    """A named corpus, from its places in order; CorpusError with the reason if it is unavailable."""
+    if local := local_file(name):
+        return load_files([local])
+    return from_cache(name, say) or from_source(name, say)
+
+
+def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
+    """Print the size of a corpus, its source and its licence."""
+    say(f"corpus {corpus.name}: {counted(len(corpus.text), 'character')} from {corpus.source}")
+    say(f"licence: {corpus.licence}")
+
+
+def load_text(files: list[str], name: str) -> Corpus:
+    """The user's own files, or, if there are none, a corpus by name; print what was found, as `load_corpus` does."""
+    if not files:
+        return load_corpus(name)
+    corpus = load_files(files)
+    announce(corpus)
+    return corpus
+
+
+def is_at_hand(name: str) -> bool:
+    """Whether `load_corpus` finds this text, or refuses it, without a network."""
+    free = name not in RECIPES or name == PYTHON_DOCS or local_file(name)
+    return bool(free) or from_cache(name, lambda line: None) is not None
+
+
+def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
+    """The cached corpus, or None if there is none or it can no longer be trusted."""
+    rules = RULES if RECIPES[name].expected is None else None
+    return fetch.from_cache(name, f"corpus {name}", rules, lambda text: make_corpus(name, text, say), say)
+
+
+def from_source(name: str, say: Callable[[str], None]) -> Corpus:
+    """Fetch the corpus, check it and cache it."""
+    recipe = RECIPES[name]
+    corpus = make_corpus(name, recipe.make(), say)
+    if name == PYTHON_DOCS:  # always at hand, and of another Python it would be another text
+        return corpus
+    facts = {"source": recipe.source, "licence": recipe.licence, "rules": RULES}
+    fetch.keep(name, f"corpus {name}", corpus.text, facts, recipe.expected, say)
+    return corpus
+
+
+def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
+    """A named corpus with its hash and its split; says so if a signed text has changed.
+
+    Raises: CorpusError if the held-out works are not in it once, or if a text that nobody signed has changed.
+    """
+    recipe = RECIPES[name]
+    border = f"\n\n{recipe.held_out}\n"
+    if recipe.held_out and text.count(border) != 1:
+        raise CorpusError(
+            f"{recipe.source} does not contain one line {recipe.held_out!r}, with which the held-out works begin"
+        )
+    held_out_from = text.index(border) + 2 if recipe.held_out else None
+    facts = (fetch.sha256(text), held_out_from, recipe.prompt)
+    corpus = Corpus(name, text, recipe.source, recipe.licence, *facts)
+    if recipe.expected not in (None, corpus.sha256):
+        difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
+        if not recipe.signed:
+            raise CorpusError(f"{recipe.source} delivers a different text from the one known here: {difference}")
+        say(f"warning: the corpus {name} has changed since numbers were measured on it: {difference}")
+    return corpus
+
+
+def load_files(paths: list[str], as_is: bool = False) -> Corpus:
+    """Read your own text: one or more UTF-8 files, normalised, in the given order.
+
+    One file is used unchanged; several are joined by blank lines. A file with the text of an earlier one, ignoring case
+    and white space, is left out: what is held out of one would be learned from the other. From a file of Project
+    Gutenberg only the book is used, and the file may be in an older encoding. The corpus says so in its `source`.
+
+    Args:
+        as_is: do not normalise a text that is not such a book.
+    Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
+    """
+    if not paths:
+        raise CorpusError("no file is given: `--text FILE` takes one or more")
+    texts, sources, seen = [], [], {}
+    for path in paths:
+        if os.path.isdir(path):
+            raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
+        original = text_named(path)
+        text = normalise(original)
+        source = Path(path).name  # without folders, which are private
+        books, _ = gutenberg_books(text)
+        if books:
+            book = "\n\n".join(books) + "\n"
+            source += f" ({len(text) - len(book):,} characters of Project Gutenberg's header and licence left out)"
+            text = book
+        elif as_is:
+            text = original
+        if not text.strip():
+            raise CorpusError(f"{path} is empty: there is nothing in it to learn from")
+        key = " ".join(text.casefold().split()) if len(paths) > 1 else path
+        if key in seen:
+            source += f" (left out: the text of {seen[key]} again)"
+        else:
+            texts.append(text)
+        seen.setdefault(key, Path(path).name)
+        sources.append(source)
+    text = texts[0] if len(texts) == 1 else "\n\n".join(text.strip("\n") for text in texts) + "\n"
+    names = ", ".join(Path(path).name for path in paths)
+    licence = "not known here, since it is your own file"
+    return Corpus(names, text, f"local file {', '.join(sources)}", licence, fetch.sha256(text))
+
+
+# --------------------------------------------------------------------------------- from packages of Debian
+
+WERTHER_PHP = "usr/share/php/Faker/Provider/de_DE/Text.php"
+QUOTATIONS = "usr/share/games/fortunes/de/zitate"
+COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about commands that users call
+
+
+def make_goethe() -> str:
+    """Fetch the two packages and make one text from them."""
+    files = fetch.debian_files({"php-faker": WERTHER_PHP, "fortunes-de": QUOTATIONS})
+    return goethe_text(files["php-faker"], files["fortunes-de"])
+
+
+def make_jean_paul() -> str:
+    """Fetch the quotations, and keep those of Jean Paul."""
+    return jean_paul_text(fetch.debian_files({"fortunes-de": QUOTATIONS})["fortunes-de"])
+
+
+def make_manual() -> str:
+    """Fetch the German manual pages, and keep their prose."""
+    files = fetch.debian_folders({"manpages-de": COMMANDS})["manpages-de"]
+    return manual_text(decode_utf8(gzip.decompress(page), path) for path, page in files.items())
+
+
+# ------------------------------------------------------------------------------------------- from Python itself
+
+
+def python_docs() -> str:
+    """The language reference that `help()` shows, without the paragraphs that occur in it before.
+
+    Raises: CorpusError if this Python came without it.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise CorpusError("this Python has no module pydoc_data") from None
+    paragraphs = "\n\n".join(topics[name] for name in sorted(topics)).split("\n\n")
+    return normalise("\n\n".join(dict.fromkeys(text.strip("\n") for text in paragraphs if text.strip())) + "\n")
+
+
+# ----------------------------------------------------------------------------------- works known by their hash
+
+
+def make_goethe_works() -> str:
+    """Fetch all works; nothing in the part to learn from occurs in what the default corpus holds out.
+
+    Without apt-get the default corpus is `werther-faust`, made from the same files.
+    """
+    try:
+        known = find("goethe")
+    except CorpusError:
+        known = find("werther-faust")
+    return works.goethe_works(known=known.split()[1])
+
+
+# ---------------------------------------------------------------------------------------- Project Gutenberg
+
+
+def make_gutenberg(*numbers: int) -> str:
+    """Fetch ebooks by their numbers and join their texts."""
+    pages = [f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt" for number in numbers]
+    return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
+
+
+def gutenberg(description: str, *numbers: int) -> Recipe:
+    """The recipe of the ebooks with these numbers."""
+    ebooks = f"ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
+    return Recipe(description, f"Project Gutenberg, {ebooks}", GUTENBERG_LICENCE, make=lambda: make_gutenberg(*numbers))
+
+
+WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
+WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
+TINY_SHAKESPEARE = (
+    "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e"
+    "/data/tinyshakespeare/input.txt"
+)
+GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
+
+PYTHON_DOCS, FAUST = "python-docs", "Habe nun, ach!"
+ELSEWHERE = {"plays": "a text through pip", PYTHON_DOCS: "a text that Python brings"}
+UNNAMED_TEXTS = ("goethe", "werther-faust", "plays", PYTHON_DOCS)  # the first of them that is available
+
+# The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
+# the first download is trusted, its hash printed, and the copy in the cache checked against that.
+RECIPES = {
+    "goethe": Recipe(
+        description="Werther, book 1, and 1,600 quotations of Goethe (420,000 characters)",
+        source="the Debian packages php-faker and fortunes-de",
+        licence="Goethe's words are in the public domain (he died in 1832); Werther comes under the Project "
+        "Gutenberg License, the collection of quotations under GPL-2+, copyright Andreas Tille",
+        make=make_goethe,
+        expected="72a3cfa7bf170baaf4ab833fdd968d89cbedee840af5e1e0cc12a4573d9a4ab8",
+        signed=True,
+        prompt=FAUST,
+    ),
+    "goethe-works": Recipe(
+        description="six books of prose and 23 plays, of which Die Wahlverwandtschaften and Iphigenie are held out "
+        "(6.4 million characters)",
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=make_goethe_works,
+        expected="05f85115d734076ac577b4e1261c23de2b266dcc9d13c49f11fd4cfcffdc9e92",
+        signed=True,  # each file has been compared with its hash; the text depends on what `goethe` holds out, too
+        held_out="Die Wahlverwandtschaften",
+        prompt=FAUST,
+    ),
+    "imdb": Recipe(
+        description="24,904 reviews of films in English, one sentence a line, of which 2,490 reviews are held out "
+        "(32 million characters)",
+        source=f"the Python package {reviews.WHEEL.requirement}",
+        licence="none stated by the authors of the reviews; the package says MIT. For study, not for publication",
+        make=reviews.review_sentences,
+        expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
+        held_out="The movie has several story lines that follow several different characters.",
+    ),
+    "jean-paul": Recipe(
+        description="quotations of Jean Paul, of Goethe's time, to adapt a model to (149,000 characters)",
+        source="the Debian package fortunes-de",
+        licence="Jean Paul's words are in the public domain (he died in 1825); the collection of quotations comes "
+        "under GPL-2+, copyright Andreas Tille",
+        make=make_jean_paul,
+        expected="7a3bd1fe0f8ed1d543a69e36a888f1178f0c1b3fe2b9fb105c9ec37666225f36",
+        signed=True,
+    ),
+    "manual": Recipe(
+        description="prose of German manual pages, far from Goethe, to adapt a model to (383,000 characters)",
+        source="the Debian package manpages-de",
+        licence="GPL-3+, copyright the translators of manpages-de",
+        make=make_manual,
+        expected="33ca52a5365781bf9151f7d1f29cd75351a8134779b26a7e79a08fa3c8633144",
+        signed=True,
+    ),
+    "plays": Recipe(
+        description="36 plays of Shakespeare to learn from, two held out: Twelfth Night and Macbeth (4.8 million "
+        "characters)",
+        source=f"the Python package {plays.WHEEL.requirement}",
+        licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
+        "Stewart",
+        make=plays.plays,
+        expected="fb6c466f3874efee1db2a71438cca62debc687ea6d0ad66255797e8a7df16e34",
+        held_out="TWELFTH NIGHT",
+        prompt="ROMEO:",
+    ),
+    PYTHON_DOCS: Recipe(
+        description="the language reference of the Python that runs this, in English (about 380,000 characters)",
+        source=f"Python {sys.version.split()[0]}, module pydoc_data.topics",
+        licence="the Python Software Foundation License",
+        make=python_docs,
+        prompt="The statement",
+    ),
+    "shakespeare": Recipe(
+        description="scenes of Shakespeare's plays in English, nanoGPT's text (1.1 million characters)",
+        source="the repository karpathy/char-rnn on GitHub",
+        licence="Shakespeare's words are in the public domain; the repository comes under the MIT licence",
+        make=lambda: normalise(fetch.https_text(TINY_SHAKESPEARE)),
+        expected="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+        prompt="ROMEO:",
+    ),
+    "werther-faust": Recipe(
+        description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=works.werther_and_faust,
+        expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
+        prompt=FAUST,
+    ),
+    "faust": gutenberg("Faust, part one", 2229),
+    "faust2": gutenberg("Faust, part two", 2230),
+    "werther": gutenberg("The Sorrows of Young Werther, both books", 2407, 2408),
+}
+
+CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}

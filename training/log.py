@@ -1,0 +1,254 @@
+"""The output of a training run: checkpoints, rows of metrics.csv, samples, the progress bar.
+
+Only process 0 has a `RunLog`. It does not affect the training.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
+from threading import RLock
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from tinygrad_lite.adapt import learned
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.random import random_key
+from training.checkpoint import Checkpoint, save_checkpoint
+from training.cli.console import reader_has_gone, say, shown, visible
+from training.family import Task
+from training.processes.processes import Numbers
+from training.start import RunSetup
+
+PAUSE = 10  # seconds without a line, after which a row of metrics.csv is printed too, if there is no progress bar
+NOISE = 70  # characters of a sample by an untrained model: a line
+tqdm.set_lock(RLock())  # only one process writes; for tqdm's own lock of all processes, Python 3.14 starts a process
+
+
+class Bar(tqdm):
+    """The progress bar: the loss in front, and behind it as many facts as leave ten columns for the bar itself."""
+
+    loss, facts = "", ()
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """What tqdm shows, in a layout that fits the width of the terminal."""
+        shown, layout = super().format_dict, self.loss + "{percentage:3.0f}%|{bar}|"
+        for fact in (" {n_fmt}/{total_fmt}", " [{elapsed}<{remaining}]", *self.facts):
+            # Without a width, tqdm draws a bar of ten columns.
+            line = self.format_meter(**shown | {"bar_format": layout + fact, "ncols": None})
+            layout += fact if len(line) <= (shown["ncols"] or 80) else ""
+        return shown | {"bar_format": layout}
+
+
+class RunLog(AbstractContextManager):
+    """The files and the progress bar of a run; used in a `with` statement, which closes the bar."""
+
+    def __init__(self, setup: RunSetup, task: Task, model: Module, optimizer: Optimizer) -> None:
+        self.setup, self.task, self.model, self.optimizer = setup, task, model, optimizer
+        self.options, self.folder = setup.options, setup.folder
+        before = setup.checkpoint
+        self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
+        self.losses: dict[int, float] = {}  # the training loss, by step
+        self.write_errors: list[Exception] = []  # at the latest evaluation
+        # On a GPU a checkpoint is a copy of its weights, so another thread can write it while training goes on.
+        self.writer = ThreadPoolExecutor(1) if self.options.device != "cpu" else None
+        self.writing: list[tuple[int, Future, tuple]] = []  # step, job, and the best known before it
+        self.first = optimizer.steps
+        self.tokens, self.paused = 0, 0.0  # since the last row
+        self.began = self.started = self.said = time.perf_counter()  # the last row, the run, the last line
+        total = self.options.max_iters
+        self.bar = Bar(total=total, initial=self.first, dynamic_ncols=True, file=sys.stderr, disable=None)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bar.close()
+        if self.writer:
+            self.writer.shutdown()  # after what it has to write
+
+    # --- in the loop --------------------------------------------------------------------------------------------
+
+    def updated(self, step: int, numbers: Numbers | None) -> None:
+        """Record that update number `step` was made; with its numbers, if given, as a row of metrics.csv."""
+        self.bar.update()
+        self.tokens += self.task.target_tokens(step)
+        if numbers:
+            speed, rate = self.tokens / (time.perf_counter() - self.began), self.optimizer.lr
+            row = {"loss": numbers.loss, "learning_rate": rate, "grad_norm": numbers.norm, "tokens_per_second": speed}
+            self.folder.log(step=step + 1, **row)
+            self.tokens, self.began, self.losses[step + 1] = 0, time.perf_counter(), numbers.loss
+            self.bar.loss = f"loss {numbers.loss:.3f} "
+            self.bar.facts = (f" {speed:,.0f} {self.task.predicted}s/s", f" lr {rate:.1e}")
+            self.bar.refresh()
+            # Without a terminal a line now and then, the rarer the longer the run takes.
+            taken = self.began - self.started
+            if self.bar.disable and self.began - self.said > PAUSE + taken / 20:
+                left = tqdm.format_interval(taken / (step + 1 - self.first) * (self.options.max_iters - step - 1))
+                say(f"step {step + 1:,}: training {self.bar.loss.strip()},{self.bar.facts[0]}, {left} left")
+                self.said = self.began
+
+    def save(self, step: int) -> None:
+        """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
+        self.wait_for_writer()
+        self.write_errors.clear()
+        self.paused = time.perf_counter()
+        checkpoint = self.checkpoint(self.best_loss, self.best_step)
+
+        def write() -> None:
+            save_checkpoint(self.folder.last, checkpoint)
+            self.folder.keep(step, self.options.keep)
+
+        self.write(step, write)
+
+    def evaluated(self, step: int, val_loss: float) -> bool:
+        """Write `best` if this validation loss is the best so far, or if the latest model is, and show a sample.
+
+        Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
+        """
+        self.val_loss = val_loss
+        if self.best_loss is None or val_loss < self.best_loss or self.options.latest_is_best:
+            checkpoint, before = self.checkpoint(val_loss, step), (self.best_loss, self.best_step)
+            self.best_loss, self.best_step = val_loss, step
+            self.write(step, lambda: save_checkpoint(self.folder.best, checkpoint), before)
+        with self.disk_errors(step):
+            self.report(step, val_loss)
+            self.folder.write_waiting()
+        self.bar.refresh()
+        self.began += time.perf_counter() - self.paused  # the speed in a row is that of training alone
+        patience = self.options.patience * self.options.eval_interval
+        ends = bool(patience) and step - self.best_step >= patience
+        if ends:
+            tqdm.write(f"stopped early: no better validation loss since step {self.best_step:,}", file=sys.stderr)
+        return ends
+
+    def report(self, step: int, val_loss: float) -> None:
+        """Log an evaluation, and show a sample."""
+        with no_grad(), self.model.evaluating():
+            found = self.task.report(self.model, val_loss)
+        heading = f"step {step:,}: validation loss {val_loss:.4f} nats per {self.task.predicted}, {found.words}"
+        text = found.text
+        if text and step == 0 and self.setup.trained is None:
+            heading, text = f"{heading}\nuntrained, so this is noise:", text[:NOISE]
+        self.folder.log(step=step, val_loss=val_loss, **found.measures)
+        tqdm.write(visible(heading), file=sys.stderr)
+        if text:
+            self.folder.add_sample(heading, text)
+            tqdm.write(shown(text) + "\n", file=sys.stdout)
+            sys.stdout.flush()
+        self.said = time.perf_counter()
+
+    def write(self, step: int, job: Callable[[], None], before: tuple | None = None) -> None:
+        """Do this, in the other thread if there is one; if it fails, what was best `before` is the best again."""
+        before = before or (self.best_loss, self.best_step)
+        if self.writer:
+            self.writing.append((step, self.writer.submit(job), before))
+            if self.may_continue(step):
+                return
+            self.wait_for_writer()
+        else:
+            with self.disk_errors(step, before):
+                job()
+
+    def wait_for_writer(self) -> None:
+        """Wait until the other thread has written everything, and take note of its errors."""
+        while self.writing:
+            step, job, before = self.writing.pop(0)
+            with self.disk_errors(step, before):
+                job.result()
+
+    def may_continue(self, step: int) -> bool:
+        """Whether training continues if a write of this step fails."""
+        return self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
+
+    @contextmanager
+    def disk_errors(self, step: int, before: tuple | None = None) -> Iterator[None]:
+        """Within this context a failed write does not end the training, except at its first and last step.
+
+        Args:
+            before: best loss and step if the write fails; None: those of now.
+        """
+        try:
+            yield
+        except (CheckpointError, OSError) as error:
+            self.best_loss, self.best_step = before or (self.best_loss, self.best_step)
+            if not self.may_continue(step) or (isinstance(error, OSError) and reader_has_gone(error)):
+                raise
+            self.write_errors.append(error)
+            with suppress(OSError):  # the message may go to a file on the same disk
+                note = "training continues; the next evaluation tries again"
+                tqdm.write(visible(f"warning: {error} ({note})"), file=sys.stderr)
+
+    # --- at its end ---------------------------------------------------------------------------------------------
+
+    def finish(self, stopped: bool) -> None:
+        """Save the weights of a run that was stopped; raise a write error of the last evaluation."""
+        self.wait_for_writer()
+        if stopped:
+            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
+        elif self.write_errors:
+            raise self.write_errors[0]
+        else:
+            self.warn_of_overfitting()
+
+    def warn_of_overfitting(self) -> None:
+        """Say it if the validation loss was best well before the end and rose since, while the training loss fell.
+
+        The training loss is the mean over a tenth of the run, before the best evaluation and before the end.
+        """
+        end, best, rise = self.optimizer.steps, self.best_step, self.val_loss - self.best_loss
+        before, after = ([x for step, x in self.losses.items() if to - end / 10 < step <= to] for to in (best, end))
+        fell = sum(after) * len(before) < sum(before) * len(after)
+        if fell and 0 < best <= 0.8 * end and rise > 0.01 * max(1, self.best_loss):
+            found = f"from {self.best_loss:.3f} at step {best:,} to {self.val_loss:.3f}, while the training loss fell"
+            advice = "fewer steps, more dropout or more data help"
+            tqdm.write(f"\nthe model overfits: the validation loss rose {found}; {advice}", file=sys.stderr)
+
+    def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
+        """Everything needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
+        base, in_base = self.setup.base, self.task.tokenizer is self.setup.tokenizer
+        weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
+        return Checkpoint(
+            family=self.setup.family.name,
+            model=self.model.config.to_json(),
+            training=self.options.saved(),
+            tokenizer={} if base and in_base else self.task.tokenizer.to_json(),
+            step=self.optimizer.steps,
+            best_loss=best_loss,
+            best_step=best_step,
+            corpus_sha256=self.task.corpus_sha256,
+            weights=weights,
+            optimizer=self.optimizer.state_dict(),
+            base=base,
+        )
+
+    def explain(self, numbers: Numbers, processes: int) -> str:
+        """Where the NaN or infinity of a step arose, as an error message; runs the step again with `detect_anomaly`."""
+        step = numbers.step
+        reason, folder = "no operation produced it when the step was run again", self.folder
+        if broken := [name for name, p in self.model.named_parameters() if not np.isfinite(p.numpy()).all()]:
+            reason = f"the update before this step had already broken the parameter {broken[0]}"
+        else:
+            self.optimizer.zero_grad()
+            try:
+                with detect_anomaly():
+                    for rank in range(processes):
+                        for micro_step, (batch, share) in enumerate(self.task.batches(step, rank, processes)):
+                            with random_key(self.options.seed, step, micro_step, rank):
+                                loss = self.model.loss(batch) * share
+                            loss.backward()
+            except NonFiniteError as error:
+                reason = str(error)
+        advice = "with a smaller --learning_rate or --grad_clip"
+        if self.writing or folder.last.exists():
+            advice = f"--resume {advice}: the checkpoints in {folder.path} are from before"
+        shown = f"the loss is {numbers.loss:g} and the gradient's norm {numbers.norm:g}"
+        return f"step {step}: {shown}; {reason}; try {advice}"

@@ -1,0 +1,176 @@
+"""The settings of a run that starts from trained weights: its own if it is resumed, new ones if it is fine-tuned.
+
+The weights determine the shape of the model and its tokenizer, so a run that starts from weights takes both from them,
+and an option that contradicts them is an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from text.tokenizers import tokenizer_from_json
+from tinygrad_lite.errors import CheckpointError, OptionError, counted
+from training.checkpoint import Checkpoint, load_checkpoint
+from training.cli.console import say
+from training.cli.options import PRESETS, build, difference
+from training.family import Family, Trained, check_specials
+from training.folder import RunFolder
+from training.model_config import read_model_config
+from training.options import NOT_SAVED, TrainOptions
+
+
+def fixed(family: Family) -> frozenset[str]:
+    """The options that determine the weights; a run that starts from weights cannot change them."""
+    return family.config.shape() | {"tokenizer", "vocab_size"}
+
+
+# --- resuming -------------------------------------------------------------------------------------------------
+
+
+ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets", "quantize"))  # which part of a model learns
+
+
+def resumed_options(
+    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder, base: Trained | None = None
+) -> TrainOptions:
+    """The settings of the run that is resumed, with what the command line changes; prints the changes.
+
+    Args:
+        base: the model that the run adapts; None if it learns all weights.
+    """
+    source = f"checkpoint {folder.last}"
+    check_saved(folder.last, family, checkpoint.training)
+    before = build(family.options, (source, checkpoint.training))
+    # The checkpoint holds no paths; those of the text are in options.json.
+    files, noted = family.options.FILES, folder.noted_options()
+    text = {} if names_text(family, given) else {name: noted[name] for name in files if name in noted}
+    models = {name: noted[name] for name in family.options.MODELS if name in noted}
+    if files and not text and not names_text(family, given):
+        raise OptionError(
+            f"{folder.options} is missing or damaged, so the text of the run is unknown: name it with --dataset or "
+            f"--{files[0]}"
+        )
+    paths = (str(folder.options), text | models)
+    options = build(family.options, (source, checkpoint.training), paths, ("command line", given))
+    if not names_text(family, given) and not any(getattr(options, name) for name in files):
+        # In version 0.3.0 a text that could not be fetched was replaced by another one under its name: the hash tells.
+        from training.corpora.texts import RECIPES
+
+        named = {recipe.expected: name for name, recipe in RECIPES.items()}
+        options.dataset = named.get(checkpoint.corpus_sha256, options.dataset)
+    for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
+        old, new = getattr(before, name), getattr(options, name)
+        if name == "dtype" and options.weight_dtype == before.weight_dtype:
+            continue  # only the precision of a GPU's products changes
+        if old != new:
+            raise OptionError(
+                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, which its weights "
+                "require; start a new run with another --out_dir"
+            )
+    for line in difference(checkpoint.training, options.saved()):
+        say(f"changed: {line}")
+    tell_new_rate(before, options, checkpoint.step)
+    if options.max_iters < checkpoint.step:
+        raise OptionError(
+            f"--max_iters {options.max_iters}: the run in {folder.path} has already made "
+            f"{counted(checkpoint.step, 'step')}"
+        )
+    if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
+        raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
+    tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
+    held = read_model_config(family.config, checkpoint.model)
+    check_specials(folder.last, held, tokenizer)
+    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+    if any(getattr(held, name) != getattr(described, name) for name in {*held.shape(), "vocab_size"}):
+        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
+    return options
+
+
+def tell_new_rate(before: TrainOptions, now: TrainOptions, step: int) -> None:
+    """Say it if changed settings make the learning rate jump at this step, and which ones it would take not to."""
+    if not step or math.isclose(before.learning_rate_at(step), rate := now.learning_rate_at(step), rel_tol=0.01):
+        return
+    old, new = ({"schedule": it.schedule, "decay_lr": it.decay_lr} | it.rate_settings() for it in (before, now))
+    earlier = " ".join(f"--{name} {value}" for name, value in old.items() if new.get(name, value) != value)
+    last = before.learning_rate_at(step - 1)
+    say(f"note: the learning rate jumps from {last:.3g} to {rate:.3g}; it would not with {earlier}")
+
+
+def names_text(family: Family, given: Mapping[str, Any]) -> bool:
+    """Whether a command line names what to learn from."""
+    return not given.keys().isdisjoint({*family.options.FILES, "dataset"})
+
+
+def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if settings name files to read or write, which an untrusted checkpoint must not do."""
+    dataset = training.get("dataset")
+    outside = sorted((NOT_SAVED | {*family.options.paths()}) & training.keys())
+    if isinstance(dataset, str) and Path(dataset).name != dataset:
+        outside.append("dataset")
+    if outside:
+        raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
+
+
+def options_of_run(family: Family, path: Path) -> TrainOptions:
+    """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
+
+    Raises: CheckpointError or OptionError if they cannot be used.
+    """
+    training, folder = load_checkpoint(path).training, RunFolder(path.parent)
+    check_saved(path, family, training)
+    noted = folder.noted_options()
+    files = {name: noted[name] for name in family.options.FILES if name in noted}
+    return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))
+
+
+# --- fine-tuning ----------------------------------------------------------------------------------------------
+
+
+def name_of(origin: Path) -> str:
+    """The name of a run that starts from this file or folder: the folder's."""
+    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
+
+
+def load_origin(family: Family, origin: str) -> Trained:
+    """The weights that --init_from names.
+
+    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
+    """
+    path = Path(origin)
+    if not path.exists() and not family.fetches(path):
+        if path.parent == Path("out") and (PRESETS / f"{path.name}.toml").exists():
+            raise OptionError(f"--init_from {origin}: there is no such run yet: python train.py {path.name} makes it")
+        raise OptionError(
+            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
+            "folder of a run, or a folder in Hugging Face's layout"
+        )
+    trained = family.read(path)
+    say(trained.about)
+    return replace(trained, path=path) if family.fetches(path) else trained
+
+
+def adapted_options(
+    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+) -> TrainOptions:
+    """The settings of a new run that starts from weights: their shape and tokenizer, else preset and command line.
+
+    Args:
+        base, given: the values of the preset, and of the command line.
+        asked: the values that the user requested, which must not be ignored silently.
+    Raises: OptionError that names an option that contradicts the weights.
+    """
+    own = {name: getattr(trained.config, name) for name in trained.config.shape()}
+    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
+    for name in sorted(fixed(family) & asked.keys()):
+        if name == "block_size" and asked[name] < own[name]:
+            own[name] = asked[name]  # a shorter context than the weights' is possible, and faster
+        elif asked[name] != own[name]:
+            raise OptionError(
+                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
+                "omit it, or train from scratch"
+            )
+    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))

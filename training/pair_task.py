@@ -1,0 +1,132 @@
+"""The training task of models that learn from pairs: learn from some, and answer the held-out ones at evaluations.
+
+The encoder-decoder translates (seq2seq/task.py); a GPT translates or summarises (extra/pairs/pairs.py).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from text.decoding.scores import scores
+from text.tokenizers import learn
+from text.tokenizers.base import UNKNOWN, Tokenizer
+from tinygrad_lite.errors import CorpusError, counted
+from training.cli.console import is_plain
+from training.corpora.divided_pairs import PairCorpus
+from training.family import Report
+from training.pair_data import Batch, Pair, PairData
+
+TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated
+
+
+class PairTask:
+    """Training pairs, held-out pairs, and the model's translations of held-out sources.
+
+    Args:
+        corpus: the pairs.
+        tokenizer: None to learn one from both sides of the training pairs.
+        specials: the special tokens of a learned one.
+        shown: the number of translations to show at each evaluation.
+    """
+
+    asked_with, predicted, unit = "start", "token", ""
+    data_class: ClassVar[type[PairData]]
+
+    def __init__(
+        self, options: Any, corpus: PairCorpus, tokenizer: Tokenizer | None, specials: Sequence[str], shown: int
+    ) -> None:
+        self.options, self.corpus, self.shown = options, corpus, shown
+        self.corpus_sha256 = corpus.sha256
+        if tokenizer is None:  # a single one, learned from both sides
+            text = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
+            tokenizer = learn(options.tokenizer, text, options.vocab_size, specials)
+        self.tokenizer = tokenizer
+        train, held_out = map(self.encode, (corpus.train, corpus.held_out))
+        needed = max(min(map(self.positions, part)) for part in (train, held_out))
+        if needed > options.block_size:
+            raise CorpusError(
+                f"--block_size {options.block_size} is too short for {corpus.name}: use {needed} or more, "
+                "so that at least one training pair and one held-out pair fit"
+            )
+
+        def fits(pair: Pair) -> bool:
+            return self.positions(pair) <= options.block_size
+
+        self.too_long = sum(not fits(pair) for pair in (*train, *held_out))
+        self.sentences = [pair for pair, ids in zip(corpus.held_out, held_out, strict=True) if fits(ids)]
+        train, held_out = (list(filter(fits, part)) for part in (train, held_out))
+        steps, batch_tokens = options.gradient_accumulation_steps, math.prod(n for n, _ in options.factors())
+        self.example = next((source for source, _ in self.sentences if is_plain(source)), "")
+        self.data = self.data_class(self.tokenizer, train, held_out, batch_tokens, steps, options.seed, options.device)
+
+    def positions(self, pair: Pair) -> int:
+        """The positions that a pair takes in the model's context."""
+        raise NotImplementedError
+
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
+        """Pairs of texts as token ids."""
+        raise NotImplementedError
+
+    def translate(self, model: Any, sources: list[str]) -> list[str]:
+        """The model's greedy translation of each source."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """One line about the pairs and their tokens."""
+        data, reasons = self.data, self.corpus.left_out.copy()
+        if self.too_long:
+            reasons.append(f"{self.too_long:,} with more than {counted(self.options.block_size, 'token')}")
+        left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
+        unknown = self.share_unknown()
+        lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""
+        return (
+            f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
+            f"{self.tokenizer.kind} tokenizer with {counted(self.tokenizer.vocab_size, 'token')}{lost}; "
+            f"{data.padding():.1%} of the batches is padding; an epoch is {counted(data.epoch_steps, 'step')}"
+        )
+
+    def share_unknown(self) -> float:
+        """The share of the tokens of the held-out pairs that are <unk>."""
+        tokens = [token for source, target in self.data.held_out for token in (*source, *target[1:-1])]
+        return tokens.count(self.tokenizer.specials.get(UNKNOWN, -1)) / max(1, len(tokens))
+
+    def unknown(self) -> dict[str, int]:
+        """The characters or words that the tokenizer does not know."""
+        counts: Counter[str] = Counter()
+        for pair in self.corpus.train:
+            for sentence in pair:  # one by one: the last word of a sentence and the first of the next are two
+                counts.update(self.tokenizer.unknown(sentence))
+        return counts
+
+    def target_tokens(self, step: int) -> int:
+        """The number of target tokens of an update."""
+        return self.data.target_tokens(step)
+
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
+        """A process's pairs of the batches of one update, each with its share of the update's target tokens."""
+        tokens = self.target_tokens(step)
+        for batch, count in self.data.micro_batches(step, rank, size):
+            yield batch, count / tokens
+
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
+        """All held-out pairs; with several processes, each has every n-th batch."""
+        return itertools.islice(self.data.validation_batches(), rank, None, size)
+
+    def report(self, model: Any, val_loss: float) -> Report:
+        """The scores of greedy translations of some held-out sentences, and a few of the translations.
+
+        Early in training nothing is translated: such a model does not know when to stop, and translating would take
+        minutes. The loss of guessing is ln V.
+        """
+        sentences = self.sentences[: self.options.eval_pairs]
+        if not sentences or val_loss > TOO_HIGH * math.log(self.tokenizer.vocab_size):
+            return Report({}, "too early to translate" if sentences else "not translated", "")
+        written = self.translate(model, [source for source, _ in sentences])
+        measures, words = scores(written, [target for _, target in sentences])
+        shown = zip(sentences[: self.shown], written, strict=False)
+        text = "\n".join(f"{source}\n  -> {translation}\n  == {target}" for (source, target), translation in shown)
+        return Report(measures, words, text)

@@ -1,1 +1,0 @@
-"""Files of weights: the layouts of other programs, read and written."""

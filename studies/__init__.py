@@ -1,0 +1,5 @@
+"""Where the studies were until 0.3.0: an old command names the new one."""
+
+from training.cli.doorstep import moved
+
+moved("studies", "extra.studies")

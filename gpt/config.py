@@ -6,11 +6,9 @@ import math
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
-from extra.mixers.mixers import MIXERS
-from extra.mixers.relative import RELATIVE
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.transformer import rotary_frequencies
+from tinygrad_lite.transformer import MIXERS, POSITIONS, rotary_frequencies
 
 of_model, of_training = under("model", "training")
 
@@ -29,7 +27,7 @@ class GPTConfig(ModelConfig):
     positions: str = of_model(
         "learned",
         "how positions are encoded",
-        choices=("learned", "sinusoidal", "rotary", "none", "index", "binary", *RELATIVE),
+        choices=POSITIONS,
     )
     activation: str = part("activation")
     norm_eps: float = part("norm_eps")
@@ -46,9 +44,7 @@ class GPTConfig(ModelConfig):
         None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1
     )
     head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
-    mixer: str = of_model(
-        "attention", "what mixes positions: attention or another layer", choices=("attention", *MIXERS)
-    )
+    mixer: str = of_model("attention", "what mixes positions: attention or another layer", choices=MIXERS)
     n_state: int | None = of_model(None, "width of a recurrent layer's state; none: n_embd", low=1, high=1_000_000)
     window: int | None = of_model(
         None, "how many keys attention sees, and the first few; none: all", unit="tokens", low=1, high=10_000_000

@@ -24,7 +24,7 @@ from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.generator import GenerationState, Generator
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import MIXERS, POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
+from tinygrad_lite.transformer import POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
 
 
 class GPT(Generator):
@@ -39,7 +39,7 @@ class GPT(Generator):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
-        self.is_endless = config.mixer in MIXERS and config.positions == "none"
+        self.is_endless = config.mixer != "attention" and config.positions == "none"
         width = config.n_embd
         self.token_embedding = Embedding(config.vocab_size, width)
         if config.positions == "learned":

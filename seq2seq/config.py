@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
-from extra.mixers.mixers import RECURRENT
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
 
 of_model, of_training = under("model", "training")
@@ -47,7 +46,7 @@ class Seq2SeqConfig(ModelConfig):
     label_smoothing: float = of_training(0.1, "probability spread over all tokens", low=0.0, below=1.0)
 
     mixer: str = of_model(
-        "attention", "the Transformer, or Luong's model of recurrent layers", choices=("attention", *RECURRENT)
+        "attention", "the Transformer, or Luong's model of recurrent layers", choices=("attention", "rnn", "lstm")
     )
     attend: str = of_model(
         "global",

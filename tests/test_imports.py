@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -116,6 +118,14 @@ def test_the_library_imports_only_known_packages_and_extras_only_in_the_function
         assert len(importers[library]) == 1, importers[library]
     assert "tinygrad_lite.cuda.find" in importers["cupy"]
     assert all(module.startswith("tinygrad_lite.cuda.") for module in importers["cupy"] | importers["cupy_backends"])
+
+
+@pytest.mark.parametrize("family", ["gpt", "seq2seq"])
+def test_the_definition_of_a_model_imports_the_engine_only(family):
+    own = {
+        f"{family}.{name}" for name in ("config", "model", "fast.step", "fast.step_cuda", "fast.weights")
+    } & FILES.keys()
+    assert not {t for module in own for t in own_imports(module) - own if not t.startswith("tinygrad_lite")}
 
 
 def test_code_is_loaded_by_imports_and_not_by_strings():

@@ -32,7 +32,6 @@ NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 EDGES = {  # imports of the shelf by the core; none may be added
     "families": "extra.encoders.family",
-    "gpt.config": "extra.mixers.mixers extra.mixers.relative",
     "gpt.family": """
         extra.chat.smollm2 extra.pretrained.gpt2 extra.pretrained.llama extra.pretrained.peft extra.tokenizers.others
     """,
@@ -42,11 +41,11 @@ EDGES = {  # imports of the shelf by the core; none may be added
         extra.pixels.pictures extra.plots.attention extra.plots.figure extra.pretrained.read extra.rewards.calculator
     """,
     "gpt.task": "extra.pairs.pairs extra.pairs.teachers extra.pixels.pictures extra.rewards.rewards",
-    "seq2seq.config": "extra.mixers.mixers",
+    "gpt": "extra.mixers",
     "seq2seq.family": "extra.mixers.mixers extra.mixers.seq2seq",
     "seq2seq.sample": "extra.explorer.translation extra.inside.seq2seq extra.plots.attention",
+    "seq2seq": "extra.mixers",
     "text.decoding.sample_options": "extra.plots.figure",
-    "tinygrad_lite.transformer": "extra.mixers.window",
     "tinygrad_lite": "tinygrad_lite.spelling",
     "train": "extra.adapters.adapter extra.mpi.mpirun extra.studies.trials",
     "training.corpora.texts": "extra.corpora.gutenberg extra.corpora.reviews extra.corpora.works",

@@ -30,11 +30,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import MISSING
 from typing import Any, ClassVar
 
-from tinygrad_lite.transformer import ACTIVATIONS, MIXERS, RELATIVE, rotary_frequencies
+from tinygrad_lite.transformer import ACTIVATIONS, MIXERS, POSITIONS, rotary_frequencies
 
 
 def option(
@@ -46,7 +46,7 @@ def option(
     high: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    choices: Sequence[str] | None = None,
+    choices: Collection[str] | None = None,
     is_path: bool = False,
     group: str = "",
     hidden: bool = False,
@@ -167,15 +167,8 @@ class ModelConfig:
 
     @property
     def kept_attention(self) -> int:
-        """Numbers per position that self-attention keeps for its backward pass, except its weights.
-
-        They are queries, keys, values and the joined heads, 4 H D. A norm keeps its result, which attention keeps
-        anyway, unless rotary positions change it.
-        """
-        if self.mixer in MIXERS:
-            return MIXERS[self.mixer].kept(self)
-        heads = self.n_head * self.head_width
-        return 4 * heads + (heads + self.cached_width if self.qk_norm and self.positions == "rotary" else 0)
+        """Numbers per position that a block's mixer keeps for its backward pass; of attention, without its weights."""
+        return MIXERS[self.mixer].kept(self)
 
     def of_all_blocks(self, count: int, kept: int) -> int:
         """Numbers per position that a stack of blocks keeps, if one keeps `kept`: with `recompute`, only one does."""
@@ -189,7 +182,7 @@ class ModelConfig:
     @property
     def is_recurrent(self) -> bool:
         """Whether a recurrent layer takes the place of attention."""
-        return self.mixer in MIXERS and MIXERS[self.mixer].is_recurrent
+        return MIXERS[self.mixer].is_recurrent
 
     @property
     def state_width(self) -> int:
@@ -209,9 +202,7 @@ class ModelConfig:
     @property
     def cached_numbers(self) -> int:
         """What a layer keeps of a text of block_size tokens: keys and values, or a recurrent state (h and c)."""
-        if self.mixer in MIXERS:
-            return MIXERS[self.mixer].cached(self)
-        return 2 * self.CACHES * self.block_size * self.cached_width
+        return MIXERS[self.mixer].cached(self)
 
     def effective(self) -> dict[str, Any]:
         """The settings that results depend on, with 0 and None replaced by what they stand for."""
@@ -225,10 +216,10 @@ class ModelConfig:
         Args:
             mark: precedes the names, such as -- for options.
         """
-        if self.mixer in MIXERS:
+        if self.mixer != "attention":
             unused = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "window": None, "qk_norm": False}
             wrong = {name: value for name, value in unused.items() if getattr(self, name) != value}
-            wrong |= {"positions": "none"} if self.positions in ("rotary", *RELATIVE) else {}
+            wrong |= {"positions": "none"} if self.positions == "rotary" or POSITIONS.get(self.positions) else {}
             if wrong:
                 changes = " ".join(f"{mark}{name} {str(value).lower()}" for name, value in wrong.items())
                 return f"{mark}mixer {self.mixer} has no use for settings of attention: choose {changes}"

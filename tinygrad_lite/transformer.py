@@ -429,11 +429,11 @@ class Block(Module):
 
 
 class Mixer(NamedTuple):
-    """What a block can have in place of attention.
+    """What mixes positions in a block.
 
     Attributes:
         make: makes it, from a model's settings.
-        kept: how many numbers it keeps of a position for the backward pass.
+        kept: how many numbers it keeps of a position for the backward pass; of attention, without its weights.
         cached: how many it keeps of a text of block_size tokens while text is generated.
         is_recurrent: whether the setting n_state is the width of its state.
     """
@@ -444,10 +444,43 @@ class Mixer(NamedTuple):
     is_recurrent: bool = False
 
 
-# By name. Whoever has one enters it, as the layers of the shelf do: mixers.py, relative.py.
-MIXERS: dict[str, Mixer] = {}
-# Positions that only affect attention's scores: what makes the term that is added to them, from a model's settings.
-RELATIVE: dict[str, Callable[[Any], Module]] = {}
+def attention_of(config: ModelConfig, kind: type = MultiHeadAttention, **more: Any) -> MultiHeadAttention:
+    """Attention with these settings, of a class that may take more."""
+    c = config
+    return kind(
+        c.n_embd,
+        c.n_head,
+        c.dropout,
+        c.bias,
+        n_kv_head=c.n_kv_head,
+        head_dim=c.head_dim,
+        qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
+        frequencies=c.frequencies if c.positions == "rotary" else None,
+        scale=c.attention_scale,
+        **more,
+    )
+
+
+def self_attention(config: ModelConfig, *kind: type, **more: Any) -> MultiHeadAttention:
+    """Attention of positions to each other; `kind` and `more` as in `attention_of`."""
+    relative = POSITIONS.get(config.positions)
+    return attention_of(config, *kind, relative=relative and relative(config), **more)
+
+
+def kept_by_attention(config: ModelConfig) -> int:
+    """Numbers per position: queries, keys, values and the joined heads, 4 H D.
+
+    A norm keeps its result, which attention keeps anyway, unless rotary positions change it.
+    """
+    heads = config.n_head * config.head_width
+    return 4 * heads + (heads + config.cached_width if config.qk_norm and config.positions == "rotary" else 0)
+
+
+# By name. Whoever has another one enters it, as the layers in extra/mixers/ do; so for positions.
+MIXERS = {"attention": Mixer(self_attention, kept_by_attention, lambda c: 2 * c.CACHES * c.block_size * c.cached_width)}
+# How positions are encoded; and what makes the term that they add to attention's scores, if that is all they do.
+POSITIONS: dict[str, Callable[[Any], Module] | None]
+POSITIONS = dict.fromkeys(("learned", "sinusoidal", "rotary", "none", "index", "binary"))
 
 
 def norm_of(config: ModelConfig) -> Callable[[int], Module]:
@@ -464,30 +497,12 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         has_cross: whether it also attends to an encoder's output.
     """
     c = config
-    relative = RELATIVE.get(c.positions)
-    attention = functools.partial(
-        MultiHeadAttention,
-        c.n_embd,
-        c.n_head,
-        c.dropout,
-        c.bias,
-        n_kv_head=c.n_kv_head,
-        head_dim=c.head_dim,
-        qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
-        frequencies=c.frequencies if c.positions == "rotary" else None,
-        scale=c.attention_scale,
-    )
-    mixing = attention
-    if c.window:
-        from extra.mixers.window import WindowAttention
-
-        mixing = functools.partial(WindowAttention, *attention.args, **attention.keywords, window=c.window)
     return Block(
-        MIXERS[c.mixer].make(c) if c.mixer in MIXERS else mixing(relative=relative and relative(c)),
+        MIXERS[c.mixer].make(c),
         FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
         c.n_embd,
         norm_first=c.norm_first,
-        cross=attention() if has_cross else None,
+        cross=attention_of(c) if has_cross else None,
         norm=norm_of(c),
         residual=c.residual,
         recompute=c.recompute,

@@ -19,7 +19,7 @@ import numpy as np
 
 from tinygrad_lite.nn import Module, Parameter, uniform
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import RELATIVE
+from tinygrad_lite.transformer import POSITIONS
 
 REACH = 16  # K, the largest distance with a vector of its own
 
@@ -57,5 +57,5 @@ class Shaw(Module):
         return by_distance.gather(-1, Tensor(chosen, device=query.device).expand(*query.shape[:3], keys))
 
 
-RELATIVE["alibi"] = lambda config: ALiBi(config.n_head)
-RELATIVE["shaw"] = lambda config: Shaw(config.head_width, config.attention_scale or config.head_width**-0.5)
+POSITIONS["alibi"] = lambda config: ALiBi(config.n_head)
+POSITIONS["shaw"] = lambda config: Shaw(config.head_width, config.attention_scale or config.head_width**-0.5)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import MultiHeadAttention
+from tinygrad_lite.transformer import MIXERS, MultiHeadAttention, self_attention
 
 SINKS = 4
 
@@ -78,3 +78,11 @@ def chosen(x: Tensor, axis: int, sinks: int, first: int, last: int) -> Tensor:
     before = (slice(None),) * (axis % x.ndim)
     near = x[(*before, slice(first, last))]
     return x[(*before, slice(sinks))].cat(near, axis=axis) if sinks else near
+
+
+def through_window(config: Any) -> MultiHeadAttention:
+    """A block's attention, through a window if its settings ask for one."""
+    return self_attention(config, WindowAttention, window=config.window) if config.window else self_attention(config)
+
+
+MIXERS["attention"] = MIXERS["attention"]._replace(make=through_window)

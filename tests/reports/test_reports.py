@@ -42,7 +42,7 @@ tried for the first time.
   The bound for open hypotheses was wrong where rows of a batch have different maximum lengths.
   reports/test_choosing.py::test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores
   seq2seq/test_translate.py::test_one_equals_many_and_their_order_does_not_matter
-  here: a hypothesis that is cut off counts as it is, which workshop/decoding/beam.py says.
+  here: a hypothesis that is cut off counts as it is, which text/decoding/beam.py says.
 
 # Caches, positions, windows
 

@@ -256,7 +256,7 @@ def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(path, monkeypa
     model.final_norm.__class__ = type("OtherNorm", (type(model.final_norm),), {})
     assert "does not compute OtherNorm" in build.why_recorded(trained, model)
     for name, known in build.CHOICES.items():  # a choice of tomorrow, added as docs/how-to.md says
-        values = GPTConfig.chosen()[name].metadata["choices"]
+        values = [*GPTConfig.chosen()[name].metadata["choices"]]
         monkeypatch.setitem(build.CHOICES, name, known.replace(values[0], ""))
         trained.config = replace(trained.config, **{name: values[0]})
         assert f"does not compute {name} {values[0]}" in build.why_recorded(trained, model)

@@ -14,7 +14,7 @@ from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import RELATIVE, MultiHeadAttention
+from tinygrad_lite.transformer import POSITIONS, MultiHeadAttention
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 make_model = functools.partial(gpt_with_large_weights, vocab_size=23, block_size=12, n_embd=16, dropout=0.2)
@@ -85,7 +85,7 @@ def test_the_fast_step_equals_the_general_one(settings, dtype, monkeypatch):
         general, is_general_fast = steps(model, prompt, tokens)
     config = model.config
     is_known = config.norm_first and config.residual and config.activation in ACTIVATIONS
-    is_known = is_known and config.mixer == "attention" and config.positions not in RELATIVE
+    is_known = is_known and config.mixer == "attention" and not POSITIONS[config.positions]
     assert (is_fast, is_general_fast) == (is_known, False)
     assert fast.dtype == general.dtype == np.dtype(dtype)
     np.testing.assert_allclose(fast, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)

@@ -8,7 +8,7 @@ mask, and a cache while text is generated.
 
 **Hyena.** Three maps of the input, q, k and v, and one long convolution between two gates: y = q * conv(h, k * v). The
 filter h is not stored but computed from the position by a small network, times a window that decays exponentially: so
-it may have any length, and neighbouring distances have similar weights (`functional/long_conv.py` has the convolution).
+it may have any length, and neighbouring distances have similar weights (`long_conv.py` has the convolution).
 
 **Mamba-2.** Attention without a softmax is a recurrence: with S = sum_s k_s v_s^T, a (D, D) matrix for each head,
 q_t S is the sum over all earlier v_s, weighted by q_t . k_s. A decay a_t in (0, 1), computed from the input, lets it

@@ -4,7 +4,7 @@
 
 A recurrent layer reads a sequence step by step; all it knows of the past is its state, which is as large after ten
 steps as after ten thousand. `RNN` and `LSTM` are single layers, batch first, with torch's results. The formulas and
-their derivatives are in functional/rnn.py and lstm.py.
+their derivatives are in rnn.py and lstm.py.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, ad
 @STARTS
 def test_no_message_is_left_over_for_mpi_to_complain_about():
     """Between machines; here two ranks are told that they share no memory."""
-    wait = "from training.processes import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
+    wait = "from extra.mpi import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
     settings = {"PYTHONPATH": str(ROOT), "MPIR_CVAR_NOLOCAL": "1"}
     words = [MPIRUN, "-n", "2", sys.executable, "-c", wait]
     done = subprocess.run(words, env=os.environ | settings, capture_output=True, text=True)

@@ -38,17 +38,16 @@ import numpy as np
 
 from families import FAMILIES
 from text.decoding.sample_options import SampleOptions, check_beam, check_combination
-from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
-from tinygrad_lite.precision import check_precision, set_precision
+from tinygrad_lite.precision import set_precision
 from tinygrad_lite.quantize import quantize
 from training.cli.command_line import parse_command_line
 from training.cli.console import quoted, run_command, say, with_value
 from training.cli.options import build
 from training.estimate import is_shortage, too_little_to_sample
 from training.family import PEFT_CONFIG, Family, Trained, family_of_weights
-from training.folder import find_checkpoint, release_memory, tune_memory
+from training.folder import choose_device, find_checkpoint, release_memory, tune_memory
 
 OUT = Path("out")
 EXAMPLES = {
@@ -64,7 +63,7 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")
-    parsed = parse_command_line(
+    given, words = parse_command_line(
         SampleOptions,
         argv,
         prog="sample.py",
@@ -80,27 +79,19 @@ def main(argv: list[str]) -> int:
             "output": "is not needed: the text goes to stdout, so python sample.py > FILE keeps it",
         },
     )
-    for note in parsed.notes:
-        say(f"note: {note}")
-    options = build(SampleOptions, ("command line", parsed.values))
-    check_combination(options, parsed.values)
+    options = build(SampleOptions, ("command line", given))
+    check_combination(options, given)
 
-    device = get_device(options.device).name
-    check_precision(options.dtype, device)
+    device = choose_device(options)
     set_precision(options.dtype)
-    if options.quantize and device != "cpu":
-        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
-    named = parsed.positional
-    if named and options.out_dir:
-        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
-    family, path = find_model(Path(named or options.out_dir or OUT))
+    if words and options.out_dir:
+        raise OptionError(f"both {words[0]} and --out_dir {options.out_dir} are given: name only one of them")
+    family, path = find_model(Path(words[0] if words else options.out_dir or OUT))
     trained = family.read(path, Path(options.adapter) if options.adapter else None, options.quantize is not None)
     say(trained.about)
-    if options.device == "auto":
-        say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_beam(options, trained.config)
     try:
-        family.speak(options, parsed.values, trained, prepare(options, trained, device))
+        family.speak(options, given, trained, prepare(options, trained, device))
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise

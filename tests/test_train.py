@@ -379,7 +379,7 @@ def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run
     whole = help_for([*preset, "--help", "all"], capsys).split("\npresets:")[0]
     entries = {entry.split()[0]: entry for entry in whole.split("\n  --")[1:]}
     for name, value in start.settings_of(*preset or ["goethe"]).items():
-        if value not in ("", []):
+        if name != "family" and value not in ("", []):
             shown = re.search(r"default (\S+)\)", entries[name])[1]
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             assert (float(shown) == value) if is_number else shown == str(value).lower(), name
@@ -390,9 +390,9 @@ def test_the_examples_of_the_help_are_valid(family):
     presets = start.list_presets(start.PRESETS)
     for command in family.examples:
         python, script, *words = shlex.split(command)
-        parsed = parse_command_line(family.options, words, prog="train.py", description="", positional="preset")
+        _, named = parse_command_line(family.options, words, prog="train.py", description="", positional="preset")
         assert (python, script) == ("python", "train.py")
-        assert parsed.positional is None or parsed.positional in presets
+        assert {*named} <= {*presets}
 
 
 # --- what it refuses ------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import shutil
 from contextlib import chdir
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,6 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize, weight_bytes
-from training import start as setup
 from training.checkpoint import load_checkpoint
 from training.folder import RunFolder
 from training.processes.processes import OneProcess
@@ -187,7 +187,7 @@ def test_what_an_adapter_is_cannot_be_changed_later():
 
 
 def test_quantized_weights_are_for_the_cpu(monkeypatch):
-    monkeypatch.setattr(setup, "get_device", lambda name: None)
+    monkeypatch.setattr("training.folder.get_device", lambda name: SimpleNamespace(name="cuda"))
     with pytest.raises(OptionError, match="--quantize nf4 is for the CPU: add --device cpu, or omit --quantize"):
         adapt(out_dir="new", quantize="nf4", device="cuda")
 

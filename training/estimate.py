@@ -58,7 +58,7 @@ def size_of(setup: RunSetup) -> Size:
     config = options.model_config(known or {"char": 100, "byte": 256}.get(options.tokenizer, options.vocab_size))
     with shapes_only():
         model = setup.family.model_of(config)(config)
-        setup.adapt(model)
+        options.adapt(model, setup.freezable)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
     moments, workers = options.moments, options.workers
     kept_moments = "one moment" if moments == 1 else "two moments"

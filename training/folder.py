@@ -5,7 +5,6 @@ Nothing here depends on a model or affects a result.
 
 from __future__ import annotations
 
-import csv
 import ctypes
 import functools
 import json
@@ -21,11 +20,12 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from tinygrad_lite.device import get_device
+from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
-from tinygrad_lite.precision import bfloat16
+from tinygrad_lite.precision import bfloat16, check_precision
 from tinygrad_lite.random import keyed_rng
 from training.checkpoint import describe, fact_in, load_checkpoint, missing_folder, no_checkpoint, save_file
+from training.cli.console import say
 from training.cli.files import MAX_SETTINGS, POSIX, TEMPORARY, text_of
 
 METRICS = (
@@ -171,13 +171,12 @@ class RunFolder:
                     msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
 
     def begin(self, options: dict[str, Any]) -> None:
-        """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
+        """Start a new run: remove the files of an older one, note the options, write the head of metrics.csv."""
         average = self.path / "average.safetensors"  # which version 0.3.0 wrote
         for old in (self.last, self.best, average, *self.kept(), self.metrics, self.samples, self.options):
             old.unlink(missing_ok=True)
         self.note_options(options)
-        with open(self.metrics, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerow(METRICS)
+        self.rewind(0)
 
     def note_options(self, options: dict[str, Any]) -> None:
         """Write options.json."""
@@ -194,7 +193,7 @@ class RunFolder:
         return noted if isinstance(noted, dict) else {}
 
     def rewind(self, step: int) -> None:
-        """Remove the rows and samples that the run will write again when it continues after `step` updates."""
+        """Leave the head of metrics.csv, and the rows and samples that the run does not write again from `step` on."""
         rows = [METRICS]
         if self.metrics.exists():
             text = text_of(self.metrics, errors="replace")
@@ -288,6 +287,20 @@ def available_cores() -> int:
         allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, max(1, round(int(allowed) / int(period))))
     return cores
+
+
+def choose_device(options: Any) -> str:
+    """The device that an option names; says which one "auto" chooses.
+
+    Raises: DeviceError if it is not there; OptionError if it has no such --dtype or --quantize.
+    """
+    device = get_device(options.device).name
+    if options.device == "auto":
+        say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
+    check_precision(options.dtype, device)
+    if options.quantize and device != "cpu":
+        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
+    return device
 
 
 @functools.cache

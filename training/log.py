@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -58,12 +59,14 @@ class RunLog(AbstractContextManager):
         self.setup, self.task, self.model, self.optimizer = setup, task, model, optimizer
         self.options, self.folder = setup.options, setup.folder
         before = setup.checkpoint
-        self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
+        # The lowest validation loss, and its step.
+        self.best = (before.best_loss, before.best_step) if before else (None, None)
         self.losses: dict[int, float] = {}  # the training loss, by step
         self.write_errors: list[Exception] = []  # at the latest evaluation
         # On a GPU a checkpoint is a copy of its weights, so another thread can write it while training goes on.
         self.writer = ThreadPoolExecutor(1) if self.options.device != "cpu" else None
-        self.writing: list[tuple[int, Future, tuple]] = []  # step, job, and the best known before it
+        # Step, what writes or waits until it is written, and the best known before it.
+        self.writing: list[tuple[int, Callable[[], None], tuple]] = []
         self.first = optimizer.steps
         self.tokens, self.paused = 0, 0.0  # since the last row
         self.began = self.started = self.said = time.perf_counter()  # the last row, the run, the last line
@@ -98,36 +101,35 @@ class RunLog(AbstractContextManager):
 
     def save(self, step: int) -> None:
         """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
-        self.wait_for_writer()
+        self.finish_writing()
         self.write_errors.clear()
         self.paused = time.perf_counter()
-        checkpoint = self.checkpoint(self.best_loss, self.best_step)
+        checkpoint = self.checkpoint()
 
         def write() -> None:
             save_checkpoint(self.folder.last, checkpoint)
             self.folder.keep(step, self.options.keep)
 
-        self.write(step, write)
+        self.write(step, write, self.best)
 
     def evaluated(self, step: int, val_loss: float) -> bool:
         """Write `best` if this validation loss is the best so far, or if the latest model is, and show a sample.
 
         Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
         """
-        self.val_loss = val_loss
-        if self.best_loss is None or val_loss < self.best_loss or self.options.latest_is_best:
-            checkpoint, before = self.checkpoint(val_loss, step), (self.best_loss, self.best_step)
-            self.best_loss, self.best_step = val_loss, step
-            self.write(step, lambda: save_checkpoint(self.folder.best, checkpoint), before)
-        with self.disk_errors(step):
+        self.val_loss, before = val_loss, self.best
+        if before[0] is None or val_loss < before[0] or self.options.latest_is_best:
+            self.best = val_loss, step
+            self.write(step, partial(save_checkpoint, self.folder.best, self.checkpoint()), before)
+        with self.disk_errors(step, self.best):
             self.report(step, val_loss)
             self.folder.write_waiting()
         self.bar.refresh()
         self.began += time.perf_counter() - self.paused  # the speed in a row is that of training alone
         patience = self.options.patience * self.options.eval_interval
-        ends = bool(patience) and step - self.best_step >= patience
+        ends = bool(patience) and step - self.best[1] >= patience
         if ends:
-            tqdm.write(f"stopped early: no better validation loss since step {self.best_step:,}", file=sys.stderr)
+            tqdm.write(f"stopped early: no better validation loss since step {self.best[1]:,}", file=sys.stderr)
         return ends
 
     def report(self, step: int, val_loss: float) -> None:
@@ -146,40 +148,34 @@ class RunLog(AbstractContextManager):
             sys.stdout.flush()
         self.said = time.perf_counter()
 
-    def write(self, step: int, job: Callable[[], None], before: tuple | None = None) -> None:
+    def write(self, step: int, job: Callable[[], None], before: tuple) -> None:
         """Do this, in the other thread if there is one; if it fails, what was best `before` is the best again."""
-        before = before or (self.best_loss, self.best_step)
-        if self.writer:
-            self.writing.append((step, self.writer.submit(job), before))
-            if self.may_continue(step):
-                return
-            self.wait_for_writer()
-        else:
-            with self.disk_errors(step, before):
-                job()
+        self.writing.append((step, self.writer.submit(job).result if self.writer else job, before))
+        if not self.writer or not self.may_continue(step):
+            self.finish_writing()
 
-    def wait_for_writer(self) -> None:
-        """Wait until the other thread has written everything, and take note of its errors."""
+    def finish_writing(self) -> None:
+        """Write everything, or wait until the other thread has, and take note of errors."""
         while self.writing:
-            step, job, before = self.writing.pop(0)
+            step, finish, before = self.writing.pop(0)
             with self.disk_errors(step, before):
-                job.result()
+                finish()
 
     def may_continue(self, step: int) -> bool:
         """Whether training continues if a write of this step fails."""
         return self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
 
     @contextmanager
-    def disk_errors(self, step: int, before: tuple | None = None) -> Iterator[None]:
+    def disk_errors(self, step: int, before: tuple) -> Iterator[None]:
         """Within this context a failed write does not end the training, except at its first and last step.
 
         Args:
-            before: best loss and step if the write fails; None: those of now.
+            before: best loss and step if the write fails.
         """
         try:
             yield
         except (CheckpointError, OSError) as error:
-            self.best_loss, self.best_step = before or (self.best_loss, self.best_step)
+            self.best = before
             if not self.may_continue(step) or (isinstance(error, OSError) and reader_has_gone(error)):
                 raise
             self.write_errors.append(error)
@@ -191,9 +187,9 @@ class RunLog(AbstractContextManager):
 
     def finish(self, stopped: bool) -> None:
         """Save the weights of a run that was stopped; raise a write error of the last evaluation."""
-        self.wait_for_writer()
+        self.finish_writing()
         if stopped:
-            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
+            save_checkpoint(self.folder.last, self.checkpoint())
         elif self.write_errors:
             raise self.write_errors[0]
         else:
@@ -204,15 +200,15 @@ class RunLog(AbstractContextManager):
 
         The training loss is the mean over a tenth of the run, before the best evaluation and before the end.
         """
-        end, best, rise = self.optimizer.steps, self.best_step, self.val_loss - self.best_loss
+        end, (lowest, best) = self.optimizer.steps, self.best
         before, after = ([x for step, x in self.losses.items() if to - end / 10 < step <= to] for to in (best, end))
         fell = sum(after) * len(before) < sum(before) * len(after)
-        if fell and 0 < best <= 0.8 * end and rise > 0.01 * max(1, self.best_loss):
-            found = f"from {self.best_loss:.3f} at step {best:,} to {self.val_loss:.3f}, while the training loss fell"
+        if fell and 0 < best <= 0.8 * end and self.val_loss - lowest > 0.01 * max(1, lowest):
+            found = f"from {lowest:.3f} at step {best:,} to {self.val_loss:.3f}, while the training loss fell"
             advice = "fewer steps, more dropout or more data help"
             tqdm.write(f"\nthe model overfits: the validation loss rose {found}; {advice}", file=sys.stderr)
 
-    def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
+    def checkpoint(self) -> Checkpoint:
         """Everything needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
         base, in_base = self.setup.base, self.task.tokenizer is self.setup.tokenizer
         weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
@@ -222,8 +218,8 @@ class RunLog(AbstractContextManager):
             training=self.options.saved(),
             tokenizer={} if base and in_base else self.task.tokenizer.to_json(),
             step=self.optimizer.steps,
-            best_loss=best_loss,
-            best_step=best_step,
+            best_loss=self.best[0],
+            best_step=self.best[1],
             corpus_sha256=self.task.corpus_sha256,
             weights=weights,
             optimizer=self.optimizer.state_dict(),

@@ -24,8 +24,7 @@ from tinygrad_lite.quantize import KINDS, quantize
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).
-NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
-NOT_SAVED |= {"stop_on_disk_error"}
+NOT_SAVED = {*"out_dir init_from resume overwrite dry_run watts flops_per_second profile stop_on_disk_error".split()}
 
 # The class of each optimizer, and the options for its settings.
 BETAS = {"betas": attrgetter("beta1", "beta2")}
@@ -209,17 +208,17 @@ class TrainOptions:
             base: their names; None: all that the model has.
         Raises: OptionError if the options do not fit the model.
         """
+        if not self.adapts:
+            return
         patterns = ",".join(self.freeze).split(",")
+        asked = f"--lora_rank {self.lora_rank}" if self.lora_rank else f"--freeze {' '.join(self.freeze)}"
         try:
             adapt.freeze(model, ["*"] if self.lora_rank or patterns == ["base"] else patterns, base)
             self.add_adapters(model)
         except ValueError as error:
-            asked = f"--lora_rank {self.lora_rank}" if self.lora_rank else f"--freeze {' '.join(self.freeze)}"
             raise OptionError(f"{asked}: {error}") from None
         if not adapt.learned(model):
-            raise OptionError(
-                f"--freeze {' '.join(self.freeze)} leaves nothing to learn: freeze less, or --lora_rank 8"
-            )
+            raise OptionError(f"{asked} leaves nothing to learn: freeze less, or --lora_rank 8")
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, for all parameters of the model."""

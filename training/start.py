@@ -25,18 +25,16 @@ from extra.studies.sizes import SIZES, read_size
 from text.tokenizers import tokenizer_from_json
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.adapt import load_learned
-from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.precision import check_precision
 from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.cli.command_line import parse_command_line, split_command_line
 from training.cli.console import quoted, say
 from training.cli.options import PRESETS, brief, build, find_preset, list_presets, read_preset
 from training.family import Family, Task, Trained, check_family, family_of_weights
-from training.folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
+from training.folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores, choose_device
 from training.options import TrainOptions
 from training.origin import adapted_options, load_origin, name_of, names_text, resumed_options
 
@@ -52,10 +50,10 @@ class RunSetup:
     Attributes:
         checkpoint: the last state of the run that is resumed; None for a new run.
         trained: the weights with which a new run starts, or the base of an adapter; None for random weights.
-        vocab_size: size of the vocabulary, once the text has been read.
         named: the name in `sizes.py` of the model whose cost is requested; None for a preset.
-        base: what a checkpoint says about `trained`, if only part of the model learns; else empty.
         names_text: whether the command line names the text of a run that is resumed, which may then be a different one.
+        vocab_size: size of the vocabulary, once the text has been read.
+        base: what a checkpoint says about `trained`, if only part of the model learns; else empty.
         stand_in: the text of a command that names none, and why it is not the usual one; empty if it is.
         freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
@@ -65,10 +63,10 @@ class RunSetup:
     folder: RunFolder
     checkpoint: Checkpoint | None = None
     trained: Trained | None = None
-    vocab_size: int | None = None
     named: str | None = None
     names_text: bool = False
-    stand_in: str = ""
+    vocab_size: int | None = field(init=False, default=None)
+    stand_in: str = field(init=False, default="")
     base: dict[str, Any] = field(init=False, default_factory=dict)
     freezable: frozenset[str] | None = field(init=False, default=None)
 
@@ -118,7 +116,7 @@ class RunSetup:
             else:
                 model = make(config)
             model.to(options.device, options.weight_dtype)
-            self.adapt(model)
+            options.adapt(model, self.freezable)
         if self.trained and self.checkpoint:
             try:
                 load_learned(model, self.checkpoint.weights)
@@ -126,16 +124,12 @@ class RunSetup:
                 raise CheckpointError(f"{self.folder.last}: {error}") from None
         return model
 
-    def adapt(self, model: Module) -> None:
-        """Freeze parts of the model, quantize them, or give them adapters, if the options say so."""
-        if self.options.adapts:
-            self.options.adapt(model, self.freezable)
-
     def begin(self, optimizer: Optimizer, task: Task) -> None:
         """Prepare the folder, and restore the optimizer if the run is resumed."""
         noted = {**self.options.noted(), "loss_per": task.predicted, "bits_per": task.unit}
         if self.checkpoint is None:
-            refuse_if_used(self.options, self.folder)  # again, now that the folder is locked
+            if not self.options.overwrite:
+                self.folder.refuse_if_used()  # again, now that it is locked
             self.folder.begin(noted)
             return
         try:
@@ -153,27 +147,24 @@ class RunSetup:
         changed = "this is not the text on which the run was trained so far"
         if not self.names_text:
             name = next((name for name in self.options.FILES if getattr(self.options, name)), "dataset")
-            raise OptionError(
-                f"cannot resume {self.folder.path}: {changed}; restore that text, or name this one with --{name} to "
-                "continue on it"
-            )
+            advice = f"restore that text, or name this one with --{name} to continue on it"
+            raise OptionError(f"cannot resume {self.folder.path}: {changed}; {advice}")
         say(f"warning: {changed}")
 
 
-def read_setup(argv: list[str], families: Mapping[str, Family], stand_in: str = "") -> RunSetup:
+def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
     """Read the command line. The available options depend on the preset or weights that it names.
 
     Args:
         families: by name; the first is that of a command that names none.
-        stand_in: as in `RunSetup`.
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets = list_presets(PRESETS)
     family, named = choose_family(argv, presets, families)
     hints, explained = options_elsewhere(family, families)
     preset = named if is_preset(named, presets) else family.preset
-    defaults = build(family.options, (f"preset {preset}", settings_of(preset)))
-    parsed = parse_command_line(
+    base = {key: value for key, value in settings_of(preset).items() if key != "family"}
+    given, _ = parse_command_line(
         family.options,
         argv,
         prog="train.py",
@@ -186,63 +177,62 @@ def read_setup(argv: list[str], families: Mapping[str, Family], stand_in: str = 
         epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", SIZES), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | {"model": "is not needed: a preset is named alone, as in python train.py baby-gpt"},
-        defaults=vars(defaults),
+        defaults=vars(build(family.options, (f"preset {preset}", base))),
     )
-    for note in parsed.notes:
-        say(f"note: {note}")
-    named, given = parsed.positional, parsed.values
-    if named and not is_preset(named, presets) and (os.path.exists(named) or Path(named).suffix):
-        option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
-        raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(Path(named))}")
+    if named not in (None, preset):
+        refuse_name(named)
     if "dataset" in given and given["dataset"] not in {*datasets_of(family), *family.options.DATASETS}:
         for other in families.values():
             if given["dataset"] in datasets_of(other):
                 command = f"python train.py {other.preset} --dataset {given['dataset']}"
                 raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
-    base = settings_of(named or family.preset)
-    options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
-    if not options.dry_run and (named in SIZES or {"watts", "flops_per_second"} & given.keys()):
-        what = named if named in SIZES else "--watts" if "watts" in given else "--flops_per_second"
+    options = build(family.options, (f"preset {preset}", base), ("command line", given))
+    size = named if named in SIZES else None
+    if not options.dry_run and (size or {"watts", "flops_per_second"} & given.keys()):
+        what = size or ("--watts" if "watts" in given else "--flops_per_second")
         raise OptionError(f"{what} is only for estimates of the cost: add --dry_run")
-    if named in SIZES and (files := [name for name in family.options.FILES if name in given]):
-        raise OptionError(f"--{files[0]} changes nothing in the cost of {named}, which reads no text: omit it")
+    if size and (files := [name for name in family.options.FILES if name in given]):
+        raise OptionError(f"--{files[0]} changes nothing in the cost of {size}, which reads no text: omit it")
     origin = "resume" if options.resume else options.init_from
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
     if options.resume and given.get("init_from", "resume") not in ("scratch", "resume"):
         start = f"--init_from {options.init_from} starts a new one"
         raise OptionError(f"--resume continues a run and {start}: omit one of them")
-    run_name = Path(named).stem if named else default_name(origin, given) or family.preset
-    if origin == "resume" and not named and not given.get("text"):  # the run of a command that named no text
-        unnamed = (text for text in options.UNNAMED.get(None, ()) if RunFolder(Path("out") / text).last.exists())
-        run_name = next(unnamed, run_name)
-    folder = RunFolder(options.out_dir or Path("out") / (run_name.lstrip(".") or "text"))  # of ...txt the stem is ..
+    name = default_name(family, named, origin, given).lstrip(".") or "text"  # of ...txt the stem is ..
+    folder, checkpoint, trained = RunFolder(options.out_dir or Path("out") / name), None, None
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last, optimizer=True)
         check_family(folder.last, checkpoint, family.name)
-        held = family.read_base(folder.last, checkpoint.base) if checkpoint.base else None
-        if held:
-            family.check_base(folder.last, checkpoint, held)
-        setup = RunSetup(family, resumed_options(family, checkpoint, given, folder, held), folder, checkpoint, held)
-        setup.names_text = names_text(family, given)
-    elif origin == "scratch":
-        setup = RunSetup(family, options, folder, named=named if named in SIZES else None, stand_in=stand_in)
-    else:
+        if checkpoint.base:
+            trained = family.read_base(folder.last, checkpoint.base)
+            family.check_base(folder.last, checkpoint, trained)
+        options = resumed_options(family, checkpoint, given, folder, trained)
+    elif origin != "scratch":
         asked = base | given if named else given  # the default preset does not count as a request
         trained = load_origin(family, origin)
-        setup = RunSetup(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
+        options = adapted_options(family, trained, base, given, asked)
+    estimated = size if origin == "scratch" else None
+    setup = RunSetup(family, options, folder, checkpoint, trained, estimated, names_text(family, given))
     check_options(setup)
     check_adapting(setup, given)
-    if origin != "resume":
-        refuse_if_used(setup.options, folder)
+    if origin != "resume" and not (options.overwrite or options.dry_run or options.profile):
+        folder.refuse_if_used()
     texts = options.UNNAMED.get(named, ())
     if texts and origin == "scratch" and not options.dry_run and not names_text(family, given):
-        options.dataset, setup.stand_in = first_available(options, texts)
-        if setup.stand_in and options.dataset in presets:
-            return read_setup(
-                [options.dataset, *argv], families, setup.stand_in
-            )  # which has its own settings and folder
+        options.dataset, stand_in = first_available(options, texts)
+        if stand_in and options.dataset in presets:  # which has its own settings and folder
+            setup = read_setup([options.dataset, *argv], families)
+        setup.stand_in = stand_in
     return setup
+
+
+def refuse_name(word: str) -> None:
+    """Raise OptionError for a word that names no preset: say what it may mean, or which presets there are."""
+    if os.path.exists(word) or Path(word).suffix:
+        option = "init_from" if os.path.isdir(word) or Path(word).suffix == ".safetensors" else "text"
+        raise OptionError(f"{word} is not a preset; did you mean: python train.py --{option} {quoted(Path(word))}")
+    find_preset(PRESETS, word)
 
 
 def first_available(options: TrainOptions, texts: Sequence[str]) -> tuple[str, str]:
@@ -276,7 +266,7 @@ def choose_family(
     values, rest = split_command_line(argv, *(one.options for one in families.values()))
     named = next(iter(rest), None)
     if is_preset(named, presets):
-        return family_of(settings_of(named, family=True), families), named
+        return family_of(settings_of(named), families), named
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
         places = values.get("out_dir", [])
@@ -299,11 +289,10 @@ def datasets_of(family: Family) -> set[str]:
     return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
 
 
-def settings_of(name: str, family: bool = False) -> dict[str, Any]:
-    """The settings of a preset, or of a size; without its family, unless that is requested."""
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings of a preset, or of a size, and its family."""
     file = Path(name) if is_preset(name, ()) and os.path.isfile(name) else None
-    found = read_size(name)[0] if name in SIZES else read_preset(file or find_preset(PRESETS, name))
-    return found if family else {key: value for key, value in found.items() if key != "family"}
+    return read_size(name)[0] if name in SIZES else read_preset(file or find_preset(PRESETS, name))
 
 
 def listed(title: str, described: Mapping[str, str]) -> list[str]:
@@ -325,11 +314,16 @@ def options_elsewhere(family: Family, families: Mapping[str, Family]) -> tuple[d
     return hints, lines
 
 
-def default_name(origin: str, given: Mapping[str, Any]) -> str:
-    """The name of a run without a named preset or folder; empty for the default preset's name."""
-    if origin not in ("scratch", "resume"):
+def default_name(family: Family, named: str | None, origin: str, given: Mapping[str, Any]) -> str:
+    """The name of a run without --out_dir: that of the named preset, of the weights to start from, or of the text."""
+    files = given.get("text")
+    if not named and origin not in ("scratch", "resume"):
         return f"{name_of(Path(origin))}-finetuned"
-    return Path(given["text"][0]).stem if given.get("text") else ""
+    if named or files:
+        return Path(named or files[0]).stem
+    # A command that names no text resumes the run of the first text that could stand in for the preset's.
+    unnamed = family.options.UNNAMED.get(None, ()) if origin == "resume" else ()
+    return next((text for text in unnamed if RunFolder(Path("out") / text).last.exists()), family.preset)
 
 
 def family_of(preset: Mapping[str, Any], families: Mapping[str, Family]) -> Family:
@@ -343,30 +337,19 @@ def family_of(preset: Mapping[str, Any], families: Mapping[str, Family]) -> Fami
     return families[name]
 
 
-def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
-    """Raise OptionError if a new run would destroy another one without --overwrite."""
-    if not (options.overwrite or options.dry_run or options.profile):
-        folder.refuse_if_used()
-
-
 def check_options(setup: RunSetup) -> None:
     """Choose the device and the number of workers, and check the options."""
     options = setup.options
-    if options.device == "auto":
-        options.device = get_device("auto").name
-        say(f"--device auto chooses {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
-    get_device(options.device)
-    check_precision(options.dtype, options.device)
+    options.device = choose_device(options)
     options.workers = number_of_workers(options)
     if options.exchange == "bfloat16" and options.dtype == "float64":
         raise OptionError("--exchange bfloat16 would waste the digits of --dtype float64: omit one of them")
     if options.exchange == "bfloat16" and launched()[1] == 1:
         say("note: --exchange bfloat16 changes nothing without mpirun")
     if options.min_lr is not None and options.min_lr > options.learning_rate:
-        raise OptionError(
-            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
-            "learning rate ends there: choose a smaller one, or omit it for a tenth of the peak"
-        )
+        rates = f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}"
+        advice = "choose a smaller one, or omit it for a tenth of the peak"
+        raise OptionError(f"{rates}, but the learning rate ends there: {advice}")
     options.check(learns_tokenizer=setup.tokenizer is None)
     for name in options.paths():
         paths = getattr(options, name)
@@ -389,8 +372,6 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
             f"--quantize {options.quantize}: quantized weights cannot learn, only changes added to them can: add "
             "--lora_rank, such as --lora_rank 8"
         )
-    if options.quantize and options.device != "cpu":
-        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
     if not options.adapts or setup.named:
         return
     name = "lora_rank" if options.lora_rank else "freeze"
@@ -405,7 +386,7 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
         )
     tokenizer = trained.tokenizer
     config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-    setup.adapt(setup.family.model_of(config).blueprint(config))
+    options.adapt(setup.family.model_of(config).blueprint(config), setup.freezable)
 
 
 def number_of_workers(options: TrainOptions) -> int:
@@ -425,8 +406,7 @@ def number_of_workers(options: TrainOptions) -> int:
 
 def warn_of_unknown(task: Task) -> None:
     """Warn about characters or words of the text that the tokenizer of the weights lacks."""
-    counts = task.unknown()
-    if not counts:
+    if not (counts := task.unknown()):
         return
     often = sorted(counts, key=lambda character: (-counts[character], character))
     named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])

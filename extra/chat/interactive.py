@@ -117,8 +117,8 @@ class Conversation:
         else:
             # One word, so that no part of it is taken for another option.
             word = f"--{name}={' '.join(words)}" if words else f"--{name}"
-            parsed = parse_command_line(type(self.options), [word], prog="/help", description="")
-            self.options = dataclasses.replace(self.options, **parsed.values)
+            values, _ = parse_command_line(type(self.options), [word], prog="/help", description="")
+            self.options = dataclasses.replace(self.options, **values)
         say(f"{name} is {getattr(self.options, name)}")
 
 

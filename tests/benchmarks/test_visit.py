@@ -42,8 +42,8 @@ def test_every_command_is_one_that_its_program_accepts_and_all_rows_are_measured
             words = words[words.index(sys.executable) + 1 :]
         module = words[1] if words[0] == "-m" else words[0].removesuffix(".py")
         if module == "benchmarks.gpu":
-            parsed = parse_command_line(gpu.GpuOptions, words[2:], prog="", description="")
-            options = build(gpu.GpuOptions, ("", parsed.values))
+            values, _ = parse_command_line(gpu.GpuOptions, words[2:], prog="", description="")
+            options = build(gpu.GpuOptions, ("", values))
             rows, precisions = gpu.chosen(options.rows, gpu.GROUPS, ""), gpu.chosen(options.precisions, gpu.ALL, "")
             measured |= {(row, precision) for row in rows for precision in precisions if not options.quick}
         elif module == "benchmarks.visit":

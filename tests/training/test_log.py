@@ -42,7 +42,7 @@ FINE += [({500: 1.0}, 250, 2.0, 2.5)]  # resumed: how well it had learned is not
 
 @pytest.mark.parametrize(("losses", "best", "lowest", "last"), OVERFIT + FINE)
 def test_a_run_that_overfits_says_so_at_its_end(losses, best, lowest, last, capsys):
-    run = SimpleNamespace(losses=losses, best_step=best, best_loss=lowest, val_loss=last)
+    run = SimpleNamespace(losses=losses, best=(lowest, best), val_loss=last)
     run.optimizer = SimpleNamespace(steps=500)
     RunLog.warn_of_overfitting(run)
     said = (

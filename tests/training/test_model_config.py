@@ -40,7 +40,7 @@ class SwitchedOptions(model_options(Switched), TrainOptions):
 
 
 def test_a_field_is_an_option_with_its_check_and_its_help():
-    given = parse_command_line(SwitchedOptions, ["--gates", "3"], prog="train.py", description="").values
+    given = parse_command_line(SwitchedOptions, ["--gates", "3"], prog="train.py", description="")[0]
     options = build(SwitchedOptions, ("command line", given))
     assert options.model_config(11) == Switched(11, gates=3)
     assert build(SwitchedOptions).model_config(11).gates == 1

@@ -5,8 +5,8 @@
 ... class Recipe:
 ...     eggs: int = option(2, "number of eggs", unit="eggs", low=0)
 ...     sugar: float = option(0.1, "amount of sugar", unit="kg", above=0.0)
->>> parse_command_line(Recipe, ["--eggs", "3"], prog="bake", description="Bake a cake.").values
-{'eggs': 3}
+>>> parse_command_line(Recipe, ["--eggs", "3"], prog="bake", description="Bake a cake.")
+({'eggs': 3}, [])
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.version import VERSION
-from training.cli.console import show
+from training.cli.console import say, show
 from training.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -45,20 +45,6 @@ ELSEWHERE = {
 }
 FIRST_PAGE = 45  # lines; of a longer help, --help shows the most used options, --help all everything
 OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
-
-
-@dataclasses.dataclass
-class Parsed:
-    """A parsed command line: the values of its options, positional arguments, notes for the user."""
-
-    values: dict[str, Any]
-    positionals: list[str]
-    notes: list[str]
-
-    @property
-    def positional(self) -> str | None:
-        """The positional argument, if there is one."""
-        return self.positionals[0] if self.positionals else None
 
 
 def split_command_line(argv: Sequence[str], *classes: type) -> tuple[dict[str, list[str]], list[str]]:
@@ -108,7 +94,7 @@ def parse_command_line(
     ignored: Mapping[str, str] = {},
     hints: Mapping[str, str] = {},
     **about: Any,
-) -> Parsed:
+) -> tuple[dict[str, Any], list[str]]:
     """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
 
     Names cannot be abbreviated; - and _ in them are equivalent. If an option is given twice, the last value counts.
@@ -119,16 +105,17 @@ def parse_command_line(
         prog: the program's name.
         positional: the names of the positional arguments: a word for each, and ... if there may be more; None: there
             are none.
-        ignored: options of other programs that are accepted without effect, each with the reason, for a note.
+        ignored: options of other programs that are accepted without effect, each with the reason, for a printed note.
         hints: advice about options that do not exist: the rest of a sentence that begins with the name.
         about: for `help_page`; --help prints the page and exits with status 0, as --version does.
+    Returns: the values of the options that are given, and the positional arguments.
     Raises: OptionError with one sentence that says what is wrong.
     """
     names = (positional or "").split()
     most = sys.maxsize if "..." in names else len(names)
     fields, kinds = fields_of(cls)
     given, others = split_command_line(argv, cls)
-    parsed = Parsed({}, others, [])
+    values, notes = {}, []
     for name, words in given.items():
         text = brief(" ".join([f"--{name}", *words]))
         if name == "help":
@@ -145,15 +132,17 @@ def parse_command_line(
                 hint = f" (write a value that begins with -- as --{name}=...)" if is_text else ""
                 raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
             meant = _from_words(kind, words or ["true"])
-            parsed.values[name] = check(field, kind, meant, f"--{name} {brief(' '.join(words))}")
+            values[name] = check(field, kind, meant, f"--{name} {brief(' '.join(words))}")
         elif name in ignored:
-            parsed.notes.append(f"{text} does nothing here: {ignored[name]}")
+            notes.append(f"note: {text} does nothing here: {ignored[name]}")
         else:
             raise OptionError(_unknown(name, fields, hints, prog))
     for number, word in enumerate(others):
         if number >= most or not word or word.startswith("-"):
             raise OptionError(f"unexpected argument {word!r}: write options as --name value ({_lists(prog)})")
-    return parsed
+    for note in notes:
+        say(note)
+    return values, others
 
 
 def read_command(
@@ -178,11 +167,11 @@ def read_command(
     Traceback (most recent call last):
     tinygrad_lite.errors.OptionError: the dish is missing: bake cake
     """
-    parsed = parse_command_line(cls, argv, prog=prog, description=about, positional=named or None, **more)
+    values, words = parse_command_line(cls, argv, prog=prog, description=about, positional=named or None, **more)
     needed = [word for word in named.split() if word != "..."] if example else []
-    for word in needed[len(parsed.positionals) :]:
+    for word in needed[len(words) :]:
         raise OptionError(f"the {word.lower().replace('_', ' ')} is missing: {prog} {example}")
-    return build(cls, ("command line", parsed.values)), parsed.positionals
+    return build(cls, ("command line", values)), words
 
 
 def _print_and_exit(text: str) -> NoReturn:

@@ -37,8 +37,8 @@ def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
 
 
 def test_a_gpu_is_refused(trained, monkeypatch):
-    monkeypatch.setattr(sample, "get_device", lambda name: SimpleNamespace(name="cuda"))
-    monkeypatch.setattr(sample, "check_precision", lambda *names: None)
+    monkeypatch.setattr("training.folder.get_device", lambda name: SimpleNamespace(name="cuda"))
+    monkeypatch.setattr("training.folder.check_precision", lambda *names: None)
     with pytest.raises(OptionError, match="--quantize nf4 is for the CPU"):
         sample.main(["--quantize", "nf4"])
 

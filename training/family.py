@@ -184,35 +184,22 @@ class Family:
         if (path / PEFT_CONFIG).is_file():
             if not self.read_peft:
                 raise CheckpointError(f"{path} is in peft's layout, which is read for the GPT, not for {self.title}")
-            adapter = self.read_peft(path, trained.config)
-            about, weights = f"{trained.about}; with the adapter {path}", adapter.folded_into(trained.weights, beside)
-            changes = adapter.changes if beside else {}
-            return replace(trained, about=about, weights=weights, adapter=path, changes=changes)
-        path = find_checkpoint(path)
-        checkpoint = load_checkpoint(path)
-        check_family(path, checkpoint, self.name)
-        adapter = adapter_in(path, checkpoint)
-        self.check_base(path, checkpoint, trained)
-        config = read_model_config(self.config, checkpoint.model)
-        for name in config.shape():
-            ours, theirs = getattr(config, name), getattr(trained.config, name)
+            own, adapter, about = trained, self.read_peft(path, trained.config), f"the adapter {path}"
+        else:
+            path = find_checkpoint(path)
+            checkpoint = load_checkpoint(path)
+            check_family(path, checkpoint, self.name)
+            adapter = adapter_in(path, checkpoint)
+            self.check_base(path, checkpoint, trained)
+            own = self.held(path, checkpoint, trained)
+            about = own.about
+        for name in own.config.shape():
+            ours, theirs = getattr(own.config, name), getattr(trained.config, name)
             if ours != theirs and not (name == "block_size" and ours < theirs):
                 raise CheckpointError(f"{path} adapts a model with {name} {ours}, but {trained.path} has {theirs}")
-        tokenizer = tokenizer_from_json(checkpoint.tokenizer) if checkpoint.tokenizer else trained.tokenizer
-        check_tokenizer(path, config, tokenizer)
-        return replace(
-            trained,
-            tokenizer=tokenizer,
-            about=f"{trained.about}; with {path}: {describe(checkpoint)}",
-            config=config,
-            weights=adapter.folded_into(self.fit(trained.weights, config), beside),
-            corpus_sha256=checkpoint.corpus_sha256,
-            dataset=str(checkpoint.training.get("dataset", "")),
-            adapter=path,
-            changes=adapter.changes if beside else {},
-            composed=bool(checkpoint.training.get("composed")),
-            quantized=base_of(path, checkpoint.base)["quantize"],
-        )
+        about, changes = f"{trained.about}; with {about}", adapter.changes if beside else {}
+        weights = adapter.folded_into(self.fit(trained.weights, own.config), beside)
+        return replace(own, path=trained.path, about=about, weights=weights, adapter=path, changes=changes)
 
     @staticmethod
     def check_base(path: Path, checkpoint: Checkpoint, trained: Trained) -> None:
@@ -252,15 +239,22 @@ class Family:
                 f"{path} is an adapter, and this needs a whole model: of a GPT, python -m extra.adapters.merge BASE "
                 f"{quoted(path)} OUT.safetensors makes one"
             )
-        config = read_model_config(self.config, checkpoint.model)
-        tokenizer = tokenizer_from_json(checkpoint.tokenizer)
+        return self.held(path, checkpoint)
+
+    def held(self, path: Path, checkpoint: Checkpoint, base: Trained | None = None) -> Trained:
+        """What a checkpoint holds: a model, or an adapter, which has the tokenizer of its `base` unless it has its own.
+
+        Raises: CheckpointError or TokenizerError if its settings cannot be used.
+        """
+        config, training = read_model_config(self.config, checkpoint.model), checkpoint.training
+        tokenizer = base.tokenizer if base and not checkpoint.tokenizer else tokenizer_from_json(checkpoint.tokenizer)
         check_tokenizer(path, config, tokenizer)
-        about = f"{path}: {describe(checkpoint)}"
         return Trained(
-            *(path, about, self.model_of(config), config, tokenizer, checkpoint.weights),
+            *(path, f"{path}: {describe(checkpoint)}", self.model_of(config), config, tokenizer, checkpoint.weights),
             corpus_sha256=checkpoint.corpus_sha256,
-            dataset=str(checkpoint.training.get("dataset", "")),
-            composed=bool(checkpoint.training.get("composed")),
+            dataset=str(training.get("dataset", "")),
+            quantized=checkpoint.base.get("quantize"),
+            composed=bool(training.get("composed")),
         )
 
 

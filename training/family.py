@@ -159,21 +159,16 @@ class Family:
         Raises: CheckpointError if it is not there.
         """
         named = base_of(path, facts)["path"]
-        place = Path(named)
+        place, problem = Path(named), f"{path} is an adapter of {named}, which is not"
         if self.fetches(place):
             place = cache_folder() / self.fetched[str(place)].FOLDER
             if not place.is_dir():
-                raise CheckpointError(
-                    f"{path} is an adapter of {named}, which is not in the cache, and is downloaded only if you name "
-                    f"it: python sample.py {named} --adapter {quoted(path)}"
-                )
+                command = f"python sample.py {named} --adapter {quoted(path)}"
+                raise CheckpointError(f"{problem} in the cache, and is downloaded only if you name it: {command}")
         # An untrusted file must not make this program search a disk, or connect to a computer of its choice.
         is_near = not named.startswith(("//", "\\\\")) and os.path.exists(place)
         if not is_near or not (place.is_file() or is_pretrained_folder(place)):
-            raise CheckpointError(
-                f"{path} is an adapter of {named}, which is not there: say where its base is, as in {BASE_FIRST} "
-                f"{quoted(path)}"
-            )
+            raise CheckpointError(f"{problem} there: say where its base is, as in {BASE_FIRST} {quoted(path)}")
         return self.load(place)
 
     def adapted(self, trained: Trained, path: Path, beside: bool = False) -> Trained:
@@ -206,10 +201,8 @@ class Family:
         """Raise CheckpointError unless the adapter at `path` was trained on these weights."""
         facts = base_of(path, checkpoint.base)
         if fingerprint(trained.weights) != facts["sha256"]:
-            raise CheckpointError(
-                f"{path} was not trained on the weights of {trained.path}: its base was {facts['path']}, with "
-                f"the SHA-256 {facts['sha256'][:12]}..."
-            )
+            base = f"its base was {facts['path']}, with the SHA-256 {facts['sha256'][:12]}..."
+            raise CheckpointError(f"{path} was not trained on the weights of {trained.path}: {base}")
 
     def fit(self, weights: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
         """Trained weights as a model of these settings needs them: with fewer positions, or another head."""
@@ -235,10 +228,8 @@ class Family:
         checkpoint = load_checkpoint(path)
         check_family(path, checkpoint, self.name)
         if checkpoint.base:
-            raise CheckpointError(
-                f"{path} is an adapter, and this needs a whole model: of a GPT, python -m extra.adapters.merge BASE "
-                f"{quoted(path)} OUT.safetensors makes one"
-            )
+            command = f"python -m extra.adapters.merge BASE {quoted(path)} OUT.safetensors"
+            raise CheckpointError(f"{path} is an adapter, and this needs a whole model: of a GPT, {command} makes one")
         return self.held(path, checkpoint)
 
     def held(self, path: Path, checkpoint: Checkpoint, base: Trained | None = None) -> Trained:
@@ -298,10 +289,8 @@ class Trained:
         model = self.model_class.from_weights(self.config, self.weights, device, take)
         model.eval()
         if self.composed and not is_composed():
-            say(
-                "note: this model was trained with the reference versions of all operations (--composed); they compute "
-                "here, too, which is slower"
-            )
+            versions = "the reference versions of all operations (--composed)"
+            say(f"note: this model was trained with {versions}; they compute here, too, which is slower")
             set_composed(True)
         return model
 
@@ -343,9 +332,8 @@ def read_folder(folder: Path, family: Family) -> Trained:
     """
     title, config, weights, tokenizer = load_pretrained(folder, family.layouts)
     if tokenizer is None:
-        raise CheckpointError(
-            f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt) next to its config.json"
-        )
+        advice = "put the tokenizer.json of its model (or its vocab.txt) next to its config.json"
+        raise CheckpointError(f"{folder} has no tokenizer: {advice}")
     names = {name: config.special_token(name) for name in config.special_fields()}
     if missing := [token for token in names.values() if token not in tokenizer.specials]:
         raise CheckpointError(f"the tokenizer in {folder} has no token {missing[0]}, which a {title} needs")

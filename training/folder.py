@@ -125,10 +125,8 @@ class RunFolder:
                 what = describe(last)
                 best = load_checkpoint(self.best)
                 what = describe(replace(last, best_loss=best.best_loss, best_step=best.best_step))
-            raise OptionError(
-                f"{self.path} already holds {what}: continue it with --resume, start again with --overwrite, or "
-                "choose another --out_dir"
-            )
+            advice = "continue it with --resume, start again with --overwrite, or choose another --out_dir"
+            raise OptionError(f"{self.path} already holds {what}: {advice}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:

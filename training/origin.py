@@ -50,10 +50,8 @@ def resumed_options(
     text = {} if names_text(family, given) else {name: noted[name] for name in files if name in noted}
     models = {name: noted[name] for name in family.options.MODELS if name in noted}
     if files and not text and not names_text(family, given):
-        raise OptionError(
-            f"{folder.options} is missing or damaged, so the text of the run is unknown: name it with --dataset or "
-            f"--{files[0]}"
-        )
+        problem = f"{folder.options} is missing or damaged, so the text of the run is unknown"
+        raise OptionError(f"{problem}: name it with --dataset or --{files[0]}")
     paths = (str(folder.options), text | models)
     options = build(family.options, (source, checkpoint.training), paths, ("command line", given))
     if not names_text(family, given) and not any(getattr(options, name) for name in files):
@@ -67,18 +65,15 @@ def resumed_options(
         if name == "dtype" and options.weight_dtype == before.weight_dtype:
             continue  # only the precision of a GPU's products changes
         if old != new:
-            raise OptionError(
-                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, which its weights "
-                "require; start a new run with another --out_dir"
-            )
+            reason = f"the run in {folder.path} has {old}, which its weights require"
+            advice = "start a new run with another --out_dir"
+            raise OptionError(f"cannot resume with --{name} {new}: {reason}; {advice}")
     for line in difference(checkpoint.training, options.saved()):
         say(f"changed: {line}")
     tell_new_rate(before, options, checkpoint.step)
     if options.max_iters < checkpoint.step:
-        raise OptionError(
-            f"--max_iters {options.max_iters}: the run in {folder.path} has already made "
-            f"{counted(checkpoint.step, 'step')}"
-        )
+        made = counted(checkpoint.step, "step")
+        raise OptionError(f"--max_iters {options.max_iters}: the run in {folder.path} has already made {made}")
     if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
         raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
     tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
@@ -144,10 +139,8 @@ def load_origin(family: Family, origin: str) -> Trained:
     if not path.exists() and not family.fetches(path):
         if path.parent == Path("out") and (PRESETS / f"{path.name}.toml").exists():
             raise OptionError(f"--init_from {origin}: there is no such run yet: python train.py {path.name} makes it")
-        raise OptionError(
-            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
-            "folder of a run, or a folder in Hugging Face's layout"
-        )
+        accepted = "'scratch', 'resume', a checkpoint or the folder of a run, or a folder in Hugging Face's layout"
+        raise OptionError(f"--init_from {origin}: there is no such file or folder; it takes {accepted}")
     trained = family.read(path)
     say(trained.about)
     return replace(trained, path=path) if family.fetches(path) else trained
@@ -169,8 +162,6 @@ def adapted_options(
         if name == "block_size" and asked[name] < own[name]:
             own[name] = asked[name]  # a shorter context than the weights' is possible, and faster
         elif asked[name] != own[name]:
-            raise OptionError(
-                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
-                "omit it, or train from scratch"
-            )
+            problem = f"does not fit the weights of {trained.path}, which have {own[name]}"
+            raise OptionError(f"--{name} {asked[name]} {problem}: omit it, or train from scratch")
     return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))

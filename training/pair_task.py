@@ -48,10 +48,8 @@ class PairTask:
         train, held_out = map(self.encode, (corpus.train, corpus.held_out))
         needed = max(min(map(self.positions, part)) for part in (train, held_out))
         if needed > options.block_size:
-            raise CorpusError(
-                f"--block_size {options.block_size} is too short for {corpus.name}: use {needed} or more, "
-                "so that at least one training pair and one held-out pair fit"
-            )
+            advice = f"use {needed} or more, so that at least one training pair and one held-out pair fit"
+            raise CorpusError(f"--block_size {options.block_size} is too short for {corpus.name}: {advice}")
 
         def fits(pair: Pair) -> bool:
             return self.positions(pair) <= options.block_size

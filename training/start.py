@@ -365,13 +365,12 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
     """
     options, trained = setup.options, setup.trained
     extra = [name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given and not options.lora_rank]
+    advice = "add --lora_rank, such as --lora_rank 8"
     if extra:
-        raise OptionError(f"--{extra[0]} changes nothing without a rank: add --lora_rank, such as --lora_rank 8")
+        raise OptionError(f"--{extra[0]} changes nothing without a rank: {advice}")
     if options.quantize and not options.lora_rank:
-        raise OptionError(
-            f"--quantize {options.quantize}: quantized weights cannot learn, only changes added to them can: add "
-            "--lora_rank, such as --lora_rank 8"
-        )
+        reason = "quantized weights cannot learn, only changes added to them can"
+        raise OptionError(f"--quantize {options.quantize}: {reason}: {advice}")
     if not options.adapts or setup.named:
         return
     name = "lora_rank" if options.lora_rank else "freeze"
@@ -380,10 +379,9 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
     if trained is None:
         raise OptionError(f"--{name} is for weights that are trained already: add --init_from BASE")
     if trained.adapter:
-        raise OptionError(
-            f"--{name} needs a whole model, but {trained.adapter} is an adapter: fold it into its base first, with "
-            f"python -m extra.adapters.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
-        )
+        problem = f"--{name} needs a whole model, but {trained.adapter} is an adapter"
+        command = f"python -m extra.adapters.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
+        raise OptionError(f"{problem}: fold it into its base first, with {command}")
     tokenizer = trained.tokenizer
     config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
     options.adapt(setup.family.model_of(config).blueprint(config), setup.freezable)
@@ -412,7 +410,5 @@ def warn_of_unknown(task: Task) -> None:
     named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
     what = "words" if task.tokenizer.kind in ("word", "wordpiece") else "characters"
-    say(
-        f"warning: {sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights, "
-        f"which cannot tell them apart: {named}{more}"
-    )
+    unknown = f"{sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights"
+    say(f"warning: {unknown}, which cannot tell them apart: {named}{more}")

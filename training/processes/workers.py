@@ -120,10 +120,9 @@ class WorkerProcesses(SeveralProcesses):
         process.join(PATIENCE)
         status = process.exitcode
         reason = f"ended with status {status}" if status is None or status >= 0 else signal.Signals(-status).name
-        raise UserError(
-            f"worker {rank} (process {process.pid}) has ended: {reason}; perhaps memory ran out; earlier checkpoints "
-            "are intact: --resume continues from there, --workers 1 needs less memory"
-        )
+        advice = "earlier checkpoints are intact: --resume continues from there, --workers 1 needs less memory"
+        ended = f"worker {rank} (process {process.pid}) has ended: {reason}"
+        raise UserError(f"{ended}; perhaps memory ran out; {advice}")
 
 
 @contextlib.contextmanager
@@ -210,10 +209,8 @@ def starting() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.ENOMEM:
             raise
-        raise UserError(
-            f"this system allows no more worker processes, or memory that they share ({error.strerror}): use "
-            "--workers 1, which needs neither"
-        ) from None
+        refused = f"no more worker processes, or memory that they share ({error.strerror})"
+        raise UserError(f"this system allows {refused}: use --workers 1, which needs neither") from None
     finally:
         sys.argv = words
         if mask:

@@ -189,7 +189,7 @@ def evaluate(task: Task, model: Module, comm: OneProcess) -> float:
 
 def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) -> None:
     """Raise a UserError that says where the first NaN or infinity arose, if the loss or the norm is not finite."""
-    if numbers and not numbers.are_finite:
+    if numbers and not np.isfinite(numbers).all():
         raise UserError(log.explain(numbers, comm.size) if log else "see the message of process 0")
 
 

@@ -42,19 +42,18 @@ def resumed_options(
     Args:
         base: the model that the run adapts; None if it learns all weights.
     """
-    source = f"checkpoint {folder.last}"
+    saved = (f"checkpoint {folder.last}", checkpoint.training)
     check_saved(folder.last, family, checkpoint.training)
-    before = build(family.options, (source, checkpoint.training))
+    before = build(family.options, saved)
     # The checkpoint holds no paths; those of the text are in options.json.
-    files, noted = family.options.FILES, folder.noted_options()
-    text = {} if names_text(family, given) else {name: noted[name] for name in files if name in noted}
-    models = {name: noted[name] for name in family.options.MODELS if name in noted}
-    if files and not text and not names_text(family, given):
+    files, is_named, noted = family.options.FILES, names_text(family, given), folder.noted_options()
+    wanted = family.options.MODELS if is_named else family.options.paths()
+    paths = {name: noted[name] for name in wanted if name in noted}
+    if files and not is_named and paths.keys().isdisjoint(files):
         problem = f"{folder.options} is missing or damaged, so the text of the run is unknown"
         raise OptionError(f"{problem}: name it with --dataset or --{files[0]}")
-    paths = (str(folder.options), text | models)
-    options = build(family.options, (source, checkpoint.training), paths, ("command line", given))
-    if not names_text(family, given) and not any(getattr(options, name) for name in files):
+    options = build(family.options, saved, (str(folder.options), paths), ("command line", given))
+    if not is_named and not any(getattr(options, name) for name in files):
         # In version 0.3.0 a text that could not be fetched was replaced by another one under its name: the hash tells.
         from training.corpora.texts import RECIPES
 

@@ -55,11 +55,6 @@ class Numbers(NamedTuple):
     loss: float
     norm: float
 
-    @property
-    def are_finite(self) -> bool:
-        """Whether loss and norm are finite, so that the update may be made."""
-        return math.isfinite(self.loss) and math.isfinite(self.norm)
-
 
 class OneProcess:
     """The communicator of a single process.

@@ -59,23 +59,19 @@ class WorkerProcesses(SeveralProcesses):
     """The communicator of one of several processes.
 
     Args:
-        pipes: in process 0, the pipes to all others, in order; in another process, the pipe to process 0.
         gradients: (W, N), a row for each process.
+
+    Attributes:
+        pipes: in process 0, the pipes to all others, in order; in another process, the pipe to process 0.
+        processes: in process 0, the others.
     """
 
-    def __init__(
-        self,
-        rank: int,
-        size: int,
-        pipes: list[Connection],
-        gradients: np.ndarray,
-        optimizer: Optimizer,
-        stop: StopRequest | None = None,
-    ) -> None:
-        super().__init__(rank, size, stop)
-        self.pipes, self.gradients = pipes, gradients
+    def __init__(self, rank: int, gradients: np.ndarray, optimizer: Optimizer, stop: StopRequest | None = None) -> None:
+        super().__init__(rank, len(gradients), stop)
+        self.gradients = gradients
+        self.pipes: list[Connection] = []
         self.processes: list[multiprocessing.process.BaseProcess] = []
-        optimizer.memory.part = optimizer.slice_of(rank, size)
+        optimizer.memory.part = optimizer.slice_of(rank, self.size)
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes; see `OneProcess`.
@@ -155,32 +151,29 @@ def start_processes(
     frozen = sum(aligned(tensor.data.nbytes) for tensor in fixed(model, optimizer))
     with starting():
         memory = reserved(rows * optimizer.memory.values.data.nbytes + frozen)
-    gradients = move_into(memory.buffer, model, optimizer, rank=0, contents=True)
+    gradients = move_into(memory.buffer, model, optimizer, rank=0)
     release_memory()  # the memory of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)
-    pipes: list[Connection] = []
-    processes: list[multiprocessing.process.BaseProcess] = []
+    comm = WorkerProcesses(0, gradients, optimizer, stop)
     try:
         for rank in range(1, options.workers):
             with starting():
                 here, there = context.Pipe()
                 process = context.Process(target=work, args=(there, rank, memory), name=f"worker {rank}", daemon=True)
                 process.start()
-                pipes.append(here)
-                processes.append(process)
+                comm.pipes.append(here)
+                comm.processes.append(process)
             there.close()  # the process has its own; when it ends, reading and writing here must end too
-        comm = WorkerProcesses(0, options.workers, pipes, gradients, optimizer, stop)
-        comm.processes = processes
         comm.send(job)
         comm.gather(None)  # until all are ready
         with threadpool_limits(1):
             yield comm
     finally:
         optimizer.memory.part = None
-        for pipe in pipes:
+        for pipe in comm.pipes:
             pipe.close()  # a process ends when its pipe closes
         end = time.monotonic() + PATIENCE
-        for process in processes:
+        for process in comm.processes:
             process.join(max(0.0, end - time.monotonic()))
             if process.is_alive():
                 process.kill()
@@ -234,26 +227,26 @@ def aligned(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
+def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int) -> np.ndarray:
     """Move the frozen weights and an optimizer's flat arrays into the shared memory.
 
     First in the memory are the frozen weights, each of its own type, then rows: the weights that learn, the optimizer's
     states, and the gradients of each process, (W, N), which are returned.
 
     Args:
-        rank: the process whose row of gradients the optimizer uses.
-        contents: whether to copy its weights and states into the memory; otherwise it adopts those in the memory.
+        rank: of this process, whose row of gradients the optimizer uses. Process 0 copies its weights and states into
+            the memory; the others adopt those in the memory.
     """
     values, start = optimizer.memory.values.data, 0
     for tensor in fixed(model, optimizer):
         place = np.frombuffer(memory, tensor.dtype, tensor.numel(), start).reshape(tensor.shape)
-        if contents:
+        if rank == 0:
             place[...] = tensor.data
         tensor.data = place
         start += aligned(place.nbytes)
     rows = np.frombuffer(memory, values.dtype, offset=start).reshape(-1, values.size)
     end = 1 + len(optimizer.memory.states)
-    optimizer.move_into(rows[0], rows[end + rank], rows[1:end], contents)
+    optimizer.move_into(rows[0], rows[end + rank], rows[1:end], rank == 0)
     return rows[end:]
 
 
@@ -268,9 +261,10 @@ def work(pipe: Connection, rank: int, memory: Arena) -> None:
             except (EOFError, OSError):  # process 0 has ended
                 return
             model, optimizer = job.prepare()
-            gradients = move_into(memory.buffer, model, optimizer, rank, contents=False)
+            gradients = move_into(memory.buffer, model, optimizer, rank)
             release_memory()
-            comm = WorkerProcesses(rank, job.options.workers, [pipe], gradients, optimizer)
+            comm = WorkerProcesses(rank, gradients, optimizer)
+            comm.pipes.append(pipe)
             comm.gather(None)
             job.program(job.options, job.task, model, optimizer, comm)
     except (Gone, UserError):  # process 0 has ended, or reports the same error

@@ -13,7 +13,7 @@ resumed run needs too (adapters.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -160,9 +160,9 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets = list_presets(PRESETS)
-    family, named = choose_family(argv, presets, families)
+    family, named = choose_family(argv, families)
     hints, explained = options_elsewhere(family, families)
-    preset = named if is_preset(named, presets) else family.preset
+    preset = named if is_preset(named) else family.preset
     base = {key: value for key, value in settings_of(preset).items() if key != "family"}
     given, _ = parse_command_line(
         family.options,
@@ -255,9 +255,7 @@ def first_available(options: TrainOptions, texts: Sequence[str]) -> tuple[str, s
     return texts[0], ""
 
 
-def choose_family(
-    argv: Sequence[str], presets: Collection[str], families: Mapping[str, Family]
-) -> tuple[Family, str | None]:
+def choose_family(argv: Sequence[str], families: Mapping[str, Family]) -> tuple[Family, str | None]:
     """The family of the named preset, else that of the weights to start from or to resume, else the first.
 
     Returns: it, and the first word that is neither an option nor the value of one, which may name a preset.
@@ -265,7 +263,7 @@ def choose_family(
     # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
     values, rest = split_command_line(argv, *(one.options for one in families.values()))
     named = next(iter(rest), None)
-    if is_preset(named, presets):
+    if is_preset(named):
         return family_of(settings_of(named), families), named
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
@@ -279,9 +277,9 @@ def choose_family(
     return next(iter(families.values())), named
 
 
-def is_preset(word: str | None, presets: Collection[str]) -> bool:
+def is_preset(word: str | None) -> bool:
     """Whether a word names a preset, the size of a known model, or a file of settings."""
-    return word is not None and (word in presets or word in SIZES or Path(word).suffix == ".toml")
+    return word is not None and (Path(word).suffix == ".toml" or word in {*list_presets(PRESETS), *SIZES})
 
 
 def datasets_of(family: Family) -> set[str]:
@@ -291,7 +289,7 @@ def datasets_of(family: Family) -> set[str]:
 
 def settings_of(name: str) -> dict[str, Any]:
     """The settings of a preset, or of a size, and its family."""
-    file = Path(name) if is_preset(name, ()) and os.path.isfile(name) else None
+    file = Path(name) if Path(name).suffix == ".toml" and os.path.isfile(name) else None
     return read_size(name)[0] if name in SIZES else read_preset(file or find_preset(PRESETS, name))
 
 

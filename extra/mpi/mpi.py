@@ -108,7 +108,7 @@ class Ranks(SeveralProcesses):
     """
 
     def __init__(self, world: MPI.Comm, exchange: str, stop: StopRequest | None = None) -> None:
-        super().__init__(world.rank, world.size, stop)
+        super().__init__(stop, world.rank, world.size)
         self.world, self.is_short = world, exchange == "bfloat16"
         self.has_ended = False  # whether a rank has left, with or without an error
         self.is_sending = False

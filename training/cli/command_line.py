@@ -251,14 +251,13 @@ def help_page(
     """
     width = max(40, min(shutil.get_terminal_size().columns, 110))
     fields, kinds = fields_of(cls)
-    common = [name for name in common if name in fields]
     usage = f"usage: {prog}" + (f" [{positional}]" if positional else "") + " [--name value | --name=value ...]"
     first = [(positional, about_positional)] if positional and about_positional else []
     groups = {"examples": [*examples.items()], "most used": first}
     shown = vars(cls()) | {**defaults}
-    for name in [*common, *(name for name in fields if name not in common)]:
-        field = fields[name]
-        if not field.metadata["hidden"]:
+    for name in dict.fromkeys((*common, *fields)):  # the most used ones come first
+        field = fields.get(name)
+        if field and not field.metadata["hidden"]:
             group = "most used" if name in common else field.metadata["group"] or "options"
             entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field, shown[name]))
             groups.setdefault(group, []).append(entry)

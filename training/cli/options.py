@@ -60,7 +60,7 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
                 near = nearest(name, fields)
                 hint = f": did you mean {near}?" if near else ""
                 raise OptionError(f"unknown option {brief(name)} ({where}){hint}")
-            label = f"--{name} {_quoted(value)} ({where})"  # with quotes, since "5" in a file is not 5
+            label = f"--{name} {brief(value, quotes=True)} ({where})"  # with quotes, since "5" in a file is not 5
             values[name] = check(fields[name], kinds[name], value, label)
     return cls(**values)
 
@@ -145,24 +145,20 @@ def base_type(kind: Any) -> type:
     return list if kind == list[str] else kind
 
 
-def brief(value: Any) -> str:
+def brief(value: Any, quotes: bool = False) -> str:
     """A value for a message: on one line, and cut short if it is long.
+
+    Args:
+        quotes: whether a text has quotes in any case; otherwise it has them if it is empty or not printable.
 
     >>> print(brief("cpu"), brief(""), brief(["a\\nb"]))
     cpu '' ['a\\nb']
     """
-    return _cut(value) if isinstance(value, str) and value and value.isprintable() else _quoted(value)
-
-
-def _quoted(value: Any) -> str:
-    """A value of any type for a message, as Python writes it."""
+    is_plain = isinstance(value, str) and value and value.isprintable() and not quotes
     try:
-        return _cut(repr(value))
+        text = value if is_plain else repr(value)
     except (ValueError, RecursionError):  # a number of 5,000 digits; lists within lists within lists
         return "..."
-
-
-def _cut(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 

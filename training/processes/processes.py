@@ -57,23 +57,20 @@ class Numbers(NamedTuple):
 
 
 class OneProcess:
-    """The communicator of a single process.
+    """The communicator of a process, here of a single one.
 
     Args:
         stop: holds a request to stop.
-
-    Attributes:
         rank: number of this process, from 0. Only process 0 writes files and messages.
         size: number of processes.
+
+    Attributes:
         should_stop: whether all processes must stop before the next step.
         losses: the losses of this process's micro-batches in the current step.
     """
 
-    rank = 0
-    size = 1
-
-    def __init__(self, stop: StopRequest | None = None) -> None:
-        self.stop = stop
+    def __init__(self, stop: StopRequest | None = None, rank: int = 0, size: int = 1) -> None:
+        self.stop, self.rank, self.size = stop, rank, size
         self.should_stop = False
         self.step, self.loss, self.norm = 0, 0.0, 0.0
         self.losses: list[Tensor] = []
@@ -205,10 +202,6 @@ class SeveralProcesses(OneProcess):
 
     How numbers get from one process to another is defined by its two subclasses.
     """
-
-    def __init__(self, rank: int, size: int, stop: StopRequest | None = None) -> None:
-        super().__init__(stop)
-        self.rank, self.size = rank, size
 
     def add_up(self, gradients: np.ndarray, own: slice) -> None:
         """Add the gradients (n,) of all other processes to this one's, in its own slice."""

@@ -67,7 +67,7 @@ class WorkerProcesses(SeveralProcesses):
     """
 
     def __init__(self, rank: int, gradients: np.ndarray, optimizer: Optimizer, stop: StopRequest | None = None) -> None:
-        super().__init__(rank, len(gradients), stop)
+        super().__init__(stop, rank, len(gradients))
         self.gradients = gradients
         self.pipes: list[Connection] = []
         self.processes: list[multiprocessing.process.BaseProcess] = []
@@ -256,10 +256,7 @@ def work(pipe: Connection, rank: int, memory: Arena) -> None:
         signal.signal(number, signal.SIG_IGN)  # where the system could not block them
     try:
         with threadpool_limits(1):
-            try:
-                job = pipe.recv()
-            except (EOFError, OSError):  # process 0 has ended
-                return
+            job = pipe.recv()
             model, optimizer = job.prepare()
             gradients = move_into(memory.buffer, model, optimizer, rank)
             release_memory()
@@ -267,9 +264,9 @@ def work(pipe: Connection, rank: int, memory: Arena) -> None:
             comm.pipes.append(pipe)
             comm.gather(None)
             job.program(job.options, job.task, model, optimizer, comm)
-    except (Gone, UserError):  # process 0 has ended, or reports the same error
+    except (Gone, EOFError, UserError):  # process 0 has ended, or reports the same error
         pass
     except Exception as error:
         failure = "MemoryError" if isinstance(error, MemoryError) else traceback.format_exc()
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # process 0 may have ended
             pipe.send((failure, None))

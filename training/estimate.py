@@ -104,27 +104,23 @@ def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
         "--workers 1": options.workers > 1,
         "the fused operations (without --composed)": options.composed,
     }
-    kept, what = size.kept
-    saved = not options.profile and setup.folder.last.exists()
-    return TooLittleMemory(
-        f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
-        f"{amount(size.activations)}: use {' or '.join(words for words in advice if advice[words])}"
-        + (f"; {setup.folder.last} is intact: --resume continues from there" if saved else "")
-    )
+    (kept, what), last = size.kept, setup.folder.last
+    needed = f"{what} take {amount(kept)}, the activations of a micro-step about {amount(size.activations)}"
+    helps = " or ".join(words for words, applies in advice.items() if applies)
+    saved = f"; {last} is intact: --resume continues from there" if last.exists() and not options.profile else ""
+    return TooLittleMemory(f"{shortage(error, options.device)}; {needed}: use {helps}{saved}")
 
 
 def too_little_to_sample(trained: Trained, device: str, beam: int, error: Exception) -> TooLittleMemory:
     """The error for sampling: the memory that it needs, and the options of sample.py that reduce it."""
     config, arrays = trained.config, list(trained.weights.values())
-    weights = sum(array.nbytes for array in arrays)
-    cache = cache_bytes(config, max((array.itemsize for array in arrays), default=4))
+    weights = amount(sum(array.nbytes for array in arrays))
+    cache = amount(cache_bytes(config, max((array.itemsize for array in arrays), default=4)))
     advice = ["a smaller --beam"] if beam else []
     advice += ["a shorter prompt", "--use_cache=False, which is slow"]
     advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]
-    return TooLittleMemory(
-        f"{shortage(error, device)}; the weights take {amount(weights)}, keys and values up to {amount(cache)}"
-        f"{' for each hypothesis' if beam else ''}: use {' or '.join(advice)}"
-    )
+    needed = f"the weights take {weights}, keys and values up to {cache}{' for each hypothesis' if beam else ''}"
+    return TooLittleMemory(f"{shortage(error, device)}; {needed}: use {' or '.join(advice)}")
 
 
 def shortage(error: Exception, device: str) -> str:

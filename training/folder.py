@@ -82,9 +82,8 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         for number in STOPPING:
-            if number.name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN:
-                continue
-            self._before[number] = signal.signal(number, self._note)
+            if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -61,8 +61,7 @@ class ModelOptions:
 def model_options(config: type[ModelConfig]) -> type[ModelOptions]:
     """A dataclass with an option for every setting that a user chooses: a base class for the options of a model."""
     kinds = fields_of(config)[1]
-    entries = [
-        (name, kinds[name], dataclasses.field(default=field.default, metadata=field.metadata))
-        for name, field in config.chosen().items()
-    ]
+    chosen = config.chosen().items()
+    fields = {name: dataclasses.field(default=field.default, metadata=field.metadata) for name, field in chosen}
+    entries = [(name, kinds[name], field) for name, field in fields.items()]
     return dataclasses.make_dataclass("ModelOptions", entries, bases=(ModelOptions,), namespace={"CONFIG": config})

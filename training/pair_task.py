@@ -95,9 +95,8 @@ class PairTask:
     def unknown(self) -> dict[str, int]:
         """The characters or words that the tokenizer does not know."""
         counts: Counter[str] = Counter()
-        for pair in self.corpus.train:
-            for sentence in pair:  # one by one: the last word of a sentence and the first of the next are two
-                counts.update(self.tokenizer.unknown(sentence))
+        for sentence in itertools.chain.from_iterable(self.corpus.train):
+            counts.update(self.tokenizer.unknown(sentence))  # of one: its last word and the next one's first are two
         return counts
 
     def target_tokens(self, step: int) -> int:
@@ -107,8 +106,7 @@ class PairTask:
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
         """A process's pairs of the batches of one update, each with its share of the update's target tokens."""
         tokens = self.target_tokens(step)
-        for batch, count in self.data.micro_batches(step, rank, size):
-            yield batch, count / tokens
+        return ((batch, count / tokens) for batch, count in self.data.micro_batches(step, rank, size))
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
         """All held-out pairs; with several processes, each has every n-th batch."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from extra.encoders.bert import Bert, MaskedBatch
 from extra.encoders.options import BertOptions
-from extra.encoders.picture_task import ViTOptions
+from extra.encoders.pictures import ViTOptions
 from extra.encoders.vit import PictureBatch, ViT
 from gpt.model import GPT
 from gpt.options import GPTOptions

@@ -35,7 +35,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
         pairs = toy_pairs(options.dataset, options.toy_size, options.seed)
     else:
         corpus = load_parallel(options.dataset)
-        name, pairs, words, held_out = corpus.name, corpus.pairs, corpus.words, corpus.validation
+        pairs, words, held_out = corpus.pairs, corpus.words, corpus.validation
         tests = [pair for path in TEST_FILES for pair in read_table(path)]
     if options.val_src:
         held_out = read_two(Path(options.val_src), Path(options.val_tgt))

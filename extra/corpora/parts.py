@@ -2,7 +2,34 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tinygrad_lite.errors import counted
+
+
+@dataclass(frozen=True)
+class InParts:
+    """Items with labels in three parts, and their source.
+
+    Attributes:
+        labels: the names of the labels, in the order of their numbers.
+    """
+
+    name: str
+    train: Any
+    validation: Any
+    test: Any
+    labels: tuple[str, ...]
+    source: str
+    licence: str
+
+    def announce(self, noun: str, sizes: Sequence[int], say: Callable[[str], None]) -> None:
+        """Print the sizes of the parts, the source and the licence."""
+        parts = "{:,} for training, {:,} for validation, {:,} to test".format(*sizes)
+        say(f"{self.name}: {noun} with {counted(len(self.labels), 'label')}, {parts}, from {self.source}")
+        say(f"licence: {self.licence}")
 
 
 def stratified(

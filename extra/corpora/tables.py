@@ -20,8 +20,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from extra.corpora import reviews
-from extra.corpora.parts import stratified
-from extra.corpora.reviews import Labelled
+from extra.corpora.parts import InParts, stratified
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
 from training.cli.files import lines_of, text_named
@@ -44,21 +43,8 @@ HELD_OUT = 0.1  # the shares of the rows for validation and for the test
 
 
 @dataclass(frozen=True)
-class LabelledTexts:
-    """Texts, each with the number of its label, and their source.
-
-    Attributes:
-        train, validation, test: no text is in two of them. Between the two texts of a pair there is a tab.
-        labels: the names of the labels, in the order of their numbers.
-    """
-
-    name: str
-    train: list[Labelled]
-    validation: list[Labelled]
-    test: list[Labelled]
-    labels: tuple[str, ...]
-    source: str
-    licence: str
+class LabelledTexts(InParts):
+    """Texts, each with the number of its label; no text is in two parts. Between the texts of a pair there is a tab."""
 
     @property
     def are_pairs(self) -> bool:
@@ -97,9 +83,7 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
             parts = reviews.labelled_sentences()
         recipe = RECIPES["imdb"]  # the same file
         found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
-    sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
-    say(f"{found.name}: {found.noun} with {counted(len(found.labels), 'label')}, {sizes}, from {found.source}")
-    say(f"licence: {found.licence}")
+    found.announce(found.noun, [len(part) for part in (found.train, found.validation, found.test)], say)
     return found
 
 

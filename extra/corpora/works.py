@@ -27,7 +27,6 @@ from extra.corpora.tei import play_text
 from training.cli.console import say
 from training.corpora import fetch
 from training.corpora.cleaning import normalise, spread, word_runs
-from training.corpora.pinned import pinned_files
 
 RUN = 8  # words in a row that do not recur by chance
 
@@ -61,7 +60,7 @@ def pinned_file(folder: str, name: str, sha256: str) -> bytes:
 
     Raises: CorpusError if it cannot be fetched, or if a different file is delivered.
     """
-    return pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})[name]
+    return fetch.pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})[name]
 
 
 def work(name: str) -> str:

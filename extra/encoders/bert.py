@@ -18,8 +18,6 @@ Understanding" (arXiv:1810.04805). It normalises after each part of a block (`no
 comes before here, which trains without a long warm-up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -106,10 +104,6 @@ class Bert(Module):
             segments: (B, T) integers; None: all tokens are in the first segment.
         Raises: ValueError if a sequence is longer than block_size.
         """
-        return self.read(self.embed(ids, segments), self.mask(ids))
-
-    def embed(self, ids: Tensor, segments: Tensor | None = None) -> Tensor:
-        """What a token is, its position and its segment: (B, T) -> (B, T, C)."""
         length = ids.shape[1]
         if length > self.config.block_size:
             raise ValueError(f"Bert: {length} positions do not fit into block_size {self.config.block_size}")
@@ -118,16 +112,10 @@ class Bert(Module):
         if self.config.positions == "learned":
             x = x + self.position_embedding.weight[:length]
         x = x + segment
-        return self.dropout(x if self.config.norm_first else self.embedding_norm(x))
-
-    def mask(self, ids: Tensor) -> Tensor:
-        """Where there is text and not padding: (B, 1, 1, T), for all heads and queries."""
-        return (ids != self.config.pad).reshape(ids.shape[0], 1, 1, ids.shape[1])
-
-    def read(self, x: Tensor, mask: Tensor) -> Tensor:
-        """The blocks: (B, T, C) -> (B, T, C)."""
+        x = self.dropout(x if self.config.norm_first else self.embedding_norm(x))
+        is_text = (ids != self.config.pad).reshape(ids.shape[0], 1, 1, length)  # for all heads and queries
         for block in self.blocks:
-            x = block(x, mask=mask)
+            x = block(x, mask=is_text)
         return self.final_norm(x) if self.config.norm_first else x
 
     def words(self, x: Tensor) -> Tensor:
@@ -136,9 +124,8 @@ class Bert(Module):
 
     def pooled(self, x: Tensor, ids: Tensor) -> Tensor:
         """One vector for each sequence: (B, T, C) -> (B, C)."""
-        if self.config.pooling == "mean":
-            return self.pooler(mean_of_text(x, ids, self.config.pad)).tanh()
-        return self.pooler(x[:, 0]).tanh()
+        whole = mean_of_text(x, ids, self.config.pad) if self.config.pooling == "mean" else x[:, 0]
+        return self.pooler(whole).tanh()
 
     def label_logits(self, ids: Tensor, segments: Tensor | None = None) -> Tensor:
         """The logits of each label: (B, T) -> (B, labels)."""
@@ -183,6 +170,5 @@ def without_head(weights: Mapping[str, np.ndarray], config: BertConfig) -> dict[
     So a model that has learned to predict words begins to learn labels. What is no longer needed is left out.
     """
     fresh = Bert(config).state_dict() if config.objective == "labels" else {}
-    needed = [name for name, _ in Bert.blueprint(config).named_parameters()]
-    found = {name: weights[name] if name in weights else fresh.get(name) for name in needed}
-    return {name: array for name, array in found.items() if array is not None}
+    found = {**fresh, **weights}
+    return {name: found[name] for name, _ in Bert.blueprint(config).named_parameters() if name in found}

@@ -1,7 +1,5 @@
 """What tasks have in common that name the class of an item, a text or a picture: batches, and how many are right."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -11,8 +11,6 @@ References: LeCun et al. 1998, "Gradient-based learning applied to document reco
 (arXiv:1409.1556) on stacks of 3 x 3.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

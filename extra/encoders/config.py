@@ -1,7 +1,5 @@
 """BERT's settings."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 

@@ -63,17 +63,14 @@ class TokenizedText:
     @classmethod
     def encode(cls, tokenizer: Tokenizer, text: str) -> TokenizedText:
         """The tokens of a text, sentence by sentence."""
-        parts: list[list[int]] = []
-        documents, cuts, length = [], [], 0
+        tokens, documents, cuts = [], [], []
         for document in re.split(r"(?<=\n\n)(?=[^\n])", text):
-            documents.append(length)
+            documents.append(len(tokens))
             for piece in sentences(document):
-                if (ids := tokenizer.encode(piece)) and length > documents[-1]:
-                    cuts.append(length)
-                length += len(ids)
-                parts.append(ids)
-        tokens = np.fromiter((token for ids in parts for token in ids), np.int32, length)
-        return cls(tokens, np.array([*documents, length]), np.array(cuts, int))
+                if (ids := tokenizer.encode(piece)) and len(tokens) > documents[-1]:
+                    cuts.append(len(tokens))
+                tokens += ids
+        return cls(np.array(tokens, np.int32), np.array([*documents, len(tokens)]), np.array(cuts, int))
 
     def document(self, place: int) -> tuple[int, int]:
         """Where the document with this token begins and ends."""

@@ -17,8 +17,6 @@ has --positions 1d and --pooling cls, and gets pixels from -1, black, to 1, whit
 encoding: encode with ours, and pass ids.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from extra.encoders.family import BERT, VIT

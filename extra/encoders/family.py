@@ -5,14 +5,21 @@ from extra.encoders.bert import Bert, without_head
 from extra.encoders.cnn import CNN as ConvNet
 from extra.encoders.cnn import CNNConfig
 from extra.encoders.config import BertConfig
+from extra.encoders.labels import LabelsTask
 from extra.encoders.options import BertOptions
-from extra.encoders.picture_task import CNNOptions, ViTOptions
-from extra.encoders.pictures import PicturesTask
-from extra.encoders.task import make_task
+from extra.encoders.pictures import CNNOptions, PicturesTask, ViTOptions
 from extra.encoders.vit import ViT, ViTConfig
+from extra.encoders.words import WordsTask
 from extra.pretrained import bert, vit
 from extra.tokenizers.others import register
-from training.family import Family
+from text.tokenizers.base import Tokenizer
+from training.family import Family, Task
+
+
+def make_task(options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
+    """What an encoder of text learns: hidden words, or labels."""
+    return (LabelsTask if options.objective == "labels" else WordsTask)(options, tokenizer)
+
 
 register()
 BERT = Family(

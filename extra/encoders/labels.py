@@ -7,14 +7,12 @@ A model that has learned to predict words (`--init_from`) needs few examples for
 language: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from extra.corpora.tables import Labelled, load_labelled
+from extra.corpora.tables import load_labelled
 from extra.encoders.bert import LabelledBatch
 from extra.encoders.classes import ClassesTask
 from extra.encoders.config import LABEL_MARK
@@ -59,7 +57,7 @@ class LabelsTask(ClassesTask):
         """All texts to learn from."""
         return "\n".join(text for text, _ in self.data.train).replace("\t", "\n")
 
-    def encoded(self, part: Sequence[Labelled]) -> Encoded:
+    def encoded(self, part: Sequence[tuple[str, int]]) -> Encoded:
         """The ids, segments and label of each text."""
         numbers = [self.labels.index(label) for label in self.data.labels]  # the model's numbers, by the data's
         size = self.options.block_size

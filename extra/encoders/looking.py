@@ -12,8 +12,6 @@ the mean of all rows.
 Reference: Abnar, Zuidema 2020 (arXiv:2005.00928), section 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -56,8 +54,7 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
         return
     picture, about = asked_picture(options, trained)
     with no_grad():
-        logits = model(as_input(model, picture))
-    probabilities = numbers(logits.softmax())[0]
+        probabilities = numbers(model(as_input(model, picture)).softmax())[0]
     shown = [picture]
     if isinstance(model, ViT):
         shown.append(rollout_picture(model, picture))

@@ -7,8 +7,6 @@ The weights are those of sentence-transformers/all-MiniLM-L6-v2, under the Apach
 "MiniLM: Deep self-attention distillation for task-agnostic compression of pre-trained Transformers" (arXiv:2002.10957).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from training.cli.files import write_atomically

@@ -1,7 +1,5 @@
 """The options of a training run of BERT."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -1,6 +1,4 @@
-"""The task of the models of pictures: say which class a picture belongs to."""
-
-from __future__ import annotations
+"""The task and the options of the models of pictures: say which class a picture belongs to."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +8,8 @@ import numpy as np
 
 from extra.corpora.pictures import LabelledPictures, are_cached, load_pictures
 from extra.encoders.classes import ClassesTask
-from extra.encoders.vit import PictureBatch
+from extra.encoders.cnn import CNNConfig
+from extra.encoders.vit import PictureBatch, ViTConfig
 from extra.tokenizers.labels import LabelTokenizer
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import under
@@ -18,7 +17,7 @@ from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.corpora.names import PICTURES
-from training.model_config import ModelOptions
+from training.model_config import ModelOptions, model_options
 from training.options import TrainOptions
 
 of_data, of_training = under("data", "training")
@@ -49,6 +48,16 @@ class PictureOptions(TrainOptions, ModelOptions):
     def is_at_hand(self) -> bool:
         """Whether the pictures can be read without a network."""
         return are_cached(self.dataset)
+
+
+@dataclass
+class ViTOptions(model_options(ViTConfig), PictureOptions):
+    """The options of `train.py` for training a Vision Transformer."""
+
+
+@dataclass
+class CNNOptions(model_options(CNNConfig), PictureOptions):
+    """The options of `train.py` for training a convolutional network."""
 
 
 class PicturesTask(ClassesTask):

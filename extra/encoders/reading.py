@@ -1,7 +1,5 @@
 """`sample.py` with an encoder for text: hidden words, the label of a text, or the lines that are most similar to it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -99,8 +97,9 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
 
     Raises: CheckpointError if it asks for anything but cls or mean and cosines, or for lower case that was not learned.
     """
-    files = (folder / "1_Pooling" / "config.json", folder / "sentence_bert_config.json")
-    pooling, limits = (read_json(file) if file.is_file() else {} for file in files)
+    names = ("1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+    files = [folder / name for name in names]
+    pooling, limits, about = (read_json(file) if file.is_file() else {} for file in files)
     if limits.get("do_lower_case") and not getattr(tokenizer, "lowercase", False):
         raise CheckpointError(f"{files[1]} has do_lower_case, but the tokenizer next to it keeps capitals: unsupported")
     for module in folder.glob("[0-9]_*"):
@@ -112,12 +111,10 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         raise CheckpointError(
             f"{files[0]} has {' and '.join(map(str, modes))}, but this program supports only cls or mean"
         )
-    more = folder / "config_sentence_transformers.json"
-    about = read_json(more) if more.is_file() else {}
     check_values(about, {"similarity_fn_name": about.get("similarity_fn_name") and "cosine", "truncate_dim": None})
     named, chosen = about.get("prompts") or {}, str(about.get("default_prompt_name"))
     if not isinstance(named, dict) or not all(isinstance(text, str) for text in named.values()):
-        raise CheckpointError(f"{more}: prompts are not texts by their names")
+        raise CheckpointError(f"{files[2]}: prompts are not texts by their names")
     named = {name: text for name, text in named.items() if text}
     default = named.get(chosen, "")
     asked = [(*map(named.get, names), default) for names in (("query",), ("document", "passage", "corpus"))]

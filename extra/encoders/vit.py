@@ -10,8 +10,6 @@ the Transformer learns it too.
 Reference: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words" (arXiv:2010.11929), section 3.1 and table 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -132,13 +130,6 @@ class ViT(Classifier):
 
     def forward(self, pictures: Tensor) -> Tensor:
         """The logits of the classes: (B, H, W, channels) -> (B, V)."""
-        x = self.embed(pictures)
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.final_norm(x[:, 0]) if self.config.pooling == "cls" else self.final_norm(x).mean(axis=1))
-
-    def embed(self, pictures: Tensor) -> Tensor:
-        """The vectors of the patches, after that of the class token: (B, H, W, channels) -> (B, T, C)."""
         c = self.config
         x = self.patch_embedding(patches(pictures, c.patch_size))  # (B, N, C)
         if c.positions == "2d":
@@ -148,7 +139,10 @@ class ViT(Classifier):
             x = Tensor.cat(self.class_token.expand(x.shape[0], 1, c.n_embd), x, dim=1)
         if c.positions == "1d":
             x = x + self.position_embedding.weight
-        return self.dropout(x)
+        x = self.dropout(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.final_norm(x[:, 0]) if c.pooling == "cls" else self.final_norm(x).mean(axis=1))
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one picture takes.

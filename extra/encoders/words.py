@@ -1,7 +1,5 @@
 """BERT's pretraining task: predict hidden words of a text."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 
@@ -43,7 +41,7 @@ class WordsTask:
                 "both: take a longer text, or a smaller --block_size"
             )
         self.data = MaskedText(self.tokenizer, *parts, options)
-        self._latest: tuple[int, tuple[list[list[MaskedSequence]], int]] = -1, ([], 0)
+        self._latest: tuple[int, list[list[MaskedSequence]]] = -1, []
         self.held_out = self.data.validation_sequences()
         is_goethe = options.dataset.startswith("goethe") and not options.text
         self.example = "Der [MASK] ist ein Künstler." if is_goethe else example_of(held_out)
@@ -62,21 +60,20 @@ class WordsTask:
         """The characters or words of the text that the tokenizer does not know."""
         return self.tokenizer.unknown(self.text)
 
-    def _update(self, step: int) -> tuple[list[list[MaskedSequence]], int]:
-        """The sequences of an update, and how many tokens are hidden in them; the latest are kept."""
+    def update(self, step: int) -> list[list[MaskedSequence]]:
+        """The sequences of an update, a list for each micro-step; the latest are kept."""
         if step != self._latest[0]:
-            parts = self.data.micro_batches(step)
-            self._latest = step, (parts, sum(len(sequence.targets) for part in parts for sequence in part))
+            self._latest = step, self.data.micro_batches(step)
         return self._latest[1]
 
     def target_tokens(self, step: int) -> int:
         """The number of hidden tokens of an update."""
-        return self._update(step)[1]
+        return sum(len(sequence.targets) for part in self.update(step) for sequence in part)
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[MaskedBatch, float]]:
         """A process's sequences of the batches of one update, each with its share of the update's hidden tokens."""
-        update, tokens = self._update(step)
-        for part in update:
+        tokens = self.target_tokens(step)
+        for part in self.update(step):
             if own := part[len(part) * rank // size : len(part) * (rank + 1) // size]:
                 yield self.data.batch(own, part), sum(len(sequence.targets) for sequence in own) / tokens
 

@@ -6,7 +6,7 @@ from seq2seq.corpus import TEST_FILES, load_pairs
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.errors import CorpusError, OptionError
 from training.corpora.divided_pairs import key_of, read_table, read_two, split
-from training.corpora.pairs import ParallelCorpus
+from training.corpora.pair_sources import Found
 
 
 def write(path, text):
@@ -86,14 +86,13 @@ def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     """... unless they are a held-out sentence too."""
     sentences = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
     words = [(f"Satz {i}", f"sentence {i}") for i in range(30)] + [(f"das ist satz {i}", "x") for i in range(100)]
-    facts = {"source": "a test", "licence": "none", "sha256": ""}
-    found = ParallelCorpus(sentences, words, name="everyday", **facts)
+    found = Found(sentences, words)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
     corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
     assert len(corpus.held_out) == 10
     assert set(corpus.held_out) <= set(sentences)
     assert len(corpus.train) == 90 + 30 + 90
-    own = ParallelCorpus(sentences, [], [("eigen", "own")], name="multi30k", **facts)
+    own = Found(sentences, [], [("eigen", "own")])
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: own)
     assert load_pairs(Seq2SeqOptions(dataset="multi30k")).held_out == [("eigen", "own")]
 
@@ -104,7 +103,7 @@ def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(m
     assert len(set(asked)) == 120
     others = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
     words = [("anders", english.upper()) for _, english in asked]
-    found = ParallelCorpus([*asked, *others], words, name="everyday", source="a test", licence="none", sha256="")
+    found = Found([*asked, *others], words)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
     corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
     assert sorted(corpus.train + corpus.held_out) == sorted(others)

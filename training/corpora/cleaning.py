@@ -116,6 +116,9 @@ def words_of(author: re.Pattern, entry: str) -> str | None:
 
 # What roff, the language of manual pages, writes instead of plain characters: fonts, zero-width spaces, hyphens.
 ROFF = ((r"\\f(\w|\(\w\w|\[\w*\])", ""), (r"\\[&/,:%|]", ""), (r"\\\(aq", "'"), (r"\\-", "-"))
+# A line that begins with a dot or an apostrophe is a macro; those that print their words begin with these letters.
+PRINTING_MACRO = re.compile(r"^\.[BIR].*", re.MULTILINE)
+BETWEEN_PARAGRAPHS = re.compile(r"^(?:[.'].*|[^\S\n]*)$", re.MULTILINE)
 PRINTED = str.maketrans(dict.fromkeys("„“”»«", '"') | dict.fromkeys("‚‘’", "'") | {"…": "...", "–": "-", "\xa0": " "})
 SENTENCE = 80  # characters: anything shorter is mostly a title or the name of an option
 
@@ -131,20 +134,10 @@ def manual_text(pages: Iterable[str]) -> str:
 def prose_of(page: str) -> list[str]:
     """The clean paragraphs of a manual page: whole sentences, without macros, fonts and other authors' characters.
 
-    A line that begins with a dot is a macro and ends a paragraph; one that prints its words leaves a gap in it, so the
-    paragraph is not clean.
+    A macro ends a paragraph; one that prints its words leaves a gap in it, so the paragraph is not clean.
     """
-    paragraphs: list[list[str]] = [[]]
-    for line in normalise(page).split("\n"):
-        if line.startswith((".B", ".I", ".R")):
-            paragraphs[-1].append("\\")
-        elif not line.strip() or line.startswith((".", "'")):
-            paragraphs.append([])
-        else:
-            paragraphs[-1].append(line)
     texts = []
-    for lines in paragraphs:
-        text = " ".join(lines)
+    for text in BETWEEN_PARAGRAPHS.split(PRINTING_MACRO.sub(r"\\", normalise(page))):
         for pattern, plain in ROFF:
             text = re.sub(pattern, plain, text)
         text = " ".join(text.translate(PRINTED).split())

@@ -3,13 +3,11 @@
 Both models that learn from pairs use it: the encoder-decoder, and a GPT that answers (extra/pairs/pairs.py).
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.random import keyed_rng
@@ -37,7 +35,7 @@ class PairCorpus:
         lines = "".join(f"{source}\t{target}\n" for part in parts for source, target in [*part, ("", "")])
         return hashlib.sha256(lines.encode("utf-8")).hexdigest()
 
-    def reduced(self, count: int, seed: int) -> PairCorpus:
+    def reduced(self, count: int, seed: int) -> Self:
         """With only this many training pairs, those of a smaller number being among those of a larger one; 0: all.
 
         Raises: OptionError if there are fewer.

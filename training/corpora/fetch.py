@@ -3,7 +3,7 @@
 There are two sources: files inside Debian packages, fetched with apt-get (`debian_files`, `debian_folders`), and plain
 text at an https:// address (`https_text`). Neither needs root or changes the system, and both limit how much they read,
 so that a broken or hostile source causes an error instead of exhausting the memory.
-`store` and `recall` keep a text and a few facts about it in the cache folder.
+`store` and `recall` keep a text and a few facts about it in the cache folder, `pinned_files` keeps files as they are.
 """
 
 import hashlib
@@ -19,21 +19,38 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from tinygrad_lite.errors import CorpusError, counted
-from training.cli.console import run_apart
-from training.cli.files import decode_utf8, read_file, write_atomically
+from training.cli.console import run_apart, say
+from training.cli.files import POSIX, decode_utf8, read_file, write_atomically
 
 MAX_BYTES = 24 * 2**20  # of a file at an https:// address: the largest here, Tatoeba, has 10 MB, and grows
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
 MAX_LISTS = 2**30  # bytes of each list of packages
 APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists have about 10 MB
 HTTPS_TIMEOUT = 30  # seconds without a byte
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to make a named data set.
+
+    Attributes:
+        make: fetches and cleans it.
+        expected: the SHA-256 of the data when this was written; None if it is unknown, or if they change.
+    """
+
+    source: str
+    licence: str
+    make: Callable[[], Any]
+    expected: str | None = None
 
 
 def sha256(text: str) -> str:
@@ -122,13 +139,8 @@ def apt_folder(
         (folder / "apt.conf").write_text("\n".join(settings), encoding="utf-8", newline="\n")
         complaints: list[str] = []
         for command in (["update"], ["download", *packages])[: 2 if packages else 1]:
-            try:
-                words = ["apt-get", "-q", "-c", str(folder / "apt.conf"), *command]
-                done = run_apart(words, folder, run, timeout=APT_TIMEOUT, preexec_fn=partial(bound, MAX_LISTS))
-            except subprocess.TimeoutExpired:
-                raise CorpusError(f"`apt-get {command[0]}` did not end within {APT_TIMEOUT} s") from None
-            except OSError as error:
-                raise CorpusError(f"`apt-get {command[0]}` cannot be started: {error}") from error
+            words = ["apt-get", "-q", "-c", str(folder / "apt.conf"), *command]
+            done = run_bounded(f"apt-get {command[0]}", words, folder, run, APT_TIMEOUT, MAX_LISTS)
             complaints += done.stderr.decode("utf-8", "replace").splitlines()
         # A failed `update` may concern a source that does not matter here: what is needed is missing later.
         if packages and done.returncode != 0:
@@ -165,12 +177,8 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
         raise CorpusError(f"`apt-get download` left no file of the package {package}")
     found, room = {}, MAX_UNPACKED
     with tempfile.TemporaryFile() as unpacked:
-        try:
-            limit = partial(bound, MAX_UNPACKED)  # the system ends it if it writes more
-            words = ["dpkg-deb", "--fsys-tarfile", str(deb)]
-            done = run_apart(words, folder, run, stdout=unpacked, timeout=60, preexec_fn=limit)
-        except subprocess.TimeoutExpired:
-            raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
+        words = ["dpkg-deb", "--fsys-tarfile", str(deb)]
+        done = run_bounded(f"dpkg-deb {deb.name}", words, folder, run, 60, MAX_UNPACKED, stdout=unpacked)
         if done.returncode != 0:
             raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
         unpacked.seek(0)
@@ -189,6 +197,24 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
     if not found:
         raise CorpusError(f"{deb.name} has no file {paths}; the package has changed")
     return found
+
+
+def run_bounded(
+    name: str, command: list[str], folder: Path, run: Callable, seconds: int, size: int, memory: int = 0, **others: Any
+) -> Any:
+    """Run a program as `run_apart` does, for at most so many seconds, and within the bounds of `bound`.
+
+    Args:
+        others: further settings of subprocess.run.
+    Raises: CorpusError, naming the program, if it cannot be started, or does not end in time.
+    """
+    limit = partial(bound, size, memory) if POSIX else None
+    try:
+        return run_apart(command, folder, run, timeout=seconds, preexec_fn=limit, **others)
+    except subprocess.TimeoutExpired:
+        raise CorpusError(f"`{name}` did not end within {seconds} s") from None
+    except OSError as error:
+        raise CorpusError(f"`{name}` cannot be started: {error}") from error
 
 
 def bound(size: int, memory: int = 0) -> None:
@@ -321,11 +347,49 @@ def from_cache(name: str, what: str, rules: str | None, read: Callable, say: Cal
         return None
 
 
-def keep(name: str, what: str, text: str, facts: dict[str, str], expected: str | None, say: Callable) -> None:
+def keep(name: str, what: str, text: str, recipe: Recipe, rules: str, say: Callable) -> None:
     """Store a text, as `store` does; if the cache cannot be written, this only costs a later download."""
-    if expected is None:
+    if recipe.expected is None:
         say(f"sha256 {sha256(text)}: stored in the cache, because there is no known one to compare it with")
     try:
-        store(name, text, facts)
+        store(name, text, {"source": recipe.source, "licence": recipe.licence, "rules": rules})
     except (OSError, CorpusError) as error:
         say(f"the {what} cannot be cached: {error}")
+
+
+def pinned_files(
+    expected: Mapping[str, str], where: str, get: Callable[[], Mapping[str, bytes]]
+) -> Mapping[str, bytes]:
+    """Files of known SHA-256, by name: what is used is what was intended, whoever delivers it.
+
+    They are in the folder `sources` of the cache, where they can also be put by hand. If one is missing, all are taken
+    from `get`, and stored there.
+
+    Args:
+        expected: the SHA-256 of each file, by its name, in hexadecimal.
+        where: what they are fetched from, for messages.
+        get: fetches all of them.
+    Raises: CorpusError if they cannot be fetched, or if a different file is delivered.
+    """
+    try:
+        folder = cache_folder() / "sources"
+        return _checked({name: read_file(folder / name) for name in expected}, expected, str(folder))
+    except FileNotFoundError:
+        say(f"fetching {where}")
+    except (OSError, CorpusError) as error:
+        say(f"fetching {where}, because {error}")
+    found = _checked(get(), expected, where)
+    try:
+        folder = cache_folder() / "sources"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in found.items():
+            write_atomically(folder / name, data)
+    except (OSError, CorpusError) as error:
+        say(f"{', '.join(found)} cannot be cached: {error}")
+    return found
+
+
+def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:
+    for name, sha256 in expected.items():
+        check_sha256(found.get(name, b""), sha256, f"{name} from {where}")
+    return found

@@ -10,6 +10,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli.files import lines_of
@@ -97,10 +98,7 @@ def ding_pairs(text: str) -> list[Pair]:
         for entry in zip(*entries, strict=True):
             germans, englishes = map(alternatives, entry)
             if germans and englishes:
-                for i in range(max(len(germans), len(englishes))):
-                    de = germans[i] if i < len(germans) else germans[0]
-                    en = englishes[i] if i < len(englishes) else englishes[0]
-                    pairs.append((de, en))
+                pairs += [(de or germans[0], en or englishes[0]) for de, en in zip_longest(germans, englishes)]
     return pairs
 
 

@@ -20,6 +20,7 @@ from tinygrad_lite.errors import CorpusError, counted
 from training.cli.console import say
 from training.cli.files import decode_utf8
 from training.corpora import fetch, pair_cleaning
+from training.corpora.fetch import Recipe
 from training.corpora.pair_cleaning import Pair
 from training.corpora.wheel import Wheel, wheel_files
 
@@ -39,20 +40,6 @@ class Found:
     pairs: list[Pair]
     words: list[Pair] = field(default_factory=list)
     validation: list[Pair] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to make a named corpus.
-
-    Attributes:
-        expected: the SHA-256 of the pairs when this was written; None if it changes.
-    """
-
-    source: str
-    licence: str
-    make: Callable[[], Found]
-    expected: str | None = None
 
 
 # ----------------------------------------------------------------------------------------- the dictionary Ding

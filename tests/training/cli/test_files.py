@@ -23,7 +23,7 @@ from tinygrad_lite.errors import UserError
 from training.checkpoint import save_file
 from training.cli import prompt
 from training.cli.files import read_file, text_of
-from training.corpora import divided_pairs, fetch, pinned, texts
+from training.corpora import divided_pairs, fetch, texts
 from training.corpora.pairs import from_table
 from training.folder import RunFolder
 
@@ -78,7 +78,7 @@ def test_a_cache_of_fifos_is_filled_again(tmp_path, monkeypatch, capsys):
         os.mkfifo(tmp_path / name)
     assert fetch.from_cache("poem", "poem", None, str, print) is None
     found = {"poem": "schön".encode()}
-    assert pinned.pinned_files({"poem": fetch.sha256("schön")}, "there", lambda: found) == found
+    assert fetch.pinned_files({"poem": fetch.sha256("schön")}, "there", lambda: found) == found
     assert "it is not a regular file" in capsys.readouterr().err
     assert (tmp_path / "sources/poem").read_bytes() == "schön".encode()
 

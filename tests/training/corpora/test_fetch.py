@@ -57,7 +57,7 @@ def test_one_file_is_read_out_of_a_package():
 def test_a_package_that_dpkg_deb_cannot_unpack_is_an_error():
     with pytest.raises(CorpusError, match=r"cannot unpack .* unknown compression$"):
         read(b"", run=lambda command, **options: subprocess.CompletedProcess(command, 2, b"", b"unknown compression\n"))
-    with pytest.raises(CorpusError, match=r"`dpkg-deb` did not unpack poems_1\.0_all\.deb within 60 s"):
+    with pytest.raises(CorpusError, match=r"`dpkg-deb poems_1\.0_all\.deb` did not end within 60 s"):
         read(b"", run=Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)))
 
 

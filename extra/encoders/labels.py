@@ -35,22 +35,20 @@ class LabelsTask(ClassesTask):
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
-        self.data = load_labelled(options.table or options.dataset)
-        self.corpus_sha256 = self.data.sha256
-        if wrong := [label for label in self.data.labels if LABEL_MARK in label]:
-            raise CorpusError(f"the label {wrong[0]!r} in {self.data.name} has the mark {LABEL_MARK}: rename it")
-        names = LABEL_MARK.join(self.data.labels)
-        if options.labels and not set(self.data.labels) <= set(options.labels.split(LABEL_MARK)):
-            raise CorpusError(f"the labels in {self.data.name} are {names}, but those of the model {options.labels}")
+        data = self.data = load_labelled(options.table or options.dataset)
+        self.corpus_sha256 = data.sha256
+        if wrong := [label for label in data.labels if LABEL_MARK in label]:
+            raise CorpusError(f"the label {wrong[0]!r} in {data.name} has the mark {LABEL_MARK}: rename it")
+        names = LABEL_MARK.join(data.labels)
         options.labels = options.labels or names  # so that the model has as many outputs
         self.labels = options.labels.split(LABEL_MARK)
-        if self.data.are_pairs and options.segments < 2:
-            raise CorpusError(
-                f"{self.data.name} has pairs of texts, which need a model with two segments: --segments 2"
-            )
+        if not set(data.labels) <= set(self.labels):
+            raise CorpusError(f"the labels in {data.name} are {names}, but those of the model {options.labels}")
+        if data.are_pairs and options.segments < 2:
+            raise CorpusError(f"{data.name} has pairs of texts, which need a model with two segments: --segments 2")
         self.tokenizer = tokenizer or learn_tokenizer(options, self.text)
-        self.train, self.held_out = (self.encoded(part) for part in (self.data.train, self.data.validation))
-        self.example = self.data.validation[0][0].replace("\t", f" {PAIR_MARK} ")
+        self.train, self.held_out = (self.encoded(part) for part in (data.train, data.validation))
+        self.example = data.validation[0][0].replace("\t", f" {PAIR_MARK} ")
 
     @property
     def text(self) -> str:

@@ -108,9 +108,8 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     modes = [POOLING.get(name, name) for name, value in pooling.items() if name.startswith("pooling_mode_") and value]
     modes += [pooling["pooling_mode"]] if "pooling_mode" in pooling else []  # as newer versions write it
     if modes not in ([], ["cls"], ["mean"]):
-        raise CheckpointError(
-            f"{files[0]} has {' and '.join(map(str, modes))}, but this program supports only cls or mean"
-        )
+        asked = " and ".join(map(str, modes))
+        raise CheckpointError(f"{files[0]} has {asked}, but this program supports only cls or mean")
     check_values(about, {"similarity_fn_name": about.get("similarity_fn_name") and "cosine", "truncate_dim": None})
     named, chosen = about.get("prompts") or {}, str(about.get("default_prompt_name"))
     if not isinstance(named, dict) or not all(isinstance(text, str) for text in named.values()):

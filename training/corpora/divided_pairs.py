@@ -80,9 +80,8 @@ def divide(
     if seen:
         left_out.append(f"{seen:,} that share a sentence with a held-out pair")
     if not train or not held_out:
-        raise CorpusError(
-            f"{name} has too few pairs: {len(train):,} to learn from and {len(held_out):,} held out; use more"
-        )
+        found = f"{len(train):,} to learn from and {len(held_out):,} held out"
+        raise CorpusError(f"{name} has too few pairs: {found}; use more")
     if swap:
         train, held_out = ([(target, source) for source, target in part] for part in (train, held_out))
     return PairCorpus(name, train, held_out, left_out)

@@ -56,8 +56,7 @@ def ding() -> list[Pair]:
 def auf_deutsch() -> list[Pair]:
     """All pairs in the lessons of the package, in the order of its files' names."""
     files = wheel_files(COURSE_WHEEL, ["auf_deutsch/content/*.json"])
-    lessons = (json.loads(files[path]) for path in sorted(files, key=PurePosixPath))
-    return [pair for lesson in lessons for pair in pair_cleaning.dialogue_pairs(lesson)]
+    return list(pair_cleaning.dialogue_pairs([json.loads(files[path]) for path in sorted(files, key=PurePosixPath)]))
 
 
 def everyday() -> Found:

@@ -15,8 +15,8 @@ from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from training.cli.console import with_value
-from training.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
-from training.corpora.pairs import from_cache
+from training.corpora.names import CALCULATIONS, MADE, PICTURES, SUMS
+from training.corpora.pairs import PARALLEL_CORPORA, from_cache
 from training.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
 from training.model_config import model_options
 from training.options import TrainOptions

@@ -11,9 +11,7 @@ from seq2seq.toys import TOYS
 from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from training.corpora.names import PARALLEL_CORPORA
-from training.corpora.pair_sources import AUF_DEUTSCH
-from training.corpora.pairs import find, from_cache
+from training.corpora.pairs import AUF_DEUTSCH, PARALLEL_CORPORA, find, from_cache
 from training.model_config import model_options
 from training.options import TrainOptions
 

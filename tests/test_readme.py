@@ -43,8 +43,7 @@ from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
 from training.cli.options import PRESETS, find_preset, list_presets, read_preset
 from training.corpora import fetch, texts, wheel
-from training.corpora.pair_sources import Found
-from training.corpora.pairs import RULES, to_table
+from training.corpora.pairs import RULES, Found, to_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -31,7 +31,7 @@ from training import log, start
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
 from training.cli.console import quoted
-from training.corpora import fetch, pair_sources
+from training.corpora import fetch, pairs
 from training.corpora.texts import RECIPES
 from training.folder import METRICS, RunFolder
 
@@ -85,9 +85,9 @@ def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
 
 @pytest.mark.cpu_only("it is about texts")
 def test_a_translator_without_a_dictionary_learns_from_the_course_alone(monkeypatch, capsys):
-    pairs = [(f"Satz {number}.", f"Sentence {number}.") for number in range(50)]
-    recipe = replace(pair_sources.RECIPES["auf-deutsch"], make=lambda: pair_sources.Found(pairs), expected=None)
-    monkeypatch.setitem(pair_sources.RECIPES, "auf-deutsch", recipe)
+    found = pairs.Found([(f"Satz {number}.", f"Sentence {number}.") for number in range(50)])
+    recipe = replace(pairs.RECIPES["auf-deutsch"], make=lambda: found, expected=None)
+    monkeypatch.setitem(pairs.RECIPES, "auf-deutsch", recipe)
     tiny = [option for option in TINY if "eval_iters" not in option and "sample" not in option]
     assert train.main(["translate-de-en", *tiny, "--block_size=24", "--eval_pairs=0"]) == 0
     err = capsys.readouterr().err

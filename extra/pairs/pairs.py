@@ -144,5 +144,5 @@ def load_pairs(options: GPTOptions) -> PairCorpus:
         corpus = arithmetic_corpus(options.dataset, count, options.held_out)
     else:
         found = load_parallel(options.dataset)
-        corpus = divide(found.name, found.pairs, words=found.words, held_out=found.validation, **settings)
+        corpus = divide(options.dataset, found.pairs, words=found.words, held_out=found.validation, **settings)
     return corpus.reduced(options.train_pairs, options.seed)

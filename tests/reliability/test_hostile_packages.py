@@ -23,7 +23,7 @@ from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, tra
 from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
 from tests.training.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CorpusError, UserError
-from training.corpora import fetch, pair_sources
+from training.corpora import fetch, pairs
 
 SEED = 20240713
 WHERE = "https://example.org/packed"
@@ -158,7 +158,7 @@ def test_a_broken_zip_archive_gives_its_file_or_is_refused(count, workplace, tri
 
     def read(data: bytes) -> None:
         nonlocal right
-        right += pair_sources.unzip(data, "deu.txt", WHERE) == POEM.decode()
+        right += pairs.unzip(data, "deu.txt", WHERE) == POEM.decode()
 
     def attempt(rng):
         compression = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

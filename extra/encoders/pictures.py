@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from extra.corpora.pictures import LabelledPictures, are_cached, load_pictures
+from extra.corpora.pictures import are_cached, load_pictures
 from extra.encoders.classes import ClassesTask
 from extra.encoders.cnn import CNNConfig
 from extra.encoders.vit import PictureBatch, ViTConfig
@@ -67,18 +67,18 @@ class PicturesTask(ClassesTask):
 
     def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
-        self.data: LabelledPictures = load_pictures(options.dataset)
-        self.train, self.held_out, self.corpus_sha256 = self.data.train, self.data.validation, self.data.sha256
-        self.tokenizer = tokenizer or LabelTokenizer(self.data.labels)
-        side = self.data.train.pixels.shape[1]
+        data = self.data = load_pictures(options.dataset)
+        self.train, self.held_out, self.corpus_sha256 = data.train, data.validation, data.sha256
+        self.tokenizer = tokenizer or LabelTokenizer(data.labels)
+        side = data.train.pixels.shape[1]
         if tokenizer is None:
             options.image_size = side
         if options.channels != 1:
-            raise CorpusError(f"the pictures of {self.data.name} are gray: take --channels 1, not {options.channels}")
-        if options.image_size != side or self.tokenizer.labels != list(self.data.labels):
+            raise CorpusError(f"the pictures of {data.name} are gray: take --channels 1, not {options.channels}")
+        if options.image_size != side or self.tokenizer.labels != list(data.labels):
             raise CorpusError(
-                f"the pictures of {self.data.name} have {side} x {side} pixels and the classes "
-                f"{', '.join(self.data.labels)}, which are not those of the model"
+                f"the pictures of {data.name} have {side} x {side} pixels and the classes "
+                f"{', '.join(data.labels)}, which are not those of the model"
             )
 
     def hold_out_test(self) -> None:
@@ -110,10 +110,8 @@ class PicturesTask(ClassesTask):
     def batch(self, columns: tuple[np.ndarray, np.ndarray], numbers: np.ndarray | slice) -> PictureBatch:
         """The tensors of some pictures."""
         device, (pixels, labels) = self.options.device, (column[numbers] for column in columns)
-        return PictureBatch(
-            Tensor(self.data.scaled(pixels), dtype=np.float32, device=device),
-            Tensor(labels, dtype=np.int64, device=device),
-        )
+        pictures = Tensor(self.data.scaled(pixels), dtype=np.float32, device=device)
+        return PictureBatch(pictures, Tensor(labels, dtype=np.int64, device=device))
 
 
 def augmented(pictures: np.ndarray, shift: int, flip: bool, rng: np.random.Generator) -> np.ndarray:

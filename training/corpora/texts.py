@@ -157,9 +157,8 @@ def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
     recipe = RECIPES[name]
     border = f"\n\n{recipe.held_out}\n"
     if recipe.held_out and text.count(border) != 1:
-        raise CorpusError(
-            f"{recipe.source} does not contain one line {recipe.held_out!r}, with which the held-out works begin"
-        )
+        line = repr(recipe.held_out)
+        raise CorpusError(f"{recipe.source} does not contain one line {line}, with which the held-out works begin")
     held_out_from = text.index(border) + 2 if recipe.held_out else None
     facts = (fetch.sha256(text), held_out_from, recipe.prompt)
     corpus = Corpus(name, text, recipe.source, recipe.licence, *facts)
@@ -286,10 +285,7 @@ def gutenberg(description: str, *numbers: int) -> Recipe:
 
 WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
 WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
-TINY_SHAKESPEARE = (
-    "https://raw.githubusercontent.com/karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e"
-    "/data/tinyshakespeare/input.txt"
-)
+SHAKESPEARE = works.GITHUB + "karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt"
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
 PYTHON_DOCS, FAUST = "python-docs", "Habe nun, ach!"
@@ -368,7 +364,7 @@ RECIPES = {
         description="scenes of Shakespeare's plays in English, nanoGPT's text (1.1 million characters)",
         source="the repository karpathy/char-rnn on GitHub",
         licence="Shakespeare's words are in the public domain; the repository comes under the MIT licence",
-        make=lambda: normalise(fetch.https_text(TINY_SHAKESPEARE)),
+        make=lambda: normalise(fetch.https_text(SHAKESPEARE)),
         expected="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         prompt="ROMEO:",
     ),

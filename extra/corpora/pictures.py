@@ -254,9 +254,8 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
     try:
         from PIL import Image, ImageOps
     except ImportError:
-        raise UserError(
-            'reading a picture needs the package Pillow, which is not installed: pip install -e ".[image]"'
-        ) from None
+        advice = 'pip install -e ".[image]"'
+        raise UserError(f"reading a picture needs the package Pillow, which is not installed: {advice}") from None
     data = read_named(path, MAX_FILE)
     try:
         with warnings.catch_warnings():

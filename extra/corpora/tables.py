@@ -71,10 +71,8 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
     if Path(name).is_file() or Path(name).name != name or "." in name:
         found = read_table(name, say)
     elif name not in TABLES:
-        raise CorpusError(
-            f"no texts with labels are called {not_among(name, TABLES)}, and `--table FILE.csv` takes a table of text "
-            "and label"
-        )
+        instead = "`--table FILE.csv` takes a table of text and label"
+        raise CorpusError(f"no texts with labels are called {not_among(name, TABLES)}, and {instead}")
     else:
         with fetch.advising(f"the data set {name}", "--table FILE.csv"):
             parts = reviews.labelled_sentences()
@@ -118,9 +116,8 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     if len(counts) < 2:
         raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
     if len(counts) > MAX_LABELS:
-        raise CorpusError(
-            f"{path} has {len(counts):,} different labels, more than {MAX_LABELS}: is it the right column of labels?"
-        )
+        question = "is it the right column of labels?"
+        raise CorpusError(f"{path} has {len(counts):,} different labels, more than {MAX_LABELS}: {question}")
     if len(cells) > len(every):
         say(f"{path}: left out: {counted(len(cells) - len(every), 'row')} whose text occurs earlier")
     if shared := sum(len(rows) for rows in groups if len(rows) > 1):
@@ -167,10 +164,9 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
         cut = [line.split(separator) for line in lines[first - 1 : last]]
         whole = [row for row in cut if len(row) == len(names) and row[columns[-1]].strip(' "') in labels]
         if last > first and len(whole) > 1:
-            raise CorpusError(
-                f"{path}, line {first}: a quotation mark begins a text that takes in the rows up to line {last}: write "
-                "it twice inside quoted text, or save the table with tabs, as .tsv"
-            )
+            problem = f"a quotation mark begins a text that takes in the rows up to line {last}"
+            advice = "write it twice inside quoted text, or save the table with tabs, as .tsv"
+            raise CorpusError(f"{path}, line {first}: {problem}: {advice}")
     return [(first, [cells[column] for column in columns]) for first, _, cells in rows[1:]]
 
 

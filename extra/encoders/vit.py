@@ -76,10 +76,8 @@ class ViTConfig(PictureConfig):
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
         if self.image_size % self.patch_size:
-            return (
-                f"{mark}image_size {self.image_size} is not a multiple of {mark}patch_size {self.patch_size}: patches "
-                "cover the picture without overlap"
-            )
+            sizes = f"{mark}image_size {self.image_size} is not a multiple of {mark}patch_size {self.patch_size}"
+            return f"{sizes}: patches cover the picture without overlap"
         return super().misfit(mark)
 
     def activations(self, batch_size: int) -> int:

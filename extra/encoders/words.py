@@ -35,11 +35,10 @@ class WordsTask:
         self.tokenizer = tokenizer or learn_tokenizer(options, train)
         parts = [TokenizedText.encode(self.tokenizer, part) for part in (train, held_out)]
         if min(len(part.tokens) for part in parts) < options.block_size:
-            raise CorpusError(
-                f"the text is too short: {counted(len(parts[0].tokens), 'token')} to learn from and "
-                f"{len(parts[1].tokens):,} held out, but --block_size {options.block_size} needs at least as many of "
-                "both: take a longer text, or a smaller --block_size"
-            )
+            found = f"{counted(len(parts[0].tokens), 'token')} to learn from and {len(parts[1].tokens):,} held out"
+            needed = f"--block_size {options.block_size} needs at least as many of both"
+            advice = "take a longer text, or a smaller --block_size"
+            raise CorpusError(f"the text is too short: {found}, but {needed}: {advice}")
         self.data = MaskedText(self.tokenizer, *parts, options)
         self._latest: tuple[int, list[list[MaskedSequence]]] = -1, []
         self.held_out = self.data.validation_sequences()

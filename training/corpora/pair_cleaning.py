@@ -37,10 +37,8 @@ def aligned_pairs(german: str, english: str, german_name: str, english_name: str
     """Pair line i of one text with line i of the other; CorpusError, with both counts, if one has more lines."""
     sides = lines_of(german), lines_of(english)
     if len(sides[0]) != len(sides[1]):
-        raise CorpusError(
-            f"{german_name} has {counted(len(sides[0]), 'line')} and {english_name} has {len(sides[1]):,}: "
-            "line i of one must be the translation of line i of the other"
-        )
+        found = f"{german_name} has {counted(len(sides[0]), 'line')} and {english_name} has {len(sides[1]):,}"
+        raise CorpusError(f"{found}: line i of one must be the translation of line i of the other")
     return [(one_line(de), one_line(en)) for de, en in zip(*sides, strict=True)]
 
 

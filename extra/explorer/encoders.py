@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from extra.encoders.bert import Bert
-from extra.encoders.data import MASK
 from extra.encoders.labels import sequence, texts_of
 from extra.encoders.looking import as_input, asked_picture, gray, rollout
 from extra.encoders.vit import ViT
-from extra.encoders.words import predictions, whole_sequence
+from extra.encoders.words import MASK, predictions, whole_sequence
 from extra.explorer.page import Panel, assemble, described, panels_of, write_page
 from extra.inside import Inside, look_inside, numbers, pieces
 from tinygrad_lite.autograd import no_grad

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from extra.encoders.data import CLS, MASK, SEP, SPECIALS, MaskedText, TokenizedText, sentences
 from extra.encoders.options import BertOptions
+from extra.encoders.words import CLS, MASK, SEP, SPECIALS, MaskedText, TokenizedText, sentences
 from tests.tiny_runs import made_up_text
 from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.random import keyed_rng

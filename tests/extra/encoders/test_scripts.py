@@ -18,10 +18,9 @@ from extra.encoders.bert import Bert
 from extra.encoders.cnn import CNN as CNN_MODEL
 from extra.encoders.cnn import CNNConfig
 from extra.encoders.config import BertConfig
-from extra.encoders.data import SPECIALS
 from extra.encoders.family import BERT
 from extra.encoders.vit import ViT, ViTConfig
-from extra.encoders.words import whole_sequence
+from extra.encoders.words import SPECIALS, whole_sequence
 from extra.plots.loss import LossOptions, draw_loss
 from extra.studies import accuracy as evaluate
 from extra.tokenizers.labels import LabelTokenizer

@@ -13,10 +13,10 @@ import sample
 from extra.encoders.bert import Bert
 from extra.encoders.cnn import CNN, CNNConfig
 from extra.encoders.config import BertConfig
-from extra.encoders.data import SPECIALS
 from extra.encoders.family import BERT as FAMILY
 from extra.encoders.family import VIT
 from extra.encoders.vit import ViT, ViTConfig
+from extra.encoders.words import SPECIALS
 from extra.explorer import encoders as explorer
 from extra.tokenizers.labels import LabelTokenizer
 from tests.extra.mixers.test_seq2seq import softmax

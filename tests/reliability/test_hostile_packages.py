@@ -20,7 +20,7 @@ from extra.pretrained.gguf_file import convert
 from gpt.trained import load_trained
 from tests.extra.pretrained.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
-from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb
+from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb, started_by
 from tests.training.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CorpusError, UserError
 from training.corpora import fetch, pairs
@@ -59,7 +59,8 @@ def evil_tar(rng: random.Random) -> bytes:
 def read_tar(tar: bytes) -> dict[str, bytes]:
     """What is read from a package that dpkg-deb turns into this archive."""
     Path("poems_1.0_all.deb").write_bytes(tar)
-    return fetch.read_deb("poems", Path(), MEMBER, run_dpkg_deb)
+    with started_by(run_dpkg_deb):
+        return fetch.read_deb("poems", Path(), MEMBER)
 
 
 @many(150, 3000)

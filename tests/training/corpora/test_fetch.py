@@ -8,13 +8,15 @@ import tarfile
 import urllib.error
 import urllib.request
 from email.message import Message
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 
 from tinygrad_lite.errors import CorpusError
+from training.cli.console import run_apart
 from training.corpora import fetch
 
 MEMBER = "usr/share/poems/poem.txt"
@@ -30,6 +32,11 @@ def make_tar(files: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
+def started_by(run):
+    """Within this context, `run` stands in for subprocess.run."""
+    return patch.object(fetch, "run_apart", partial(run_apart, run=run))
+
+
 def run_dpkg_deb(command, **options):
     """Stands in for dpkg-deb: the packages of these tests are the archives that it would make of them."""
     assert command[:2] == ["dpkg-deb", "--fsys-tarfile"]
@@ -40,7 +47,8 @@ def run_dpkg_deb(command, **options):
 def read(content: bytes, paths: str = MEMBER, run=run_dpkg_deb) -> dict[str, bytes]:
     """The files that are read from a package with this content, in the current folder."""
     Path("poems_1.0_all.deb").write_bytes(content)
-    return fetch.read_deb("poems", Path(), paths, run)
+    with started_by(run):
+        return fetch.read_deb("poems", Path(), paths)
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +113,8 @@ class FakeApt:
 
 def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goes():
     run = FakeApt([("poems", make_tar({MEMBER: "Übermut".encode()})), ("more", make_tar({"a/b": b"c"}))])
-    assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}, run) == {"poems": "Übermut", "more": "c"}
+    with started_by(run):
+        assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}) == {"poems": "Übermut", "more": "c"}
     (update, options), (download, _) = run.calls
     folder = Path(options["cwd"])
     assert (update[0], update[-1]) == ("apt-get", "update")
@@ -132,19 +141,20 @@ APT_FAILURES = [
 
 @pytest.mark.parametrize(("run", "reason"), APT_FAILURES)
 def test_a_failure_of_apt_get_says_why(run, reason):
-    with pytest.raises(CorpusError, match=reason):
-        fetch.debian_files({"poems": MEMBER}, run)
+    with started_by(run), pytest.raises(CorpusError, match=reason):
+        fetch.debian_files({"poems": MEMBER})
 
 
 def test_a_failed_update_of_some_source_does_not_keep_the_download_from_trying():
     run = FakeApt([("poems", make_tar({MEMBER: b"p"}))], update=(100, b"E: some other source is broken\n"))
-    assert fetch.debian_files({"poems": MEMBER}, run) == {"poems": "p"}
+    with started_by(run):
+        assert fetch.debian_files({"poems": MEMBER}) == {"poems": "p"}
 
 
 def test_a_system_without_apt_get_is_told_so(monkeypatch):
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
     with pytest.raises(CorpusError, match="no apt-get"):
-        fetch.debian_files({"poems": MEMBER}, None)
+        fetch.debian_files({"poems": MEMBER})
 
 
 # ------------------------------------------------------------------------------------------------- https

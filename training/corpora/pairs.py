@@ -75,8 +75,14 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Found:
 
 
 def find(name: str, say: Callable[[str], None] = console.say) -> Found:
-    """A named corpus, from the cache or else from its source; CorpusError with the reason if it is unavailable."""
-    return from_cache(name, say) or from_source(name, say)
+    """A named corpus, from the cache, or else from its source into the cache; CorpusError if it is unavailable."""
+    if corpus := from_cache(name, say):
+        return corpus
+    recipe = RECIPES[name]
+    say(f"fetching the parallel corpus {name}: {recipe.source}")
+    corpus = make_corpus(name, recipe.make())
+    fetch.keep(f"pairs-{name}", f"parallel corpus {name}", to_table(corpus), recipe, RULES, say)
+    return corpus
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> Found | None:
@@ -86,15 +92,6 @@ def from_cache(name: str, say: Callable[[str], None]) -> Found | None:
         return make_corpus(name, from_table(text))
 
     return fetch.from_cache(f"pairs-{name}", f"parallel corpus {name}", RULES, read, say)
-
-
-def from_source(name: str, say: Callable[[str], None]) -> Found:
-    """Fetch the corpus and cache it."""
-    recipe = RECIPES[name]
-    say(f"fetching the parallel corpus {name}: {recipe.source}")
-    corpus = make_corpus(name, recipe.make())
-    fetch.keep(f"pairs-{name}", f"parallel corpus {name}", to_table(corpus), recipe, RULES, say)
-    return corpus
 
 
 def make_corpus(name: str, found: Found) -> Found:

@@ -108,10 +108,15 @@ def local_file(name: str) -> str | None:
 
 
 def find(name: str, say: Callable[[str], None] = console.say) -> Corpus:
-    """A named corpus, from its places in order; CorpusError with the reason if it is unavailable."""
+    """A named corpus, from its places in order, and then cached; CorpusError with the reason if it is unavailable."""
     if local := local_file(name):
         return load_files([local])
-    return from_cache(name, say) or from_source(name, say)
+    if corpus := from_cache(name, say):
+        return corpus
+    corpus = make_corpus(name, RECIPES[name].make(), say)
+    if name != PYTHON_DOCS:  # always at hand, and of another Python it would be another text
+        fetch.keep(name, f"corpus {name}", corpus.text, RECIPES[name], RULES, say)
+    return corpus
 
 
 def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
@@ -141,14 +146,6 @@ def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
     return fetch.from_cache(name, f"corpus {name}", rules, lambda text: make_corpus(name, text, say), say)
 
 
-def from_source(name: str, say: Callable[[str], None]) -> Corpus:
-    """Fetch the corpus, check it and cache it."""
-    corpus = make_corpus(name, RECIPES[name].make(), say)
-    if name != PYTHON_DOCS:  # always at hand, and of another Python it would be another text
-        fetch.keep(name, f"corpus {name}", corpus.text, RECIPES[name], RULES, say)
-    return corpus
-
-
 def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
     """A named corpus with its hash and its split; says so if a signed text has changed.
 
@@ -160,8 +157,7 @@ def make_corpus(name: str, text: str, say: Callable[[str], None]) -> Corpus:
         line = repr(recipe.held_out)
         raise CorpusError(f"{recipe.source} does not contain one line {line}, with which the held-out works begin")
     held_out_from = text.index(border) + 2 if recipe.held_out else None
-    facts = (fetch.sha256(text), held_out_from, recipe.prompt)
-    corpus = Corpus(name, text, recipe.source, recipe.licence, *facts)
+    corpus = Corpus(name, text, recipe.source, recipe.licence, fetch.sha256(text), held_out_from, recipe.prompt)
     if recipe.expected not in (None, corpus.sha256):
         difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
         if not recipe.signed:

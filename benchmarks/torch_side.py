@@ -28,7 +28,7 @@ from benchmarks.torch_modern import from_ours as modern_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from extra.encoders.bert import Bert
 from extra.encoders.vit import ViT
-from extra.pretrained import gpt2 as gpt2_layout
+from extra.pretrained.gpt2 import LAYOUT
 from gpt.model import GPT
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.errors import UserError
@@ -151,9 +151,9 @@ def hugging_face(model: GPT) -> Any:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    config = transformers.GPT2Config(**gpt2_layout.their_config(model.config), eos_token_id=None)
+    config = transformers.GPT2Config(**LAYOUT.their_config(model.config), eos_token_id=None)
     theirs = transformers.GPT2LMHeadModel(config).eval()
-    weights = {name: torch.tensor(array) for name, array in gpt2_layout.to_theirs(model).items()}
+    weights = {name: torch.tensor(array) for name, array in LAYOUT.to_theirs(model).items()}
     theirs.load_state_dict(weights | {"lm_head.weight": weights["transformer.wte.weight"]})
     return theirs
 

@@ -42,7 +42,7 @@ FAMILY = Family(
     task=make_task,
     speak=speak,
     adapt=with_new_tokens,
-    layouts={"gpt2": gpt2, **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), llama)},
+    layouts={kind: layout for layout in (gpt2.LAYOUT, llama.LAYOUT) for kind in layout.titles},
     read_peft=read_peft,
     fetched={"smollm2": smollm2},
 )

@@ -104,7 +104,7 @@ class Family:
             options, those given on the command line, what was read, and the model.
         others: classes that replace the model's, by the setting `mixer` of those models.
         adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
-        layouts: the modules of other programs' layouts that it reads, by the model_type in their config.json.
+        layouts: other programs' layouts (extra/pretrained/layout.py) that it reads, by the model_type in config.json.
         read_peft: reads an adapter in peft's layout, if the family can.
         fetched: the modules that fetch trained models, by the models' names.
     """
@@ -121,7 +121,7 @@ class Family:
     speak: Callable[[Any, Mapping[str, Any], Trained, Module], None]
     others: Mapping[str, type] = field(default_factory=dict)
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
-    layouts: Mapping[str, ModuleType] = field(default_factory=dict)
+    layouts: Mapping[str, Any] = field(default_factory=dict)
     read_peft: Callable[[Path, Any], Any] | None = None
     fetched: Mapping[str, ModuleType] = field(default_factory=dict)
 

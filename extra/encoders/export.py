@@ -21,8 +21,7 @@ from pathlib import Path
 
 from extra.encoders.family import BERT, VIT
 from extra.encoders.vit import ViT
-from extra.pretrained import bert as bert_layout
-from extra.pretrained import vit as vit_layout
+from extra.pretrained import bert, vit
 from extra.pretrained.layout import label_settings
 from extra.pretrained.write import export_command, write_pretrained
 from training.cli.console import run_command
@@ -47,8 +46,8 @@ def export(trained: Trained, folder: Path) -> str:
     Raises: CheckpointError if the layout lacks one of its settings, or if the folder cannot be written.
     """
     if trained.model_class is not ViT:
-        return write_pretrained(trained, bert_layout, folder)
-    return write_pretrained(trained, vit_layout, folder, **label_settings(trained.tokenizer.labels))
+        return write_pretrained(trained, bert.LAYOUT, folder)
+    return write_pretrained(trained, vit.LAYOUT, folder, **label_settings(trained.tokenizer.labels))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ BERT = Family(
     task=make_task,
     speak=reading.speak,
     adapt=without_head,
-    layouts={"bert": bert},
+    layouts={"bert": bert.LAYOUT},
     fetched={"minilm": minilm},
 )
 
@@ -56,7 +56,7 @@ VIT = Family(
     options=ViTOptions,
     task=PicturesTask,
     speak=looking.speak,
-    layouts={"vit": vit},
+    layouts={"vit": vit.LAYOUT},
 )
 
 CNN = Family(

@@ -14,19 +14,18 @@ Format: the classes with these names in https://huggingface.co/docs/transformers
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from reprlib import repr as short
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from extra.encoders.bert import Bert
 from extra.encoders.config import LABEL_MARK, BertConfig
 from extra.pretrained.layout import (
-    Renamed,
+    USUAL,
+    Layout,
     architecture_of,
-    check_settings,
     label_names,
     label_settings,
     own_activation,
@@ -36,117 +35,103 @@ from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.errors import CheckpointError
 from training.model_config import read_model_config
 
-TITLES = {"bert": "BERT"}  # by model_type
-read_tokenizer = WordPieceTokenizer.from_folder
-PREFIX = "bert."  # before the names of the encoder's weights, in a model that has a head
-HEAD = "cls.predictions.decoder.weight"  # the same matrix as the embedding
-EMBEDDING = "embeddings.word_embeddings.weight"
-BUFFER = re.compile(r"embeddings\.position_ids")  # in older files
-PREFERRED = {"cls.predictions.bias": "cls.predictions.decoder.bias"}  # the bias again; where they differ, this one
 ARCHITECTURES = {
     "BertModel": {"objective": "features"},
     "BertForMaskedLM": {"objective": "words", "next_sentence": False},
     "BertForPreTraining": {"objective": "words", "next_sentence": True},
     "BertForSequenceClassification": {"objective": "labels"},
 }
-# Their settings, by ours.
-TRANSLATED = {
-    "vocab_size": "vocab_size",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-    "n_embd": "hidden_size",
-    "n_inner": "intermediate_size",
-    "block_size": "max_position_embeddings",
-    "segments": "type_vocab_size",
-    "norm_eps": "layer_norm_eps",
-    "dropout": "hidden_dropout_prob",
-}
-# The values that these settings must have, if they are given, for the model to be ours.
-REQUIRED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-# Settings that are read below, or change no result.
-OTHERS = {
-    *("hidden_act", "attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
-    *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
-    "sentence_transformers",
-}
-# Their name of each part of a block, by ours.
-PARTS = {
-    "mixer.query": "attention.self.query",
-    "mixer.key": "attention.self.key",
-    "mixer.value": "attention.self.value",
-    "mixer.output": "attention.output.dense",
-    "mixer_norm": "attention.output.LayerNorm",
-    "mlp.up": "intermediate.dense",
-    "mlp.down": "output.dense",
-    "mlp_norm": "output.LayerNorm",
-}
-OUTSIDE = {
-    "token_embedding": "embeddings.word_embeddings",
-    "position_embedding": "embeddings.position_embeddings",
-    "segment_embedding": "embeddings.token_type_embeddings",
-    "embedding_norm": "embeddings.LayerNorm",
-    "pooler": "pooler.dense",
-    "transform": "cls.predictions.transform.dense",
-    "transform_norm": "cls.predictions.transform.LayerNorm",
-    "lm_head": "cls.predictions",  # its bias; the matrix is the embedding
-    "next_head": "cls.seq_relationship",
-    "label_head": "classifier",
-}
 
 
-def own_config(theirs: Mapping[str, Any]) -> BertConfig:
-    """Our settings from those in a config.json of BERT.
+class BertLayout(Layout):
+    """Settings and weights of BERT."""
 
-    The ids of special tokens are not in it: `read_trained` takes them from the vocabulary.
-
-    Raises: CheckpointError if they describe a different kind of model.
-    """
-    architecture = architecture_of(theirs, list(ARCHITECTURES))
-    activation = own_activation(theirs, "hidden_act", "gelu")
-    check_settings(theirs, TRANSLATED.values(), REQUIRED, OTHERS)
-    settings = {ours: theirs[name] for ours, name in TRANSLATED.items()} | ARCHITECTURES[architecture]
-    settings |= {"activation": activation, "norm_first": False}
-    if settings["objective"] == "labels":
-        names = label_names(theirs)
-        if wrong := [name for name in names if LABEL_MARK in name]:
-            raise CheckpointError(f"id2label has {short(wrong[0])}, but no name with {LABEL_MARK} is supported")
-        settings["labels"] = LABEL_MARK.join(names)
-    return read_model_config(BertConfig, settings | {"pad": 0, "cls": 1, "sep": 2, "mask": 3})
-
-
-def their_config(config: BertConfig) -> dict[str, Any]:
-    """Our settings under their names, as far as they have such settings."""
-    heads = {"objective": config.objective, "next_sentence": config.next_sentence}
-    architecture = next(name for name, settings in ARCHITECTURES.items() if settings.items() <= heads.items())
-    return {
-        "architectures": [architecture],
-        "model_type": "bert",
-        **{name: {"n_inner": config.n_hidden}.get(ours, getattr(config, ours)) for ours, name in TRANSLATED.items()},
-        "attention_probs_dropout_prob": config.dropout,
-        "hidden_act": their_activation(config.activation),
-        "pad_token_id": config.pad,
-        **(label_settings(config.label_names) if config.labels else {}),
+    titles: ClassVar = {"bert": "BERT"}
+    model = Bert
+    read_tokenizer = WordPieceTokenizer.from_folder
+    settings: ClassVar = USUAL | {
+        "vocab_size": "vocab_size",
+        "block_size": "max_position_embeddings",
+        "segments": "type_vocab_size",
+        "norm_eps": "layer_norm_eps",
+        "dropout": "hidden_dropout_prob",
     }
+    required: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+    others: ClassVar = {
+        *("hidden_act", "attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
+        *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
+        "sentence_transformers",
+    }
+    blocks = "encoder.layer"
+    parts: ClassVar = {
+        **{f"mixer.{name}": f"attention.self.{name}" for name in ("query", "key", "value")},
+        "mixer.output": "attention.output.dense",
+        "mixer_norm": "attention.output.LayerNorm",
+        "mlp.up": "intermediate.dense",
+        "mlp.down": "output.dense",
+        "mlp_norm": "output.LayerNorm",
+    }
+    outside: ClassVar = {
+        "token_embedding": "embeddings.word_embeddings",
+        "position_embedding": "embeddings.position_embeddings",
+        "segment_embedding": "embeddings.token_type_embeddings",
+        "embedding_norm": "embeddings.LayerNorm",
+        "pooler": "pooler.dense",
+        "transform": "cls.predictions.transform.dense",
+        "transform_norm": "cls.predictions.transform.LayerNorm",
+        "lm_head": "cls.predictions",  # its bias; the matrix is the embedding
+        "next_head": "cls.seq_relationship",
+        "label_head": "classifier",
+    }
+    prefix = "bert."  # in a model that has a head
+    tied = ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight")
+    buffers = r"embeddings\.position_ids"  # in older files
+
+    def own_config(self, theirs: Mapping[str, Any]) -> BertConfig:
+        """Our settings, without the ids of special tokens: `read_folder` takes them from the vocabulary."""
+        architecture = architecture_of(theirs, list(ARCHITECTURES))
+        settings = {"activation": own_activation("hidden_act", theirs.get("hidden_act", "gelu")), "norm_first": False}
+        settings |= self.own_settings(theirs) | ARCHITECTURES[architecture]
+        if settings["objective"] == "labels":
+            names = label_names(theirs)
+            if wrong := [name for name in names if LABEL_MARK in name]:
+                raise CheckpointError(f"id2label has {short(wrong[0])}, but no name with {LABEL_MARK} is supported")
+            settings["labels"] = LABEL_MARK.join(names)
+        return read_model_config(BertConfig, settings | {"pad": 0, "cls": 1, "sep": 2, "mask": 3})
+
+    def their_config(self, config: BertConfig) -> dict[str, Any]:
+        """Our settings under their names."""
+        heads = {"objective": config.objective, "next_sentence": config.next_sentence}
+        architecture = next(name for name, settings in ARCHITECTURES.items() if settings.items() <= heads.items())
+        return {
+            **self.their_settings("bert", architecture, config),
+            "attention_probs_dropout_prob": config.dropout,
+            "hidden_act": their_activation(config.activation),
+            "pad_token_id": config.pad,
+            **(label_settings(config.label_names) if config.labels else {}),
+        }
+
+    def complete(self, theirs: dict[str, np.ndarray], config: BertConfig) -> None:
+        """Drop the heads that the architecture does not use, and make a missing pooler, which features do not need.
+
+        transformers does the same: the first BERT's files hold all heads of its pretraining, those for sentences often
+        none. Of the two biases of the head for words it prefers the decoder's, too.
+        """
+        needed, bias = self.shapes(config), "cls.predictions.decoder.bias"
+        if bias in theirs:
+            theirs["cls.predictions.bias"] = theirs.pop(bias)
+        for name in [name for name in theirs if name not in needed and name.startswith(("pooler.", "cls."))]:
+            del theirs[name]
+        if config.objective == "features" and not any(name.startswith("pooler.") for name in theirs):
+            draw = np.random.default_rng(0).normal
+            pooler = [name for name in needed if name.startswith("pooler.")]
+            theirs.update({name: draw(0, 0.02, needed[name]).astype("f4") for name in pooler})
+
+    def to_theirs(self, model: Bert) -> dict[str, np.ndarray]:
+        """The weights under their names, with the prefix that a model with a head has."""
+        found = super().to_theirs(model)
+        is_headless = model.config.objective == "features"
+        return {name.removeprefix(self.prefix if is_headless else ""): array for name, array in found.items()}
 
 
-NAMES = Renamed(Bert, "encoder.layer", PARTS, OUTSIDE)
-shapes, to_own = NAMES.shapes, NAMES.to_own
-
-
-def complete(theirs: dict[str, np.ndarray], config: BertConfig) -> None:
-    """Drop the heads that the architecture does not use, and make a pooler that features do not need, if it is missing.
-
-    transformers does the same: the first BERT's files hold all heads of its pretraining, those for sentences often
-    none.
-    """
-    needed = shapes(config)
-    for name in [name for name in theirs if name not in needed and name.startswith(("pooler.", "cls."))]:
-        del theirs[name]
-    if config.objective == "features" and not any(name.startswith("pooler.") for name in theirs):
-        draw = np.random.default_rng(0).normal
-        theirs.update({name: draw(0, 0.02, needed[name]).astype("f4") for name in needed if name.startswith("pooler.")})
-
-
-def to_theirs(model: Bert) -> dict[str, np.ndarray]:
-    """The weights under their names, with the prefix that a model with a head has."""
-    return NAMES.to_theirs(model, "" if model.config.objective == "features" else PREFIX)
+LAYOUT = BertLayout()

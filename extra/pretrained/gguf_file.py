@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from extra.pretrained.llama import ARCHITECTURES, OUTSIDE, PARTS
+from extra.pretrained.llama import ARCHITECTURES, LAYOUT
 from extra.pretrained.read import WEIGHTS
 from extra.pretrained.write import export_command, write_files
 from extra.tokenizers.huggingface import SPLITS, starting_with
@@ -47,19 +47,6 @@ SETTINGS = {
     "rope.dimension_count": "head_dim",
 }
 OPTIONAL = {"attention.head_count_kv", "vocab_size", "rope.freq_base", "rope.dimension_count"}  # which have defaults
-# GGUF's names of weights, by our names of parts.
-BLOCK = {
-    "mixer_norm": "attn_norm",
-    "mixer.query": "attn_q",
-    "mixer.key": "attn_k",
-    "mixer.value": "attn_v",
-    "mixer.output": "attn_output",
-    "mlp_norm": "ffn_norm",
-    "mlp.gate": "ffn_gate",
-    "mlp.up": "ffn_up",
-    "mlp.down": "ffn_down",
-}
-AROUND = {"token_embedding": "token_embd", "final_norm": "output_norm", "lm_head": "output"}
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
 # How text is cut into words, by tokenizer.ggml.pre.
 CUTTING: dict[str, list[dict[str, Any]]] = {
@@ -146,7 +133,7 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
     heads = {"attn_q": settings["num_attention_heads"], "attn_k": settings["num_key_value_heads"]}
     if (n_layer := settings["num_hidden_layers"]) > len(reader.tensors):
         raise CheckpointError(f"{source} holds {len(reader.tensors)} tensors, too few for {n_layer} layers")
-    names = their_names(n_layer)
+    names = their_names(gguf, n_layer)
     weights = {}
     for tensor in reader.tensors:
         if tensor.name not in names:
@@ -168,16 +155,11 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
     return {name: json.dumps(data, ensure_ascii=False, indent=1) for name, data in files.items()}, weights
 
 
-def their_names(n_layer: int) -> dict[str, str]:
-    """Hugging Face's names of weights, by GGUF's.
-
-    >>> their_names(1)["blk.0.ffn_down.weight"]
-    'model.layers.0.mlp.down_proj.weight'
-    """
-    names = {f"{AROUND[part]}.weight": f"{name}.weight" for part, name in OUTSIDE.items()}
-    for i in range(n_layer):
-        names |= {f"blk.{i}.{short}.weight": f"model.layers.{i}.{PARTS[part]}.weight" for part, short in BLOCK.items()}
-    return names
+def their_names(gguf: ModuleType, n_layer: int) -> dict[str, str]:
+    """Hugging Face's names of a Llama's weights, by GGUF's: blk.0.ffn_down is model.layers.0.mlp.down_proj."""
+    known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, n_layer)
+    parts = [f"{LAYOUT.blocks}.{i}.{part}" for i in range(n_layer) for part in LAYOUT.parts.values()]
+    return {f"{known[name]}.weight": f"{name}.weight" for name in (*LAYOUT.outside.values(), *parts) if name in known}
 
 
 def unpermuted(matrix: np.ndarray, n_head: int) -> np.ndarray:

@@ -8,12 +8,14 @@ refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 from reprlib import repr as short
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 
@@ -34,6 +36,13 @@ WITHOUT_EFFECT = {
 }
 # Our names of activations, by theirs.
 OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
+# Their names of settings, by ours, in most layouts.
+USUAL = {
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_embd": "hidden_size",
+    "n_inner": "intermediate_size",
+}
 HEADS = ("cls.", "classifier.")  # what the names of a head's weights begin with
 
 
@@ -55,32 +64,11 @@ def check_values(theirs: Mapping[str, Any], required: Mapping[str, Any]) -> None
             raise CheckpointError(f"{name} is {short(theirs[name])}, but this program supports only {value!r}")
 
 
-def check_settings(
-    theirs: Mapping[str, Any], needed: Iterable[str], required: Mapping[str, Any], others: Collection[str] = ()
-) -> None:
-    """Check all settings of a config.json.
-
-    Args:
-        needed: the settings that must be there.
-        required: the values that these settings must have, if they are given, for the model to be ours.
-        others: settings that may be there, besides those in WITHOUT_EFFECT.
-    Raises: CheckpointError that names a setting that is missing, unknown, or has another value.
-    """
-    check_values(theirs, required)
-    needed = list(needed)
-    known = {*needed, *required, *others, *WITHOUT_EFFECT}
-    if unknown := [name for name, value in theirs.items() if name not in known and value not in (None, {}, [])]:
-        raise CheckpointError(f"{unknown[0]} is {short(theirs[unknown[0]])}, a setting that this program does not know")
-    if missing := [name for name in needed if theirs.get(name) is None]:
-        raise CheckpointError(f"{missing[0]} is missing, which a {theirs.get('model_type', 'model')} needs")
-
-
-def own_activation(theirs: Mapping[str, Any], name: str, default: str) -> str:
-    """Our name for the activation that a setting names.
+def own_activation(name: str, activation: Any) -> str:
+    """Our name for the activation that the setting of this name names.
 
     Raises: CheckpointError if we lack it.
     """
-    activation = theirs.get(name, default)
     if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
         raise CheckpointError(
             f"{name} is {short(activation)}, but this program supports only {', '.join(OUR_ACTIVATION)}"
@@ -113,59 +101,146 @@ def label_settings(names: Sequence[str]) -> dict[str, Any]:
     return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
 
 
-@dataclass(frozen=True)
-class Renamed:
-    """Weights that are ours under other names, with the same numbers in the same order.
+class Layout:
+    """How another program calls the settings and weights of its models, and how it stores them; a base class.
 
     Attributes:
+        titles: the names of its models, by the model_type in their config.json.
         model: our class.
+        settings: their name of each setting, by ours.
+        required: the values that these settings must have, if they are given, for the model to be ours.
+        others: settings that change no result, or that `own_config` reads.
         blocks: what the name of a block begins with, before its number.
-        parts: their name of each part of a block, by ours.
+        parts: their name of each part of a block, by ours; where one is that of several parts, it holds all of them.
         outside: their name of every other part, or of a weight with its own name.
-        other_shapes: the shapes of the weights that they store in a different shape, by their names.
+        prefix: what the names of all weights except those of heads begin with; some files omit it.
+        transposed: what the names of exactly those weights contain that are stored as (in, out); empty: none are.
+        tied: the output matrix and the embedding, which are the same, unless the setting `tie_weights` is False.
+        buffers: a pattern for the names of tensors that are no weights.
+        in_weights: settings that they lack, but that weights can express, each with the value that they imply.
+        read_tokenizer: read_tokenizer(folder, vocab_size) reads their file of a tokenizer; None if there is none.
     """
 
-    model: type[Module]
-    blocks: str
-    parts: Mapping[str, str]
-    outside: Mapping[str, str]
-    other_shapes: Callable[[Any], dict[str, tuple[int, ...]]] = lambda config: {}
+    titles: ClassVar[Mapping[str, str]]
+    model: ClassVar[type[Module]]
+    settings: ClassVar[Mapping[str, str]]
+    required: ClassVar[Mapping[str, Any]] = {}
+    others: ClassVar[Collection[str]] = ()
+    blocks: ClassVar[str]
+    parts: ClassVar[Mapping[str, str]]
+    outside: ClassVar[Mapping[str, str]]
+    prefix = transposed = buffers = ""
+    tied = ("", "")
+    in_weights: ClassVar[Mapping[str, Any]] = {}
+    read_tokenizer: Callable[[Path, int], Tokenizer | None]
 
-    def names(self, ours: Iterable[str]) -> dict[str, str]:
-        """Their names of weights, by ours.
+    # --- settings -----------------------------------------------------------------------------------------------------
 
-        >>> layout = Renamed(Module, "h", {"mlp.up": "fc"}, {"head": "lm_head"})
-        >>> layout.names(["blocks.3.mlp.up.weight", "head.bias"])
-        {'blocks.3.mlp.up.weight': 'h.3.fc.weight', 'head.bias': 'lm_head.bias'}
+    def own_config(self, theirs: Mapping[str, Any]) -> Any:
+        """Our settings from those in a config.json.
+
+        Raises: CheckpointError if they describe a different kind of model.
         """
-        names = {}
+        raise NotImplementedError
+
+    def their_config(self, config: Any) -> dict[str, Any]:
+        """Our settings under their names, as far as they have such settings."""
+        raise NotImplementedError
+
+    def check_folder(self, folder: Path) -> None:
+        """Raise CheckpointError if another file of a folder asks for something that is unsupported."""
+
+    def own_settings(self, theirs: Mapping[str, Any], optional: Collection[str] = ()) -> dict[str, Any]:
+        """The values of `settings` in a config.json under our names, after a check of all that it holds.
+
+        Args:
+            optional: their names of those that may be missing.
+        Raises: CheckpointError that names a setting that is missing, unknown, or has another value than the required.
+        """
+        check_values(theirs, self.required)
+        needed = [name for name in self.settings.values() if name not in optional]
+        known = {*self.settings.values(), *self.required, *self.others, *WITHOUT_EFFECT}
+        if unknown := [name for name, value in theirs.items() if name not in known and value not in (None, {}, [])]:
+            setting = f"{unknown[0]} is {short(theirs[unknown[0]])}"
+            raise CheckpointError(f"{setting}, a setting that this program does not know")
+        if missing := [name for name in needed if theirs.get(name) is None]:
+            raise CheckpointError(f"{missing[0]} is missing, which a {theirs.get('model_type', 'model')} needs")
+        return {ours: theirs.get(name) for ours, name in self.settings.items()}
+
+    def their_settings(self, kind: str, architecture: str, config: Any, **resolved: Any) -> dict[str, Any]:
+        """The values of `settings` under their names, and what kind of model it is.
+
+        Args:
+            resolved: what to write in place of a setting's value, by our name.
+        """
+        values = {"n_inner": config.n_hidden} | resolved
+        named = {name: values.get(ours, getattr(config, ours)) for ours, name in self.settings.items()}
+        return {"model_type": kind, "architectures": [architecture]} | named
+
+    # --- weights ------------------------------------------------------------------------------------------------------
+
+    def packed(self, ours: Iterable[str]) -> dict[str, list[str]]:
+        """What each of their weights holds, by its name: one of ours, or several.
+
+        >>> class Example(Layout):
+        ...     blocks, outside = "h", {"head": "lm_head"}
+        ...     parts = {"mixer.query": "attn", "mixer.key": "attn"}
+        >>> Example().packed(["head.bias", "blocks.3.mixer.query.weight", "blocks.3.mixer.key.weight"])
+        {'lm_head.bias': ['head.bias'], 'h.3.attn.weight': ['blocks.3.mixer.query.weight', 'blocks.3.mixer.key.weight']}
+        """
+        found: dict[str, list[str]] = {}
         for name in ours:
             part, _, kind = name.rpartition(".")
             if name in self.outside:
-                names[name] = self.outside[name]
+                theirs = self.outside[name]
             elif part in self.outside:
-                names[name] = f"{self.outside[part]}.{kind}"
+                theirs = f"{self.outside[part]}.{kind}"
             else:
                 _, number, inside = part.split(".", 2)
-                names[name] = f"{self.blocks}.{number}.{self.parts[inside]}.{kind}"
-        return names
+                theirs = f"{self.blocks}.{number}.{self.parts[inside]}.{kind}"
+            found.setdefault(theirs, []).append(name)
+        return found
+
+    def is_transposed(self, name: str) -> bool:
+        """Whether one of their weights is stored as (in, out)."""
+        return bool(self.transposed) and self.transposed in name
 
     def shapes(self, config: Any) -> dict[str, tuple[int, ...]]:
         """The shape of every weight of such a model, under their names."""
-        ours = dict(self.model.blueprint(config).named_parameters())
-        return {theirs: ours[name].shape for name, theirs in self.names(ours).items()} | self.other_shapes(config)
+        ours = {name: weight.shape for name, weight in self.model.blueprint(config).named_parameters()}
+        found = {}
+        for theirs, names in self.packed(ours).items():
+            rows, *columns = ours[names[0]]
+            shape = (len(names) * rows, *columns)
+            found[theirs] = shape[::-1] if self.is_transposed(theirs) else shape
+        return found
+
+    def complete(self, theirs: dict[str, np.ndarray], config: Any) -> None:
+        """Bring weights that were read into the form that `shapes` describes, where files differ."""
 
     def to_own(self, theirs: Mapping[str, np.ndarray], config: Any) -> dict[str, np.ndarray]:
         """The weights under our names, in our shapes."""
-        ours = dict(self.model.blueprint(config).named_parameters())
-        return {name: theirs[their_name].reshape(ours[name].shape) for name, their_name in self.names(ours).items()}
+        shapes = {name: weight.shape for name, weight in self.model.blueprint(config).named_parameters()}
+        ours = {}
+        for name, parts in self.packed(shapes).items():
+            array = theirs[name].T if self.is_transposed(name) else theirs[name]
+            for part, piece in zip(parts, np.split(array, len(parts)), strict=True):
+                ours[part] = np.ascontiguousarray(piece).reshape(shapes[part])
+        return ours
 
-    def to_theirs(self, model: Module, prefix: str = "") -> dict[str, np.ndarray]:
-        """The weights under their names, in their shapes.
-
-        Args:
-            prefix: what the names of all weights begin with, except those of heads.
-        """
-        ours, shapes = model.state_dict(), self.shapes(model.config)
-        found = {theirs: ours[name].reshape(shapes[theirs]) for name, theirs in self.names(ours).items()}
-        return {name if name.startswith(HEADS) else prefix + name: array for name, array in found.items()}
+    def to_theirs(self, model: Module) -> dict[str, np.ndarray]:
+        """The weights under their names, in their shapes: with biases of 0 and gains of 1 that we lack."""
+        config = replace(model.config, **self.in_weights)
+        own, shapes, found = model.state_dict(), self.shapes(config), {}
+        dtype = next(iter(own.values())).dtype
+        ours = {
+            name: own[name] if name in own else np.full(weight.shape, name.endswith(".weight"), dtype)
+            for name, weight in self.model.blueprint(config).named_parameters()
+        }
+        for name, parts in self.packed(ours).items():
+            array = np.concatenate([ours[part] for part in parts]) if len(parts) > 1 else ours[parts[0]]
+            array = array.T if self.is_transposed(name) else array
+            found[name if name.startswith(HEADS) else self.prefix + name] = np.ascontiguousarray(array).reshape(
+                shapes[name]
+            )
+        return found

@@ -17,15 +17,13 @@ Format: the classes LlamaForCausalLM and others of https://huggingface.co/docs/t
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 from reprlib import repr as short
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from extra.pretrained.layout import Renamed, architecture_of, check_settings, check_values
+from extra.pretrained.layout import USUAL, Layout, architecture_of, check_values
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -33,87 +31,122 @@ from tinygrad_lite.errors import CheckpointError
 from training.model_config import read_model_config
 
 TITLES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}  # by model_type
-read_tokenizer = HFTokenizer.from_folder
-PREFIX = ""
-HEAD = "lm_head.weight"
-EMBEDDING = "model.embed_tokens.weight"
-BUFFER = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")  # in older files
-FAN_IN_FAN_OUT = False  # a linear map is stored as (out, in)
 ARCHITECTURES = {kind: f"{title}ForCausalLM" for kind, title in TITLES.items()}
-# Their settings, by ours.
-TRANSLATED = {
-    "vocab_size": "vocab_size",
-    "block_size": "max_position_embeddings",
-    "n_layer": "num_hidden_layers",
-    "n_head": "num_attention_heads",
-    "n_kv_head": "num_key_value_heads",
-    "head_dim": "head_dim",
-    "n_embd": "hidden_size",
-    "n_inner": "intermediate_size",
-    "norm_eps": "rms_norm_eps",
-}
 # Settings that may be missing: as many keys as queries, and heads of hidden_size / heads.
 MAY_BE_MISSING = {"llama": ("num_key_value_heads", "head_dim"), "mistral": ("head_dim",), "qwen2": ("head_dim",)}
 MISTRAL_WINDOW = 4096  # where none is given
 # What makes our GPT a Llama.
 FIXED = {"dropout": 0.0, "positions": "rotary", "activation": "swiglu", "norm": "rmsnorm"}
-# The values that these settings must have, if they are given, for the model to be ours.
-REQUIRED = {
-    "hidden_act": "silu",
-    "attention_bias": False,
-    "mlp_bias": False,
-    "partial_rotary_factor": 1.0,
-    "rope_interleaved": False,
-    "use_sliding_window": False,
-    "quantization_config": None,
-    "add_cross_attention": False,
-    "is_causal": True,
-}
-# Settings that are read below, or change no result.
-OTHERS = {
-    *("rope_theta", "rope_scaling", "rope_parameters", "is_llama_config", "attention_dropout", "pretraining_tp"),
-    *("sliding_window", "max_window_layers", "layer_types"),
-}
 LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-# Their name of each part of a block, by ours.
-PARTS = {
-    "mixer_norm": "input_layernorm",
-    "mixer.query": "self_attn.q_proj",
-    "mixer.key": "self_attn.k_proj",
-    "mixer.value": "self_attn.v_proj",
-    "mixer.output": "self_attn.o_proj",
-    "mixer.query_norm": "self_attn.q_norm",
-    "mixer.key_norm": "self_attn.k_norm",
-    "mlp_norm": "post_attention_layernorm",
-    "mlp.gate": "mlp.gate_proj",
-    "mlp.up": "mlp.up_proj",
-    "mlp.down": "mlp.down_proj",
-}
-OUTSIDE = {"token_embedding": "model.embed_tokens", "final_norm": "model.norm", "lm_head": "lm_head"}
+NO_BIAS = ("o_proj.bias", "gate_proj.bias", "up_proj.bias", "down_proj.bias")  # in Qwen2
 
 
-def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
-    """Our settings from those in a config.json of Llama or Qwen3.
+class LlamaLayout(Layout):
+    """Settings and weights of Llama, Mistral, Qwen2 and Qwen3."""
 
-    Raises: CheckpointError if they describe a different kind of model.
-    """
-    kind = theirs["model_type"]
-    architecture_of(theirs, [ARCHITECTURES[kind]])
-    layers = theirs.get("layer_types") or []
-    if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
-        raise CheckpointError("layer_types has values other than full_attention, the only one supported")
-    optional = MAY_BE_MISSING.get(kind, ())
-    needed = [name for name in TRANSLATED.values() if name not in optional]
-    check_settings(theirs, needed, REQUIRED, {*OTHERS, *optional})
-    settings = {ours: theirs.get(name) for ours, name in TRANSLATED.items()}
-    settings |= {"bias": kind == "qwen2", "qk_norm": kind == "qwen3"}
-    settings["tie_weights"] = theirs.get("tie_word_embeddings", False)
-    config = read_model_config(GPTConfig, FIXED | settings | _rope(theirs))
-    window = theirs.get("sliding_window", MISTRAL_WINDOW)
-    if kind != "mistral" or window is None:
-        return config
-    narrow = read_model_config(GPTConfig, config.to_json() | {"block_size": window})  # which checks it
-    return narrow if narrow.block_size < config.block_size else config
+    titles = TITLES
+    model = GPT
+    read_tokenizer = HFTokenizer.from_folder
+    settings: ClassVar = USUAL | {
+        "vocab_size": "vocab_size",
+        "block_size": "max_position_embeddings",
+        "n_kv_head": "num_key_value_heads",
+        "head_dim": "head_dim",
+        "norm_eps": "rms_norm_eps",
+    }
+    required: ClassVar = {
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "partial_rotary_factor": 1.0,
+        "rope_interleaved": False,
+        "use_sliding_window": False,
+        "quantization_config": None,
+        "add_cross_attention": False,
+        "is_causal": True,
+    }
+    others: ClassVar = {
+        *("rope_theta", "rope_scaling", "rope_parameters", "is_llama_config", "attention_dropout", "pretraining_tp"),
+        *("sliding_window", "max_window_layers", "layer_types"),
+    }
+    blocks = "model.layers"
+    parts: ClassVar = {
+        "mixer_norm": "input_layernorm",
+        "mixer.query": "self_attn.q_proj",
+        "mixer.key": "self_attn.k_proj",
+        "mixer.value": "self_attn.v_proj",
+        "mixer.output": "self_attn.o_proj",
+        "mixer.query_norm": "self_attn.q_norm",
+        "mixer.key_norm": "self_attn.k_norm",
+        "mlp_norm": "post_attention_layernorm",
+        "mlp.gate": "mlp.gate_proj",
+        "mlp.up": "mlp.up_proj",
+        "mlp.down": "mlp.down_proj",
+    }
+    outside: ClassVar = {"token_embedding": "model.embed_tokens", "final_norm": "model.norm", "lm_head": "lm_head"}
+    tied = ("lm_head.weight", "model.embed_tokens.weight")
+    buffers = r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq"  # in older files
+    in_weights: ClassVar = {"norm_weight": True, "attention_scale": None}
+
+    def own_config(self, theirs: Mapping[str, Any]) -> GPTConfig:
+        """Our settings; of a Mistral, the context is what it sees at once."""
+        kind = theirs["model_type"]
+        architecture_of(theirs, [ARCHITECTURES[kind]])
+        layers = theirs.get("layer_types") or []
+        if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
+            raise CheckpointError("layer_types has values other than full_attention, the only one supported")
+        settings = FIXED | self.own_settings(theirs, MAY_BE_MISSING.get(kind, ()))
+        settings |= {"bias": kind == "qwen2", "qk_norm": kind == "qwen3", **_rope(theirs)}
+        settings["tie_weights"] = theirs.get("tie_word_embeddings", False)
+        config = read_model_config(GPTConfig, settings)
+        window = theirs.get("sliding_window", MISTRAL_WINDOW)
+        if kind != "mistral" or window is None:
+            return config
+        narrow = read_model_config(GPTConfig, config.to_json() | {"block_size": window})  # which checks it
+        return narrow if narrow.block_size < config.block_size else config
+
+    def their_config(self, config: GPTConfig) -> dict[str, Any]:
+        """Our settings under their names: Qwen3's with `qk_norm`, Qwen2's with biases, or Llama's."""
+        kind = "qwen3" if config.qk_norm else "qwen2" if config.bias else "llama"
+        resolved = {"n_kv_head": config.n_kv_head or config.n_head, "head_dim": config.head_width}
+        rope = {"rope_type": "default", "rope_theta": config.rope_theta}
+        if config.rope_scaling:
+            rope |= {"rope_type": "llama3", **dict(zip(LLAMA3, config.rope_scaling_numbers, strict=True))}
+        return {
+            **self.their_settings(kind, ARCHITECTURES[kind], config, **resolved),
+            "hidden_act": "silu",
+            "rope_parameters": rope,  # read by transformers 5, the two below by older versions
+            "rope_theta": rope["rope_theta"],
+            "rope_scaling": rope if config.rope_scaling else None,
+            "attention_bias": False,
+            "tie_word_embeddings": config.tie_weights,
+        }
+
+    def complete(self, theirs: dict[str, np.ndarray], config: GPTConfig) -> None:
+        """Add biases of 0 to the linear maps that have none in Qwen2. Raises: CheckpointError if one is present."""
+        added = {name: np.zeros(shape, "f4") for name, shape in self.shapes(config).items() if name.endswith(NO_BIAS)}
+        if both := added.keys() & theirs.keys():
+            raise CheckpointError(f"the weights hold the unknown {min(both)}: such a model has no bias there")
+        theirs |= added
+
+    def to_theirs(self, model: GPT) -> dict[str, np.ndarray]:
+        """The weights under their names, with queries, or the gains of their norms, times attention's scale.
+
+        Raises: CheckpointError if a bias that Qwen2 lacks is not 0.
+        """
+        found, config = super().to_theirs(model), model.config
+        if config.attention_scale is not None:
+            factor = config.attention_scale * math.sqrt(config.head_width)
+            last = ".q_norm." if config.qk_norm else ".q_proj."
+            for name in [name for name in found if last in name]:
+                found[name] = found[name] * found[name].dtype.type(factor)
+        for name in [name for name in found if name.endswith(NO_BIAS)]:
+            if found.pop(name).any():
+                raise CheckpointError(
+                    f"the model has learned {name}, but in the layout of Qwen2 only queries, keys and values have "
+                    "biases: train one with --bias false to export it"
+                )
+        return found
 
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,63 +174,4 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
     return {"rope_theta": rope["rope_theta"], "rope_scaling": scaling or None}
 
 
-def their_config(config: GPTConfig) -> dict[str, Any]:
-    """Our settings under their names, where they have them: Qwen3's with `qk_norm`, Qwen2's with biases, or Llama's."""
-    kind = "qwen3" if config.qk_norm else "qwen2" if config.bias else "llama"
-    resolved = {"n_inner": config.n_hidden, "n_kv_head": config.n_kv_head or config.n_head}
-    resolved["head_dim"] = config.head_width
-    rope = {"rope_type": "default", "rope_theta": config.rope_theta}
-    if config.rope_scaling:
-        rope |= {"rope_type": "llama3", **dict(zip(LLAMA3, config.rope_scaling_numbers, strict=True))}
-    return {
-        "architectures": [ARCHITECTURES[kind]],
-        "model_type": kind,
-        **{name: resolved.get(ours, getattr(config, ours)) for ours, name in TRANSLATED.items()},
-        "hidden_act": "silu",
-        "rope_parameters": rope,  # read by transformers 5, the two below by older versions
-        "rope_theta": rope["rope_theta"],
-        "rope_scaling": rope if config.rope_scaling else None,
-        "attention_bias": False,
-        "tie_word_embeddings": config.tie_weights,
-    }
-
-
-NAMES = Renamed(GPT, "model.layers", PARTS, OUTSIDE)
-NO_BIAS = ("o_proj.bias", "gate_proj.bias", "up_proj.bias", "down_proj.bias")  # in Qwen2
-shapes, to_own = NAMES.shapes, NAMES.to_own
-
-
-def complete(theirs: dict[str, np.ndarray], config: GPTConfig) -> None:
-    """Add biases of 0 to the linear maps that have none in Qwen2. Raises: CheckpointError if one is present."""
-    added = {name: np.zeros(shape, "f4") for name, shape in shapes(config).items() if name.endswith(NO_BIAS)}
-    if both := added.keys() & theirs.keys():
-        raise CheckpointError(f"the weights hold the unknown {min(both)}: such a model has no bias there")
-    theirs |= added
-
-
-IN_WEIGHTS = ("norm_weight", "attention_scale")  # settings that they lack, but that weights can express
-
-
-def to_theirs(model: GPT) -> dict[str, np.ndarray]:
-    """The weights under their names: with gains of 1 for norms that have none, and queries times attention's scale.
-
-    Raises: CheckpointError if a bias that Qwen2 lacks is not 0.
-    """
-    config = replace(model.config, norm_weight=True, attention_scale=None)
-    needed, found = GPT.blueprint(config).named_parameters(), model.state_dict()
-    dtype = found["token_embedding.weight"].dtype
-    weights = {name: found[name] if name in found else np.ones(weight.shape, dtype) for name, weight in needed}
-    if model.config.attention_scale is not None:
-        factor = model.config.attention_scale * math.sqrt(config.head_width)
-        last = "query_norm" if config.qk_norm else "query"
-        for name in weights:
-            if f".{last}." in name:
-                weights[name] = weights[name] * dtype.type(factor)
-    found = NAMES.to_theirs(GPT.from_weights(config, weights))
-    for name in [name for name in found if name.endswith(NO_BIAS)]:
-        if found.pop(name).any():
-            raise CheckpointError(
-                f"the model has learned {name}, but in the layout of Qwen2 only queries, keys and values have biases: "
-                "train one with --bias false to export it"
-            )
-    return found
+LAYOUT = LlamaLayout()

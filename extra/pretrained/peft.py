@@ -32,16 +32,15 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as short
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-import safetensors
 from safetensors.numpy import save as to_bytes
 
 from extra.adapters.adapter import Adapter, Change, adapter_in, change_of
 from extra.pretrained import gpt2, llama
-from extra.pretrained.read import as_float, read_json
+from extra.pretrained.layout import Layout
+from extra.pretrained.read import float_tensors, read_json
 from extra.pretrained.write import as_json
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -50,7 +49,6 @@ from tinygrad_lite.nn import Linear
 from training.checkpoint import Checkpoint
 from training.family import PEFT_CONFIG
 from training.model_config import read_model_config
-from training.tensors import tensors_in
 
 WEIGHTS = "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -67,9 +65,9 @@ WITHOUT_EFFECT = {
 }
 
 
-def layout_of(config: GPTConfig) -> ModuleType:
+def layout_of(config: GPTConfig) -> Layout:
     """The layout in which a model with these settings is exported: that of a Llama if it has RMS norms."""
-    return llama if config.norm == "rmsnorm" else gpt2
+    return (llama if config.norm == "rmsnorm" else gpt2).LAYOUT
 
 
 def read_peft(folder: Path, config: GPTConfig) -> Adapter:
@@ -83,7 +81,9 @@ def read_peft(folder: Path, config: GPTConfig) -> Adapter:
     except CheckpointError as error:
         raise CheckpointError(f"{folder / PEFT_CONFIG}: {error}") from None
     maps, path, pairs = linear_maps(config), folder / WEIGHTS, {}
-    for name, array in _read(path).items():
+    if not path.is_file():
+        raise CheckpointError(f"there is no {path}, the only supported format of an adapter's weights")
+    for name, array in float_tensors(path):
         found = re.fullmatch(rf"{re.escape(PREFIX)}(.+)\.lora_([AB])\.weight", name)
         if not found or found[1] not in maps:
             raise CheckpointError(f"{path} holds {name}, which belongs to no linear map of the model")
@@ -108,14 +108,14 @@ def read_peft(folder: Path, config: GPTConfig) -> Adapter:
 
 def linear_maps(config: GPTConfig) -> dict[str, list[str]]:
     """Our linear maps by their name in the layout of such a model: three for GPT-2's c_attn, one for every other."""
-    layout, found = layout_of(config), {}
-    for name, part in GPT.blueprint(config).named_modules():
-        is_named = name.split(".", 2)[-1] in layout.PARTS | layout.OUTSIDE
-        is_tied = name == "lm_head" and config.tie_weights
-        if isinstance(part, Linear) and is_named and not is_tied:
-            (theirs,) = layout.NAMES.names([f"{name}.weight"]).values()
-            found.setdefault(layout.PREFIX + theirs.removesuffix(".weight"), []).append(name)
-    return found
+    layout = layout_of(config)
+    known = {*layout.parts, *layout.outside} - ({"lm_head"} if config.tie_weights else set())
+    maps = [name for name, part in GPT.blueprint(config).named_modules() if isinstance(part, Linear)]
+    ours = [f"{name}.weight" for name in maps if name.split(".", 2)[-1] in known]
+    return {
+        layout.prefix + theirs.removesuffix(".weight"): [name.removesuffix(".weight") for name in names]
+        for theirs, names in layout.packed(ours).items()
+    }
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
@@ -169,16 +169,6 @@ def _setting(settings: Mapping[str, Any], name: str, part: str) -> float:
     return next((value for key, value in table.items() if re.match(rf"(.*\.)?({key})$", part)), settings[name])
 
 
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """The tensors of an adapter as float32 or float64."""
-    if not path.is_file():
-        raise CheckpointError(f"there is no {path}, the only supported format of an adapter's weights")
-    try:
-        return {name: as_float(path, name, array) for name, array in tensors_in(path)}
-    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error})") from None
-
-
 def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
     """The files of an adapter in peft's layout, by name.
 
@@ -214,7 +204,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
         "rank_pattern": {name: number for name, number in ranks.items() if number != rank},
         "alpha_pattern": {name: number for name, number in alphas.items() if number != alpha},
         "target_modules": list(changes),
-        "fan_in_fan_out": layout_of(config).FAN_IN_FAN_OUT,
+        "fan_in_fan_out": bool(layout_of(config).transposed),
         "lora_dropout": 0.0,
         "bias": "none",
         "inference_mode": True,

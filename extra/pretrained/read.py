@@ -5,22 +5,23 @@
     tokenizer.json       or vocab.txt; or the file that an export of ours writes; or none for a model of pictures, whose
                          class names are in config.json
 
-A layout is a module that translates the names of settings and weights, such as `extra/pretrained/gpt2.py`: a family of
-models has one or several. This file reads.
+A layout (`layout.py`) translates the names of settings and weights, such as that in `gpt2.py`: a family of models has
+one or several. This file reads.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import safetensors
 
+from extra.pretrained.layout import Layout
 from text.tokenizers import tokenizer_from_json
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import ModelConfig
@@ -35,7 +36,7 @@ OLD_NORM = {"gamma": "weight", "beta": "bias"}  # in the names of BERT's first w
 
 
 def load_pretrained(
-    folder: Path, layouts: Mapping[str, ModuleType]
+    folder: Path, layouts: Mapping[str, Layout]
 ) -> tuple[str, ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
     """Read a folder in Hugging Face's layout.
 
@@ -48,20 +49,14 @@ def load_pretrained(
     """
     kind, config = read_config(folder / "config.json", layouts)
     layout = layouts[kind]
-    if hasattr(layout, "check_folder"):  # what is in other files
-        layout.check_folder(folder)
+    layout.check_folder(folder)
     theirs = _read_weights(folder, layout, config)
     if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
         raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for {config.n_layer} layers")
-    if hasattr(layout, "complete"):
-        layout.complete(theirs, config)
+    layout.complete(theirs, config)
     _check_names_and_shapes(theirs, layout.shapes(config))
-    return (
-        layout.TITLES[kind],
-        config,
-        layout.to_own(theirs, config),
-        _read_tokenizer(folder, layout, config.vocab_size),
-    )
+    weights = layout.to_own(theirs, config)
+    return layout.titles[kind], config, weights, _read_tokenizer(folder, layout, config.vocab_size)
 
 
 def is_pretrained_folder(path: Path) -> bool:
@@ -85,7 +80,7 @@ def end_tokens(folder: Path, vocab_size: int, every: bool = False) -> set[int]:
     return {n for n in ids if type(n) is int and 0 <= n < vocab_size}
 
 
-def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, ModelConfig]:
+def read_config(path: Path, layouts: Mapping[str, Layout]) -> tuple[str, ModelConfig]:
     """The model_type in a config.json, and its settings as ours.
 
     Raises: CheckpointError if the file is missing, is not JSON, or describes a different kind of model.
@@ -133,26 +128,19 @@ def _check_names_and_shapes(theirs: Mapping[str, np.ndarray], shapes: Mapping[st
             raise CheckpointError(f"{WEIGHTS}: {name} has the shape {theirs[name].shape}, config.json says {shape}")
 
 
-def _read_weights(folder: Path, layout: ModuleType, config: ModelConfig) -> dict[str, np.ndarray]:
+def _read_weights(folder: Path, layout: Layout, config: ModelConfig) -> dict[str, np.ndarray]:
     """The tensors of all weight files, without prefix, without buffers, and without a tied output matrix."""
-    weights = {}
+    weights, buffer = {}, re.compile(f"({re.escape(layout.prefix)})?({layout.buffers})")
     for path in _weight_files(folder):
-        try:
-            for name, array in tensors_in(path):
-                start, dot, last = name.removeprefix(layout.PREFIX).rpartition(".")
-                short = start + dot + (OLD_NORM.get(last, last) if start.endswith("LayerNorm") else last)
-                if not layout.BUFFER.fullmatch(short):
-                    weights[short] = as_float(path, name, array)
-        except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
-            raise CheckpointError(f"{path} cannot be read ({error})") from None
-    for name, preferred in getattr(layout, "PREFERRED", {}).items():
-        if preferred in weights:
-            weights[name] = weights.pop(preferred)
-    head = weights.pop(layout.HEAD, None) if getattr(config, "tie_weights", True) else None
-    if head is not None and not np.array_equal(head, weights.get(layout.EMBEDDING, np.empty(0))):
+        for name, array in float_tensors(path, lambda name: not buffer.fullmatch(name)):
+            start, dot, last = name.removeprefix(layout.prefix).rpartition(".")
+            weights[start + dot + (OLD_NORM.get(last, last) if start.endswith("LayerNorm") else last)] = array
+    output, embedding = layout.tied
+    head = weights.pop(output, None) if getattr(config, "tie_weights", True) else None
+    if head is not None and not np.array_equal(head, weights.get(embedding, np.empty(0))):
         raise CheckpointError(
-            f"{folder}: {layout.HEAD} differs from {layout.EMBEDDING}, but config.json says that the output matrix is "
-            "tied to the embedding"
+            f"{folder}: {output} differs from {embedding}, but config.json says that the output matrix is tied to the "
+            "embedding"
         )
     return weights
 
@@ -179,18 +167,25 @@ def _weight_files(folder: Path) -> list[Path]:
     return paths
 
 
-def as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    """The finite floats of a tensor. Raises: CheckpointError if it holds others."""
-    if array.dtype == np.float16:
-        array = array.astype(np.float32)
-    if array.dtype not in (np.float32, np.float64):
-        raise CheckpointError(f"{path}: {name} has the type {array.dtype}, which is not floating-point")
-    if not np.isfinite(array).all():
-        raise CheckpointError(f"{path}: {name} holds NaN or infinity")
-    return array
+def float_tensors(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, np.ndarray]]:
+    """The tensors of a safetensors file by name, as float32 or float64.
+
+    Args:
+        wanted: whether to read the tensor of a name.
+    Raises: CheckpointError if the file cannot be read, or if one holds other numbers, NaN or infinity.
+    """
+    try:
+        for name, array in tensors_in(path, wanted):
+            if array.dtype not in (np.float16, np.float32, np.float64):
+                raise CheckpointError(f"{path}: {name} has the type {array.dtype}, which is not floating-point")
+            if not np.isfinite(array).all():
+                raise CheckpointError(f"{path}: {name} holds NaN or infinity")
+            yield name, array.astype(np.float32) if array.dtype == np.float16 else array
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error})") from None
 
 
-def _read_tokenizer(folder: Path, layout: ModuleType, vocab_size: int) -> Tokenizer | None:
+def _read_tokenizer(folder: Path, layout: Layout, vocab_size: int) -> Tokenizer | None:
     path = folder / OWN_TOKENIZER
     if not path.is_file():
         return layout.read_tokenizer(folder, vocab_size)

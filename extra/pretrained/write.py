@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from safetensors.numpy import save as to_bytes
 
+from extra.pretrained.layout import Layout
 from extra.pretrained.read import OWN_TOKENIZER, WEIGHTS
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -40,11 +40,10 @@ def export_command(argv: list[str], module: str, about: str | None, export: Call
     return 0
 
 
-def write_pretrained(trained: Trained, layout: ModuleType, folder: Path, **more: Any) -> str:
+def write_pretrained(trained: Trained, layout: Layout, folder: Path, **more: Any) -> str:
     """Write a trained model into a new or empty folder: settings, weights and tokenizer.
 
     Args:
-        layout: a module such as `extra/pretrained/gpt2.py`.
         more: settings besides those of the layout, under their names.
     Returns: the name of the architecture, such as GPT2LMHeadModel.
     Raises: CheckpointError if the layout lacks one of its settings, or if the folder cannot be written.
@@ -77,7 +76,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
         raise CheckpointError(f"cannot write into {folder} ({error.strerror}): name another folder") from None
 
 
-def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:
+def checked_settings(layout: Layout, config: ModelConfig) -> dict[str, Any]:
     """Our settings under the names of a layout.
 
     Raises: CheckpointError if it lacks one of them, that is, if reading them back results in different settings.
@@ -85,8 +84,7 @@ def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:
     theirs = layout.their_config(config)
     read = layout.own_config(theirs).effective()
     for name, ours in config.effective().items():
-        is_implied = name == "bias" and read[name]  # a bias of zeros is equivalent to no bias
-        if read[name] != ours and not is_implied and name not in getattr(layout, "IN_WEIGHTS", ()):
+        if read[name] != ours and name not in layout.in_weights:
             allowed = "none" if read[name] is None else read[name]
             raise CheckpointError(
                 f"the model has {name} {ours}, but the layout of {theirs['architectures'][0]} allows only {allowed}: "

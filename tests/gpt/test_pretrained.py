@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from extra.pretrained.gpt2 import shapes
+from extra.pretrained.gpt2 import LAYOUT
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained, read_config
 from gpt.family import FAMILY
 from gpt.model import GPT
@@ -63,7 +63,7 @@ def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     kind, config = read_config(tmp_path / "config.json", FAMILY.layouts)
     assert (kind, GPT.blueprint(config).num_parameters()) == ("gpt2", 124_439_808)
     assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)
-    assert sum(int(np.prod(shape)) for shape in shapes(config).values()) == 124_439_808
+    assert sum(int(np.prod(shape)) for shape in LAYOUT.shapes(config).values()) == 124_439_808
 
 
 ALWAYS = ("tie_word_embeddings", "scale_attn_weights", "is_causal")

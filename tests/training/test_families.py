@@ -17,7 +17,7 @@ def test_a_family_is_what_the_table_says(name):
     assert callable(family.task)
     assert callable(family.speak)
     layouts = {*family.layouts.values()}
-    assert sorted(family.layouts) == sorted(kind for layout in layouts for kind in layout.TITLES)
+    assert sorted(family.layouts) == sorted(kind for layout in layouts for kind in layout.titles)
     for model, fetching in family.fetched.items():
         assert model == fetching.NAME
         assert fetching.FOLDER

@@ -14,7 +14,7 @@ from extra.encoders.config import BertConfig
 from extra.encoders.export import export, main
 from extra.encoders.family import BERT as FAMILY
 from extra.encoders.reading import sentence_settings
-from extra.pretrained.bert import ARCHITECTURES, own_config
+from extra.pretrained.bert import ARCHITECTURES, LAYOUT
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tests.extra.pretrained.equal import assert_equal
 from tests.lively import lively
@@ -150,7 +150,7 @@ def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture,
 def test_settings_that_change_no_result_pass():
     more = {"pruned_heads": {}, "output_past": True, "auto_map": {"AutoModel": "a.B"}, "unsloth_fixed": True}
     more |= {"problem_type": "multi_label_classification", "task_specific_params": {"x": 1}, "max_length": 20}
-    assert own_config(SETTINGS | more) == own_config(SETTINGS)
+    assert LAYOUT.own_config(SETTINGS | more) == LAYOUT.own_config(SETTINGS)
 
 
 # --- export -----------------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def made(architecture: str = "BertModel", **changes) -> Trained:
     tokenizer = WordPieceTokenizer(WORDS, WORDS[:5])
     specials = {name: tokenizer.specials[BertConfig.special_token(name)] for name in BertConfig.special_fields()}
     theirs = {**SETTINGS, "architectures": [architecture], "id2label": {"0": "bad", "1": "good"}}
-    config = replace(own_config(theirs), **specials | changes)
+    config = replace(LAYOUT.own_config(theirs), **specials | changes)
     weights = lively(lambda: Bert(config), "float32").state_dict()
     return Trained(Path("file"), "a BERT", Bert, config, tokenizer, weights)
 

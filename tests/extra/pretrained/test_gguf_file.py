@@ -53,7 +53,7 @@ def write_gguf(path, settings=SETTINGS, pre="smollm", added=(), without=(), **mo
     about |= {"token_types": [3] * 3 + [1] * (len(tokens) - 3), "bos_token_id": 1, "eos_token_id": 2}
     for name, value in (about | {"chat_template": "{{ messages }}"} | dict(added)).items():
         getattr(writer, f"add_{name}")(value)
-    short = {theirs: name for name, theirs in their_names(settings["num_hidden_layers"]).items()}
+    short = {theirs: name for name, theirs in their_names(gguf, settings["num_hidden_layers"]).items()}
     heads = {"q_proj": settings["num_attention_heads"], "k_proj": settings["num_key_value_heads"]}
     rounded = {}
     for name, array in random_weights(settings).items():

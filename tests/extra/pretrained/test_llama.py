@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from extra.pretrained.export import export, main
-from extra.pretrained.llama import own_config, to_theirs
+from extra.pretrained.llama import LAYOUT
 from extra.pretrained.read import load_pretrained
 from gpt.family import FAMILY
 from gpt.model import GPT
@@ -172,10 +172,12 @@ def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
 def test_the_context_of_a_mistral_is_its_window():
     """Beyond it, the model would attend to the last tokens only, which this program does not."""
     for given, context in (({"sliding_window": 12}, 12), ({"sliding_window": None}, 32), ({}, 32)):
-        assert own_config(MISTRAL | given).block_size == context
-    assert own_config(MISTRAL | {"max_position_embeddings": 32768}).block_size == 4096  # where transformers begins
+        assert LAYOUT.own_config(MISTRAL | given).block_size == context
+    assert (
+        LAYOUT.own_config(MISTRAL | {"max_position_embeddings": 32768}).block_size == 4096
+    )  # where transformers begins
     with pytest.raises(CheckpointError, match="block_size cannot be 'wide'"):
-        own_config(MISTRAL | {"sliding_window": "wide"})
+        LAYOUT.own_config(MISTRAL | {"sliding_window": "wide"})
 
 
 def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
@@ -188,7 +190,7 @@ def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
     model = GPT.from_weights(*one[1:3])
     model.blocks[1].mlp.up.bias.data[3] = 0.5
     with pytest.raises(CheckpointError, match=r"has learned model\.layers\.1\.mlp\.up_proj\.bias, but .* Qwen2"):
-        to_theirs(model)
+        LAYOUT.to_theirs(model)
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"

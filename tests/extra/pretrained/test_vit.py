@@ -13,7 +13,7 @@ from extra.encoders.export import export, main
 from extra.encoders.family import VIT
 from extra.encoders.looking import as_input, asked_picture, small
 from extra.encoders.vit import ViT, ViTConfig
-from extra.pretrained.vit import own_config, to_theirs
+from extra.pretrained.vit import LAYOUT
 from extra.tokenizers.labels import LabelTokenizer
 from tests.extra.pretrained.equal import assert_equal
 from tests.lively import lively
@@ -33,7 +33,7 @@ def folder_with(path: Path, **changes) -> Path:
     """A folder with random weights, in which every number matters; None omits a setting."""
     settings = {**SETTINGS, "model_type": "vit", "architectures": ["ViTForImageClassification"], "id2label": NAMES}
     (path / "config.json").write_text(json.dumps({k: v for k, v in (settings | changes).items() if v is not None}))
-    save_file(to_theirs(lively(lambda: ViT(own_config(settings)), "float32")), path / "model.safetensors")
+    save_file(LAYOUT.to_theirs(lively(lambda: ViT(LAYOUT.own_config(settings)), "float32")), path / "model.safetensors")
     return path
 
 

@@ -19,11 +19,11 @@ words. A third test, `by_hand`, is in world/by_hand.tsv: fifty questions as peop
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,20 +70,21 @@ def sentences(kind: str, language: str, part: str) -> list[str]:
 
 
 @cache
-def facts(kind: str, language: str) -> dict[str, list[tuple[str, str]]]:
-    """The subjects and what to say about them: "known", "unknown" and "unknown test"."""
-    found = defaultdict(list)
-    for of, part, *cells in table("facts"):
-        if of == kind:
-            first = 2 * LANGUAGES.index(language)
-            found[part].append((cells[first], cells[first + 1]))
-    return found
+def facts(kind: str, part: str, language: str) -> list[list[str]]:
+    """Subjects and what to say about them; the parts are "known", "unknown" and "unknown test"."""
+    first = 2 + 2 * LANGUAGES.index(language)
+    return [row[first : first + 2] for row in table("facts") if row[:2] == [kind, part]]
 
 
 @cache
 def words(kind: str, part: str, language: str) -> list[str]:
     """Names or things."""
     return [row[2 + LANGUAGES.index(language)] for row in table("words") if row[:2] == [kind, part]]
+
+
+def pick(rng: np.random.Generator, items: Sequence[Any]) -> Any:
+    """One of the items, drawn at random."""
+    return items[rng.integers(len(items))]
 
 
 def is_held_out(*what: object) -> bool:
@@ -108,8 +109,8 @@ def typed(rng: np.random.Generator, question: str, language: str, part: str, cop
         copies: whether the answer has words of the question, which then keep their capitals.
     """
     if rng.random() < BEFORE:
-        before = sentences("before", language, "test" if part == "templates" else "train")
-        question = f"{before[rng.integers(len(before))]} {question}"
+        before = pick(rng, sentences("before", language, "test" if part == "templates" else "train"))
+        question = f"{before} {question}"
     if part != "templates" and rng.random() < CARELESS:
         question = question.rstrip(".?!") if copies else question.rstrip(".?!").lower()
     return question
@@ -118,15 +119,13 @@ def typed(rng: np.random.Generator, question: str, language: str, part: str, cop
 def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked | None:
     """A question of a kind; None if what was drawn belongs to another part."""
     is_test, is_new = part == "templates", part == "combinations"
-    questions = sentences(kind, language, "test" if is_test else "train")
-    question, (answer,) = questions[rng.integers(len(questions))], sentences(kind, language, "answer")
-    (refusal,) = sentences("unknown", language, "answer")
+    question = pick(rng, sentences(kind, language, "test" if is_test else "train"))
+    (answer,), (refusal,) = (sentences(name, language, "answer") for name in (kind, "unknown"))
     filled, turns, is_known = {}, (), kind != "unknown"
     words_of, invents = "test" if is_new else "train", not is_new and rng.random() < INVENTED
     if kind in FACTS:
         is_known = bool(rng.random() > UNKNOWN)
-        subjects = facts(kind, language)["known" if is_known else "unknown test" if is_new else "unknown"]
-        x, y = subjects[rng.integers(len(subjects))]
+        x, y = pick(rng, facts(kind, "known" if is_known else "unknown test" if is_new else "unknown", language))
         filled = {"x": x if is_known or not invents else invented(rng), "y": y}
         if is_known and not is_test and is_held_out(question, x) != is_new:
             return None
@@ -136,20 +135,17 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
         if is_held_out(a, b) != is_new:
             return None
     elif kind == "other words":
-        things, opposites = words("thing", words_of, language), facts("opposite", language)["known"]
-        w, z = opposites[rng.integers(len(opposites))]
+        w, z = pick(rng, facts("opposite", "known", language))
         w, z = (w, z) if rng.random() < 0.5 else (z, w)
-        thing = things[rng.integers(len(things))]
+        thing = pick(rng, words("thing", words_of, language))
         filled = {"x": f"{thing.split()[0]} {invented(rng)}" if invents else thing, "w": w, "z": z}
     elif kind in ("my name", "whose name"):
-        names = words("name", words_of, language)
-        filled = {"x": invented(rng) if invents else names[rng.integers(len(names))]}
+        filled = {"x": invented(rng) if invents else pick(rng, words("name", words_of, language))}
         if kind == "whose name":
             is_known = bool(rng.random() > UNKNOWN)
             if is_known:
-                told = sentences("my name", language, "train")
-                reply = sentences("my name", language, "answer")[0]
-                turns = (told[rng.integers(len(told))].format(**filled), reply.format(**filled))
+                told, (reply,) = (sentences("my name", language, name) for name in ("train", "answer"))
+                turns = (pick(rng, told).format(**filled), reply.format(**filled))
     said = upper(answer.format(**filled)) if is_known else refusal
     copies = kind in ("my name", "other words", "author")
     asked = typed(rng, upper(question.format(**filled)), language, part, copies)
@@ -158,13 +154,12 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
 
 def conversation(rng: np.random.Generator, part: str) -> Asked:
     """A question, preceded by the name that it asks about, or by something that does not matter to it."""
-    kinds = bag(part)
-    kind, language = kinds[rng.integers(len(kinds))], LANGUAGES[rng.integers(2)]
+    kind, language = pick(rng, bag(part)), pick(rng, LANGUAGES)
     while (asked := ask(rng, part, kind, language)) is None:
         pass
     if len(asked.turns) == 1 and rng.random() < EARLIER:
         others = [name for name in KINDS if "name" not in name]
-        while (earlier := ask(rng, "train", others[rng.integers(len(others))], language)) is None:
+        while (earlier := ask(rng, "train", pick(rng, others), language)) is None:
             pass
         return replace(asked, turns=(*earlier.turns, earlier.answer, *asked.turns))
     return asked
@@ -173,9 +168,8 @@ def conversation(rng: np.random.Generator, part: str) -> Asked:
 @cache
 def bag(part: str) -> list[str]:
     """The kinds of a part, each repeated according to its weight."""
-    return [
-        kind for kind, weight in KINDS.items() for _ in range(weight) if part != "combinations" or kind not in PLAIN
-    ]
+    kinds = [kind for kind in KINDS if part != "combinations" or kind not in PLAIN]
+    return [kind for kind in kinds for _ in range(KINDS[kind])]
 
 
 def conversations(part: str, count: int, seed: int = 0) -> Iterator[Asked]:

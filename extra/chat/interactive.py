@@ -37,6 +37,7 @@ COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /reset       start again; the settings stay
 /quit        end, like Ctrl-D (on Windows Ctrl-Z and Enter); Ctrl-C ends a reply
 a line with a space before its / is text"""
+HINT = "type a line; /help explains more, /quit ends"
 
 Reply = Callable[[Any, Any, int], Iterator[str]]
 
@@ -49,15 +50,16 @@ class Conversation:
         start: the text with which the conversation begins.
         reply: reply(options, text, turn) writes the model's continuation of the text and yields it in pieces; the turn,
             counted from 0, selects its random numbers.
-        check: check(line) may warn about a line of text; None: nothing does.
+        check: check(line) may warn about a line of text.
     """
 
     about_lines = "a line is appended to the text, and the model continues it, after an empty line the text so far"
 
-    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None] | None = None) -> None:
-        self.options = options
+    def __init__(
+        self, options: Any, start: str, reply: Reply, check: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.options, self.turn = options, 0
         self.text = self._start = start
-        self.turn = 0
         self._reply, self._check = reply, check
 
     def take(self, line: str) -> bool:
@@ -80,8 +82,7 @@ class Conversation:
     def _listen(self, line: str) -> bool:
         """Append a line that was typed; returns whether there is something to reply to."""
         if line.strip():
-            if self._check is not None:
-                self._check(line)
+            self._check(line)
             self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
         return True
 
@@ -145,11 +146,7 @@ class RememberingModel:
         return log_probs, state
 
 
-def converse(
-    conversation: Conversation,
-    prepare: Callable[[str], str],
-    hint: str = "type a line; /help explains more, /quit ends",
-) -> None:
+def converse(conversation: Conversation, prepare: Callable[[str], str], hint: str = HINT) -> None:
     """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed.
 
     Args:

@@ -115,15 +115,12 @@ class Ranks(SeveralProcesses):
 
     # --- meeting ------------------------------------------------------------------------------------------------
 
-    def gather(self, value: Any) -> list[Any]:
-        """The values of all ranks. Raises: Gone if a rank has left; in rank 0, UserError if it has failed."""
-        return self._meet(None, value)
-
-    def _meet(self, farewell: str | None, value: Any = None) -> list[Any]:
+    def gather(self, value: Any, farewell: str | None = None) -> list[Any]:
         """The values of all ranks.
 
         Args:
             farewell: None while this rank works; when it leaves, the reason, which is empty at the regular end.
+        Raises: Gone if a rank has left; in rank 0, UserError if it has failed.
         """
         farewells, values = zip(*self.world.allgather((farewell, value)), strict=True)
         self.has_ended = any(text is not None for text in farewells)
@@ -145,7 +142,7 @@ class Ranks(SeveralProcesses):
 
         try:
             yield
-            self._meet("")
+            self.gather(None, "")
         except Gone:
             pass
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -153,7 +150,7 @@ class Ranks(SeveralProcesses):
                 say(f"stopped: {described(error)}")
                 self.world.Abort(130 if isinstance(error, KeyboardInterrupt) else 1)
             if not self.has_ended:
-                self._meet(described(error))
+                self.gather(None, described(error))
             if self.rank == 0:
                 raise
 

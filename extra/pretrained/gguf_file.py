@@ -126,10 +126,8 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
     if missing := sorted(SETTINGS.keys() - given - OPTIONAL):
         raise CheckpointError(f"{source} lacks llama.{missing[0]}, which a Llama needs")
     settings = {name: value(f"llama.{key}") for key, name in SETTINGS.items() if key in given}
-    settings = {
-        "num_key_value_heads": settings["num_attention_heads"],
-        "vocab_size": len(value("tokenizer.ggml.tokens") or ()),
-    } | settings
+    settings.setdefault("num_key_value_heads", settings["num_attention_heads"])
+    settings.setdefault("vocab_size", len(value("tokenizer.ggml.tokens") or ()))
     heads = {"attn_q": settings["num_attention_heads"], "attn_k": settings["num_key_value_heads"]}
     if (n_layer := settings["num_hidden_layers"]) > len(reader.tensors):
         raise CheckpointError(f"{source} holds {len(reader.tensors)} tensors, too few for {n_layer} layers")

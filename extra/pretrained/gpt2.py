@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from extra.pretrained.layout import Layout, own_activation, their_activation
+from extra.pretrained.layout import DECODER, Layout, own_activation, their_activation
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -22,16 +22,9 @@ from training.model_config import read_model_config
 
 # What makes our GPT a GPT-2.
 FIXED = {"dropout": 0.0, "bias": True, "positions": "learned"}
-# GPT-2 small: the values of settings that a config.json omits.
-DEFAULTS = {
-    "vocab_size": 50257,
-    "n_positions": 1024,
-    "n_embd": 768,
-    "n_layer": 12,
-    "n_head": 12,
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-}
+# The values of settings that a config.json omits: the sizes of GPT-2 small, and parts of a block.
+DEFAULTS = {"vocab_size": 50257, "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12}
+DEFAULTS |= {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5}
 
 
 class GPT2Layout(Layout):
@@ -45,13 +38,10 @@ class GPT2Layout(Layout):
         "block_size": "n_positions",
         "norm_eps": "layer_norm_epsilon",
     }
-    required: ClassVar = {
+    required: ClassVar = DECODER | {
         "tie_word_embeddings": True,
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-        "is_causal": True,
-        "quantization_config": None,
     }
     # Besides the activation: dropout, settings of another head, and those of older versions.
     others: ClassVar = {

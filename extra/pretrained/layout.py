@@ -7,7 +7,7 @@ refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as short
@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 
@@ -43,6 +42,8 @@ USUAL = {
     "n_embd": "hidden_size",
     "n_inner": "intermediate_size",
 }
+# The values that settings of a decoder must have, if they are given.
+DECODER = {"add_cross_attention": False, "is_causal": True, "quantization_config": None}
 HEADS = ("cls.", "classifier.")  # what the names of a head's weights begin with
 
 
@@ -102,7 +103,10 @@ def label_settings(names: Sequence[str]) -> dict[str, Any]:
 
 
 class Layout:
-    """How another program calls the settings and weights of its models, and how it stores them; a base class.
+    """How another program calls the settings and weights of its models, and how it stores them.
+
+    Each layout is a subclass, which defines the attributes that have no default here, and `own_config` and
+    `their_config`.
 
     Attributes:
         titles: the names of its models, by the model_type in their config.json.
@@ -116,23 +120,14 @@ class Layout:
         prefix: what the names of all weights except those of heads begin with; some files omit it.
         transposed: what the names of exactly those weights contain that are stored as (in, out); empty: none are.
         tied: the output matrix and the embedding, which are the same, unless the setting `tie_weights` is False.
-        buffers: a pattern for the names of tensors that are no weights.
+        buffers: a pattern for the names, without prefix, of tensors that are no weights.
         in_weights: settings that they lack, but that weights can express, each with the value that they imply.
         read_tokenizer: read_tokenizer(folder, vocab_size) reads their file of a tokenizer; None if there is none.
     """
 
-    titles: ClassVar[Mapping[str, str]]
-    model: ClassVar[type[Module]]
-    settings: ClassVar[Mapping[str, str]]
-    required: ClassVar[Mapping[str, Any]] = {}
-    others: ClassVar[Collection[str]] = ()
-    blocks: ClassVar[str]
-    parts: ClassVar[Mapping[str, str]]
-    outside: ClassVar[Mapping[str, str]]
     prefix = transposed = buffers = ""
     tied = ("", "")
     in_weights: ClassVar[Mapping[str, Any]] = {}
-    read_tokenizer: Callable[[Path, int], Tokenizer | None]
 
     # --- settings -----------------------------------------------------------------------------------------------------
 

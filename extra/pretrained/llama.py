@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from extra.pretrained.layout import USUAL, Layout, architecture_of, check_values
+from extra.pretrained.layout import DECODER, USUAL, Layout, architecture_of, check_values
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -54,16 +54,13 @@ class LlamaLayout(Layout):
         "head_dim": "head_dim",
         "norm_eps": "rms_norm_eps",
     }
-    required: ClassVar = {
+    required: ClassVar = DECODER | {
         "hidden_act": "silu",
         "attention_bias": False,
         "mlp_bias": False,
         "partial_rotary_factor": 1.0,
         "rope_interleaved": False,
         "use_sliding_window": False,
-        "quantization_config": None,
-        "add_cross_attention": False,
-        "is_causal": True,
     }
     others: ClassVar = {
         *("rope_theta", "rope_scaling", "rope_parameters", "is_llama_config", "attention_dropout", "pretraining_tp"),
@@ -72,16 +69,11 @@ class LlamaLayout(Layout):
     blocks = "model.layers"
     parts: ClassVar = {
         "mixer_norm": "input_layernorm",
-        "mixer.query": "self_attn.q_proj",
-        "mixer.key": "self_attn.k_proj",
-        "mixer.value": "self_attn.v_proj",
-        "mixer.output": "self_attn.o_proj",
+        **{f"mixer.{name}": f"self_attn.{name[0]}_proj" for name in ("query", "key", "value", "output")},
         "mixer.query_norm": "self_attn.q_norm",
         "mixer.key_norm": "self_attn.k_norm",
         "mlp_norm": "post_attention_layernorm",
-        "mlp.gate": "mlp.gate_proj",
-        "mlp.up": "mlp.up_proj",
-        "mlp.down": "mlp.down_proj",
+        **{f"mlp.{name}": f"mlp.{name}_proj" for name in ("gate", "up", "down")},
     }
     outside: ClassVar = {"token_embedding": "model.embed_tokens", "final_norm": "model.norm", "lm_head": "lm_head"}
     tied = ("lm_head.weight", "model.embed_tokens.weight")

@@ -189,9 +189,11 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
             changes[theirs] = joined(parts)
     if adapter.changes:
         raise CheckpointError(f"{path} changes {min(adapter.changes)}, for which the layout of its base has no name")
-    tensors = {}
-    for name, (a, b, _) in changes.items():
-        tensors |= {f"{PREFIX}{name}.lora_A.weight": a, f"{PREFIX}{name}.lora_B.weight": b}
+    tensors = {
+        f"{PREFIX}{name}.lora_{half}.weight": np.ascontiguousarray(array)
+        for name, (a, b, _) in changes.items()
+        for half, array in (("A", a), ("B", b))
+    }
     ranks = {name: len(a) for name, (a, _, _) in changes.items()}
     alphas = {name: scale * ranks[name] for name, (_, _, scale) in changes.items()}
     rank, alpha = (Counter(table.values()).most_common(1)[0][0] for table in (ranks, alphas))
@@ -209,8 +211,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
         "bias": "none",
         "inference_mode": True,
     }
-    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    return {PEFT_CONFIG: as_json(settings), WEIGHTS: to_bytes(contiguous, {"format": "pt"})}
+    return {PEFT_CONFIG: as_json(settings), WEIGHTS: to_bytes(tensors, {"format": "pt"})}
 
 
 def joined(parts: list[Change | None]) -> Change:
@@ -227,7 +228,6 @@ def joined(parts: list[Change | None]) -> Change:
     column = 0
     for rows, part in zip(b, parts, strict=True):
         if part:
-            width = len(part[0])
-            rows[:, column : column + width] = part[1]
-            column += width
+            rows[:, column : column + len(part[0])] = part[1]
+            column += len(part[0])
     return a, b.reshape(-1, len(a)), present[0][2]

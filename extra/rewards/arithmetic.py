@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from extra.chat.conversations import is_held_out
+from extra.chat.conversations import is_held_out, pick
 from extra.rewards.calculator import CLOSE, OPEN
 from tinygrad_lite.random import keyed_rng
 from training.corpora.divided_pairs import PairCorpus
@@ -26,7 +26,7 @@ KINDS = {SUMS: ("sum",), CALCULATIONS: ("sum", "product", "number")}
 
 def question(rng: np.random.Generator, dataset: str, held_out: bool = False) -> Pair:
     """A question, of the training part or a held-out one, and its answer."""
-    kind = KINDS[dataset][rng.integers(len(KINDS[dataset]))]
+    kind = pick(rng, KINDS[dataset])
     while True:
         digits = rng.integers(2, 3 if kind == "product" else 4, 2)
         a, b = (int(rng.integers(10 ** (count - 1), 10**count)) for count in digits)

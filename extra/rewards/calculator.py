@@ -144,10 +144,8 @@ class CallingModel:
         """Append a token per row: see `Generator.step`."""
         log_probs, state = self._model.step(tokens, calls.state)
         texts = [text + self._tokenizer.decode([token]) for text, token in zip(calls.texts, tokens, strict=True)]
-        due = [rest[1:] for rest in calls.due]
-        for row, text in enumerate(texts):
-            if not calls.due[row]:
-                due[row] = result_ids(self._tokenizer, text)
+        rows = zip(calls.due, texts, strict=True)
+        due = [rest[1:] if rest else result_ids(self._tokenizer, text) for rest, text in rows]
         if any(due):
             log_probs = log_probs.copy()  # the model's may be read-only
         for row, rest in enumerate(due):

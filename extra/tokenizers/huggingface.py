@@ -22,7 +22,6 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import ClassVar
 
 from text.tokenizers.base import Tokenizer
@@ -55,6 +54,11 @@ FIRST = '"prepend_scheme": "first"'  # as JSON writes it; a text cannot contain 
 STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
 FROM_SENTENCEPIECE = {"type": "Sequence", "decoders": [FROM_BLANKS, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP]}
 FROM_BYTES = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+UNSUPPORTED = (
+    "the tokenizer is neither a byte-level BPE (model BPE, decoder ByteLevel, no normalizer but NFC, text cut into "
+    "words as in GPT-2, SmolLM, Llama 3 or Qwen) nor one of SentencePiece as in Llama 2 or Mistral: use a model with "
+    "such a tokenizer"
+)
 
 
 def byte_characters() -> dict[str, int]:
@@ -86,11 +90,17 @@ class HFTokenizer(Tokenizer):
     is_foreign = True
 
     def __init__(self, definition: str, vocab_size: int | None = None):
-        package, checked = _package(), checked_definition(definition)
         try:
-            self._inner = self._after = package.Tokenizer.from_str(checked)
+            from tokenizers import Tokenizer as Package
+        except ImportError:
+            raise TokenizerError(
+                'this tokenizer needs the package tokenizers, which is not installed: pip install -e ".[hf]"'
+            ) from None
+        checked = checked_definition(definition)
+        try:
+            self._inner = self._after = Package.from_str(checked)
             if FIRST in checked:  # then only the first text gets a space
-                self._after = package.Tokenizer.from_str(checked.replace(FIRST, FIRST.replace("first", "never")))
+                self._after = Package.from_str(checked.replace(FIRST, FIRST.replace("first", "never")))
         except Exception as error:  # the package has no more specific class
             raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({error})") from None
         for inner in (self._inner, self._after):
@@ -185,7 +195,7 @@ def checked_definition(definition: str) -> str:
         of_bytes = after.get("type") == "ByteLevel" and normalizer.get("type") in (None, "NFC")
         is_known = (normalizer, cutting) in TO_SENTENCEPIECE if falls_back else of_bytes
         if model.get("type", "BPE") != "BPE" or marks or not is_known:
-            raise _unsupported()
+            raise TokenizerError(UNSUPPORTED)
         if not falls_back:
             normalizer, cutting = {"type": "NFC"} if normalizer else {}, _checked_cutting(cutting)
         merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
@@ -219,9 +229,8 @@ def checked_definition(definition: str) -> str:
         "model": {
             "type": "BPE",
             "unk_token": model.get("unk_token"),
-            "fuse_unk": bool(model.get("fuse_unk")),
             "byte_fallback": falls_back,
-            "ignore_merges": bool(model.get("ignore_merges")),
+            **{flag: bool(model.get(flag)) for flag in ("fuse_unk", "ignore_merges")},
             "vocab": vocab,
             "merges": merges,
         },
@@ -236,7 +245,7 @@ def _checked_cutting(given: Mapping) -> dict:
     *first, last = ({} | step for step in steps)
     digits = [{"type": "Digits", "individual_digits": each} for each in (True, False)]
     if last.get("type") != "ByteLevel" or not all(step in SPLITS + digits for step in first):
-        raise _unsupported()
+        raise TokenizerError(UNSUPPORTED)
     spaced, by_pattern = bool(last.get("add_prefix_space")), bool(last.get("use_regex", True))
     last = {"type": "ByteLevel", "trim_offsets": True, "add_prefix_space": spaced, "use_regex": by_pattern}
     return {"type": "Sequence", "pretokenizers": [*first, last]} if first else last
@@ -269,14 +278,6 @@ def starting_with(found: Sequence[tuple[str, list[int]]]) -> dict:
     return {"type": "TemplateProcessing", "single": single, "pair": [*single, b], "special_tokens": tokens}
 
 
-def _unsupported() -> TokenizerError:
-    return TokenizerError(
-        "the tokenizer is neither a byte-level BPE (model BPE, decoder ByteLevel, no normalizer but NFC, text cut into "
-        "words as in GPT-2, SmolLM, Llama 3 or Qwen) nor one of SentencePiece as in Llama 2 or Mistral: use a model "
-        "with such a tokenizer"
-    )
-
-
 def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:
     """The bytes of each token. Those that were added to the vocabulary by hand are plain text, without the table."""
     table = byte_characters()
@@ -295,17 +296,3 @@ def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequenc
 def _valid(text: str) -> str:
     """A text as the package accepts it: in valid Unicode, so that half a surrogate pair becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _package() -> ModuleType:
-    """The package `tokenizers`.
-
-    Raises: TokenizerError if it is not installed.
-    """
-    try:
-        import tokenizers
-    except ImportError:
-        raise TokenizerError(
-            'this tokenizer needs the package tokenizers, which is not installed: pip install -e ".[hf]"'
-        ) from None
-    return tokenizers

@@ -246,7 +246,10 @@ class WordPieceTokenizer(WordwiseTokenizer):
                 specials, lowercase = [name for name in SPECIALS if name in pieces], True
             about = json.loads(texts.get("tokenizer_config.json", "{}"))
             if "tokenizer.json" not in texts or about.get("tokenizer_class") != "PreTrainedTokenizerFast":
-                lowercase = _lowercase(about, lowercase)  # that class uses only tokenizer.json
+                lowercase = bool(about.get("do_lower_case", lowercase))  # that class uses only tokenizer.json
+                if about.get("strip_accents") not in (None, lowercase) or not about.get("tokenize_chinese_chars", True):
+                    settings = "strip_accents and tokenize_chinese_chars in tokenizer_config.json"
+                    raise TokenizerError(f"{settings} are not supported")
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -313,14 +316,6 @@ def _read_definition(given: dict) -> tuple[list[str], list[str], bool]:
     for piece, number in ids.items():
         pieces[number] = piece
     return pieces, list(added), bool(lowercase)
-
-
-def _lowercase(config: dict, usual: bool) -> bool:
-    """`lowercase` by a `tokenizer_config.json`, all of whose settings have usual values."""
-    lowercase = config.get("do_lower_case", usual)
-    if config.get("strip_accents") not in (None, lowercase) or not config.get("tokenize_chinese_chars", True):
-        raise TokenizerError("strip_accents and tokenize_chinese_chars in tokenizer_config.json are not supported")
-    return bool(lowercase)
 
 
 def _checked_pieces(pieces: Sequence[str]) -> dict[str, int]:

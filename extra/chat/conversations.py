@@ -30,6 +30,7 @@ import numpy as np
 from tinygrad_lite.random import keyed_rng
 from training.cli.files import lines_of
 from training.corpora.divided_pairs import PairCorpus
+from training.corpora.pair_cleaning import Pair
 
 WORLD = Path(__file__).with_name("world")
 PARTS = ("train", "templates", "combinations")
@@ -184,9 +185,10 @@ def conversations(part: str, count: int, seed: int = 0) -> Iterator[Asked]:
 
 def chat_corpus(count: int = 40_000, held_out: int = 500) -> PairCorpus:
     """Pairs of what was said and the answer; `held_out` pairs of each of the two tests are held out."""
-    parts = ([(part, held_out // 2) for part in PARTS[1:]], [("train", count)])
-    held, train = (
-        [("\n".join(asked.turns), asked.answer) for part, many in chosen for asked in conversations(part, many)]
-        for chosen in parts
+
+    def pairs(part: str, many: int) -> list[Pair]:
+        return [("\n".join(asked.turns), asked.answer) for asked in conversations(part, many)]
+
+    return PairCorpus(
+        "chat", pairs("train", count), [pair for part in PARTS[1:] for pair in pairs(part, held_out // 2)]
     )
-    return PairCorpus("chat", train, held)

@@ -140,8 +140,7 @@ def load_pairs(options: GPTOptions) -> PairCorpus:
     elif options.dataset == CHAT:
         corpus = chat_corpus(held_out=options.held_out)
     elif options.dataset in MADE:
-        count = options.train_pairs or 20_000
-        corpus = arithmetic_corpus(options.dataset, count, options.held_out)
+        corpus = arithmetic_corpus(options.dataset, options.train_pairs or 20_000, options.held_out)
     else:
         found = load_parallel(options.dataset)
         corpus = divide(options.dataset, found.pairs, words=found.words, held_out=found.validation, **settings)

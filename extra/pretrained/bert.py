@@ -22,15 +22,7 @@ import numpy as np
 
 from extra.encoders.bert import Bert
 from extra.encoders.config import LABEL_MARK, BertConfig
-from extra.pretrained.layout import (
-    USUAL,
-    Layout,
-    architecture_of,
-    label_names,
-    label_settings,
-    own_activation,
-    their_activation,
-)
+from extra.pretrained.layout import USUAL, Layout, architecture_of, label_names, label_settings
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.errors import CheckpointError
 from training.model_config import read_model_config
@@ -53,12 +45,13 @@ class BertLayout(Layout):
         "vocab_size": "vocab_size",
         "block_size": "max_position_embeddings",
         "segments": "type_vocab_size",
+        "activation": "hidden_act",
         "norm_eps": "layer_norm_eps",
         "dropout": "hidden_dropout_prob",
     }
     required: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
     others: ClassVar = {
-        *("hidden_act", "attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
+        *("attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
         *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
         "sentence_transformers",
     }
@@ -90,14 +83,13 @@ class BertLayout(Layout):
     def own_config(self, theirs: Mapping[str, Any]) -> BertConfig:
         """Our settings, without the ids of special tokens: `read_folder` takes them from the vocabulary."""
         architecture = architecture_of(theirs, list(ARCHITECTURES))
-        settings = {"activation": own_activation("hidden_act", theirs.get("hidden_act", "gelu")), "norm_first": False}
-        settings |= self.own_settings(theirs) | ARCHITECTURES[architecture]
+        settings = self.own_settings({"hidden_act": "gelu"} | theirs) | ARCHITECTURES[architecture]
         if settings["objective"] == "labels":
             names = label_names(theirs)
             if wrong := [name for name in names if LABEL_MARK in name]:
                 raise CheckpointError(f"id2label has {short(wrong[0])}, but no name with {LABEL_MARK} is supported")
             settings["labels"] = LABEL_MARK.join(names)
-        return read_model_config(BertConfig, settings | {"pad": 0, "cls": 1, "sep": 2, "mask": 3})
+        return read_model_config(BertConfig, settings | {"norm_first": False, "pad": 0, "cls": 1, "sep": 2, "mask": 3})
 
     def their_config(self, config: BertConfig) -> dict[str, Any]:
         """Our settings under their names."""
@@ -106,7 +98,6 @@ class BertLayout(Layout):
         return {
             **self.their_settings("bert", architecture, config),
             "attention_probs_dropout_prob": config.dropout,
-            "hidden_act": their_activation(config.activation),
             "pad_token_id": config.pad,
             **(label_settings(config.label_names) if config.labels else {}),
         }

@@ -60,30 +60,26 @@ CONTROL, USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "extra.pretrained.gguf_file", __doc__, convert_file)
+    return export_command(argv, "extra.pretrained.gguf_file", __doc__, convert)
 
 
-def convert_file(source: Path, folder: Path) -> str:
-    """Convert a file into a new or empty folder, and say what it was."""
-    if not source.is_file():
-        raise CheckpointError(f"there is no file {source}")
-    write_files(folder, {})
-    convert(source, folder)
-    return f"{source}: a GGUF file of a Llama; converted"
-
-
-def convert(source: Path, folder: Path) -> None:
+def convert(source: Path, folder: Path) -> str:
     """Write a folder in Hugging Face's layout of Llama: float32 weights, tokenizer, and chat template.
 
     Args:
         source: a GGUF file of a Llama with a byte-level BPE.
-        folder: an existing empty folder.
-    Raises: UserError if `gguf` is not installed; CheckpointError if the file is damaged, or another kind of model.
+        folder: a new or empty folder.
+    Returns: what the file was.
+    Raises: UserError if `gguf` is not installed; CheckpointError if the file is damaged, or another kind of model, or
+        if the folder cannot be written.
     """
     try:
         import gguf
     except ImportError:
         raise UserError('GGUF needs the package gguf, which is not installed: pip install -e ".[chat]"') from None
+    if not source.is_file():
+        raise CheckpointError(f"there is no file {source}")
+    write_files(folder, {})
     try:
         files, weights = contents(gguf, source)
     except UserError:
@@ -94,6 +90,7 @@ def convert(source: Path, folder: Path) -> None:
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
     save_file(weights, folder / WEIGHTS, {"format": "pt"})
+    return f"{source}: a GGUF file of a Llama; converted"
 
 
 def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from extra.pretrained.layout import DECODER, Layout, own_activation, their_activation
+from extra.pretrained.layout import DECODER, Layout
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -36,6 +36,7 @@ class GPT2Layout(Layout):
     settings: ClassVar = {
         **{name: name for name in ("vocab_size", "n_layer", "n_head", "n_embd", "n_inner")},
         "block_size": "n_positions",
+        "activation": "activation_function",
         "norm_eps": "layer_norm_epsilon",
     }
     required: ClassVar = DECODER | {
@@ -43,11 +44,11 @@ class GPT2Layout(Layout):
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
     }
-    # Besides the activation: dropout, settings of another head, and those of older versions.
+    # Dropout, settings of another head, and those of older versions.
     others: ClassVar = {
-        *("activation_function", "embd_pdrop", "attn_pdrop", "resid_pdrop", "reorder_and_upcast_attn", "n_ctx"),
-        *("n_special", "predict_special_tokens", "summary_type", "summary_use_proj", "summary_activation"),
-        *("summary_proj_to_labels", "summary_first_dropout"),
+        *("embd_pdrop", "attn_pdrop", "resid_pdrop", "reorder_and_upcast_attn", "n_ctx", "n_special"),
+        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
+        "predict_special_tokens",
     }
     blocks = "h"
     parts: ClassVar = {
@@ -69,15 +70,12 @@ class GPT2Layout(Layout):
         """Our settings; those that are omitted are GPT-2 small's."""
         theirs = DEFAULTS | theirs
         settings = FIXED | self.own_settings(theirs, optional=("n_inner",))
-        settings["n_inner"] = settings["n_inner"] or 0
-        settings["activation"] = own_activation("activation_function", theirs["activation_function"])
-        return read_model_config(GPTConfig, settings)
+        return read_model_config(GPTConfig, settings | {"n_inner": settings["n_inner"] or 0})
 
     def their_config(self, config: GPTConfig) -> dict[str, Any]:
         """Our settings under GPT-2's names."""
         return {
             **self.their_settings("gpt2", "GPT2LMHeadModel", config, n_inner=config.n_inner or None),
-            "activation_function": their_activation(config.activation),
             **dict.fromkeys(("embd_pdrop", "attn_pdrop", "resid_pdrop"), config.dropout),
             "tie_word_embeddings": True,
         }

@@ -65,23 +65,6 @@ def check_values(theirs: Mapping[str, Any], required: Mapping[str, Any]) -> None
             raise CheckpointError(f"{name} is {short(theirs[name])}, but this program supports only {value!r}")
 
 
-def own_activation(name: str, activation: Any) -> str:
-    """Our name for the activation that the setting of this name names.
-
-    Raises: CheckpointError if we lack it.
-    """
-    if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
-        raise CheckpointError(
-            f"{name} is {short(activation)}, but this program supports only {', '.join(OUR_ACTIVATION)}"
-        )
-    return OUR_ACTIVATION[activation]
-
-
-def their_activation(ours: str) -> str:
-    """Their name of an activation; gelu for one that they lack, which export then refuses."""
-    return next((theirs for theirs, own in OUR_ACTIVATION.items() if own == ours), "gelu")
-
-
 def label_names(theirs: Mapping[str, Any]) -> list[str]:
     """The names of a classifier's labels, in the order of their numbers; two if none are given, as in transformers.
 
@@ -160,7 +143,13 @@ class Layout:
             raise CheckpointError(f"{setting}, a setting that this program does not know")
         if missing := [name for name in needed if theirs.get(name) is None]:
             raise CheckpointError(f"{missing[0]} is missing, which a {theirs.get('model_type', 'model')} needs")
-        return {ours: theirs.get(name) for ours, name in self.settings.items()}
+        values = {ours: theirs.get(name) for ours, name in self.settings.items()}
+        if "activation" in values:
+            if (named := values["activation"]) not in [*OUR_ACTIVATION]:
+                setting = f"{self.settings['activation']} is {short(named)}"
+                raise CheckpointError(f"{setting}, but this program supports only {', '.join(OUR_ACTIVATION)}")
+            values["activation"] = OUR_ACTIVATION[named]
+        return values
 
     def their_settings(self, kind: str, architecture: str, config: Any, **resolved: Any) -> dict[str, Any]:
         """The values of `settings` under their names, and what kind of model it is.
@@ -168,7 +157,9 @@ class Layout:
         Args:
             resolved: what to write in place of a setting's value, by our name.
         """
-        values = {"n_inner": config.n_hidden} | resolved
+        # Where they lack an activation of ours, export refuses what is read back.
+        activation = next((theirs for theirs, ours in OUR_ACTIVATION.items() if ours == config.activation), "gelu")
+        values = {"n_inner": config.n_hidden, "activation": activation} | resolved
         named = {name: values.get(ours, getattr(config, ours)) for ours, name in self.settings.items()}
         return {"model_type": kind, "architectures": [architecture]} | named
 

@@ -232,14 +232,10 @@ class RewardTask(AnswerTask):
 
     def points(self, drawn: Drawn, right: Sequence[str], names: Sequence[str] | None = None) -> np.ndarray:
         """The points (N, G) of answers to N questions, summed over all rewards."""
-        group, names = self.options.group, names or self.options.rewards
-        return np.array(
-            [
-                [sum(REWARDS[name](said, text) for name in names) for said in drawn.said[n * group : (n + 1) * group]]
-                for n, text in enumerate(right)
-            ],
-            np.float64,
-        )
+        wanted = [text for text in right for _ in range(self.options.group)]
+        rewards = [REWARDS[name] for name in names or self.options.rewards]
+        points = [sum(r(said, text) for r in rewards) for said, text in zip(drawn.said, wanted, strict=True)]
+        return np.array(points, np.float64).reshape(len(right), -1)
 
     def report(self, model: GPT, val_loss: float) -> Report:
         """Shares of right answers to held-out questions: of drawn ones, groups with one, greedy ones; and their points.

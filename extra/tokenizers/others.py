@@ -7,13 +7,8 @@ from extra.tokenizers.pixels import PixelTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import KINDS
 
-OTHERS = {
-    "bpe-w": EndOfWordTokenizer,
-    "wordpiece": WordPieceTokenizer,
-    "hf": HFTokenizer,
-    "labels": LabelTokenizer,
-    "pixels": PixelTokenizer,
-}
+CLASSES = (EndOfWordTokenizer, WordPieceTokenizer, HFTokenizer, LabelTokenizer, PixelTokenizer)
+OTHERS = {tokenizer.kind: tokenizer for tokenizer in CLASSES}
 
 
 def register() -> None:

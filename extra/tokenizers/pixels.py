@@ -70,8 +70,6 @@ class PixelTokenizer(Tokenizer):
 
         Each sign is written twice, because it is twice as high as wide.
         """
-        shades = [self.from_brightness(picture) for picture in pictures]
-        rows = zip(*shades, strict=True)
-        return "\n".join(
-            "  |  ".join("".join(2 * self._signs[shade] for shade in row) for row in line) for line in rows
-        )
+        rows = zip(*map(self.from_brightness, pictures), strict=True)
+        lines = ("  |  ".join("".join(2 * self._signs[shade] for shade in row) for row in line) for line in rows)
+        return "\n".join(lines)

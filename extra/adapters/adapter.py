@@ -11,8 +11,6 @@ So the file is small, and no other base can be used by mistake. When it is read,
 weights, which results in an ordinary model; or, if the base is to be quantized, the changes stay separate from it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import reprlib
@@ -57,13 +55,11 @@ class Adapter:
         parts = {name: array.shape for name, array in self.whole.items()}
         parts |= {f"{name}.weight": (len(b), a.shape[1]) for name, (a, b, _) in self.changes.items()}
         for name, shape in parts.items():
+            what = f"{self.path} changes {name}"
             if name not in result:
-                raise CheckpointError(f"{self.path} changes {name}, which its base does not have")
-            if result[name].shape != shape:
-                raise CheckpointError(
-                    f"{self.path} changes {name} as if its shape were {shape}, but in its base it is "
-                    f"{result[name].shape}"
-                )
+                raise CheckpointError(f"{what}, which its base does not have")
+            if (own := result[name].shape) != shape:
+                raise CheckpointError(f"{what} as if its shape were {shape}, but in its base it is {own}")
         for name, array in self.whole.items():
             result[name] = array.astype(result[name].dtype)
         for name, (a, b, scale) in self.changes.items():
@@ -102,9 +98,8 @@ def change_of(path: Path, name: str, pair: Mapping[str, np.ndarray], alpha: floa
         raise CheckpointError(f"{path}: {name} has lora_{min(pair)} but not the other half of its change")
     a, b = pair["A"], pair["B"]
     if a.ndim != 2 or b.ndim != 2 or not len(a) == b.shape[1] > 0:
-        raise CheckpointError(
-            f"{path}: {name} has lora_A {a.shape} and lora_B {b.shape}, but they must be (r, in) and (out, r)"
-        )
+        halves = f"lora_A {a.shape} and lora_B {b.shape}"
+        raise CheckpointError(f"{path}: {name} has {halves}, but they must be (r, in) and (out, r)")
     return a, b, alpha / len(a)
 
 
@@ -123,10 +118,8 @@ def base_of(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     ):
         raise CheckpointError(f"{path}: its description of its base cannot be used: {reprlib.repr(dict(facts))}")
     if (kind := facts.get("quantize")) is not None and not (isinstance(kind, str) and kind in KINDS):
-        raise CheckpointError(
-            f"{path}: its base was quantized as {reprlib.repr(kind)}, which this program does not know: only as "
-            + ", ".join(KINDS)
-        )
+        quantized = f"{path}: its base was quantized as {reprlib.repr(kind)}"
+        raise CheckpointError(f"{quantized}, which this program does not know: only as {', '.join(KINDS)}")
     return {"path": place, "sha256": sha256, "alpha": float(alpha), "quantize": kind}
 
 

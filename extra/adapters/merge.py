@@ -8,8 +8,6 @@ a folder in peft's layout. In every linear map with an adapter, the matrix W bec
 with it, train.py --init_from starts from it, `extra.pretrained.export` exports it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpt.family import FAMILY

@@ -13,8 +13,6 @@ What the user types is text, even where it looks like a special token: <|im_end|
 text and does not end the message.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os
@@ -29,7 +27,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from extra.chat import chat_template
 from extra.chat.interactive import Conversation, RememberingModel, converse
@@ -64,7 +62,7 @@ class ChatFormat:
         self._specials = re.compile("(" + ("|".join(map(re.escape, longest_first)) or "(?!)") + ")")  # (?!): nothing
 
     @classmethod
-    def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> ChatFormat:
+    def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> Self:
         """The format of a model in Hugging Face's layout.
 
         Its template is in chat_template.jinja or tokenizer_config.json; the tokens that end a message are the eos_token
@@ -85,12 +83,9 @@ class ChatFormat:
                 f"{folder} has no chat template, so the model was not trained on conversations: try python sample.py "
                 "smollm2 --chat, or --interactive, which takes turns with any model"
             )
-        named = {}
-        for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
-            token = about.get(name)
-            token = token.get("content") if isinstance(token, dict) else token
-            if isinstance(token, str):
-                named[name] = token
+        given = {name: about.get(name) for name in ("bos_token", "eos_token", "pad_token", "unk_token")}
+        texts = {name: token.get("content") if isinstance(token, dict) else token for name, token in given.items()}
+        named = {name: text for name, text in texts.items() if isinstance(text, str)}
         ends = end_tokens(folder, tokenizer.vocab_size, every=True)
         ends |= {tokenizer.specials.get(named.get("eos_token"))} - {None}
         found = cls(template, named, tokenizer, ends)

@@ -14,8 +14,6 @@ folder in which the package jinja2 is comes last. It adds the functions that tem
 expect from Hugging Face's transformers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import functools
@@ -34,10 +32,13 @@ def main() -> int:
     sys.path += sys.argv[1:]
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2.sandbox import ImmutableSandboxedEnvironment as Sandbox
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends a reply, not the conversation
-    _limit_memory()
+    with contextlib.suppress(ImportError, OSError, ValueError):  # where the system cannot enforce a limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
 
     class Generation(Extension):
         """{% generation %} ... {% endgeneration %} marks what is to be learned in training: it changes no text."""
@@ -54,9 +55,7 @@ def main() -> int:
     def to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
         return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation]
-    )
+    environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, Generation])
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
@@ -78,14 +77,6 @@ def main() -> int:
         sys.stdout.writelines([json.dumps([is_refused, text]), "\n"])
         sys.stdout.flush()
     return 0
-
-
-def _limit_memory() -> None:
-    """Limit this process to MAX_MEMORY, where the system can enforce it."""
-    with contextlib.suppress(ImportError, OSError, ValueError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ training with other names, things and sums, with what is unknown, and with those
 words. A third test, `by_hand`, is in world/by_hand.tsv: fifty questions as people write them.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -189,6 +187,5 @@ def chat_corpus(count: int = 40_000, held_out: int = 500) -> PairCorpus:
     def pairs(part: str, many: int) -> list[Pair]:
         return [("\n".join(asked.turns), asked.answer) for asked in conversations(part, many)]
 
-    return PairCorpus(
-        "chat", pairs("train", count), [pair for part in PARTS[1:] for pair in pairs(part, held_out // 2)]
-    )
+    held = [pair for part in PARTS[1:] for pair in pairs(part, held_out // 2)]
+    return PairCorpus("chat", pairs("train", count), held)

@@ -7,8 +7,6 @@ When the text is longer than the model's context, the oldest part is dropped.
 A line that begins with / is a command and not part of the text: it changes a setting for the following turns.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 from collections.abc import Callable, Iterator, Mapping
@@ -55,9 +53,7 @@ class Conversation:
 
     about_lines = "a line is appended to the text, and the model continues it, after an empty line the text so far"
 
-    def __init__(
-        self, options: Any, start: str, reply: Reply, check: Callable[[str], None] = lambda line: None
-    ) -> None:
+    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None] = lambda _: None) -> None:
         self.options, self.turn = options, 0
         self.text = self._start = start
         self._reply, self._check = reply, check
@@ -113,13 +109,11 @@ class Conversation:
             words = shlex.split(value)
         except ValueError:
             raise OptionError(f"/{name} {value}: a quotation mark is missing") from None
-        if name == "stop":
-            self.options = dataclasses.replace(self.options, stop=words)
-        else:
-            # One word, so that no part of it is taken for another option.
+        values = {"stop": words}
+        if name != "stop":  # one word, so that no part of it is taken for another option
             word = f"--{name}={' '.join(words)}" if words else f"--{name}"
             values, _ = parse_command_line(type(self.options), [word], prog="/help", description="")
-            self.options = dataclasses.replace(self.options, **values)
+        self.options = dataclasses.replace(self.options, **values)
         say(f"{name} is {getattr(self.options, name)}")
 
 

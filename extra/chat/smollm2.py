@@ -7,8 +7,6 @@ They are converted once (`extra/pretrained/gguf_file.py`) and kept in the cache 
 The weights are Hugging Face's, under the Apache licence 2.0; https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

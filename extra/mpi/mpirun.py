@@ -97,10 +97,8 @@ def connect() -> MPI.Comm:
             if launcher == "mpirun":
                 own = os.path.join(sys.prefix, "bin", "mpirun")
                 advice = f"use the mpirun of the same installation, probably {own}"
-            reason = (
-                f"{launcher} started {size} processes, but Python's MPI ({' '.join(library.split())}) does not know "
-                f"them: {advice}"
-            )
+            known = f"Python's MPI ({' '.join(library.split())}) does not know them"
+            reason = f"{launcher} started {size} processes, but {known}: {advice}"
     except ImportError:
         reason = 'several machines need mpi4py and an MPI: run pip install -e ".[mpi]" on each of them'
     except RuntimeError as error:  # mpi4py is there, its library is not

@@ -1,7 +1,5 @@
 """What a GPT that learned from pairs (pairs.py) answers to a source, for evaluations and for sample.py."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

@@ -14,8 +14,6 @@ here only what precedes it, and the same heads attend to the source and to the a
 Reference: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (arXiv:1801.10198), section 4.2.3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -117,10 +115,9 @@ class AnswerTask(PairTask):
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
         """Token ids; a source of several lines is a conversation."""
         separator, end = (self.tokenizer.specials[name] for name in (self.options.separator, END))
-        return [
-            (turns_ids(self.tokenizer, source.split("\n")), [separator, *self.tokenizer.encode(target), end])
-            for source, target in pairs
-        ]
+        sources = [turns_ids(self.tokenizer, source.split("\n")) for source, _ in pairs]
+        targets = [[separator, *self.tokenizer.encode(target), end] for _, target in pairs]
+        return list(zip(sources, targets, strict=True))
 
     def translate(self, model: GPT, sources: list[str]) -> list[str]:
         """The model's greedy answer to each source, without its calls to a calculator."""

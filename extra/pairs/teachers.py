@@ -13,8 +13,6 @@ Reference: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Net
 1; Buciluǎ, Caruana, Niculescu-Mizil 2006, "Model Compression".
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,11 +47,8 @@ class TaughtTask(TextTask):
             raise CheckpointError(f"--teachers {name}: it learned from a different text from {self.data.corpus.name}")
         if trained.tokenizer.to_json() != self.tokenizer.to_json():
             raise CheckpointError(f"--teachers {name}: it has different tokens: give both runs the same tokenizer")
-        if trained.config.block_size < options.block_size:
-            raise OptionError(
-                f"--teachers {name}: it reads {trained.config.block_size} tokens at once: use --block_size "
-                f"{trained.config.block_size}, or less"
-            )
+        if (size := trained.config.block_size) < options.block_size:
+            raise OptionError(f"--teachers {name}: it reads {size} tokens at once: use --block_size {size}, or less")
         say(f"teacher {trained.about}")
         # Not `make_model`: whether operations are composed is decided by this run, not by a teacher.
         model = GPT.from_weights(trained.config, trained.weights, options.device, take=True)

@@ -12,8 +12,6 @@ Reference: Devlin et al. 2018 (arXiv:1810.04805).
 Format: the classes with these names in https://huggingface.co/docs/transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any, ClassVar

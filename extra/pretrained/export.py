@@ -27,8 +27,6 @@ An adapter, the checkpoint of a run with `--lora_rank`, is written in peft's lay
 `PeftModel.from_pretrained(base, "goethe-adapter")` of peft then reads it, where `base` is the exported base.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from extra.pretrained.peft import layout_of, peft_files

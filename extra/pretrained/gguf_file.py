@@ -15,8 +15,6 @@ differ:
 Formats: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +24,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from extra.pretrained.llama import ARCHITECTURES, LAYOUT
+from extra.pretrained.llama import LAYOUT
 from extra.pretrained.read import WEIGHTS
 from extra.pretrained.write import export_command, write_files
 from extra.tokenizers.huggingface import SPLITS, starting_with
@@ -139,7 +137,7 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
         weights[names[tensor.name]] = np.ascontiguousarray(array)
     settings |= {
         "model_type": "llama",
-        "architectures": [ARCHITECTURES["llama"]],
+        "architectures": ["LlamaForCausalLM"],
         "hidden_act": "silu",
         "tie_word_embeddings": "lm_head.weight" not in weights,
         "eos_token_id": sorted({value(f"tokenizer.ggml.{end}_token_id") for end in ENDS} - {None}),
@@ -171,10 +169,8 @@ def tokenizer(source: Path, value: Callable[..., Any]) -> dict[str, Any]:
     """The contents of a tokenizer.json."""
     family, cutting = value("tokenizer.ggml.model"), value("tokenizer.ggml.pre")
     if family != "gpt2" or cutting not in CUTTING:
-        raise CheckpointError(
-            f"{source} has a tokenizer of the kind {family}, {cutting}, but only gpt2 can be read, with "
-            f"{' or '.join(CUTTING)}"
-        )
+        found = f"{source} has a tokenizer of the kind {family}, {cutting}"
+        raise CheckpointError(f"{found}, but only gpt2 can be read, with {' or '.join(CUTTING)}")
     tokens, kinds = value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type")
     begins = value("tokenizer.ggml.add_bos_token", cutting == "llama-bpe")
     bos = value("tokenizer.ggml.bos_token_id") if begins else None

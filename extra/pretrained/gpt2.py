@@ -9,8 +9,6 @@ Reference: Radford et al. 2019, "Language Models are Unsupervised Multitask Lear
 Format: the class GPT2LMHeadModel of https://huggingface.co/docs/transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -5,8 +5,6 @@ one. So each setting is either translated, or must have a certain value, or is k
 refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -136,12 +134,11 @@ class Layout:
         Raises: CheckpointError that names a setting that is missing, unknown, or has another value than the required.
         """
         check_values(theirs, self.required)
-        needed = [name for name in self.settings.values() if name not in optional]
         known = {*self.settings.values(), *self.required, *self.others, *WITHOUT_EFFECT}
         if unknown := [name for name, value in theirs.items() if name not in known and value not in (None, {}, [])]:
             setting = f"{unknown[0]} is {short(theirs[unknown[0]])}"
             raise CheckpointError(f"{setting}, a setting that this program does not know")
-        if missing := [name for name in needed if theirs.get(name) is None]:
+        if missing := [name for name in self.settings.values() if name not in optional and theirs.get(name) is None]:
             raise CheckpointError(f"{missing[0]} is missing, which a {theirs.get('model_type', 'model')} needs")
         values = {ours: theirs.get(name) for ours, name in self.settings.items()}
         if "activation" in values:
@@ -225,8 +222,6 @@ class Layout:
         }
         for name, parts in self.packed(ours).items():
             array = np.concatenate([ours[part] for part in parts]) if len(parts) > 1 else ours[parts[0]]
-            array = array.T if self.is_transposed(name) else array
-            found[name if name.startswith(HEADS) else self.prefix + name] = np.ascontiguousarray(array).reshape(
-                shapes[name]
-            )
+            array = np.ascontiguousarray(array.T if self.is_transposed(name) else array)
+            found[name if name.startswith(HEADS) else self.prefix + name] = array.reshape(shapes[name])
         return found

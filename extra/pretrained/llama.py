@@ -14,8 +14,6 @@ References: Touvron et al. 2023 (arXiv:2302.13971); Jiang et al. 2023 (arXiv:231
 Format: the classes LlamaForCausalLM and others of https://huggingface.co/docs/transformers.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from reprlib import repr as short
@@ -30,8 +28,6 @@ from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
 from training.model_config import read_model_config
 
-TITLES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}  # by model_type
-ARCHITECTURES = {kind: f"{title}ForCausalLM" for kind, title in TITLES.items()}
 # Settings that may be missing: as many keys as queries, and heads of hidden_size / heads.
 MAY_BE_MISSING = {"llama": ("num_key_value_heads", "head_dim"), "mistral": ("head_dim",), "qwen2": ("head_dim",)}
 MISTRAL_WINDOW = 4096  # where none is given
@@ -44,7 +40,7 @@ NO_BIAS = ("o_proj.bias", "gate_proj.bias", "up_proj.bias", "down_proj.bias")  #
 class LlamaLayout(Layout):
     """Settings and weights of Llama, Mistral, Qwen2 and Qwen3."""
 
-    titles = TITLES
+    titles: ClassVar = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
     model = GPT
     read_tokenizer = HFTokenizer.from_folder
     settings: ClassVar = USUAL | {
@@ -83,7 +79,7 @@ class LlamaLayout(Layout):
     def own_config(self, theirs: Mapping[str, Any]) -> GPTConfig:
         """Our settings; of a Mistral, the context is what it sees at once."""
         kind = theirs["model_type"]
-        architecture_of(theirs, [ARCHITECTURES[kind]])
+        architecture_of(theirs, [f"{self.titles[kind]}ForCausalLM"])
         layers = theirs.get("layer_types") or []
         if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
             raise CheckpointError("layer_types has values other than full_attention, the only one supported")
@@ -105,7 +101,7 @@ class LlamaLayout(Layout):
         if config.rope_scaling:
             rope |= {"rope_type": "llama3", **dict(zip(LLAMA3, config.rope_scaling_numbers, strict=True))}
         return {
-            **self.their_settings(kind, ARCHITECTURES[kind], config, **resolved),
+            **self.their_settings(kind, f"{self.titles[kind]}ForCausalLM", config, **resolved),
             "hidden_act": "silu",
             "rope_parameters": rope,  # read by transformers 5, the two below by older versions
             "rope_theta": rope["rope_theta"],

@@ -24,8 +24,6 @@ name, unless it is empty.
 Format: the class LoraConfig of https://huggingface.co/docs/peft.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
@@ -189,11 +187,9 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
             changes[theirs] = joined(parts)
     if adapter.changes:
         raise CheckpointError(f"{path} changes {min(adapter.changes)}, for which the layout of its base has no name")
-    tensors = {
-        f"{PREFIX}{name}.lora_{half}.weight": np.ascontiguousarray(array)
-        for name, (a, b, _) in changes.items()
-        for half, array in (("A", a), ("B", b))
-    }
+    tensors = {}
+    for name, (a, b, _) in changes.items():
+        tensors |= {f"{PREFIX}{name}.lora_A.weight": a, f"{PREFIX}{name}.lora_B.weight": b}
     ranks = {name: len(a) for name, (a, _, _) in changes.items()}
     alphas = {name: scale * ranks[name] for name, (_, _, scale) in changes.items()}
     rank, alpha = (Counter(table.values()).most_common(1)[0][0] for table in (ranks, alphas))

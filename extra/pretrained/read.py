@@ -9,8 +9,6 @@ A layout (`layout.py`) translates the names of settings and weights, such as tha
 one or several. This file reads.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -138,10 +136,8 @@ def _read_weights(folder: Path, layout: Layout, config: ModelConfig) -> dict[str
     output, embedding = layout.tied
     head = weights.pop(output, None) if getattr(config, "tie_weights", True) else None
     if head is not None and not np.array_equal(head, weights.get(embedding, np.empty(0))):
-        raise CheckpointError(
-            f"{folder}: {output} differs from {embedding}, but config.json says that the output matrix is tied to the "
-            "embedding"
-        )
+        differ = f"{folder}: {output} differs from {embedding}"
+        raise CheckpointError(f"{differ}, but config.json says that the output matrix is tied to the embedding")
     return weights
 
 

@@ -11,8 +11,6 @@ Reference: Dosovitskiy et al. 2020 (arXiv:2010.11929).
 Format: the class ViTForImageClassification of https://huggingface.co/docs/transformers.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 `extra/pretrained/export.py` and `extra/encoders/export.py` choose the layout; `pretrained.py` reads such folders.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

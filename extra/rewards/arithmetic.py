@@ -10,8 +10,6 @@ needs no calculator. In the training part of `calculations` every second answer 
 a tenth of all sums, products and repeated numbers are kept for the test.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from extra.chat.conversations import is_held_out, pick

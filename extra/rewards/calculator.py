@@ -18,13 +18,11 @@ References: Schick et al. 2023, "Toolformer" (arXiv:2302.04761); Cobbe et al. 20
 where a model calls a calculator in the same way.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -124,7 +122,7 @@ class Calls:
     texts: list[str]
     due: list[list[int]]
 
-    def select(self, rows: np.ndarray) -> Calls:
+    def select(self, rows: np.ndarray) -> Self:
         """The state of these rows, in this order."""
         return Calls(self.state.select(rows), *([each[row] for row in rows] for each in (self.texts, self.due)))
 

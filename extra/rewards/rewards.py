@@ -41,8 +41,6 @@ References: Williams 1992, "Simple statistical gradient-following algorithms" (R
 2025 (arXiv:2503.20783); Rafailov et al. 2023 (arXiv:2305.18290), equations 4 to 7 (DPO).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -120,13 +118,8 @@ class Drawn:
         log_probs, state = model.start(prompts)
         copies = np.repeat(np.arange(len(prompts)), group)  # a question is read once for the whole group
         prompts = [prompts[number] for number in copies]
-        steps = generate(
-            *(model.step, log_probs[copies], state.select(copies)),
-            max_new_tokens=longest,
-            seed=seed,
-            first_row=first * group,
-            stop_token=end,
-        )
+        settings = {"max_new_tokens": longest, "seed": seed, "first_row": first * group, "stop_token": end}
+        steps = generate(model.step, log_probs[copies], state.select(copies), **settings)
         rows = [row.tolist() for row in np.stack(list(steps), axis=1)]
         answers = [row[: row.index(end) + 1] if end in row else row for row in rows]
         # No token is forbidden: the answers must be drawn from the probabilities that are trained. But a token without
@@ -135,10 +128,8 @@ class Drawn:
         self.said = ["" if odd & {*answer} else tokenizer.decode(answer) for answer in answers]
         pairs = list(zip(prompts, answers, strict=True))
         self.ids = pad_rows([[*prompt, *answer[:-1]] for prompt, answer in pairs], 0)
-        own = [np.where(computed(tokenizer, answer), IGNORED, answer) for answer in answers]
-        self.targets = pad_rows(
-            [[*[IGNORED] * (len(prompt) - 1), *answer] for prompt, answer in zip(prompts, own, strict=True)], IGNORED
-        )
+        own = [(prompt, np.where(computed(tokenizer, answer), IGNORED, answer)) for prompt, answer in pairs]
+        self.targets = pad_rows([[*[IGNORED] * (len(prompt) - 1), *answer] for prompt, answer in own], IGNORED)
 
     def log_probs(self, model: GPT) -> np.ndarray:
         """log p(y | x) of each answer (B,), in nats."""
@@ -217,10 +208,8 @@ class RewardTask(AnswerTask):
                 log_ratios = np.zeros(len(drawn.said))
                 if self.reference:
                     log_ratios = drawn.log_probs(self.model) - drawn.log_probs(self.reference)
-            found = weights(
-                *(options.method, self.points(drawn, [right for _, right in pairs])),
-                *(log_ratios.reshape(-1, options.group), options.beta),
-            )
+            points = self.points(drawn, [right for _, right in pairs])
+            found = weights(options.method, points, log_ratios.reshape(-1, options.group), options.beta)
             batch = drawn.batch(found.reshape(-1), self.model.token_embedding.weight)
             # The loss of a batch is the mean over all its positions; what is wanted is the mean over answers.
             yield batch, batch[0].numel() / total

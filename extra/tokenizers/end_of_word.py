@@ -56,9 +56,7 @@ class EndOfWordTokenizer(MergeTokenizer):
     kind = "bpe-w"
     parts, needed = {"characters": list, "merges": list, "specials": list}, (UNKNOWN,)
 
-    def __init__(
-        self, characters: Sequence[str], merges: Sequence[Sequence[int]], specials: Iterable[str] = (UNKNOWN,)
-    ):
+    def __init__(self, characters: list[str], merges: Sequence[Sequence[int]], specials: Iterable[str] = (UNKNOWN,)):
         check_characters(characters)
         for character in characters:
             if character.isspace():

@@ -15,14 +15,12 @@ The package is an extra (`pip install -e ".[hf]"`) and imported only where such 
 Format: https://huggingface.co/docs/tokenizers; the table of bytes is that of GPT-2 (Radford et al. 2019, section 2.2).
 """
 
-from __future__ import annotations
-
 import json
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import TokenizerError
@@ -119,7 +117,7 @@ class HFTokenizer(Tokenizer):
         self.prefix = self._inner.encode("", add_special_tokens=True).ids  # by the post-processor
 
     @classmethod
-    def from_folder(cls, folder: Path, vocab_size: int | None = None) -> HFTokenizer | None:
+    def from_folder(cls, folder: Path, vocab_size: int | None = None) -> Self | None:
         """The tokenizer in a folder's `tokenizer.json`.
 
         Returns: None if the folder has no such file.
@@ -153,7 +151,7 @@ class HFTokenizer(Tokenizer):
         counts = Counter(text) if self._missing else {}
         return {one: n for one, n in counts.items() if self._missing & {*one.encode("utf-8", "replace")}}
 
-    def with_specials(self, names: Iterable[str]) -> HFTokenizer:
+    def with_specials(self, names: Iterable[str]) -> Self:
         """The same tokens, of which the marks of turns get other names: their embeddings have learned what they mean.
 
         Raises: TokenizerError if there are no such marks.
@@ -163,7 +161,7 @@ class HFTokenizer(Tokenizer):
             if mark not in self.specials:
                 raise TokenizerError(f"the tokenizer of these weights has no {mark}, which could be used as {name}")
             definition = definition.replace(json.dumps(mark), json.dumps(name))
-        return HFTokenizer(definition, self.vocab_size)
+        return type(self)(definition, self.vocab_size)
 
     @property
     def definition(self) -> str:
@@ -212,9 +210,8 @@ def checked_definition(definition: str) -> str:
         if model.get("unk_token") is not None and model["unk_token"] not in vocab:
             raise ValueError("unk_token is not a token")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise TokenizerError(
-            f"the tokenizer's definition cannot be read by tokenizers ({type(error).__name__}: {error})"
-        ) from None
+        reason = f"{type(error).__name__}: {error}"
+        raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({reason})") from None
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     checked = {
         "version": "1.0",
@@ -260,9 +257,8 @@ def _checked_prefix(given: Mapping, ids: Sequence[int]) -> dict | None:
     *first, last = steps[0].get("single") or [{}]
     is_template = len(steps) == 1 and steps[0]["type"] == "TemplateProcessing"
     if not (is_template and "Sequence" in last and all("SpecialToken" in part for part in first)):
-        raise TokenizerError(
-            "the post_processor of tokenizer.json does more than put special tokens before a text: that is unsupported"
-        )
+        found = "the post_processor of tokenizer.json does more than put special tokens before a text"
+        raise TokenizerError(f"{found}: that is unsupported")
     names = [str(part["SpecialToken"]["id"]) for part in first]
     found = [(name, list(steps[0]["special_tokens"][name]["ids"])) for name in names]
     if not {*ids}.issuperset(number for _, numbers in found for number in numbers):

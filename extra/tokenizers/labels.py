@@ -8,7 +8,6 @@ This is how a model of pictures, which has no other tokenizer, keeps the names o
 """
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
 
 from text.tokenizers.base import Tokenizer, to_utf8
 from tinygrad_lite.errors import TokenizerError
@@ -22,8 +21,7 @@ class LabelTokenizer(Tokenizer):
     Raises: TokenizerError if a name is empty, too long, or given twice.
     """
 
-    kind = "labels"
-    parts: ClassVar = {"labels": list, "specials": list}
+    kind, parts = "labels", {"labels": list, "specials": list}
 
     def __init__(self, labels: Sequence[str], specials: Iterable[str] = ()):
         for label in labels:

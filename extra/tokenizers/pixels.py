@@ -11,7 +11,6 @@ Source: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML), section 2
 """
 
 from collections.abc import Iterable
-from typing import ClassVar
 
 import numpy as np
 
@@ -36,8 +35,7 @@ class PixelTokenizer(Tokenizer):
     Raises: TokenizerError if there are fewer than 2 shades, or more than 256.
     """
 
-    kind = "pixels"
-    parts: ClassVar = {"specials": list, "shades": int}
+    kind, parts = "pixels", {"specials": list, "shades": int}
 
     def __init__(self, shades: int, specials: Iterable[str] = (START,)):
         if not 2 <= shades <= MAX_SHADES:

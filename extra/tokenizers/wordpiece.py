@@ -32,8 +32,6 @@ except for some characters of rare scripts: its tables of accents and punctuatio
 the running Python, include what Unicode has added or moved since.
 """
 
-from __future__ import annotations
-
 import json
 import reprlib
 import string
@@ -41,6 +39,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 from text.tokenizers.base import WordwiseTokenizer, checked_specials, to_utf8
 from text.tokenizers.bpe import Pair, learn_merges
@@ -156,9 +155,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
         self._longest = max(map(len, self._ids), default=0)  # characters, of which ## may be two
 
     @classmethod
-    def train(
-        cls, text: str, vocab_size: int, specials: Iterable[str] = SPECIALS, lowercase: bool = False
-    ) -> WordPieceTokenizer:
+    def train(cls, text: str, vocab_size: int, specials: Iterable[str] = SPECIALS, lowercase: bool = False) -> Self:
         """Learn a vocabulary of vocab_size tokens (specials, characters and merged pieces) from a text.
 
         The ids are in this order; of the characters, alone and with ##, the most frequent ones have at most half of the
@@ -226,7 +223,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
     # ------------------------------------------------------------------------------ the files of a pretrained BERT
 
     @classmethod
-    def from_folder(cls, folder: Path, vocab_size: int | None = None) -> WordPieceTokenizer | None:
+    def from_folder(cls, folder: Path, vocab_size: int | None = None) -> Self | None:
         """The tokenizer of a folder in Hugging Face's layout: its `tokenizer.json`, or else its `vocab.txt`.
 
         Args:
@@ -265,14 +262,13 @@ class WordPieceTokenizer(WordwiseTokenizer):
     def folder_files(self) -> dict[str, str]:
         """The files of Hugging Face's layout that make this tokenizer, by name; `from_folder` reads them."""
         ids = {piece: number for number, piece in enumerate(self.pieces) if piece}
-        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
+        added = [{"id": number, "content": name, **flags} for name, number in self.specials.items()]
         names = {"sep": SEPARATOR, "cls": CLASS}
         around = {part: [name, self.specials[name]] for part, name in names.items() if name in self.specials}
         definition = {
             "version": "1.0",
-            "added_tokens": [
-                {"id": number, "content": name, **flags, "special": True} for name, number in self.specials.items()
-            ],
+            "added_tokens": added,
             "normalizer": {"type": "BertNormalizer", **EXPECTED["normalizer"], "lowercase": self.lowercase},
             "pre_tokenizer": {"type": "BertPreTokenizer"},
             "post_processor": {"type": "BertProcessing", **around} if around.keys() == names.keys() else None,

@@ -24,11 +24,7 @@ class GPTConfig(ModelConfig):
     n_embd: int = of_model(128, "width of the model; a multiple of n_head", low=1, high=1_000_000)
     dropout: float = of_training(0.0, "probability of dropping an element in training", low=0.0, below=1.0)
     bias: bool = of_model(False, "whether linear maps and norms have a bias")
-    positions: str = of_model(
-        "learned",
-        "how positions are encoded",
-        choices=POSITIONS,
-    )
+    positions: str = of_model("learned", "how positions are encoded", choices=POSITIONS)
     activation: str = part("activation")
     norm_eps: float = part("norm_eps")
     n_inner: int = of_model(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000)
@@ -40,9 +36,7 @@ class GPTConfig(ModelConfig):
     )
     qk_norm: bool = part("qk_norm")
     attention_scale: float | None = part("attention_scale")
-    n_kv_head: int | None = of_model(
-        None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1
-    )
+    n_kv_head: int | None = of_model(None, "heads of keys and values, a divisor of n_head; none: n_head", low=1)
     head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
     mixer: str = of_model("attention", "what mixes positions: attention or another layer", choices=MIXERS)
     n_state: int | None = of_model(None, "width of a recurrent layer's state; none: n_embd", low=1, high=1_000_000)
@@ -55,9 +49,7 @@ class GPTConfig(ModelConfig):
     zero_init: bool = part("zero_init")
     tie_weights: bool = of_model(True, "one matrix for tokens at the input and at the output")
 
-    ALWAYS: ClassVar[frozenset[str]] = frozenset(
-        ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
-    )
+    ALWAYS: ClassVar = frozenset("vocab_size block_size n_layer n_head n_embd dropout bias positions".split())
 
     @property
     def rope_scaling_numbers(self) -> tuple[float, ...]:
@@ -95,8 +87,6 @@ class GPTConfig(ModelConfig):
                 f"{mark}n_head {self.n_head} is not a multiple of {mark}n_kv_head {self.n_kv_head}: "
                 "every head of keys and values serves the same number of queries"
             )
-        if misfit := super().misfit(mark):
-            return misfit
         try:
             _ = self.rope_scaling_numbers
         except ValueError:
@@ -104,7 +94,7 @@ class GPTConfig(ModelConfig):
                 f"{mark}rope_scaling {self.rope_scaling} is not FACTOR,LOW,HIGH,LENGTH with FACTOR and LENGTH of at "
                 "least 1 and 0 < LOW < HIGH"
             )
-        return ""
+        return super().misfit(mark)
 
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).

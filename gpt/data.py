@@ -85,9 +85,8 @@ class TextData:
         ids, targets = self.batch(step, batch_size * micro_steps)
         if len(self.replay):
             self._mix_in(ids, targets, step)
-        for start in range(0, len(ids), batch_size):
-            part = slice(start, start + batch_size)
-            yield self._tensors(ids[part], targets[part])
+        for part in zip(np.split(ids, micro_steps), np.split(targets, micro_steps), strict=True):
+            yield self._tensors(*part)
 
     def _mix_in(self, ids: np.ndarray, targets: np.ndarray, step: int) -> None:
         """Replace the first rows by windows of the other text: in the long run exactly its share of all rows."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -33,9 +32,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
         f"pairs: {', '.join((*PARALLEL_CORPORA, *MADE))}",
     )
-    pairs: str = of_data(
-        "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
-    )
+    pairs: str = of_data("", "or a file of pairs: source TAB target in each line; needs separator", is_path=True)
     separator: str = of_data("", "of pairs: the special token between source and target, such as <to-en>; none: a text")
     swap: bool = of_data(False, "of pairs: the opposite direction, target to source")
     held_out: int = of_data(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1)
@@ -56,24 +53,17 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     )
 
     replay: str | None = of_data(
-        None,
-        "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
-        choices=[*CORPORA],
+        None, "text for a share of every batch, such as the one that --init_from learned from", choices=[*CORPORA]
     )
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
     teachers: list[str] = of_data(
-        [],
-        "trained GPTs, of the same text and tokens: what they predict is a part of every target, and of the training "
-        "loss",
-        is_path=True,
+        [], "GPTs of the same text and tokens: their predictions are part of targets and training loss", is_path=True
     )
     teachers_share: float = of_data(0.7, "this part, with --teachers", above=0.0, high=1.0)
 
     rewards: list[str] = of_training(
-        [],
-        "learn from points for the model's own answers: right, length, form (it calls the calculator), brevity (it "
-        "does not)",
+        [], "learn from points for its own answers: right, length, form (calls the calculator), brevity (does not)"
     )
     method: str = of_training("grpo", "how, with --rewards", choices=("reinforce", "grpo", "dpo"))
     group: int = of_training(8, "answers to each question, with --rewards", unit="answers", low=2)
@@ -81,17 +71,15 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     beta: float = of_training(0.1, "b of --method dpo: how much a difference counts", above=0.0)
 
     batch_size: int = of_training(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000)
-    eval_iters: int = of_evaluation(
-        0, "windows of the held-out text to evaluate on, always the same; 0: all", unit="windows", low=0
-    )
+    eval_iters: int = of_evaluation(0, "held-out windows to measure on, always the same; 0: all", unit="windows", low=0)
     sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
-    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
-    UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = {None: UNNAMED_TEXTS}
-    find_text: ClassVar[Callable[[str], object]] = staticmethod(find)
-    FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")
-    MODELS: ClassVar[tuple[str, ...]] = ("teachers", "reference")
+    DATASETS: ClassVar = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
+    UNNAMED: ClassVar = {None: UNNAMED_TEXTS}
+    find_text: ClassVar = staticmethod(find)
+    FILES: ClassVar = ("text", "pairs")
+    MODELS: ClassVar = ("teachers", "reference")
 
     @property
     def latest_is_best(self) -> bool:

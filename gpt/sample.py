@@ -112,23 +112,17 @@ def show_samples(
             say(f"--- sample {number + 1} of {options.num_samples}")
         write(prompt)
         texts.append([*ids])
-        for _ in write_continuation(options, model, tokenizer, ids, number, ends, texts[-1]):
+        for _ in write_continuation(options, model, tokenizer, texts[-1], number, ends):
             pass
     return texts[0]
 
 
 def write_continuation(
-    options: SampleOptions,
-    model: GPT,
-    tokenizer: Tokenizer,
-    ids: list[int],
-    number: int,
-    ends: Collection[int] = (),
-    whole: list[int] | None = None,
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, ids: list[int], number: int, ends: Collection[int] = ()
 ) -> Iterator[str]:
     """Write one continuation while it is generated, and yield each piece of it, without colours.
 
-    It stops before the first token of `ends`. Each token is appended to `whole`, if it is given.
+    It stops before the first token of `ends`. Each token is appended to `ids`, those of the prompt.
     """
     log_probs, state = model.start(np.array([ids]), options.use_cache)
     step, paint, probabilities = model.step, shown, None
@@ -146,14 +140,13 @@ def write_continuation(
         first_row=number,  # each continuation has its own random numbers
         forbidden=[token for token in tokenizer.textless if token not in ends],
     )
-    for row in tokens:
-        if int(row[0]) in ends:
+    for (token,) in tokens:
+        if token in ends:
             break
-        if whole is not None:
-            whole.append(int(row[0]))
-        text = stream.push(int(row[0]))
+        ids.append(int(token))
+        text = stream.push(token)
         if probabilities:
-            probabilities.note(int(row[0]), text)
+            probabilities.note(token, text)
         text = stop.push(text)
         write(text, paint)
         yield text

@@ -45,9 +45,7 @@ class Seq2SeqConfig(ModelConfig):
     recompute: bool = recompute_option()
     label_smoothing: float = of_training(0.1, "probability spread over all tokens", low=0.0, below=1.0)
 
-    mixer: str = of_model(
-        "attention", "the Transformer, or Luong's model of recurrent layers", choices=("attention", "rnn", "lstm")
-    )
+    mixer: str = of_model("attention", "Transformer, or Luong's recurrent model", choices=("attention", "rnn", "lstm"))
     attend: str = of_model(
         "global",
         "where recurrent decoders look: nowhere, at the whole source, near the same place, or near one they predict",

@@ -29,6 +29,7 @@ from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import KVCache, block_of, init_gpt2, norm_of
 
+Caches = list[KVCache] | None  # one for each layer, if keys and values are kept
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
 
@@ -38,7 +39,7 @@ class Memory:
 
     values: Tensor
     mask: Tensor
-    caches: list[KVCache] | None
+    caches: Caches
     states: list[Tensor] | None = None
 
     def select(self, rows: np.ndarray) -> Memory:
@@ -83,12 +84,7 @@ class Seq2Seq(Generator):
         return (self.encoder_norm(x) if self.config.norm_first else x), mask
 
     def decode(
-        self,
-        target: Tensor,
-        memory: Tensor,
-        mask: Tensor,
-        caches: list[KVCache] | None = None,
-        memory_caches: list[KVCache] | None = None,
+        self, target: Tensor, memory: Tensor, mask: Tensor, caches: Caches = None, memory_caches: Caches = None
     ) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
 

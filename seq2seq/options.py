@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,9 +14,6 @@ from training.corpora.pairs import AUF_DEUTSCH, PARALLEL_CORPORA, find, from_cac
 from training.model_config import model_options
 from training.options import TrainOptions
 
-DATASETS = (*PARALLEL_CORPORA, *TOYS)
-
-
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
@@ -25,7 +21,7 @@ of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     """The options of `train.py` for a translation model."""
 
-    dataset: str = of_data("everyday", "name of the sentence pairs to train on", choices=DATASETS)
+    dataset: str = of_data("everyday", "name of the sentence pairs to train on", choices=(*PARALLEL_CORPORA, *TOYS))
     pairs: str = of_data("", "file to use instead: source TAB target in each line", is_path=True)
     src: str = of_data("", "or a file with a source sentence in each line, ...", is_path=True)
     tgt: str = of_data("", "... and one with their translations, line by line", is_path=True)
@@ -44,13 +40,11 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     eval_pairs: int = of_evaluation(500, "pairs to translate at each evaluation", unit="pairs", low=0)
     translations: int = of_evaluation(3, "translations to show at each evaluation", low=0)
 
-    FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_tokens", "tokens of source and target"),)
-    COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")
-    UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = dict.fromkeys(
-        ("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH)
-    )
-    find_text: ClassVar[Callable[[str], object]] = staticmethod(find)
-    FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
+    FACTORS: ClassVar = (("batch_tokens", "tokens of source and target"),)
+    COUNTED: ClassVar = (2, "source and target token")
+    UNNAMED: ClassVar = dict.fromkeys(("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH))
+    find_text: ClassVar = staticmethod(find)
+    FILES: ClassVar = ("pairs", "src", "tgt", "val_src", "val_tgt")
 
     def check(self, learns_tokenizer: bool) -> None:
         """Check that the options can be used together, before any text is fetched.

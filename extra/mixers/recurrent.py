@@ -43,14 +43,13 @@ class Recurrence(Module):
 
     def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """The states after each step, as one vector each: (B, T, C) -> (B, T, PARTS H)."""
-        raise NotImplementedError(f"{type(self).__name__} has no run()")
+        return self.operation(self.input(x), self.weight, state, mask)
 
 
 class RNN(Recurrence):
     """h_t = tanh(U x_t + W h_(t-1) + b), one layer."""
 
-    def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return rnn(self.input(x), self.weight, state, mask)
+    operation: ClassVar = staticmethod(rnn)
 
     def forward(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(B, T, C) -> the states (B, T, H), and the last of them (B, H).
@@ -64,26 +63,20 @@ class RNN(Recurrence):
 
 
 class LSTM(Recurrence):
-    """Long short-term memory, one layer. The forget gate starts open, with a bias of `forget_bias`.
+    """Long short-term memory, one layer. The forget gate starts open, with a bias of 1.
 
-    With 0, cells at first lose half of their content in each step; with 1, a quarter.
+    With 0, cells would at first lose half of their content in each step; with 1, a quarter.
     """
 
+    operation: ClassVar = staticmethod(lstm)
     GATES: ClassVar[int] = 4
     PARTS: ClassVar[int] = 2
-
-    def __init__(self, input_size: int, hidden_size: int, forget_bias: float = 1.0) -> None:
-        self.forget_bias = forget_bias
-        super().__init__(input_size, hidden_size)
 
     def reset(self) -> None:
         super().reset()
         biases = np.zeros(4 * self.hidden_size, np.float32)
-        biases[self.hidden_size : 2 * self.hidden_size] = self.forget_bias
+        biases[self.hidden_size : 2 * self.hidden_size] = 1
         self.input.bias.reset(lambda shape: biases)
-
-    def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return lstm(self.input(x), self.weight, state, mask)
 
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None

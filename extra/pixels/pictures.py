@@ -46,9 +46,8 @@ def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = Non
     if options.block_size != pixels:
         raise OptionError(f"--block_size {options.block_size}: the pictures of {data.name} have {pixels} pixels")
     tokenizer = tokenizer or PixelTokenizer(options.vocab_size)
-    train, held_out = (
-        as_tokens(tokenizer, data.brightness(part.pixels)).ravel() for part in (data.train, data.validation)
-    )
+    parts = (data.brightness(part.pixels) for part in (data.train, data.validation))
+    train, held_out = (as_tokens(tokenizer, pictures).ravel() for pictures in parts)
     corpus = Corpus(data.name, "", data.source, data.licence, data.sha256)
     return TextData(options, corpus, tokenizer, train, held_out, chars_per_token=1.0, windows_apart=pixels + 1)
 
@@ -83,24 +82,21 @@ def as_tokens(tokenizer: PixelTokenizer, pictures: np.ndarray) -> np.ndarray:
 
 
 def complete(
-    model: GPT,
-    tokenizer: PixelTokenizer,
-    picture: np.ndarray,
-    keep_rows: int,
-    samples: int,
-    temperature: float = 1.0,
-    seed: int = 1337,
+    model: GPT, tokenizer: PixelTokenizer, picture: np.ndarray, keep_rows: int, samples: int, **settings: float
 ) -> np.ndarray:
-    """Continue the first rows of a picture (H, W) in several ways: (samples, H, W) pictures."""
+    """Continue the first rows of a picture (H, W) in several ways: (samples, H, W) pictures.
+
+    Args:
+        settings: temperature, seed and so on, as `generate` takes them.
+    """
     height, width = picture.shape
     prompt = as_tokens(tokenizer, picture[None])[:, : 1 + keep_rows * width].astype(np.int64)
     tokens = generate(
         model.step,
         *model.start(np.repeat(prompt, samples, axis=0)),
         max_new_tokens=(height - keep_rows) * width,
-        temperature=temperature,
-        seed=seed,
         forbidden=tokenizer.textless,
+        **settings,
     )
     new = np.array([row.copy() for row in tokens]).T.reshape(samples, height - keep_rows, width)
     kept = np.repeat(tokenizer.from_brightness(picture[None, :keep_rows]), samples, axis=0)
@@ -118,13 +114,10 @@ def show_completions(options: Any, given: Collection[str], trained: Trained, mod
         keep_rows = side // 2 if options.keep_rows < 0 else options.keep_rows
         if keep_rows >= side:
             raise OptionError(f"--keep_rows {keep_rows}: the pictures have {side} rows, so keep at most {side - 1}")
-    temperature = 0.0 if options.greedy else options.temperature
-    completed = complete(model, tokenizer, picture, keep_rows, options.num_samples, temperature, options.seed)
+    settings = {"temperature": 0.0 if options.greedy else options.temperature, "seed": options.seed}
+    completed = complete(model, tokenizer, picture, keep_rows, options.num_samples, **settings)
     say(about)
-    for number, one in enumerate(completed):
-        if number:
-            show()
-        show(tokenizer.printed(one))
+    show("\n\n".join(map(tokenizer.printed, completed)))
     if options.out:
         write(drawing(picture, completed, keep_rows, about), Path(options.out))
         say(f"wrote {options.out}")

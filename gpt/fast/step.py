@@ -150,9 +150,10 @@ class Layer:
         self.output = balanced_output(attention.output, balanced)
         self.up = fold(block.mlp_norm, [mlp.gate, mlp.up] if mlp.activation == "swiglu" else [mlp.up])
         self.down = balanced_output(mlp.down, balanced)
-        self.activation, self.polynomial = mlp.activation, None
+        self.activate = ACTIVATIONS[mlp.activation]
         if mlp.activation.startswith("gelu") and dtype == np.float32:
-            self.polynomial, unit = monic_polynomial(mlp.activation)
+            polynomial, unit = monic_polynomial(mlp.activation)
+            self.activate = functools.partial(scaled_gelu, polynomial=polynomial)
             scale(self.up, 1 / unit)
             scale((self.down[0], None), unit / 2)
 
@@ -193,23 +194,21 @@ class Layer:
 
     def feed_forward(self, x: np.ndarray) -> np.ndarray:
         """(B, C) -> (B, C)."""
-        return apply(self.down, activate(apply(self.up, x), self.activation, self.polynomial))
+        return apply(self.down, self.activate(apply(self.up, x)))
 
 
-def activate(x: np.ndarray, activation: str, polynomial: list[np.ndarray] | None) -> np.ndarray:
-    """The non-linearity of a feed-forward part, as in `FeedForward.hidden`; for a gated one, x is gate and up."""
-    if polynomial is not None:  # GELU of scaled numbers: see `monic_polynomial`
-        square = x * x
-        u = square + polynomial[0]
-        for coefficient in polynomial[1:]:
-            u *= square
-            u += coefficient
-        u *= x
-        np.tanh(u, u)
-        u *= x
-        u += x
-        return u
-    return ACTIVATIONS[activation](x)
+def scaled_gelu(x: np.ndarray, polynomial: list[np.ndarray]) -> np.ndarray:
+    """GELU of scaled numbers: see `monic_polynomial`."""
+    square = x * x
+    u = square + polynomial[0]
+    for coefficient in polynomial[1:]:
+        u *= square
+        u += coefficient
+    u *= x
+    np.tanh(u, u)
+    u *= x
+    u += x
+    return u
 
 
 def relu(x: np.ndarray) -> np.ndarray:
@@ -223,6 +222,7 @@ def swiglu(x: np.ndarray) -> np.ndarray:
     return gate / (1 + np.exp(-gate)) * up
 
 
+# The non-linearity of a feed-forward part, as in `FeedForward.hidden`; for a gated one, x is gate and up.
 ACTIVATIONS = {
     "gelu": gelu_array,
     "gelu_tanh": functools.partial(gelu_array, approximate="tanh"),

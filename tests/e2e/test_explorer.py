@@ -375,7 +375,7 @@ def test_a_conversation_has_the_tokens_that_sample_gives_it(explained, plain, st
 
     def reply(options, messages, turn):
         whole[:] = fitting(messages, 16)
-        return write_continuation(options, model, tokenizer, [*whole], turn, {end}, whole)
+        return write_continuation(options, model, tokenizer, whole, turn, {end})
 
     fitting = Fitting(AnswerFormat(tokenizer))
     talk = Chat(SampleOptions(greedy=True, max_new_tokens=9), [], reply)

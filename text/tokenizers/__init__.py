@@ -28,7 +28,7 @@ def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -
     8
     """
     cls = KINDS[kind]
-    return cls.learn(text, vocab_size, [*dict.fromkeys((*specials, *cls.needed))])
+    return cls.train(text, vocab_size=vocab_size, specials=[*dict.fromkeys((*specials, *cls.needed))])
 
 
 def tokenizer_from_json(data: dict) -> Tokenizer:

@@ -92,11 +92,6 @@ class Tokenizer:
             self._pieces[token] = REPLACEMENT.encode() if name == self.unknown_name else b""
         self.vocab_size: int = len(self._pieces)
 
-    @classmethod
-    def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> Self:
-        """Learn one from a text. It is `train`, with the same arguments for all kinds."""
-        return cls.train(text, vocab_size, specials)
-
     @property
     def textless(self) -> tuple[int, ...]:
         """The ids without text, which are never generated: specials, and rows that only pad the vocabulary.

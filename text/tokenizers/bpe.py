@@ -47,6 +47,7 @@ from tinygrad_lite.errors import TokenizerError, counted
 from training.cli.console import watched
 
 Pair = tuple[int, int]
+Spell = Callable[[str], list[int]]  # from a word to its base tokens
 
 # A character is a letter, a digit, an underscore, white space or something else. Each of the five is
 # matched by one of the lines, so the matches together are the whole text.
@@ -120,9 +121,7 @@ class MergeStep(NamedTuple):
     words: list[tuple[list[int], int]]
 
 
-def merge_steps(
-    word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]
-) -> Iterator[MergeStep]:
+def merge_steps(word_counts: dict[str, int], spell: Spell, lengths: Sequence[int]) -> Iterator[MergeStep]:
     """Byte-pair encoding as defined: count all pairs, merge the most frequent one everywhere, and repeat.
 
     It ends if no pair is left that occurs twice, in places that do not overlap.
@@ -148,9 +147,7 @@ def merge_steps(
         yield MergeStep(counts, best, words)
 
 
-def reference_merges(
-    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
-) -> list[Pair]:
+def reference_merges(word_counts: dict[str, int], n_merges: int, spell: Spell, lengths: Sequence[int]) -> list[Pair]:
     """The pairs of the first n_merges `merge_steps`.
 
     The reference version of `learn_merges`, which finds the same merges without counting everything again.
@@ -173,7 +170,7 @@ class PairTable:
     Its arguments are those of `merge_steps`.
     """
 
-    def __init__(self, word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]):
+    def __init__(self, word_counts: dict[str, int], spell: Spell, lengths: Sequence[int]):
         self.words = [spell(word) for word in word_counts]
         self.weights = list(word_counts.values())
         self.lengths = list(lengths)  # every merge adds one
@@ -213,9 +210,7 @@ class PairTable:
         return list(born)
 
 
-def learn_merges(
-    word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]
-) -> Iterator[Pair]:
+def learn_merges(word_counts: dict[str, int], spell: Spell, lengths: Sequence[int]) -> Iterator[Pair]:
     """The same pairs as those of `merge_steps`, found without counting all pairs again after each merge.
 
     The next pair is at the top of a heap, ordered by `PairTable.rank`. New pairs always contain the new

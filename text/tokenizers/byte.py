@@ -32,7 +32,7 @@ class ByteTokenizer(Tokenizer):
         super().__init__([bytes([byte]) for byte in range(256)], specials)
 
     @classmethod
-    def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> "ByteTokenizer":
+    def train(cls, text: str, vocab_size: int, specials: Iterable[str] = ()) -> "ByteTokenizer":
         """There is nothing to learn."""
         return cls(specials)
 

@@ -39,17 +39,12 @@ class CharTokenizer(Tokenizer):
         self.characters = list(characters)
 
     @classmethod
-    def train(cls, text: str, specials: Iterable[str] = (UNKNOWN,)) -> "CharTokenizer":
-        """Make the vocabulary from all characters that occur in the text.
+    def train(cls, text: str, specials: Iterable[str] = (UNKNOWN,), vocab_size: int = 0) -> "CharTokenizer":
+        """Make the vocabulary from all characters that occur in the text, however many there are.
 
         Raises: TokenizerError if the text is empty.
         """
         return cls(sorted(set(text)), specials)
-
-    @classmethod
-    def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> "CharTokenizer":
-        """Make the vocabulary from all characters, however many there are."""
-        return cls.train(text, specials)
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, ignoring the names of specials."""

@@ -61,8 +61,8 @@ def test_two_halves_with_the_state_between_are_the_whole(kind):
 def test_the_forget_gate_begins_open():
     """Also in a GPT, whose initialisation would give all biases 0 and all matrices a deviation of 0.02."""
     layer = GPT(GPTConfig(9, mixer="lstm", n_state=32, n_embd=16, n_head=1)).blocks[0].mixer.recurrence
-    for lstm, forget in ((layer, 1.0), (LSTM(16, 32, forget_bias=0.0), 0.0)):
-        assert lstm.input.bias.numpy().reshape(4, 32).tolist() == [[b] * 32 for b in (0.0, forget, 0.0, 0.0)]
+    for lstm in (layer, LSTM(16, 32)):
+        assert lstm.input.bias.numpy().reshape(4, 32).tolist() == [[b] * 32 for b in (0.0, 1.0, 0.0, 0.0)]
         for matrix in (lstm.input.weight, lstm.weight):
             assert 0.9 / 32**0.5 < np.abs(matrix.numpy()).max() <= 1 / 32**0.5
 

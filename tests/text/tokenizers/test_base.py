@@ -150,7 +150,7 @@ UNLEARNABLE = [
 @pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
-        (LEARNED | OTHERS)[kind].learn(text, vocab_size, specials)
+        (LEARNED | OTHERS)[kind].train(text, vocab_size=vocab_size, specials=specials)
 
 
 GOOD = {

@@ -14,8 +14,8 @@ from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from training.cli.console import with_value
-from training.corpora.names import CALCULATIONS, MADE, PICTURES, SUMS
-from training.corpora.pairs import PARALLEL_CORPORA, from_cache
+from training.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
+from training.corpora.pairs import from_cache
 from training.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
 from training.model_config import model_options
 from training.options import TrainOptions
@@ -39,17 +39,13 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     train_pairs: int = of_data(0, "of pairs: learn from this many, drawn by --seed; 0: all", unit="pairs", low=0)
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     tokenizer: str = of_data(
-        "char",
-        "what a token is (pixels: shades of pictures; hf: only what pretrained weights bring along)",
-        choices=(*LEARNED, "pixels", "hf"),
+        "char", "what a token is (pixels: shades; hf: that of pretrained weights)", choices=(*LEARNED, "pixels", "hf")
     )
     vocab_size: int = of_data(
         1024, "size of a learned vocabulary: bpe, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
     )
     data_order: str = of_data(
-        "random",
-        "windows at random places of the text (random), or passes over the whole text in random order (epochs)",
-        choices=("random", "epochs"),
+        "random", "windows at random places (random), or passes over the text (epochs)", choices=("random", "epochs")
     )
 
     replay: str | None = of_data(

@@ -9,9 +9,8 @@ from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, reco
 
 of_model, of_training = under("model", "training")
 # Settings that only one kind of model has: the Transformer, and the model of recurrent layers.
-TRANSFORMERS = "norm_first activation positions norm norm_weight norm_eps qk_norm attention_scale recompute"
-TRANSFORMERS = [*TRANSFORMERS.split(), "n_inner"]
-RECURRENTS = ["attend", "score", "attention_reach", "input_feeding"]
+TRANSFORMERS = "norm_first activation positions norm norm_weight norm_eps qk_norm attention_scale recompute n_inner"
+RECURRENTS = "attend score attention_reach input_feeding"
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,7 @@ class Seq2SeqConfig(ModelConfig):
     norm_first: bool = part("norm_first")
     activation: str = part("activation", "relu")
     positions: str = of_model(
-        "sinusoidal",
-        "how positions are encoded; rotary: attention rotates queries and keys by their positions",
-        choices=("sinusoidal", "learned", "rotary"),
+        "sinusoidal", "how positions are encoded (rotary: in attention)", choices=("sinusoidal", "learned", "rotary")
     )
     norm: str = part("norm")
     norm_weight: bool = part("norm_weight")
@@ -69,7 +66,7 @@ class Seq2SeqConfig(ModelConfig):
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
         others = TRANSFORMERS if self.is_recurrent else RECURRENTS
-        if foreign := [name for name in others if getattr(self, name) != self.chosen()[name].default]:
+        if foreign := [name for name in others.split() if getattr(self, name) != self.chosen()[name].default]:
             has = "the Transformer" if self.is_recurrent else "models of recurrent layers"
             return f"{mark}{foreign[0]} is a setting of {has}, not of {mark}mixer {self.mixer}"
         if self.input_feeding and self.attend == "none":

@@ -11,7 +11,6 @@ from pathlib import Path
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.toys import TOYS, toy_pairs
 from training.corpora.divided_pairs import PairCorpus, divide, read_table, read_two
-from training.corpora.pair_cleaning import Pair
 from training.corpora.pairs import load_parallel
 
 TEST_FILES = [Path(__file__).with_name(f"{name}_sentences.tsv") for name in ("simple", "hundred")]
@@ -23,9 +22,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     Raises: CorpusError if a file cannot be read, if its two sides differ in length, or if there are too few pairs;
         OptionError if there are fewer than --train_pairs.
     """
-    words: list[Pair] = []  # from a dictionary: trained on, never held out
-    held_out: list[Pair] = []
-    tests: list[Pair] = []  # to be asked later: neither trained on nor held out
+    settings = {"count": options.held_out, "swap": options.swap}
     name = Path(options.pairs or options.src).name or options.dataset
     if options.pairs:
         pairs = read_table(Path(options.pairs))
@@ -35,9 +32,9 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
         pairs = toy_pairs(options.dataset, options.toy_size, options.seed)
     else:
         corpus = load_parallel(options.dataset)
-        pairs, words, held_out = corpus.pairs, corpus.words, corpus.validation
-        tests = [pair for path in TEST_FILES for pair in read_table(path)]
+        pairs = corpus.pairs
+        settings |= {"words": corpus.words, "held_out": corpus.validation}
+        settings["tests"] = [pair for path in TEST_FILES for pair in read_table(path)]
     if options.val_src:
-        held_out = read_two(Path(options.val_src), Path(options.val_tgt))
-    corpus = divide(name, pairs, words=words, held_out=held_out, tests=tests, count=options.held_out, swap=options.swap)
-    return corpus.reduced(options.train_pairs, options.seed)
+        settings["held_out"] = read_two(Path(options.val_src), Path(options.val_tgt))
+    return divide(name, pairs, **settings).reduced(options.train_pairs, options.seed)

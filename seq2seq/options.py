@@ -52,9 +52,8 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
         Raises: OptionError if not.
         """
         self.model_config(3)
-        for one, other in (("src", "tgt"), ("val_src", "val_tgt")):
-            if bool(getattr(self, one)) != bool(getattr(self, other)):
-                there, missing = (one, other) if getattr(self, one) else (other, one)
+        for there, missing in (("src", "tgt"), ("tgt", "src"), ("val_src", "val_tgt"), ("val_tgt", "val_src")):
+            if getattr(self, there) and not getattr(self, missing):
                 raise OptionError(f"--{there} needs --{missing}: sentences and translations are in two files")
         if self.pairs and self.src:
             raise OptionError("--pairs and --src cannot be combined: give one file of pairs, or two files of sentences")

@@ -58,20 +58,12 @@ def translate(
         block_size is cut there.
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
-    length_penalty = penalty_of(model, length_penalty)
+    settings = {"beam": beam, "n_best": n_best, "length_penalty": penalty_of(model, length_penalty), "stop_token": eos}
+    settings |= {"forbidden": [token for token in tokenizer.textless if token != eos]}
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
-    forbidden = [token for token in tokenizer.textless if token != eos]
     texts = [source for source in sources if source]
-    found = search_in_batches(
-        model,
-        texts,
-        [longest_translation(len(text), block_size) for text in texts],
-        beam=beam,
-        length_penalty=length_penalty,
-        n_best=n_best,
-        stop_token=eos,
-        forbidden=forbidden,
-    )
+    limits = [longest_translation(len(text), block_size) for text in texts]
+    found = search_in_batches(model, texts, limits, **settings)
     translations = ([Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in each] for each in found)
     return [next(translations) if source else [NOTHING] for source in sources]
 
@@ -90,20 +82,13 @@ def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int 
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
     source = tokenizer.encode(sentence)[:block_size]
-    forbidden = [token for token in tokenizer.textless if token != eos]
+    settings |= {"max_new_tokens": longest_translation(len(source), block_size), "stop_token": eos}
+    settings |= {"forbidden": [token for token in tokenizer.textless if token != eos]}
     for row in itertools.count(first_row):
         if not source:
             yield ""
             continue
-        tokens = generate(
-            model.step,
-            *model.start([source]),
-            max_new_tokens=longest_translation(len(source), block_size),
-            stop_token=eos,
-            forbidden=forbidden,
-            first_row=row,
-            **settings,
-        )
+        tokens = generate(model.step, *model.start([source]), first_row=row, **settings)
         yield text_of(tokenizer, [int(token[0]) for token in tokens])
 
 

@@ -26,11 +26,8 @@ from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 
-PARTS = {
-    "cross": "cross-attention",
-    "encoder": "self-attention of the encoder",
-    "decoder": "self-attention of the decoder",
-}
+PARTS = {"cross": "cross-attention"}
+PARTS |= {side: f"self-attention of the {side}" for side in ("encoder", "decoder")}
 
 
 def attention_weights(

@@ -102,15 +102,10 @@ class Hyena(StateMixer):
         self.output = Linear(n_embd, n_embd, bias)
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
-    ) -> Tensor:
+    def mix(self, x: Tensor, mask: Tensor | None, cache: RecurrentState) -> Tensor:
         """(B, T, C) -> (B, T, C). A cache keeps all inputs, and everything is computed again for each token."""
-        steps, maps = x.shape[1], text_only(self.maps(x), mask)
-        if cache is not None:
-            if cache.inputs is not None:
-                maps = Tensor.wrap(cache.inputs).cat(maps, axis=1)
-            cache.inputs, cache.length = maps.data, maps.shape[1]
+        steps, maps = x.shape[1], cache.after(text_only(self.maps(x), mask))
+        cache.inputs, cache.length = maps.data, maps.shape[1]
         q, k, v = self.short(maps).chunk(3, axis=-1)
         u = k * v
         mixed = long_conv(u, self.filter(u.shape[1])) + u * self.through
@@ -182,27 +177,22 @@ class Mamba2(StateMixer):
         for part in (self.maps, self.gate):
             part.weight.reset(uniform(part.in_features))
 
-    def forward(
-        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
-    ) -> Tensor:
+    def mix(self, x: Tensor, mask: Tensor | None, cache: RecurrentState) -> Tensor:
         """(B, T, C) -> (B, T, C). A cache keeps S, and the inputs that the short convolution still sees."""
         batch, steps, width = x.shape
-        maps = text_only(self.maps(x), mask)
-        if cache is not None and cache.inputs is not None:
-            maps = Tensor.wrap(cache.inputs).cat(maps, axis=1)
+        maps = cache.after(text_only(self.maps(x), mask))
         heads = self.short(maps)[:, maps.shape[1] - steps :].silu()
         heads = heads.reshape(batch, steps, 3 * self.n_head, width // self.n_head).transpose(1, 2)
         q, k, v = heads.chunk(3, axis=1)  # (B, H, T, D)
         pace = self.pace(x).transpose(1, 2)
         dt = pace.relu() + (1 + (-pace.abs()).exp()).log()  # softplus, log(1 + e^x), (B, H, T)
         state = Tensor.zeros(*q.shape[:2], q.shape[3], q.shape[3], dtype=x.dtype, device=x.device)
-        if cache is not None and cache.state is not None:
+        if cache.state is not None:
             state = Tensor.wrap(cache.state)
         compute = by_steps if steps == 1 else by_chunks
         log_a = -dt * self.log_rate.exp().reshape(1, -1, 1)
         found, state = compute(q / math.sqrt(q.shape[3]), k, v * dt.unsqueeze(-1), log_a, state)
-        if cache is not None:
-            cache.inputs, cache.state, cache.length = maps.data[:, 1 - SHORT :], state.data, cache.length + steps
+        cache.inputs, cache.state, cache.length = maps.data[:, 1 - SHORT :], state.data, cache.length + steps
         joined = (found + v * self.through).transpose(1, 2).reshape(batch, steps, width)
         return self.dropout(self.output(self.norm(joined) * self.gate(x).silu()))
 

@@ -9,6 +9,7 @@ their derivatives are in rnn.py and lstm.py.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -90,16 +91,20 @@ class LSTM(Recurrence):
 RECURRENT = {"rnn": RNN, "lstm": LSTM}
 
 
+@dataclass
 class RecurrentState:
     """What a mixer without attention knows about the text so far, during generation: used in place of a `KVCache`.
 
     A state does not grow, and reading a token takes the same time however many came before. But it cannot be rewound.
     """
 
-    def __init__(self) -> None:
-        self.length = 0  # positions read
-        self.state: Array | None = None  # (B, ...), such as (B, PARTS H)
-        self.inputs: Array | None = None  # (B, at most `length`, C), the latest, if a mixer reads them again
+    length: int = 0  # positions read
+    state: Array | None = None  # (B, ...), such as (B, PARTS H)
+    inputs: Array | None = None  # (B, at most `length`, C), the latest, if a mixer reads them again
+
+    def after(self, inputs: Tensor) -> Tensor:
+        """Inputs (B, T, C), after those that are kept."""
+        return inputs if self.inputs is None else Tensor.wrap(self.inputs).cat(inputs, axis=1)
 
     def cut(self, length: int) -> None:
         """Forget all but the first positions. A state cannot be rewound: with one, forget all, unless all stay."""
@@ -110,20 +115,34 @@ class RecurrentState:
 
     def select(self, rows: np.ndarray) -> RecurrentState:
         """The state of these rows of the batch, in this order; a row may be taken several times (beam search)."""
-        chosen = RecurrentState()
-        chosen.length = self.length
-        for name in ("inputs", "state"):
-            if (array := getattr(self, name)) is not None:
-                setattr(chosen, name, array[device_of(array).from_host(rows)])
-        return chosen
+        arrays = (self.state, self.inputs)
+        chosen = (None if array is None else array[device_of(array).from_host(rows)] for array in arrays)
+        return RecurrentState(self.length, *chosen)
 
 
 class StateMixer(Module):
-    """A mixer of positions without attention: what it knows of the text so far is a `RecurrentState`."""
+    """A mixer of positions without attention: what it knows of the text so far is a `RecurrentState`.
+
+    Each defines `mix(x, mask, cache)`, whose arguments and result are those of `forward`, with a cache in any case.
+    """
 
     def new_cache(self, capacity: int) -> RecurrentState:
         """An empty state; it has room for any number of positions."""
         return RecurrentState()
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
+    ) -> Tensor:
+        """(B, T, C) -> (B, T, C).
+
+        Args:
+            mask: (B, 1, 1, S), True where there is text, of the S positions of cache and x together.
+            is_causal: True, since no state knows what follows.
+            cache: the state after the positions before x, which this call updates.
+        """
+        if not is_causal:
+            raise ValueError(f"{type(self).__name__}: a recurrent layer reads from left to right, so it is causal")
+        return self.mix(x, mask, cache or RecurrentState())
 
 
 class RecurrentMixer(StateMixer):
@@ -139,24 +158,11 @@ class RecurrentMixer(StateMixer):
         self.output = Linear(recurrence.hidden_size, n_embd, bias)
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self, x: Tensor, mask: Tensor | None = None, is_causal: bool = True, cache: RecurrentState | None = None
-    ) -> Tensor:
-        """(B, T, C) -> (B, T, C).
-
-        Args:
-            mask: (B, 1, 1, S), True where there is text, of the S positions of cache and x together.
-            is_causal: True, since no state knows what follows.
-            cache: the state after the positions before x, which this call updates.
-        """
-        if not is_causal:
-            raise ValueError("RecurrentMixer: a recurrent layer reads from left to right, so it is causal")
+    def mix(self, x: Tensor, mask: Tensor | None, cache: RecurrentState) -> Tensor:
+        """The states, as one map makes them: see `StateMixer`."""
         batch, steps, _ = x.shape
         if mask is not None:
             mask = mask.reshape(batch, mask.shape[-1])[:, -steps:]
-        before = None if cache is None or cache.state is None else Tensor.wrap(cache.state)
-        states = self.recurrence.run(x, before, mask)
-        if cache is not None:
-            cache.length += steps
-            cache.state = states.data[:, -1]
+        states = self.recurrence.run(x, None if cache.state is None else Tensor.wrap(cache.state), mask)
+        cache.length, cache.state = cache.length + steps, states.data[:, -1]
         return self.dropout(self.output(states[..., : self.recurrence.hidden_size]))

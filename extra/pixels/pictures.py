@@ -91,13 +91,9 @@ def complete(
     """
     height, width = picture.shape
     prompt = as_tokens(tokenizer, picture[None])[:, : 1 + keep_rows * width].astype(np.int64)
-    tokens = generate(
-        model.step,
-        *model.start(np.repeat(prompt, samples, axis=0)),
-        max_new_tokens=(height - keep_rows) * width,
-        forbidden=tokenizer.textless,
-        **settings,
-    )
+    missing = (height - keep_rows) * width
+    start = model.start(np.repeat(prompt, samples, axis=0))
+    tokens = generate(model.step, *start, max_new_tokens=missing, forbidden=tokenizer.textless, **settings)
     new = np.array([row.copy() for row in tokens]).T.reshape(samples, height - keep_rows, width)
     kept = np.repeat(tokenizer.from_brightness(picture[None, :keep_rows]), samples, axis=0)
     return tokenizer.to_brightness(np.concatenate([kept, new], axis=1))

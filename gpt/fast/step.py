@@ -66,12 +66,9 @@ def has_known_parts(model: Module) -> bool:
     config = model.config
     # What is kept for every position of the context.
     widths = {"none": 0, "learned": 0, "rotary": 2 * config.head_width} | dict.fromkeys(POSITION_CODES, config.n_embd)
-    known = all(
-        type(block.mixer) is MultiHeadAttention
-        and type(block.mlp) is FeedForward
-        and (block.norm_first and block.residual)
-        for block in model.blocks
-    ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
+    blocks = {(type(block.mixer), type(block.mlp), block.norm_first, block.residual) for block in model.blocks}
+    linears = {type(part) for _, part in model.named_modules() if hasattr(part, "out_features")}
+    known = blocks == {(MultiHeadAttention, FeedForward, True, True)} and linears == {Linear}
     known = known and config.activation in ACTIVATIONS and config.positions in widths
     return known and config.block_size * widths[config.positions] <= MAX_TABLE
 
@@ -211,11 +208,6 @@ def scaled_gelu(x: np.ndarray, polynomial: list[np.ndarray]) -> np.ndarray:
     return u
 
 
-def relu(x: np.ndarray) -> np.ndarray:
-    """In place."""
-    return np.maximum(x, 0, out=x)
-
-
 def swiglu(x: np.ndarray) -> np.ndarray:
     """silu(gate) * up, for x = gate and up side by side."""
     gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
@@ -226,8 +218,8 @@ def swiglu(x: np.ndarray) -> np.ndarray:
 ACTIVATIONS = {
     "gelu": gelu_array,
     "gelu_tanh": functools.partial(gelu_array, approximate="tanh"),
-    "relu": relu,
-    "relu2": lambda x: np.square(relu(x), out=x),
+    "relu": lambda x: np.maximum(x, 0, out=x),
+    "relu2": lambda x: np.square(np.maximum(x, 0, out=x), out=x),
     "swiglu": swiglu,
     "linear": lambda x: x,
 }

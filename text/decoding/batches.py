@@ -24,13 +24,12 @@ def search_in_batches(
         settings: length_penalty, stop_token and so on, as for `beam_search`.
     Returns: a list for each prompt, best first.
     """
-    results: list[list[Hypothesis]] = [[] for _ in prompts]
+    results: dict[int, list[Hypothesis]] = {}
     for numbers in same_limit([len(prompt) for prompt in prompts], limits, beam):
         first = model.start([prompts[i] for i in numbers])
         found = beam_search(model.step, *first, beam=beam, max_new_tokens=limits[numbers[0]], **settings)
-        for i, hypotheses in zip(numbers, found, strict=True):
-            results[i] = hypotheses
-    return results
+        results.update(zip(numbers, found, strict=True))
+    return [results[i] for i in range(len(prompts))]
 
 
 def same_limit(lengths: Sequence[int], limits: Sequence[int], beam: int) -> list[list[int]]:
@@ -39,11 +38,9 @@ def same_limit(lengths: Sequence[int], limits: Sequence[int], beam: int) -> list
     >>> same_limit([3, 1, 2], [9, 5, 9], beam=1)
     [[1], [0, 2]]
     """
-    groups: dict[int, list[int]] = {}
-    for i, limit in enumerate(limits):
-        groups.setdefault(limit, []).append(i)
     batches = []
-    for _, group in sorted(groups.items()):
+    for limit in sorted(set(limits)):
+        group = [i for i, own in enumerate(limits) if own == limit]
         rows = max(1, BATCH_TOKENS // (beam * max(lengths[i] for i in group)))
         batches += [group[start : start + rows] for start in range(0, len(group), rows)]
     return batches

@@ -36,7 +36,7 @@ class Repetition:
         rows, vocab_size: B and V.
         penalty: θ > 0; 1 changes nothing, and values below 1 favour repetition.
         ngram_size: n; 0 forbids nothing.
-        prompt: (B, m), the token ids with which the texts begin.
+        prompt: (B, m), the token ids with which the texts begin; None: no tokens.
     Raises: ValueError if the prompt does not have B rows, or a token is not in the vocabulary.
 
     >>> repetition = Repetition(1, vocab_size=3, penalty=2.0, ngram_size=2, prompt=np.array([[0, 1, 0]]))
@@ -45,9 +45,7 @@ class Repetition:
     [[0.25, 0.0, 0.25]]
     """
 
-    def __init__(
-        self, rows: int, vocab_size: int, penalty: float, ngram_size: int, prompt: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, rows: int, vocab_size: int, penalty: float, ngram_size: int, prompt: np.ndarray | None) -> None:
         self._penalty, self._ngram_size = penalty, ngram_size
         self._seen = np.zeros((rows, vocab_size), bool)
         # For each row: its last n - 1 tokens, and for every sequence of n - 1 tokens in it the tokens that followed.

@@ -34,18 +34,15 @@ class State(Protocol):
 
 
 Step = Callable[[np.ndarray, State], tuple[np.ndarray, State]]
+Rule = tuple[bool, str]  # whether it holds, and what is wrong if not
 
 _ROUNDING = 1e-6  # of float32 log-probabilities: so that 0.5 + 0.3 reaches 0.8, although e^log(0.3) is not exactly 0.3
 
 
 def check_settings(
-    rules: list[tuple[bool, str]],
-    max_new_tokens: int,
-    vocab_size: int,
-    stops: Collection[int],
-    forbidden: Collection[int],
+    rules: list[Rule], max_new_tokens: int, vocab_size: int, stops: Collection[int], forbidden: Collection[int]
 ) -> None:
-    """Check the settings that all algorithms have, and additional rules: whether each holds, and what is wrong if not.
+    """Check the settings that all algorithms have, and additional rules.
 
     Raises: DecodingError with one sentence about the first setting that is out of its range.
     """

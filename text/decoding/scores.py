@@ -40,11 +40,11 @@ def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str,
         bleu, chrf = metrics(references)
     except UserError:
         return {"exact": exact}, f"{said}, {INSTALL}" if has_sentences(references) else said
-    measures = {"chrf": chrf.corpus_score(list(written), [list(references)]).score}
-    said = f"chrF {measures['chrf']:.1f}, {said}"
-    if bleu:
-        measures["bleu"] = bleu.corpus_score(list(written), [list(references)]).score
-        said = f"BLEU {measures['bleu']:.1f}, {said}"
+    measures = {}
+    for name, metric in {"chrF": chrf, "BLEU": bleu}.items():
+        if metric:
+            measures[name.lower()] = metric.corpus_score(list(written), [list(references)]).score
+            said = f"{name} {measures[name.lower()]:.1f}, {said}"
     return {**measures, "exact": exact}, said
 
 

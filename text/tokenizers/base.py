@@ -221,20 +221,12 @@ class Tokenizer:
 class WordwiseTokenizer(Tokenizer):
     """The kinds that cut text into words and encode each word on its own, a frequent one only once.
 
-    Each defines how text is cut into words (`split`) and which tokens a word is made of (`encode_word`).
+    Each defines how text is cut into words, `split(text)`, and which tokens a word is made of, `encode_word(word)`.
     """
 
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str] | Mapping[str, int]):
         super().__init__(pieces, specials)
         self._cache: dict[str, list[int]] = {}
-
-    def split(self, text: str) -> list[str]:
-        """Cut text into words."""
-        raise NotImplementedError
-
-    def encode_word(self, word: str) -> list[int]:
-        """The tokens of one word."""
-        raise NotImplementedError
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, ignoring the names of specials."""

@@ -241,8 +241,8 @@ def learn_merges(word_counts: dict[str, int], spell: Spell, lengths: Sequence[in
 class MergeTokenizer(WordwiseTokenizer):
     """What the kinds of byte-pair encoding have in common: tokens made by merges, and how merges encode a word.
 
-    Each kind defines how text is cut into words (`split`) and what the base tokens of a word are (`spell`). The ids of
-    the base tokens come first, then those of the merges in order, then the specials.
+    Each kind defines how text is cut into words, `split(text)`, and what the base tokens of a word are, `spell(word)`.
+    The ids of the base tokens come first, then those of the merges in order, then the specials.
 
     Args:
         base: the UTF-8 bytes of the base tokens.
@@ -280,10 +280,6 @@ class MergeTokenizer(WordwiseTokenizer):
     def to_json(self) -> dict:
         """As for all kinds; the merges are lists, as in JSON."""
         return super().to_json() | {"merges": [list(pair) for pair in self.merges]}
-
-    def spell(self, word: str) -> list[int]:
-        """The base tokens of a word."""
-        raise NotImplementedError
 
     def learned_merges(self, text: str, count: int, lengths: Sequence[int]) -> list[Pair]:
         """The first merges of a text's words; fewer than `count` if no pair is left that occurs twice.

@@ -41,7 +41,7 @@ def test_impossible_tokens_stay_impossible_and_certain_ones_certain():
 
 
 def test_generated_tokens_count_too_and_rows_are_independent():
-    repetition = Repetition(2, 3, penalty=2.0, ngram_size=0)
+    repetition = Repetition(2, 3, penalty=2.0, ngram_size=0, prompt=None)
     repetition.note(np.array([2]), np.array([1]))
     log_probs = np.full((2, 3), -1.0)
     assert repetition.discourage(log_probs, np.arange(2)).tolist() == [[-1, -1, -1], [-1, -1, -2]]

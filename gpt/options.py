@@ -44,13 +44,9 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     vocab_size: int = of_data(
         1024, "size of a learned vocabulary: bpe, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
     )
-    data_order: str = of_data(
-        "random", "windows at random places (random), or passes over the text (epochs)", choices=("random", "epochs")
-    )
+    data_order: str = of_data("random", "random windows, or passes over a text (epochs)", choices=("random", "epochs"))
 
-    replay: str | None = of_data(
-        None, "text for a share of every batch, such as the one that --init_from learned from", choices=[*CORPORA]
-    )
+    replay: str | None = of_data(None, "text for a share of a batch, such as that of --init_from", choices=[*CORPORA])
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
     teachers: list[str] = of_data(
@@ -87,10 +83,9 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
         Raises: OptionError.
         """
-        fields = type(self)
         if not self.rewards:
             for name in ("method", "group", "reference", "beta"):
-                if (value := getattr(self, name)) != getattr(fields, name):
+                if (value := getattr(self, name)) != getattr(type(self), name):
                     raise OptionError(f"--{name} {value} is for a model that learns from points: add --rewards right")
             return
         from extra.rewards.rewards import REWARDS

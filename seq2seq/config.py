@@ -29,9 +29,7 @@ class Seq2SeqConfig(ModelConfig):
     bias: bool = of_model(True, "whether linear maps and norms have a bias")
     norm_first: bool = part("norm_first")
     activation: str = part("activation", "relu")
-    positions: str = of_model(
-        "sinusoidal", "how positions are encoded (rotary: in attention)", choices=("sinusoidal", "learned", "rotary")
-    )
+    positions: str = of_model("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned", "rotary"))
     norm: str = part("norm")
     norm_weight: bool = part("norm_weight")
     norm_eps: float = part("norm_eps")
@@ -52,9 +50,7 @@ class Seq2SeqConfig(ModelConfig):
     attention_reach: int = of_model(10, "D, how far they look from that place", unit="tokens", low=1, high=1_000_000)
     input_feeding: bool = of_model(False, "whether they read what they found at the last step")
 
-    length_penalty: float = of_training(
-        0.6, "exponent that favours longer translations in a beam search; 0: none", low=0.0, high=10.0
-    )
+    length_penalty: float = of_training(0.6, "favours longer translations in beam search; 0: none", low=0.0, high=10.0)
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "pad", "bos", "eos", "n_layer", "n_head", "n_embd", "n_inner", "block_size", "bias")

@@ -13,8 +13,6 @@ output token. Numbers are the smallest example of real translation: German says 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from tinygrad_lite.errors import counted
@@ -64,16 +62,15 @@ def english_number(n: int) -> str:
     return f"{english_number(n // size)} {name}{rest}"
 
 
-def reversal(rng: np.random.Generator) -> tuple[str, str]:
-    """Ten letters, and the same reversed."""
-    letters = rng.choice(list(LETTERS), 10)
-    return "".join(letters), "".join(letters[::-1])
+def reversal(rng: np.random.Generator, length: int = 10) -> tuple[str, str]:
+    """Ten letters, or as many as asked for, and the same reversed."""
+    letters = "".join(rng.choice(list(LETTERS), length))
+    return letters, letters[::-1]
 
 
 def long_reversal(rng: np.random.Generator) -> tuple[str, str]:
     """Five to forty letters, and the same reversed."""
-    letters = "".join(rng.choice(list(LETTERS), rng.integers(5, 41)))
-    return letters, letters[::-1]
+    return reversal(rng, rng.integers(5, 41))
 
 
 def sorting(rng: np.random.Generator) -> tuple[str, str]:
@@ -88,8 +85,7 @@ def numbers(rng: np.random.Generator) -> tuple[str, str]:
     return german_number(n), english_number(n)
 
 
-Toy = Callable[[np.random.Generator], tuple[str, str]]
-TOYS: dict[str, Toy] = {"reverse": reversal, "reverse-long": long_reversal, "sort": sorting, "numbers": numbers}
+TOYS = {"reverse": reversal, "reverse-long": long_reversal, "sort": sorting, "numbers": numbers}
 
 
 def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:
@@ -99,9 +95,7 @@ def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:
     """
     pairs: dict[tuple[str, str], None] = {}
     for i in range(20 * count):
-        if len(pairs) == count:
-            break
         pairs[TOYS[name](keyed_rng(seed, name, i))] = None
-    if len(pairs) < count:
-        raise ValueError(f"the task {name} has fewer than {counted(count, 'different pair')}")
-    return list(pairs)
+        if len(pairs) == count:
+            return list(pairs)
+    raise ValueError(f"the task {name} has fewer than {counted(count, 'different pair')}")

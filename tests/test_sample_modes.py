@@ -39,7 +39,7 @@ def test_repetition_rules_consider_only_the_part_of_the_prompt_in_the_context(tr
 
 
 def test_a_beam_that_would_fill_the_memory_is_refused(trained, monkeypatch):
-    monkeypatch.setattr("text.decoding.sample_options.MAX_BEAM_MEMORY", 2**20)
+    monkeypatch.setattr("text.decoding.sample_options.MAX_BEAM_MEMORY", 2**-10)
     with pytest.raises(OptionError, match=r"--beam 900: .* would take 0\.0 GiB .* a smaller beam"):
         sample.main(["--beam", "900"])
 

@@ -42,11 +42,10 @@ def numbers(x: Tensor | np.ndarray) -> np.ndarray:
 
 def look_inside(model: Module, *inputs: Tensor) -> Inside:
     """Run a model on a batch of one, and keep what is computed on the way."""
-    with no_grad(), model.evaluating(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
+    kinds = (Block, MultiHeadAttention, FeedForward)
+    with no_grad(), model.evaluating(), recorded(model, *kinds) as calls:
         model(*inputs)
-    blocks, mixers, mlps = (
-        [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
-    )
+    blocks, mixers, mlps = ([call for call in calls if isinstance(call.module, kind)] for kind in kinds)
     return Inside(
         attention=numbers(np.stack([weights_of(call) for call in mixers])),
         stream=np.stack([numbers(x)[0] for x in (blocks[0].args[0], *(call.result for call in blocks))]),

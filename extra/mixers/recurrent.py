@@ -28,7 +28,6 @@ class Recurrence(Module):
     """
 
     GATES: ClassVar[int] = 1
-    PARTS: ClassVar[int] = 1  # vectors of H numbers in a state
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
@@ -43,7 +42,7 @@ class Recurrence(Module):
             weight.reset(uniform(self.hidden_size))
 
     def run(self, x: Tensor, state: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """The states after each step, as one vector each: (B, T, C) -> (B, T, PARTS H)."""
+        """The states after each step, as one vector each: (B, T, C) -> (B, T, H), or (B, T, 2 H) with cells."""
         return self.operation(self.input(x), self.weight, state, mask)
 
 
@@ -71,7 +70,6 @@ class LSTM(Recurrence):
 
     operation: ClassVar = staticmethod(lstm)
     GATES: ClassVar[int] = 4
-    PARTS: ClassVar[int] = 2
 
     def reset(self) -> None:
         super().reset()
@@ -99,7 +97,7 @@ class RecurrentState:
     """
 
     length: int = 0  # positions read
-    state: Array | None = None  # (B, ...), such as (B, PARTS H)
+    state: Array | None = None  # (B, ...), such as (B, H)
     inputs: Array | None = None  # (B, at most `length`, C), the latest, if a mixer reads them again
 
     def after(self, inputs: Tensor) -> Tensor:

@@ -38,8 +38,7 @@ class WindowAttention(MultiHeadAttention):
         """(B, H, T, D) queries, (B, H, S, D) keys and values -> (B, H, T, D), one window of queries after the other."""
         queries, keys = query.shape[2], key.shape[2]
         places = np.arange(keys - queries, keys) if is_causal else np.full(queries, keys - 1)  # of the queries
-        is_text = None if mask is None else text_of(mask)
-        if is_text is not None and not is_text.all():  # each text begins at its own position
+        if mask is not None and not (is_text := text_of(mask)).all():  # each text begins at its own position
             behind, numbers = places[:, None] - np.arange(keys), is_text.cumsum(-1) - 1  # (T, S), (B, S)
             seen = (behind >= 0) & ((behind < self.window) | (numbers < SINKS)[:, None, None])
             return super().attend(query, key, value, both(mask, seen), False, dropout_p)

@@ -76,5 +76,4 @@ class Repetition:
         for token, row in zip(tokens.tolist(), rows, strict=True):
             if len(self._last[row]) == before:
                 self._followers[row][self._last[row]].add(token)
-            last = (*self._last[row], token)
-            self._last[row] = last[len(last) - before :] if len(last) > before else last
+            self._last[row] = (*self._last[row], token)[-before:] if before else ()

@@ -56,9 +56,7 @@ class SampleOptions(Sampling):
 
     attention: str = of_text("", "plot what each token, read or written, attends to (.svg, .png, .pdf)", is_path=True)
 
-    adapter: str = of_run(
-        "", "what was learned on top: a run with --lora_rank or --freeze, or a folder in peft's layout", is_path=True
-    )
+    adapter: str = of_run("", "learned on top: a run with --lora_rank or --freeze, or a peft folder", is_path=True)
     out_dir: str = of_run("", "folder of a run; empty: the newest under out/", is_path=True)
     device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
     dtype: str = of_run("float32", "precision of a GPU's matrix products; weights keep their type", choices=PRECISIONS)
@@ -85,7 +83,7 @@ SAMPLING = (*RANDOM, *REPETITION, "greedy", "num_samples", "stop", "show_probs",
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.
 RUN = ("adapter", "out_dir", "device", "dtype")
 EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")
-MAX_BEAM_MEMORY = 4 * 2**30  # bytes
+MAX_BEAM_MEMORY = 4  # GiB
 
 
 # What cannot be combined: the option, the others, and why.
@@ -141,11 +139,10 @@ def check_beam(options: SampleOptions, config: Any) -> None:
     Args:
         config: the model's settings.
     """
-    needed = options.beam * 4 * config.n_layer * config.cached_numbers  # float32
-    needed *= 2  # after each token, the remaining hypotheses are copied
+    numbers = 2 * options.beam * config.n_layer * config.cached_numbers  # 2: all are copied after each token
+    needed = 4 * numbers / 2**30  # float32
     if needed > MAX_BEAM_MEMORY:
-        gib = 2**30
         raise OptionError(
-            f"--beam {options.beam}: the hypotheses' keys and values would take {needed / gib:.1f} GiB of memory, "
-            f"more than the {MAX_BEAM_MEMORY // gib} GiB allowed: use a smaller beam"
+            f"--beam {options.beam}: the hypotheses' keys and values would take {needed:.1f} GiB of memory, "
+            f"more than the {MAX_BEAM_MEMORY} GiB allowed: use a smaller beam"
         )

@@ -114,9 +114,8 @@ class Tokenizer:
         names = self.specials if allow_special is True else allow_special or ()
         if not names:
             return self.encode_text(text)
-        for name in names:
-            if name not in self.specials:
-                raise TokenizerError(f"this {self.kind} tokenizer has no special token {reprlib.repr(name)}")
+        if missing := [name for name in names if name not in self.specials]:
+            raise TokenizerError(f"this {self.kind} tokenizer has no special token {reprlib.repr(missing[0])}")
         longest_first = sorted(names, key=len, reverse=True)
         ids: list[int] = []
         for part in re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text):
@@ -283,7 +282,6 @@ def checked_specials(specials: Iterable[str]) -> list[str]:
                 f"the name of a special token must have 1 to {MAX_SPECIAL_LENGTH} printable characters, "
                 f"not {reprlib.repr(name)}"
             )
-    if len(set(names)) < len(names):
-        twice = next(name for name, n in Counter(names).items() if n > 1)
-        raise TokenizerError(f"the special token {reprlib.repr(twice)} is given twice")
+    if twice := [name for name, n in Counter(names).items() if n > 1]:
+        raise TokenizerError(f"the special token {reprlib.repr(twice[0])} is given twice")
     return names

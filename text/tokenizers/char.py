@@ -10,6 +10,7 @@
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from text.tokenizers.base import UNKNOWN, Tokenizer, to_utf8
 from tinygrad_lite.errors import TokenizerError
@@ -60,8 +61,7 @@ def check_characters(characters: Sequence[str]) -> None:
 
     Raises: TokenizerError.
     """
-    previous = ""
-    for character in characters:
+    for previous, character in pairwise(["", *characters]):
         if not isinstance(character, str) or len(character) != 1:
             wrong = reprlib.repr(character)
             raise TokenizerError(f"a character vocabulary holds single characters, not {wrong}")
@@ -70,6 +70,5 @@ def check_characters(characters: Sequence[str]) -> None:
                 f"a character vocabulary is sorted by code point and names each character once, "
                 f"but {character!r} follows {previous!r}"
             )
-        previous = character
-    if not previous:
+    if not characters:
         raise TokenizerError("a character vocabulary needs at least one character: is the text empty?")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from extra.corpora.pictures import are_cached
 from gpt.config import GPTConfig
@@ -41,9 +40,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     tokenizer: str = of_data(
         "char", "what a token is (pixels: shades; hf: that of pretrained weights)", choices=(*LEARNED, "pixels", "hf")
     )
-    vocab_size: int = of_data(
-        1024, "size of a learned vocabulary: bpe, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
-    )
+    vocab_size: int = of_data(1024, "tokens to learn: bpe, word; pixels: shades", unit="tokens", low=2, high=1_000_000)
     data_order: str = of_data("random", "random windows, or passes over a text (epochs)", choices=("random", "epochs"))
 
     replay: str | None = of_data(None, "text for a share of a batch, such as that of --init_from", choices=[*CORPORA])
@@ -67,11 +64,11 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
-    DATASETS: ClassVar = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
-    UNNAMED: ClassVar = {None: UNNAMED_TEXTS}
-    find_text: ClassVar = staticmethod(find)
-    FILES: ClassVar = ("text", "pairs")
-    MODELS: ClassVar = ("teachers", "reference")
+    DATASETS = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
+    UNNAMED = dict.fromkeys([None], UNNAMED_TEXTS)
+    find_text = staticmethod(find)
+    FILES = ("text", "pairs")
+    MODELS = ("teachers", "reference")
 
     @property
     def latest_is_best(self) -> bool:

@@ -1,7 +1,5 @@
 """Load a trained GPT: from a checkpoint, a run's folder, a folder in Hugging Face's layout, or by the name smollm2."""
 
-from __future__ import annotations
-
 from gpt.family import FAMILY
 
 load_trained = FAMILY.load

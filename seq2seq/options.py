@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
@@ -40,11 +39,11 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     eval_pairs: int = of_evaluation(500, "pairs to translate at each evaluation", unit="pairs", low=0)
     translations: int = of_evaluation(3, "translations to show at each evaluation", low=0)
 
-    FACTORS: ClassVar = (("batch_tokens", "tokens of source and target"),)
-    COUNTED: ClassVar = (2, "source and target token")
-    UNNAMED: ClassVar = dict.fromkeys(("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH))
-    find_text: ClassVar = staticmethod(find)
-    FILES: ClassVar = ("pairs", "src", "tgt", "val_src", "val_tgt")
+    FACTORS = (("batch_tokens", "tokens of source and target"),)
+    COUNTED = (2, "source and target token")
+    UNNAMED = dict.fromkeys(("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH))
+    find_text = staticmethod(find)
+    FILES = ("pairs", "src", "tgt", "val_src", "val_tgt")
 
     def check(self, learns_tokenizer: bool) -> None:
         """Check that the options can be used together, before any text is fetched.
@@ -60,8 +59,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
 
     def is_at_hand(self) -> bool:
         """Whether the pairs can be read without a network."""
-        needs_none = self.pairs or self.src or self.dataset in TOYS
-        return bool(needs_none or from_cache(self.dataset, say=lambda line: None))
+        return bool(self.pairs or self.src or self.dataset in TOYS or from_cache(self.dataset, say=lambda line: None))
 
     def max_workers(self) -> int:
         """The maximum number of processes: each should have some pairs of most batches."""

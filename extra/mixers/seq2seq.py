@@ -100,8 +100,6 @@ class Alignment(Module):
 class RecurrentSeq2Seq(Seq2Seq):
     """Luong's encoder-decoder, with one embedding for source, target and output."""
 
-    position_tables = frozenset()
-
     def __init__(self, config: Seq2SeqConfig) -> None:
         Generator.__init__(self)
         self.config = config

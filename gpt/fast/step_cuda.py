@@ -83,7 +83,7 @@ class FastStepCuda(WeightsAsTheyAre):
         def room(width: int) -> Array:
             return xp.empty((batch, width), self.tokens.dtype)
 
-        x, logits = room(self.tokens.shape[1]), room(len(self.head[0]))
+        x, self.logits = room(self.tokens.shape[1]), room(len(self.head[0]))
         joint, mixed, hidden = room(len(first.joint[0])), room(first.output[0].shape[1]), room(first.down[0].shape[1])
         queries, heads = (y.reshape(batch, -1, first.width) for y in (joint, mixed))
         self.inputs = xp.empty(1 + batch, np.int64)  # the position, and a token for each row
@@ -98,8 +98,7 @@ class FastStepCuda(WeightsAsTheyAre):
             )
             for layer in self.layers
         ]
-        self.last = decode.linear(x, *self.head, logits, self.eps), decode.log_softmax(logits)
-        self.logits = logits
+        self.last = decode.linear(x, *self.head, self.logits, self.eps), decode.log_softmax(self.logits)
         self.latest, self.graph = None, None  # where the latest token's caches are, and a graph of all launches
 
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:

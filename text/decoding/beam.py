@@ -186,8 +186,7 @@ class _Search:
 
     def result(self, where: str) -> list[Hypothesis]:
         """The n_best hypotheses, finished or cut off at max_new_tokens."""
-        pairs = zip(self.tokens, self.log_probs, strict=True)
-        cut_off = [self._hypothesis(tokens, log_prob, finished=False) for tokens, log_prob in pairs]
+        cut_off = [self._hypothesis(*pair, finished=False) for pair in zip(self.tokens, self.log_probs, strict=True)]
         if not self.finished and not cut_off:
             raise DecodingError(f"{where}: no token can follow, all are forbidden or of probability 0")
         return sorted(self.finished + cut_off, key=lambda h: -h.score)[: self.n_best]

@@ -118,9 +118,8 @@ def check_combination(options: SampleOptions, given: dict) -> None:
         check_file(options.attention, "--attention")
         if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
             raise OptionError(f"--attention plots one text, so omit {turns[0]}")
-    searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
-    if not options.beam and searching:
-        raise OptionError(f"{searching[0]} is an option of beam search: add --beam, for example --beam 4")
+    if not options.beam and (searching := [name for name in ("length_penalty", "n_best") if name in given]):
+        raise OptionError(f"--{searching[0]} is an option of beam search: add --beam, for example --beam 4")
     if options.beam and options.n_best > options.beam:
         raise OptionError(
             f"--n_best {options.n_best}: a beam search with --beam {options.beam} finds at most {options.beam}"

@@ -203,8 +203,7 @@ class Tokenizer:
             raise TokenizerError(f"this kind of tokenizer has the fields kind, {', '.join(cls.parts)}, not {wrong}")
         for name, form in cls.parts.items():
             if type(data[name]) is not form:
-                wrong = reprlib.repr(data[name])
-                raise TokenizerError(f"the tokenizer's {name} must be {IN_JSON[form]}, not {wrong}")
+                raise TokenizerError(f"the tokenizer's {name} must be {IN_JSON[form]}, not {reprlib.repr(data[name])}")
         return cls(**{name: data[name] for name in cls.parts})
 
     def _require_unknown(self) -> int:

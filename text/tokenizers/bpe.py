@@ -260,8 +260,7 @@ class MergeTokenizer(WordwiseTokenizer):
         for i, merge in enumerate(merges):
             token = len(pieces)
             where = f"merge {i} (token {token})"
-            is_pair = isinstance(merge, list | tuple) and len(merge) == 2
-            if not is_pair or not all(type(part) is int for part in merge):
+            if not isinstance(merge, list | tuple) or [*map(type, merge)] != [int, int]:
                 raise TokenizerError(f"{where} must be a list of two token ids, not {reprlib.repr(merge)}")
             left, right = merge
             if not (0 <= left < token and 0 <= right < token):

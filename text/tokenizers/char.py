@@ -63,8 +63,7 @@ def check_characters(characters: Sequence[str]) -> None:
     """
     for previous, character in pairwise(["", *characters]):
         if not isinstance(character, str) or len(character) != 1:
-            wrong = reprlib.repr(character)
-            raise TokenizerError(f"a character vocabulary holds single characters, not {wrong}")
+            raise TokenizerError(f"a character vocabulary holds single characters, not {reprlib.repr(character)}")
         if character <= previous:
             raise TokenizerError(
                 f"a character vocabulary is sorted by code point and names each character once, "

@@ -27,9 +27,8 @@ class TextTask:
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
         self.data = self.prepare(options, tokenizer)
-        self.tokenizer = self.data.tokenizer
-        self.corpus_sha256 = self.data.corpus.sha256
         corpus = self.data.corpus
+        self.tokenizer, self.corpus_sha256 = self.data.tokenizer, corpus.sha256
         self.example = corpus.prompt or (first_words(corpus.text) if corpus.text else "test:0")
 
     prepare = staticmethod(prepare)

@@ -36,7 +36,9 @@ class GPTConfig(ModelConfig):
     )
     qk_norm: bool = part("qk_norm")
     attention_scale: float | None = part("attention_scale")
-    n_kv_head: int | None = of_model(None, "heads of keys and values, a divisor of n_head; none: n_head", low=1)
+    n_kv_head: int | None = of_model(
+        None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1
+    )
     head_dim: int | None = of_model(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000)
     mixer: str = of_model("attention", "what mixes positions: attention or another layer", choices=MIXERS)
     n_state: int | None = of_model(None, "width of a recurrent layer's state; none: n_embd", low=1, high=1_000_000)
@@ -49,7 +51,9 @@ class GPTConfig(ModelConfig):
     zero_init: bool = part("zero_init")
     tie_weights: bool = of_model(True, "one matrix for tokens at the input and at the output")
 
-    ALWAYS: ClassVar = frozenset("vocab_size block_size n_layer n_head n_embd dropout bias positions".split())
+    ALWAYS: ClassVar[frozenset[str]] = frozenset(
+        ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
+    )
 
     @property
     def rope_scaling_numbers(self) -> tuple[float, ...]:

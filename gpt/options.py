@@ -13,8 +13,8 @@ from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from training.cli.console import with_value
-from training.corpora.names import CALCULATIONS, MADE, PARALLEL_CORPORA, PICTURES, SUMS
-from training.corpora.pairs import from_cache
+from training.corpora.names import CALCULATIONS, MADE, PICTURES, SUMS
+from training.corpora.pairs import PARALLEL_CORPORA, from_cache
 from training.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
 from training.model_config import model_options
 from training.options import TrainOptions
@@ -31,28 +31,47 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
         f"pairs: {', '.join((*PARALLEL_CORPORA, *MADE))}",
     )
-    pairs: str = of_data("", "or a file of pairs: source TAB target in each line; needs separator", is_path=True)
+    pairs: str = of_data(
+        "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
+    )
     separator: str = of_data("", "of pairs: the special token between source and target, such as <to-en>; none: a text")
     swap: bool = of_data(False, "of pairs: the opposite direction, target to source")
     held_out: int = of_data(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1)
     train_pairs: int = of_data(0, "of pairs: learn from this many, drawn by --seed; 0: all", unit="pairs", low=0)
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     tokenizer: str = of_data(
-        "char", "what a token is (pixels: shades; hf: that of pretrained weights)", choices=(*LEARNED, "pixels", "hf")
+        "char",
+        "what a token is (pixels: shades of pictures; hf: only what pretrained weights bring along)",
+        choices=(*LEARNED, "pixels", "hf"),
     )
-    vocab_size: int = of_data(1024, "tokens to learn: bpe, word; pixels: shades", unit="tokens", low=2, high=1_000_000)
-    data_order: str = of_data("random", "random windows, or passes over a text (epochs)", choices=("random", "epochs"))
+    vocab_size: int = of_data(
+        1024, "size of a learned vocabulary: bpe, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
+    )
+    data_order: str = of_data(
+        "random",
+        "windows at random places of the text (random), or passes over the whole text in random order (epochs)",
+        choices=("random", "epochs"),
+    )
 
-    replay: str | None = of_data(None, "text for a share of a batch, such as that of --init_from", choices=[*CORPORA])
+    replay: str | None = of_data(
+        None,
+        "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
+        choices=[*CORPORA],
+    )
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
     teachers: list[str] = of_data(
-        [], "GPTs of the same text and tokens: their predictions are part of targets and training loss", is_path=True
+        [],
+        "trained GPTs, of the same text and tokens: what they predict is a part of every target, and of the training "
+        "loss",
+        is_path=True,
     )
     teachers_share: float = of_data(0.7, "this part, with --teachers", above=0.0, high=1.0)
 
     rewards: list[str] = of_training(
-        [], "learn from points for its own answers: right, length, form (calls the calculator), brevity (does not)"
+        [],
+        "learn from points for the model's own answers: right, length, form (it calls the calculator), brevity (it "
+        "does not)",
     )
     method: str = of_training("grpo", "how, with --rewards", choices=("reinforce", "grpo", "dpo"))
     group: int = of_training(8, "answers to each question, with --rewards", unit="answers", low=2)
@@ -60,7 +79,9 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     beta: float = of_training(0.1, "b of --method dpo: how much a difference counts", above=0.0)
 
     batch_size: int = of_training(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000)
-    eval_iters: int = of_evaluation(0, "held-out windows to measure on, always the same; 0: all", unit="windows", low=0)
+    eval_iters: int = of_evaluation(
+        0, "windows of the held-out text to evaluate on, always the same; 0: all", unit="windows", low=0
+    )
     sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 

@@ -29,7 +29,11 @@ class Seq2SeqConfig(ModelConfig):
     bias: bool = of_model(True, "whether linear maps and norms have a bias")
     norm_first: bool = part("norm_first")
     activation: str = part("activation", "relu")
-    positions: str = of_model("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned", "rotary"))
+    positions: str = of_model(
+        "sinusoidal",
+        "how positions are encoded; rotary: attention rotates queries and keys by their positions",
+        choices=("sinusoidal", "learned", "rotary"),
+    )
     norm: str = part("norm")
     norm_weight: bool = part("norm_weight")
     norm_eps: float = part("norm_eps")
@@ -40,7 +44,9 @@ class Seq2SeqConfig(ModelConfig):
     recompute: bool = recompute_option()
     label_smoothing: float = of_training(0.1, "probability spread over all tokens", low=0.0, below=1.0)
 
-    mixer: str = of_model("attention", "Transformer, or Luong's recurrent model", choices=("attention", "rnn", "lstm"))
+    mixer: str = of_model(
+        "attention", "the Transformer, or Luong's model of recurrent layers", choices=("attention", "rnn", "lstm")
+    )
     attend: str = of_model(
         "global",
         "where recurrent decoders look: nowhere, at the whole source, near the same place, or near one they predict",
@@ -50,7 +56,9 @@ class Seq2SeqConfig(ModelConfig):
     attention_reach: int = of_model(10, "D, how far they look from that place", unit="tokens", low=1, high=1_000_000)
     input_feeding: bool = of_model(False, "whether they read what they found at the last step")
 
-    length_penalty: float = of_training(0.6, "favours longer translations in beam search; 0: none", low=0.0, high=10.0)
+    length_penalty: float = of_training(
+        0.6, "exponent that favours longer translations in a beam search; 0: none", low=0.0, high=10.0
+    )
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "pad", "bos", "eos", "n_layer", "n_head", "n_embd", "n_inner", "block_size", "bias")

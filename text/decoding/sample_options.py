@@ -31,12 +31,18 @@ class SampleOptions(Sampling):
     max_new_tokens: int = of_text(500, "length of the continuation", unit="tokens", low=0, high=10_000_000)
     num_samples: int = of_text(1, "number of continuations", low=1, high=1_000_000)
     stop: list[str] = of_text([], "strings at the first of which the text ends, before it; \\n is a line break")
-    show_probs: bool = of_text(False, "colour tokens by probability, list the entropy of each position, on a terminal")
+    show_probs: bool = of_text(
+        False, "colour tokens by probability and list the entropy of each position, on a terminal"
+    )
     interactive: bool = of_text(False, "write in turns with the model: each line typed is appended to the text")
-    chat: bool = of_text(False, "talk with a model with a chat template, such as smollm2; --start asks one question")
+    chat: bool = of_text(
+        False, "talk with a model that has a chat template, such as smollm2; --start asks one question"
+    )
     score: str = of_text("", "file whose loss to measure, in bits per character, instead of generating", is_path=True)
 
-    similar: str = of_text("", "file whose lines an encoder compares with --start; the closest are shown", is_path=True)
+    similar: str = of_text(
+        "", "file whose lines an encoder compares with --start; the most similar are printed", is_path=True
+    )
 
     answers: int = of_text(5, "answers of an encoder to show: words, labels, or similar lines", low=1)
     image: str = of_pictures("", "a picture to look at, or to complete: a file, or test:17")
@@ -47,21 +53,41 @@ class SampleOptions(Sampling):
 
     beam: int = of_beam(0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000)
     length_penalty: float | None = of_beam(
-        None, f"exponent that favours longer texts; 0: off; none: {LENGTH_PENALTY}, or a run's own", low=0.0, high=10.0
+        None,
+        f"exponent that favours longer hypotheses; 0: no penalty; none: {LENGTH_PENALTY}, or a translation run's own",
+        low=0.0,
+        high=10.0,
     )
     n_best: int = of_beam(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1)
 
-    explain: str = of_explorer("", "write one HTML file to explore the model in; nothing is generated", is_path=True)
-    compare: str = of_explorer("", "text (name or file) whose six-grams the page of --explain compares the model with")
+    explain: str = of_explorer(
+        "", "write a page, one HTML file, in which the model can be explored; nothing is generated", is_path=True
+    )
+    compare: str = of_explorer(
+        "", "text, a name or a file, whose six-grams the page of --explain compares the model with"
+    )
 
-    attention: str = of_text("", "plot what each token, read or written, attends to (.svg, .png, .pdf)", is_path=True)
+    attention: str = of_text(
+        "",
+        "plot what each token of the prompt and its first continuation attends to, or of a translation: .svg, .png or "
+        ".pdf",
+        is_path=True,
+    )
 
-    adapter: str = of_run("", "learned on top: a run with --lora_rank or --freeze, or a peft folder", is_path=True)
+    adapter: str = of_run(
+        "",
+        "what was learned on top of the model: a run with --lora_rank or --freeze, or a folder in peft's layout",
+        is_path=True,
+    )
     out_dir: str = of_run("", "folder of a run; empty: the newest under out/", is_path=True)
     device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
-    dtype: str = of_run("float32", "precision of a GPU's matrix products; weights keep their type", choices=PRECISIONS)
+    dtype: str = of_run(
+        "float32", "precision of a GPU's matrix products; the weights keep their type", choices=PRECISIONS
+    )
     quantize: str | None = of_run(
-        None, "store the blocks in 8 bits (int8) or 4 (nf4): less memory, slower, a little more loss", choices=[*KINDS]
+        None,
+        "store the weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower, a little more loss",
+        choices=[*KINDS],
     )
     use_cache: bool = of_run(True, "cache keys and values of earlier tokens; false: the same text, slower")
 

@@ -75,7 +75,9 @@ class Sampling:
 
     temperature: float = of_sampling(0.8, "below 1 sharpens the distribution, above 1 flattens it; 0: greedy", low=0.0)
     top_k: int = of_sampling(200, "sample from the N most probable tokens only; 0: all", unit="tokens", low=0)
-    top_p: float = of_sampling(1.0, "sample from the fewest tokens that sum to this probability", above=0.0, high=1.0)
+    top_p: float = of_sampling(
+        1.0, "sample from the smallest set of tokens with at least this total probability", above=0.0, high=1.0
+    )
     min_p: float = of_sampling(
         0.0, "sample from tokens with at least this fraction of the largest probability", low=0.0, high=1.0
     )

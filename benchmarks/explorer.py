@@ -23,7 +23,7 @@ from typing import Any
 
 from extra.explorer import learning
 from extra.explorer.gpt import page
-from extra.explorer.page import write_page
+from extra.plots.figure import write_or_refuse
 from gpt.trained import load_trained
 from text.decoding.sample_options import SampleOptions
 from tinygrad_lite.config import option
@@ -113,9 +113,9 @@ def main(argv: list[str]) -> int:
     say(trained.about)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "page.html"
-        write_page(str(path), page(SampleOptions(), trained, PROMPT))
+        write_or_refuse(path, page(SampleOptions(), trained, PROMPT))
         learns = Path(folder) / "learn.html"
-        write_page(str(learns), learning.page())
+        write_or_refuse(learns, learning.page())
         turns = [measured(browser, path) | learned(browser, learns) for _ in range(options.turns)]
         megabytes = path.stat().st_size / 1e6
     for name, words in ROWS.items():

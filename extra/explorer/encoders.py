@@ -19,8 +19,9 @@ from extra.encoders.labels import sequence, texts_of
 from extra.encoders.looking import as_input, asked_picture, gray, rollout
 from extra.encoders.vit import ViT
 from extra.encoders.words import MASK, predictions, whole_sequence
-from extra.explorer.page import Panel, assemble, described, panels_of, write_page
+from extra.explorer.page import Panel, assemble, described, panels_of
 from extra.inside import Inside, look_inside, numbers, pieces
+from extra.plots.figure import write_or_refuse
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
@@ -180,5 +181,5 @@ def write(options: Any, title: str, intro: str, panels: list[Panel], data: dict,
     more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
     data["panels"] = [panel.name for panel in panels]
     blobs["recorded-attention"] = found.attention.astype("<f2").tobytes()
-    write_page(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS))
+    write_or_refuse(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS), "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

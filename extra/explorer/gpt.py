@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from extra.explorer.page import assemble, described, panels_of, write_page
+from extra.explorer.page import assemble, described, panels_of
 from extra.explorer.recorded import MAX_RECORDED, record
 from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
+from extra.plots.figure import write_or_refuse
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.sample import encode
@@ -66,7 +67,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
     html = page(options, trained, prompt, compared(options, trained), (model, why) if why else None)
-    write_page(options.explain, html)
+    write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
 

@@ -29,9 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from extra.inside import NOT_FINITE
-from extra.plots.figure import cannot_write
 from tinygrad_lite.errors import CheckpointError
-from training.cli.files import write_named
 from training.family import Trained
 
 FOLDER = Path(__file__).parent
@@ -110,17 +108,6 @@ def assemble(
         data="\n".join(elements),
         scripts="\n".join(f"<script>{program}</script>" for program in programs),
     )
-
-
-def write_page(path: str, html: str, option: str = "--explain ") -> None:
-    """Write a page; `option` is what preceded the path on the command line.
-
-    Raises: OptionError if the file cannot be written.
-    """
-    try:
-        write_named(path, html)
-    except OSError as error:
-        raise cannot_write(f"{option}{path}", error) from None
 
 
 def section(panel: Panel) -> str:

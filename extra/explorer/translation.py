@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from extra.explorer.page import assemble, described, panels_of, write_page
+from extra.explorer.page import assemble, described, panels_of
 from extra.inside import pieces
 from extra.inside.seq2seq import attention_weights
+from extra.plots.figure import write_or_refuse
 from seq2seq.data import EOS
 from seq2seq.model import Seq2Seq
 from seq2seq.sample import only_sentence, sentences_in
@@ -194,5 +195,6 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
     ]
     panels = [*panels_of("translation").values()]
     blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
-    write_page(options.explain, assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT]))
+    html = assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT])
+    write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

@@ -17,8 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from extra.inside import Attention
-from extra.plots.command import DrawOptions
-from extra.plots.figure import Picture, check_finite, write
+from extra.plots.figure import DrawOptions, Picture, check_finite, write
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.console import say

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from extra.inside import pieces
-from extra.plots.command import DrawOptions
-from extra.plots.figure import Picture
+from extra.plots.figure import DrawOptions, Picture
 from extra.studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
 from extra.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from training.cli.console import visible
 from training.cli.files import write_named
@@ -45,6 +46,17 @@ LETTER = 0.55 * CAPTION_SIZE / 72  # the mean width of a letter of the caption, 
 LINE = 1.3 * CAPTION_SIZE / 72  # the height of a line of the caption, in inches
 LUMA = (0.2126, 0.7152, 0.0722)  # of red, green and blue, of each from 0 to 1
 BLACK, WHITE = 0.96, 0.09  # their values on a dark page
+
+
+@dataclass
+class DrawOptions:
+    """The option of all pictures that `python -m extra.studies.draw` draws."""
+
+    out: list[str] = option(
+        [],
+        "files to write: the picture as .svg, .png or .pdf, its numbers as .csv (tables) or .npz (arrays)",
+        is_path=True,
+    )
 
 
 @dataclass
@@ -102,28 +114,20 @@ def new_figure(width: float, height: float):
 
 
 def save(figure, path: Path, has_photographs: bool = False) -> None:
-    """Write a figure in the format of the file's suffix; call it inside `own_style`.
+    """Write a figure in the format of the file's suffix; an .svg follows the theme of its reader.
+
+    Call it inside `own_style`.
 
     Raises: OptionError if the file cannot be written.
     """
-    suffix, data = path.suffix.lower(), io.BytesIO()
+    suffix, image = path.suffix.lower(), io.BytesIO()
     with warnings.catch_warnings():  # an SVG can show letters that matplotlib's font lacks
         warnings.filterwarnings("ignore", "Glyph .* missing from font")
-        figure.savefig(data, format=suffix[1:], metadata=METADATA[suffix], dpi=160)
-    write_image(path, data.getvalue(), has_photographs)
-
-
-def write_image(path: Path, data: bytes, has_photographs: bool = False) -> None:
-    """Write an image to a file; an .svg follows the theme of its reader.
-
-    Raises: OptionError if the file cannot be written.
-    """
-    if path.suffix.lower() == ".svg":
-        data = with_dark_theme(data.decode("utf-8"), has_photographs).encode("utf-8")
-    try:
-        write_named(path, data)
-    except OSError as error:
-        raise cannot_write(path, error) from None
+        figure.savefig(image, format=suffix[1:], metadata=METADATA[suffix], dpi=160)
+    data = image.getvalue()
+    if suffix == ".svg":
+        data = with_dark_theme(data.decode("utf-8"), has_photographs)
+    write_or_refuse(path, data)
 
 
 def with_dark_theme(svg: str, has_photographs: bool = False) -> str:
@@ -209,31 +213,23 @@ def write(picture: Picture, path: Path) -> None:
         written; UserError if matplotlib is not installed.
     """
     suffix, suffix_of_numbers = path.suffix.lower(), ".npz" if picture.arrays else ".csv"
-    try:
-        if suffix in METADATA:
-            draw_and_save(picture, path)
-        elif suffix != suffix_of_numbers:
-            raise OptionError(f"{path}: the numbers of this picture are written as {suffix_of_numbers}")
-        elif suffix == ".npz":
-            np.savez(numbers := io.BytesIO(), **picture.arrays)
-            write_named(path, numbers.getvalue())
-        else:
-            csv.writer(table := io.StringIO(), lineterminator="\n").writerows(picture.table)
-            write_named(path, table.getvalue())
-    except OSError as error:
-        raise cannot_write(path, error) from None
-
-
-def draw_and_save(picture: Picture, path: Path) -> None:
-    """Draw a picture with matplotlib, and save it."""
-    if max(picture.size) > MAX_INCHES:
+    if suffix in METADATA:
         width, height = picture.size
-        raise OptionError(
-            f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
-            "show less of it, as the options of --help allow"
-        )
-    with own_style():
-        save(compose(picture), path, picture.has_photographs)
+        if max(width, height) > MAX_INCHES:
+            raise OptionError(
+                f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
+                "show less of it, as the options of --help allow"
+            )
+        with own_style():
+            save(compose(picture), path, picture.has_photographs)
+    elif suffix != suffix_of_numbers:
+        raise OptionError(f"{path}: the numbers of this picture are written as {suffix_of_numbers}")
+    elif picture.arrays:
+        np.savez(numbers := io.BytesIO(), **picture.arrays)
+        write_or_refuse(path, numbers.getvalue())
+    else:
+        csv.writer(table := io.StringIO(), lineterminator="\n").writerows(picture.table)
+        write_or_refuse(path, table.getvalue())
 
 
 def compose(picture: Picture):
@@ -251,6 +247,12 @@ def compose(picture: Picture):
     return figure
 
 
-def cannot_write(path: Path | str, error: OSError) -> OptionError:
-    """The sentence about a file that cannot be written."""
-    return OptionError(f"{path} cannot be written ({error.strerror}): choose another file")
+def write_or_refuse(path: Path | str, data: bytes | str, option: str = "") -> None:
+    """Write a file that a user names; `option` is what preceded its name on the command line.
+
+    Raises: OptionError if it cannot be written.
+    """
+    try:
+        write_named(path, data)
+    except OSError as error:
+        raise OptionError(f"{option}{path} cannot be written ({error.strerror}): choose another file") from None

@@ -22,8 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from extra.plots.command import DrawOptions
-from extra.plots.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes, write_out
+from extra.plots.figure import COLOURS, MARKERS, DrawOptions, Picture, count_steps, plain_axes, write_out
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.console import say

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 
-from extra.plots.command import DrawOptions
-from extra.plots.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes
+from extra.plots.figure import COLOURS, MARKERS, DrawOptions, Picture, count_steps, plain_axes
 from extra.plots.loss import names, read_rows, units_of
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError

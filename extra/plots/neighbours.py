@@ -16,8 +16,7 @@ from itertools import cycle, product
 import numpy as np
 
 from extra.inside import pieces
-from extra.plots.command import DrawOptions
-from extra.plots.figure import COLOURS, MARKERS, Picture, check_finite
+from extra.plots.figure import COLOURS, MARKERS, DrawOptions, Picture, check_finite
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extra.plots.command import DrawOptions
-from extra.plots.figure import COLOURS, Picture, check_finite, count_steps, plain_axes
+from extra.plots.figure import COLOURS, DrawOptions, Picture, check_finite, count_steps, plain_axes
 from tinygrad_lite.config import option
 from tinygrad_lite.transformer import sinusoidal_positions
 

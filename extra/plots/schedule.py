@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from extra.plots.command import DrawOptions
-from extra.plots.figure import COLOURS, Picture, count_steps, plain_axes
+from extra.plots.figure import COLOURS, DrawOptions, Picture, count_steps, plain_axes
 from tinygrad_lite.errors import counted
 from training.cli.options import PRESETS, build, fields_of, find_preset, read_preset
 from training.options import TrainOptions

@@ -9,33 +9,46 @@
     python -m extra.studies.draw schedule goethe reverse
     python -m extra.studies.draw loss out/goethe
 
-docs/pictures.md shows each of them, and how to read it.
+docs/pictures.md shows each of them, and how to read it. Each kind of picture has its own options, a dataclass, and a
+function that makes a `Picture`. The file that a picture is written to decides its form: .svg, .png and .pdf are images,
+.csv and .npz the numbers in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from extra.inside import Attention
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots.attention import AttentionOptions, draw_attention
-from extra.plots.command import Kind, draw
-from extra.plots.figure import Picture
-from extra.plots.kinds import all_kinds
+from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
+from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
+from extra.plots.loss import LossOptions, draw_loss
+from extra.plots.measures import MeasuresOptions, draw_measures
+from extra.plots.neighbours import NeighbourOptions, draw_neighbours
 from extra.plots.positions import POSITIONS, PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
+from extra.plots.schedule import ScheduleOptions, draw_schedule
 from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
 from seq2seq.family import FAMILY as SEQ2SEQ_FAMILY
 from seq2seq.translate import translate
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
-from training.cli.console import run_command, say
+from training.cli.command_line import read_command
+from training.cli.console import run_command, say, show
+from training.cli.options import nearest
 from training.corpora.cleaning import one_line
 from training.family import Trained, read_any
+
+COMMAND = "python -m extra.studies.draw"
+CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
+RUNS = ("RUN ...", "a run's folder or its metrics.csv")  # what is named on the command line, and what it is
 
 
 @dataclass
@@ -116,17 +129,122 @@ def positions(names: Sequence[str], options: CodeOptions) -> Picture:
     )
 
 
-KINDS = all_kinds(
-    load,
-    Kind(
+def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
+    """The nearest tokens by the embeddings of a checkpoint."""
+    trained = load(Path(names[0]))
+    return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
+
+
+def tokens(names: Sequence[str], options: TokenOptions) -> Picture:
+    """One text cut into tokens, by every kind of tokenizer and by those of checkpoints."""
+    return draw_tokens(names, options, lambda path: load(path).tokenizer)
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of picture.
+
+    Attributes:
+        about: what it shows, for --help.
+        make: makes the picture from what is named on the command line, with the options.
+        options: the dataclass of its options.
+        example: what may be named on the command line; empty if nothing need be.
+        named: what that is called, with ... if there may be more.
+        about_named: what it is.
+    """
+
+    about: str
+    make: Callable[[Sequence[str], Any], Picture]
+    options: type[DrawOptions]
+    example: str = ""
+    named: str = "CHECKPOINT"
+    about_named: str = CHECKPOINT
+
+
+KINDS = {
+    "attention": Kind(
         "where the model looks while it reads or translates a text, in every layer and head",
         attention,
         ReadingOptions,
         'out/goethe --text "Habe nun, ach!"',
     ),
-    Kind(POSITIONS, positions, CodeOptions),
-)
-main = partial(draw, "python -m extra.studies.draw", KINDS)
+    "positions": Kind(POSITIONS, positions, CodeOptions),
+    "neighbours": Kind(
+        "the nearest tokens by their embeddings, and a map of them", neighbours, NeighbourOptions, "out/goethe"
+    ),
+    "tokens": Kind(
+        "one text cut into tokens, by every kind of tokenizer and by those of checkpoints",
+        tokens,
+        TokenOptions,
+        'goethe --text "Es irrt der Mensch"',
+        "SOURCE ...",
+        f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}",
+    ),
+    "merges": Kind(
+        "byte-pair encoding step by step, with the number of each pair",
+        draw_merges,
+        MergeOptions,
+        '"Fischers Fritz fischt frische Fische"',
+        "TEXT ...",
+        "the text itself",
+    ),
+    "schedule": Kind(
+        "the learning rate over the steps of presets, or of options",
+        draw_schedule,
+        ScheduleOptions,
+        named="PRESET ...",
+        about_named="presets of train.py; none: its own defaults",
+    ),
+    "loss": Kind("the training and validation losses of runs", draw_loss, LossOptions, "out/goethe", *RUNS),
+    "measures": Kind(
+        "what the evaluations of runs measured besides the loss",
+        draw_measures,
+        MeasuresOptions,
+        "out/rewards",
+        *RUNS,
+    ),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command line and return the exit status.
+
+    Raises: UserError with one sentence if a picture cannot be made.
+    """
+    what, *rest = argv or ["--help"]
+    if what in ("-h", "--help"):
+        show(overview())
+        return 0
+    if what not in KINDS:
+        near = nearest(what, KINDS)
+        hint = f"did you mean {near}? " if near else ""
+        raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(KINDS)}")
+    kind = KINDS[what]
+    command, about = f"{COMMAND} {what}", f"Draw {kind.about}."
+    more = {"about_positional": kind.about_named, "common": ("out",)}
+    options, names = read_command(kind.options, rest, command, about, kind.named, kind.example, **more)
+    for name in options.out:
+        check_file(name, "--out", ".csv", ".npz")
+    with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn
+        picture = kind.make(names, options)
+    if picture.text:
+        show(picture.text)
+    for path in map(Path, options.out or ([] if picture.text else [picture.default or f"{what}.svg"])):
+        write(picture, path)
+        say(f"wrote {path}")
+    return 0
+
+
+def overview() -> str:
+    """The page of --help that lists the pictures."""
+    lines = [f"usage: {COMMAND} WHAT ... --out FILE", "", "The pictures, each with its own --help:"]
+    lines += [f"  {name:<12} {kind.about}" for name, kind in KINDS.items()]
+    files = ", ".join(METADATA)
+    lines += ["", f"FILE ends with {files} for the picture, .csv or .npz for the numbers in it; there may be several."]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

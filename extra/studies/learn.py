@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extra.explorer.learning import page
-from extra.explorer.page import write_page
+from extra.plots.figure import write_or_refuse
 from extra.studies.program import program
 from tinygrad_lite.config import option
 from training.cli.console import run_command, say
@@ -28,7 +28,7 @@ class LearnOptions:
 @program("extra.studies.learn", LearnOptions, "PAGE", about_positional="file to write (default: learn.html)")
 def main(options: LearnOptions, name: str = "learn.html") -> None:
     """Write a page in which a small GPT learns a text."""
-    write_page(name, page(options.text), option="")
+    write_or_refuse(name, page(options.text))
     say(f"wrote {name}; open it in a browser")
 
 

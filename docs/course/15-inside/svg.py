@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from extra.plots.figure import COLOURS, cannot_write
+from extra.plots.figure import COLOURS, write_or_refuse
 from tinygrad_lite.errors import OptionError
 
 PAPER, INK, GREY, GRID, TINT = "#ffffff", "#1f2328", "#8c959f", "#e5e7ea", "#f1f3f5"
@@ -81,10 +81,7 @@ class Page:
 
         Raises: OptionError if the file cannot be written.
         """
-        try:
-            Path(file).write_text("\n".join([*self.parts, "</svg>", ""]), encoding="utf-8")
-        except OSError as error:
-            raise cannot_write(file, error) from None
+        write_or_refuse(file, "\n".join([*self.parts, "</svg>", ""]))
 
 
 @dataclass

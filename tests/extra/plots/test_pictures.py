@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extra.plots.command import Kind, draw
 from extra.plots.figure import COLOURS, compose, own_style, with_dark_theme, write
 from extra.plots.graphviz import quote, to_dot
-from extra.plots.kinds import shared_kinds
 from extra.plots.neighbours import NeighbourOptions, draw_neighbours
 from extra.plots.positions import draw_learned, draw_rotary, draw_sinusoidal
+from extra.studies.draw import KINDS, main
+from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import ROOT, csv_rows
 from text.tokenizers.bpe import BPETokenizer
 from text.tokenizers.char import CharTokenizer
@@ -32,8 +32,8 @@ def place(workplace):
 
 
 def run(*words):
-    """Run the command; any checkpoint has a tokenizer of characters."""
-    return draw("python -m extra.studies.draw", shared_kinds(lambda path: CharTokenizer.train(TEXT)), list(words))
+    """Run the command."""
+    return main(list(words))
 
 
 # --- light and dark pages -------------------------------------------------------------------------------------
@@ -149,6 +149,7 @@ def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_pat
 
 
 def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place):
+    saved_gpt(Path("model/last.safetensors"), CharTokenizer.train(TEXT))
     assert run("tokens", "my.txt", "model", "--text", "und nün", "--vocab_size", "280", "--out", "t.csv") == 0
     found = {}
     for row in csv_rows("t.csv"):
@@ -229,8 +230,7 @@ def test_graphviz_draws():
 def test_help_lists_the_pictures_and_the_options_of_each(capsys):
     assert run() == run("--help") == 0
     assert capsys.readouterr().out.count("  merges       byte-pair encoding step by step") == 2
-    for name, kind in shared_kinds(None).items():
-        assert isinstance(kind, Kind)
+    for name in KINDS:
         with pytest.raises(SystemExit):
             run(name, "--help")
         assert f"usage: python -m extra.studies.draw {name}" in capsys.readouterr().out

@@ -12,8 +12,7 @@ import pytest
 from extra.chat.chat import ChatFormat
 from extra.corpora import pictures, tables
 from extra.encoders import reading
-from extra.explorer.page import write_page
-from extra.plots.figure import Picture, write, write_image
+from extra.plots.figure import Picture, write, write_or_refuse
 from extra.plots.loss import read_rows
 from extra.pretrained.read import read_json
 from extra.tokenizers.huggingface import HFTokenizer
@@ -145,8 +144,7 @@ def numbers(path, data):
 
 
 WRITERS = {  # each with the name of the file, and whether a user names it
-    "page": (write_page, "a.html", True),
-    "image": (lambda path, data: write_image(path, data.encode()), "a.svg", True),
+    "page or image": (write_or_refuse, "a.html", True),
     "table": (numbers, "a.csv", True),
     "arrays": (numbers, "a.npz", True),
     "lines": (lambda path, data: divided_pairs.write_lines(path, [data]), "a.txt", True),

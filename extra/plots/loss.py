@@ -51,7 +51,7 @@ class Curve:
 
 @dataclass
 class Run:
-    """The contents of a run's metrics.csv, in nats.
+    """The contents of a run's metrics.csv, as it is read in nats.
 
     Attributes:
         bits_per_nat: bits per character, for example, of one nat per token; None if the run has not been evaluated yet.
@@ -63,10 +63,6 @@ class Run:
     validation: Curve
     bits_per_nat: float | None
     per: dict[str, str]
-
-    def factor(self, unit: str) -> float:
-        """What a loss in nats is multiplied by."""
-        return 1.0 if unit == "nats" else self.bits_per_nat
 
 
 # --- reading --------------------------------------------------------------------------------------------------
@@ -190,6 +186,8 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
     for run in found:
         if unit == "bits" and run.bits_per_nat is None:
             raise OptionError(f"{run.file}: bits per {run.per[unit]} need an evaluation; use --unit nats")
+        for curve in (run.training, run.validation):
+            curve.losses *= run.bits_per_nat if unit == "bits" else 1.0
         if options.log and not len(above_zero(run.training).steps) + len(above_zero(run.validation).steps):
             raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
     width = (options.smooth - 1) // 2 * 2 + 1
@@ -201,14 +199,13 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
     rows = [("run", "part", "step", units[0].replace(" ", "_"))]
     for name, run in zip(called, found, strict=True):  # as measured, without smoothing
         for part, curve in (("training", run.training), ("validation", run.validation)):
-            losses = curve.losses * run.factor(unit)
-            rows += [(name, part, int(step), loss) for step, loss in zip(curve.steps, losses, strict=True)]
+            rows += [(name, part, int(step), loss) for step, loss in zip(curve.steps, curve.losses, strict=True)]
     return Picture(
         title="Loss over training: " + ", ".join(called),
         caption=f"Thick line with points: the loss on held-out data. Thin line: the training loss{mean}. While both "
         "fall together the model still learns what holds for other data too; where the thick line rises it memorises.",
         size=(7.2, 4.2),
-        draw=lambda figure: draw_lines(figure, found, called, unit, options),
+        draw=lambda figure: draw_lines(figure, found, called, units[0], options),
         table=rows,
         default=found[0].file.parent / "curves.svg",
     )
@@ -217,16 +214,16 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
 def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, options: LossOptions) -> None:
     """Fill the figure: two lines for each run, and a legend."""
     axes = figure.add_subplot()
-    axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {unit} per {runs[0].per[unit]}")
+    axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {unit}")
     thick, thin, best = [], [], []
     for run, colour, marker in zip(runs, cycle(COLOURS), cycle(MARKERS), strict=False):
-        scale, training, validation = run.factor(unit), smoothed(run.training, options.smooth), run.validation
+        training, validation = smoothed(run.training, options.smooth), run.validation
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
         dot = "." if len(training.steps) == 1 else ""  # a single point does not make a line
-        thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
-        thick += axes.plot(validation.steps, validation.losses * scale, marker, ls="-", color=colour, lw=1.8, ms=3.5)
-        best.append(describe_best(run.validation, scale))
+        thin += axes.plot(training.steps, training.losses, dot, color=colour, linewidth=0.9, alpha=0.55)
+        thick += axes.plot(validation.steps, validation.losses, marker, ls="-", color=colour, lw=1.8, ms=3.5)
+        best.append(describe_best(run.validation))
     set_ticks(axes, options.log)
 
     lines, labels = thick, [name + value for name, value in zip(called, best, strict=True)]
@@ -238,16 +235,16 @@ def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, op
         text.set_text(words)
 
 
-def describe_best(validation: Curve, scale: float) -> str:
+def describe_best(validation: Curve) -> str:
     """The lowest validation loss, for the legend; empty before the first evaluation.
 
-    >>> describe_best(Curve(np.array([0, 250]), np.array([4.4, 2.3])), 1.0)
+    >>> describe_best(Curve(np.array([0, 250]), np.array([4.4, 2.3])))
     ', best 2.300 at step 250'
     """
     if not len(validation.steps):
         return ""
     best = validation.losses.argmin()
-    return f", best {validation.losses[best] * scale:.3f} at step {validation.steps[best]:,.0f}"
+    return f", best {validation.losses[best]:.3f} at step {validation.steps[best]:,.0f}"
 
 
 def set_ticks(axes, log: bool) -> None:

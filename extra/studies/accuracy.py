@@ -23,6 +23,8 @@ from training.family import family_of_weights
 from training.folder import find_checkpoint
 from training.origin import options_of_run
 
+RUNS = "checkpoints or folders of runs, separated by commas"
+
 
 @dataclass
 class EvaluateOptions:
@@ -31,13 +33,7 @@ class EvaluateOptions:
     against: str = option("", "runs to compare with, equally many: out/b1,out/b2", is_path=True)
 
 
-@program(
-    "extra.studies.accuracy",
-    EvaluateOptions,
-    "RUN",
-    "out/classify",
-    about_positional="checkpoints or folders of runs, separated by commas",
-)
+@program("extra.studies.accuracy", EvaluateOptions, "RUN", "out/classify", about_positional=RUNS)
 def main(options: EvaluateOptions, names: str) -> None:
     """Accuracy of classifiers on the test part of their data."""
     names = names.split(",")

@@ -85,6 +85,7 @@ from training.corpora.texts import CORPORA, Corpus, load_text
 from training.family import Trained
 
 OUT = Path("out")
+HINTS = {"mix": "is a program of its own: python -m extra.studies.together MODEL"}
 MAX_ORDER = 10  # each further order needs memory for almost as many new n-grams as the text has characters
 
 
@@ -226,11 +227,7 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-@program(
-    "extra.studies.baselines",
-    BaselineOptions,
-    hints={"mix": "is a program of its own: python -m extra.studies.together MODEL"},
-)
+@program("extra.studies.baselines", BaselineOptions, hints=HINTS)
 def main(options: BaselineOptions) -> None:
     """Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text."""
     orders = read_orders(options.orders)
@@ -239,7 +236,12 @@ def main(options: BaselineOptions) -> None:
     gpt = find_gpt(options.checkpoint, corpus)
     say(f"{counted(len(train), 'character')} to learn from, {len(held_out):,} held out")
     print_header()
-    print_counts(orders, train, held_out, len(set(corpus.text)))
+    vocab_size = len(set(corpus.text))
+    print_row("uniform", "none", 1, math.log2(vocab_size))
+    for order in orders:
+        ngrams = KneserNey(train, order, vocab_size)
+        context = counted(order - 1, "character")
+        print_row(f"{order}-gram", context, ngrams.size(), ngrams.bits_per_character(held_out))
     if gpt is None:
         say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
         return
@@ -249,15 +251,6 @@ def main(options: BaselineOptions) -> None:
         context = f"{block - stride + 1} to {counted(block, 'token')}" if stride else counted(block, "token")
         print_row("strided" if stride else "GPT", context, model.num_parameters(), found.bits_per_character)
     say(f"GPT: {gpt.about}")
-
-
-def print_counts(orders: range, train: str, held_out: str, vocab_size: int) -> None:
-    """The bits of the models that only count characters."""
-    print_row("uniform", "none", 1, math.log2(vocab_size))
-    for order in orders:
-        ngrams = KneserNey(train, order, vocab_size)
-        context = f"{order - 1} character{'s' * (order != 2)}"
-        print_row(f"{order}-gram", context, ngrams.size(), ngrams.bits_per_character(held_out))
 
 
 def read_orders(text: str) -> range:

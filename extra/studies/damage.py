@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,37 +138,23 @@ def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarra
         seed: of the random draws; with the same seed, a larger share removes everything that a smaller one does, and
         more. importance: (L, H), which orders the removal of heads, the least first.
     """
-    if way == "random weights":
-        return without_weights(model, share, lambda name, w: keyed_rng(seed, f"damage {name}").random(w.size))
-    if way == "smallest weights":
-        return without_weights(model, share, lambda name, w: np.abs(w).ravel())
+    if way in WAYS[:2]:
+        parts = []
+        for name, linear in linear_maps(model):
+            w = linear.weight
+            keys = np.abs(w.data).ravel() if way == WAYS[1] else keyed_rng(seed, f"damage {name}").random(w.data.size)
+            parts.append((w, np.unravel_index(smallest(keys, share), w.shape)))
+        return without(parts)
     shape = (len(model.blocks), model.config.n_head)
     keys = importance if way == WAYS[-1] else keyed_rng(seed, "damage heads").random(shape)
     places = np.unravel_index(smallest(keys.ravel(), share), shape)
     return without_heads(model, list(zip(*(place.tolist() for place in places), strict=True)))
 
 
-def without_weights(
-    model: GPT, share: float, keys: Callable[[str, np.ndarray], np.ndarray]
-) -> AbstractContextManager[None]:
-    """Within this context a share of every matrix of the blocks' linear maps is 0: the weights with the smallest keys.
-
-    Args:
-        keys: computes, from the name of a linear map and its matrix (F, C), a number for each weight (F C,), row by
-        row.
-    """
-    maps = [(name, linear.weight) for name, linear in linear_maps(model)]
-    return without([(w, np.unravel_index(smallest(keys(name, w.data), share), w.shape)) for name, w in maps])
-
-
 def linear_maps(model: GPT) -> list[tuple[str, Linear]]:
     """The linear maps of all blocks, by their dotted names."""
-    return [
-        (name, part)
-        for layer, block in enumerate(model.blocks)
-        for name, part in block.named_modules(f"blocks.{layer}")
-        if isinstance(part, Linear)
-    ]
+    modules = model.named_modules()
+    return [(name, part) for name, part in modules if isinstance(part, Linear) and name.startswith("blocks.")]
 
 
 def smallest(keys: np.ndarray, share: float) -> np.ndarray:

@@ -60,6 +60,7 @@ from training.cli.console import run_command, say
 from training.corpora.texts import Corpus, load_text
 from training.family import Trained
 
+GPTS = "GPTs that learned from this text: checkpoints, or folders of runs"
 WEIGHTS = np.linspace(0, 1, 101).tolist()  # of the GPTs in a mixture with counts
 
 Choice = TypeVar("Choice")
@@ -136,21 +137,13 @@ def load_together(names: Sequence[str], corpus: Corpus) -> list[Trained]:
     gpts = [load_gpt(Path(name), corpus) for name in names]
     for gpt in gpts:
         if gpt.tokenizer.to_json() != gpts[0].tokenizer.to_json():
-            raise CheckpointError(
-                f"{gpt.path} has different tokens from {gpts[0].path}, so their predictions have no mean: name models "
-                "whose runs learned the same tokenizer"
-            )
+            why = f"{gpt.path} has different tokens from {gpts[0].path}, so their predictions have no mean"
+            raise CheckpointError(f"{why}: name models whose runs learned the same tokenizer")
         say(gpt.about)
     return gpts
 
 
-@program(
-    "extra.studies.together",
-    TogetherOptions,
-    "MODEL ...",
-    "out/goethe",
-    about_positional="GPTs that learned from this text: checkpoints, or folders of runs",
-)
+@program("extra.studies.together", TogetherOptions, "MODEL ...", "out/goethe", about_positional=GPTS)
 def main(options: TogetherOptions, *names: str) -> None:
     """Bits per character of GPTs, of the mean of their predictions, and of both with counts, on held-out text."""
     orders, rates = read_orders(options.orders), numbers(options.rates)

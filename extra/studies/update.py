@@ -38,6 +38,8 @@ from tinygrad_lite.nn import Parameter
 from training.cli.console import run_command, say, show
 from training.cli.options import whole_numbers
 
+MODELS = "two: the model before the training, and after it"
+
 
 @dataclass
 class UpdateOptions(QuantizedOptions):
@@ -69,13 +71,7 @@ class Update:
         return float((self.s[:rank] ** 2).sum() / (self.s**2).sum())
 
 
-@program(
-    "extra.studies.update",
-    UpdateOptions,
-    "BASE_MODEL TUNED_MODEL",
-    "smollm2 out/tuned",
-    about_positional="two: the model before the training, and after it",
-)
+@program("extra.studies.update", UpdateOptions, "BASE_MODEL TUNED_MODEL", "smollm2 out/tuned", about_positional=MODELS)
 def main(options: UpdateOptions, *names: str) -> None:
     """The singular values of what training changed."""
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")

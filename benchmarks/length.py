@@ -35,7 +35,7 @@ from benchmarks.scaling import line
 from benchmarks.shapes import GOETHE, made_up_ids
 from benchmarks.table import quartiles
 from extra.plots.figure import COLOURS, check_plot, new_figure, own_style, plain_axes, save, write_out
-from extra.studies.costs import free_memory, quantity
+from extra.studies.trials import free_memory, quantity
 from gpt.fast import step as fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
 from tinygrad_lite.config import option

@@ -27,7 +27,7 @@ from extra.corpora import reviews
 from extra.corpora.pictures import RECIPES, Pictures
 from extra.encoders import minilm
 from extra.encoders.export import export as export_bert
-from extra.studies import costs
+from extra.studies import trials
 from extra.studies.sizes import SIZES
 from seq2seq.toys import toy_pairs
 from tests.extra.pretrained.test_bert import made as made_bert
@@ -114,7 +114,7 @@ def newcomer(tmp_path, monkeypatch):
     folder = write_llama(tmp_path / "qwen3", qwen3, weights)
     shutil.copy(gpt2 / "tinygrad_lite_tokenizer.json", folder)
     stand_ins(tmp_path / "cache")
-    monkeypatch.setattr(costs, "TOO_LONG", 0.0)  # no dry run measures some steps
+    monkeypatch.setattr(trials, "TOO_LONG", 0.0)  # no dry run measures some steps
     monkeypatch.setattr(scores, "SAMPLES", 2)  # which give no useful interval, but quickly
     if importlib.util.find_spec("matplotlib"):  # the pictures themselves are drawn by tests/studies
         monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, file, **how: file.write(b"<svg></svg>"))

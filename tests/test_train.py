@@ -15,7 +15,7 @@ import pytest
 
 import sample
 import train
-from extra.studies import costs, trials
+from extra.studies import trials
 from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -519,7 +519,7 @@ def test_a_dry_run_measures_no_step_that_takes_too_long_or_too_much_memory(capsy
         ("free_memory", lambda device: 1 << 20, r"only 1\.05 MB of memory is free"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(costs, name, value)
+            patch.setattr(trials, name, value)
             assert train.main(arguments(dry_run=True, n_embd=128)) == 0
         assert re.search(
             rf"time +at least .* alone, at the .* here; not measured, because {reason}\n", capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The size of a run, and the error when memory runs out. (`costs.py` prints the cost of a run before it starts.)"""
+"""The size of a run, and the error when memory runs out. (`trials.py` prints the cost of a run before it starts.)"""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     data |= {"ids": ids.tolist(), "segments": segments.tolist()}
     panels = [PANELS["tokens"], PANELS["attention"], stream_panel(model.config.norm_first)]
     if asks_label:
-        shown = data["labels"] = labels_of(model, ids, segments)
+        shown = data["labels"] = occlusion(model, ids, segments)
         changes = [abs(shown["probabilities"][0] - row[0]) if row else 0 for row in shown["hidden"]]
         data["start"] = int(np.argmax(changes))
         panels.insert(1, PANELS["labels"])
@@ -84,38 +84,31 @@ def inputs(model: Bert, ids: np.ndarray, segments: np.ndarray) -> list[Tensor]:
     return [Tensor(x, dtype=np.int64, device=model.device) for x in (ids, np.broadcast_to(segments, ids.shape))]
 
 
-def labels_of(model: Bert, ids: np.ndarray, segments: np.ndarray) -> dict[str, Any]:
-    """The most probable labels, best first, and their probabilities with each token hidden (None: a special token)."""
-    probabilities, hidden = occlusion(model, ids, segments)
-    order = np.argsort(-probabilities, kind="stable")[:MOST]
-    return {
-        "names": [model.config.label_names[number] for number in order],
-        "probabilities": probabilities[order].tolist(),
-        "hidden": [None if np.isnan(row).any() else row[order].tolist() for row in hidden],
-    }
+def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> dict[str, Any]:
+    """The most probable labels, best first, and their probabilities with each token alone replaced by [MASK].
 
-
-def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What hiding each token of a text changes in the probabilities of the labels.
+    [CLS] and [SEP] are never hidden: they have None.
 
     Args:
         ids, segments: (T,), of one text.
-    Returns: the probabilities with all tokens, (labels,), and with each token alone replaced by [MASK], (T, labels);
-        [CLS] and [SEP] are never hidden: their rows are NaN.
     Reference: Zeiler, Fergus 2014 (arXiv:1311.2901), section 4.2, on pictures.
     """
     places = np.flatnonzero((ids != model.config.cls) & (ids != model.config.sep))
     texts = np.repeat(ids[None], 1 + len(places), axis=0)
     texts[1 + np.arange(len(places)), places] = model.config.mask
     found = []
-    for first in range(0, len(texts), BATCH):
-        part = texts[first : first + BATCH]
-        with no_grad(), model.evaluating():
-            found.append(numbers(model.label_logits(*inputs(model, part, segments)).softmax()))
-    probabilities = np.concatenate(found)
-    hidden = np.full((len(ids), probabilities.shape[1]), np.nan)
-    hidden[places] = probabilities[1:]
-    return probabilities[0], hidden
+    with no_grad(), model.evaluating():
+        for first in range(0, len(texts), BATCH):
+            logits = model.label_logits(*inputs(model, texts[first : first + BATCH], segments))
+            found.append(numbers(logits.softmax()))
+    whole, *hidden = np.concatenate(found)
+    order = np.argsort(-whole, kind="stable")[:MOST]
+    shown = {place: row[order].tolist() for place, row in zip(places, hidden, strict=True)}
+    return {
+        "names": [model.config.label_names[number] for number in order],
+        "probabilities": whole[order].tolist(),
+        "hidden": [shown.get(place) for place in range(len(ids))],
+    }
 
 
 def explain_picture(options: Any, trained: Trained, model: Module) -> None:

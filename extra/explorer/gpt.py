@@ -1,4 +1,7 @@
-"""Write the page of a GPT: its settings, weights and tokenizer as data, and the scripts that compute with them."""
+"""Write the page of a GPT: its settings, weights and tokenizer as data, and the scripts that compute with them.
+
+If the model is too large for a page to compute, the page has what it computed for one text instead.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,18 @@ from typing import Any
 import numpy as np
 
 from extra.explorer.page import assemble, described, panels_of
-from extra.explorer.recorded import MAX_RECORDED, record
+from extra.inside.gpt import look_inside
 from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
 from extra.plots.figure import write_or_refuse
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.sample import encode
 from text.decoding.sample_options import SampleOptions
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite import functional as F
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, RMSNorm
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from training.checkpoint import load_checkpoint
 from training.cli.console import say
@@ -37,6 +43,8 @@ MAX_NUMBERS = 20_000_000  # in all of them together: 40 MB as float16, 53 MB in 
 MAX_COUNTED = 2_000_000  # characters of the text that the page counts
 ORDER = 6  # of the n-gram model
 MAX_HALF = float(np.finfo(np.float16).max)  # 65,504
+MAX_RECORDED = 64  # tokens of a text, if the page cannot compute with the model
+EARLY = 5  # predictions kept for each layer and token of them
 EXAMPLE = "Habe nun, ach! Philosophie,"
 
 # The settings that model.js computes, with those that do not matter without training.
@@ -66,7 +74,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
         say(f"note: {why}")
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
-    html = page(options, trained, prompt, compared(options, trained), (model, why) if why else None)
+    html = page(options, trained, prompt, (model, why) if why else None)
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
@@ -92,30 +100,23 @@ def why_recorded(trained: Trained, model: GPT) -> str:
     return f"a weight of {largest:g} is too large for float16, so the page {recording}" if largest > MAX_HALF else ""
 
 
-def page(
-    options: SampleOptions,
-    trained: Trained,
-    prompt: str,
-    compare: dict[str, Any] | None = None,
-    recorded: tuple[GPT, str] | None = None,
-) -> str:
+def page(options: SampleOptions, trained: Trained, prompt: str, recorded: tuple[GPT, str] | None = None) -> str:
     """The page as HTML.
 
     Args:
-        compare: the text to count, see `compared`.
         recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
     """
     config, tokenizer = trained.config, trained.tokenizer
-    answers = is_answering(trained)
-    ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
+    answers, temperature = is_answering(trained), 0.0 if options.greedy else options.temperature
     data: dict[str, Any] = {
         "config": settings(config),
         "context": min(config.block_size, MAX_CONTEXT),
         "specials": list(tokenizer.specials),
         "textless": list(tokenizer.textless),
-        "sampling": sampling(options),
-        "compare": compare,
+        "sampling": {"temperature": temperature, "topK": options.top_k, "topP": options.top_p, "minP": options.min_p},
+        "compare": compared(options, trained),
     }
+    ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
     panels = panels_of("gpt", "recorded" if recorded else "conversation" if answers else "")
     panels["stream"] = replace(panels["stream"], formula=stream_formula(config))
     about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."
@@ -158,10 +159,8 @@ def page(
 def stream_formula(config: GPTConfig) -> str:
     """The formula of the stream, that of this model's blocks."""
     before, after = ("norm(x)", "{}") if config.norm_first else ("x", "norm({})")
-    parts = (
-        f"x + {part}({before})" if config.residual else f"{part}({before})" for part in ("attention", "feedForward")
-    )
-    lines = ";   ".join(f"x = {after.format(part)}" for part in parts)
+    added = "x + " if config.residual else ""
+    lines = ";   ".join(f"x = {after.format(f'{added}{part}({before})')}" for part in ("attention", "feedForward"))
     return f"{lines};   read early: softmax({'norm(x)' if config.norm_first else 'x'} W)"
 
 
@@ -186,15 +185,41 @@ def settings(config: Any) -> dict[str, Any]:
     }
 
 
-def sampling(options: SampleOptions) -> dict[str, float]:
-    """Where the sliders begin."""
-    temperature = 0.0 if options.greedy else options.temperature
-    return {"temperature": temperature, "topK": options.top_k, "topP": options.top_p, "minP": options.min_p}
-
-
 def halves(arrays: Sequence[np.ndarray]) -> bytes:
     """All numbers as float16, one array after the other."""
     return b"".join(np.ascontiguousarray(array, "<f2").tobytes() for array in arrays)
+
+
+def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """A recording of the first tokens of a text: JSON values, and arrays as float16.
+
+    Returns: the JSON has ids (T,), pieces (V,), stream (L + 1, T), added (L, 2, T) and early (L + 1, T, 5); the arrays
+        are recorded-logits (T, V), as log-probabilities, and recorded-attention (L, H, T, T).
+    """
+    ids = ids[: min(MAX_RECORDED, model.config.block_size)]
+    found = look_inside(model, ids)
+    log_probs = F.log_softmax(Tensor(found.logits.astype(np.float64))).numpy()
+    recording = {
+        "ids": ids,
+        # The bytes of each token as characters of code points 0 to 255.
+        "pieces": [tokenizer.token_bytes(token).decode("latin-1") for token in range(tokenizer.vocab_size)],
+        "stream": rounded(np.linalg.norm(found.stream, axis=-1)),
+        "added": rounded(np.linalg.norm(found.added, axis=-1)),
+        "early": [[best(row) for row in layer] for layer in log_probs],
+    }
+    lowest = float(np.finfo(np.float16).min)
+    arrays = {"logits": np.maximum(log_probs[-1], lowest), "attention": found.attention}
+    return recording, {f"recorded-{name}": array.astype("<f2").tobytes() for name, array in arrays.items()}
+
+
+def best(log_probs: np.ndarray) -> list[tuple[int, float]]:
+    """The most probable tokens with their probabilities."""
+    return [(int(n), float(np.exp(log_probs[n]))) for n in np.argsort(-log_probs, kind="stable")[:EARLY]]
+
+
+def rounded(array: np.ndarray) -> list:
+    """The numbers with six digits, which are enough to draw them."""
+    return [rounded(part) for part in array] if array.ndim else float(f"{array:.6g}")
 
 
 def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:

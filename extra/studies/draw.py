@@ -29,10 +29,9 @@ from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
-from extra.plots.loss import LossOptions, draw_loss
-from extra.plots.measures import MeasuresOptions, draw_measures
 from extra.plots.neighbours import NeighbourOptions, draw_neighbours
 from extra.plots.positions import POSITIONS, PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
+from extra.plots.runs import LossOptions, MeasuresOptions, draw_loss, draw_measures
 from extra.plots.schedule import ScheduleOptions, draw_schedule
 from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT

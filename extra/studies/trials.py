@@ -1,36 +1,190 @@
-"""What train.py does instead of training: time the operations of a step (--profile), or estimate a run (--dry_run)."""
+"""What train.py does instead of training: estimate what a run costs (--dry_run), or time its operations (--profile).
+
+An estimate has parameters by part, memory, operations, time and energy. Only matrix products are counted as operations:
+they are nearly all the work of a large model. docs/costs.md explains the numbers.
+"""
 
 from __future__ import annotations
 
+import re
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from extra.studies.costs import dry_run
+from extra.studies.sizes import Published, read_size
+from tinygrad_lite.adapt import sizes
 from tinygrad_lite.debug.profiler import Profile
-from tinygrad_lite.device import device_of
+from tinygrad_lite.device import device_of, get_device
+from tinygrad_lite.errors import counted
 from tinygrad_lite.nn import Module
-from tinygrad_lite.optim import Optimizer
-from training.cli.console import show
-from training.estimate import size_of
+from training.cli.console import say, show
+from training.estimate import Size, cache_bytes, size_of
 from training.family import Task
 from training.folder import matmul_rate
 from training.options import TrainOptions
-from training.processes.processes import OneProcess, Program
+from training.processes.processes import Program
 from training.processes.workers import start_processes
 from training.start import RunSetup
 
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 WARM_UP = {"cpu": 1, "cuda": 5}  # steps; on a GPU the third or fourth is recorded (cuda/graph.py), the fifth replayed
 LONG = 2.0  # seconds: if a step takes longer, --dry_run measures only one
+TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
+JOULES = 3.6e6  # in a kilowatt-hour
+# The part to which a parameter belongs: the first whose word is in its name, such as blocks.0.mixer.query.weight.
+PARTS = {
+    "lora_": "adapters",
+    "norm": "norms",
+    "mlp": "feed-forward",
+    "cross": "attention to the source",
+    "mixer": "attention",
+    "token_embedding": "token embedding",
+    "position": "position embedding",
+    "lm_head": "output matrix",
+}
 
 
 def instead(setup: RunSetup, updates: Program, evaluate: Callable) -> int:
     """Estimate the run or profile it, with the updates and the evaluation of train.py; returns the exit status."""
-    return (
-        dry_run(setup, partial(measure, updates, evaluate)) if setup.options.dry_run else show_profile(setup, updates)
+    if setup.options.dry_run:
+        return dry_run(setup, partial(measure, updates, evaluate))
+    return show_profile(setup, partial(profile, updates))
+
+
+def in_processes(setup: RunSetup, task: Task, program: Program) -> tuple[Any, int]:
+    """What a program returns in process 0 of a run, and how many processes there are."""
+    model = setup.make_model(task.tokenizer)
+    optimizer = setup.options.make_optimizer(model)
+    with start_processes(program, setup.options, task, model, optimizer) as comm:
+        return program(setup.options, task, model, optimizer, comm), comm.size
+
+
+# --- the operations of a step -------------------------------------------------------------------------------
+
+
+def profile(updates: Program, options: TrainOptions, *run: Any) -> tuple[float, str]:
+    """Time the operations of a training step; returns its seconds, and tables of the operations in process 0.
+
+    Args:
+        run: task, model, optimizer and communication, as for `updates`.
+    """
+    _, _, optimizer, comm = run
+    with Profile() as first:  # this step warms up: only its shapes count
+        updates(replace(options, max_iters=1), *run)
+    with Profile(device_of(optimizer.memory.values.data).synchronize) as measured:
+        updates(replace(options, max_iters=1 + PROFILED), *run)
+    return max(comm.gather(measured.seconds)) / PROFILED, f"{measured.table(PROFILED)}\n\n{first.shapes()}"
+
+
+def show_profile(setup: RunSetup, program: Program) -> int:
+    """Print the time and memory of each operation of a training step, without training."""
+    (seconds, table), processes = in_processes(setup, setup.make_task(), program)
+    options, size = setup.options, size_of(setup)
+    rate = matmul_rate(options.device, options.dtype)
+    count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
+    show(f"operations of one training step in process 0 of {processes}:\n\n{table}\n")
+    show(
+        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,\n"
+        f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches\n"
+        f"here: {operations / rate / seconds:.0%} of the step"
+    )
+    return 0
+
+
+# --- the cost of a run ---------------------------------------------------------------------------------------
+
+
+def dry_run(setup: RunSetup, program: Program) -> int:
+    """Print what a run would take. Fetches nothing and writes nothing."""
+    task = setup.make_task() if setup.named is None and setup.options.is_at_hand() else None
+    options, size = setup.options, size_of(setup)
+    (kept, what), (tokens, factors) = size.kept, size.tokens
+    say(f"parameters       {size.parameters:,}{size.about}")
+    for part, count in parameters_by_part(size.model).items():
+        say(f"{count:>32,} {count / size.parameters:>6.1%}  {part}")
+    if size.learned < size.parameters:
+        say(f"trained          {size.learned:,}, {100 * size.learned / size.parameters:.2g} % of them")
+    config, load = size.model.config, [quantity(width * size.parameters, "B") for width in (2, 4)]
+    cached = quantity(cache_bytes(config, options.weight_dtype.itemsize), "B")
+    say(f"memory to load   {load[0]} in 16 bits, {load[1]} in 32 bits")
+    say(f"memory to train  {quantity(kept, 'B')} {what}")
+    say(f"                 {quantity(size.activations, 'B')} activations of one micro-step, about")
+    sampled = f"{quantity(size.weights, 'B')} weights, and {cached} keys and values"
+    say(f"memory to sample {sampled} of {counted(config.block_size, 'token')}")
+    say(f"tokens per step  {tokens:,} = {factors}")
+    per_token, total = size.model.flops_per_token(), options.max_iters * size.products
+    forward = ", a third of it forward" if size.learned == size.parameters else ""
+    say(f"matrix products  {quantity(per_token, 'FLOP')} per {options.COUNTED[1]}{forward}")
+    say(f"                 {quantity(size.products, 'FLOP')} per step, {total:.2g} FLOP in the whole training")
+    say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
+    say("learning rate    step: rate")
+    for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
+        say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
+    seconds, words = time_of(setup, task, size, program)
+    say(f"time             {words}")
+    if options.watts:
+        say(f"energy           {energy(seconds, options.watts)} at {options.watts:g} W")
+    if setup.named and (published := read_size(setup.named)[1]):
+        say(f"published        {compared(published, total)}")
+    return 0
+
+
+def compared(published: Published, counted: float) -> str:
+    """The published operations of a training run next to those that are counted here."""
+    lines = [
+        f"{published.operations:.2g} FLOP = {published.how} x {published.capacity / 1e12:g} TFLOP/s",
+        "which is time x capacity, what the hardware could have computed; the matrix products",
+        f"counted above are {counted / published.operations:.0%} of it ({published.source})",
+    ]
+    if published.watts:
+        lines.append(f"{energy(published.hours * 3600, published.watts)} at {published.watts:g} W each")
+    return f"\n{'':17}".join(lines)
+
+
+def parameters_by_part(model: Module) -> dict[str, int]:
+    """The number of parameters in each part of a model, tied ones counted once; the largest part first."""
+    counts: Counter[str] = Counter()
+    for name, count in sizes(model).items():
+        counts[next((part for word, part in PARTS.items() if word in name), "other")] += count
+    return dict(counts.most_common())
+
+
+def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) -> tuple[float, str]:
+    """The time of a run in seconds, and in words: measured in a few steps, or else a lower bound.
+
+    Args:
+        task: None if the text is not on this computer.
+        program: makes a few steps and returns the seconds of a step and of an evaluation.
+    """
+    options = setup.options
+    steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
+    rate = options.flops_per_second or matmul_rate(options.device, options.dtype)
+    products, speed = size.products / rate, quantity(rate, "FLOP/s")
+    least = duration(steps * products)
+    free = free_memory(options.device)
+    if options.flops_per_second:
+        return steps * products, f"{least} for the matrix products at {speed}"
+    reasons = {
+        "it is not trained here": setup.named,
+        f"{options.dataset} is not in the cache yet": task is None,
+        f"a step takes {duration(products)} or more": products > TOO_LONG,
+        f"only {quantity(free or 0, 'B')} of memory is free": free and size.kept[0] + size.activations > free,
+    }
+    if reason := next((reason for reason, holds in reasons.items() if holds), ""):
+        return steps * products, (
+            f"at least {least} for the matrix products alone, at the {speed} "
+            f"that one large product reaches here; not measured, because {reason}"
+        )
+    (step, evaluation), _ = in_processes(setup, task, program)
+    evaluations = 1 + -(-steps // options.eval_interval)
+    seconds = steps * step + evaluations * evaluation
+    return seconds, (
+        f"about {duration(seconds)}: {counted(steps, 'step')} of {step * 1e3:,.0f} ms and "
+        f"{counted(evaluations, 'evaluation')} of {duration(evaluation)}, plus samples and checkpoints"
     )
 
 
@@ -51,30 +205,47 @@ def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: A
     return (evaluated - began) / steps, time.perf_counter() - evaluated
 
 
-def profile(
-    updates: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
-) -> tuple[float, str]:
-    """Time the operations of a training step; returns its seconds, and tables of the operations in process 0."""
-    with Profile() as first:  # this step warms up: only its shapes count
-        updates(replace(options, max_iters=1), task, model, optimizer, comm)
-    with Profile(device_of(optimizer.memory.values.data).synchronize) as measured:
-        updates(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
-    return max(comm.gather(measured.seconds)) / PROFILED, f"{measured.table(PROFILED)}\n\n{first.shapes()}"
+def duration(seconds: float) -> str:
+    """A time in a suitable unit.
+
+    >>> duration(0.4), duration(99), duration(9000), duration(1e6), duration(1e14)
+    ('0.4 s', '99 s', '2.5 h', '11.6 days', '3,168,809 years')
+    """
+    for unit, length in (("years", 365.25 * 86400), ("days", 86400), ("h", 3600), ("min", 60)):
+        if (count := seconds / length) >= 2:
+            return f"{count:,.0f} {unit}" if count >= 1000 else f"{count:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
-def show_profile(setup: RunSetup, updates: Program) -> int:
-    """Print the time and memory of each operation of a training step, without training."""
-    options, task, program = setup.options, setup.make_task(), partial(profile, updates)
-    model = setup.make_model(task.tokenizer)
-    optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
-    with start_processes(program, options, task, model, optimizer) as comm:
-        seconds, table = program(options, task, model, optimizer, comm)
-    size = size_of(setup)
-    count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
-    show(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
-    show(
-        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,\n"
-        f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches\n"
-        f"here: {operations / rate / seconds:.0%} of the step"
-    )
-    return 0
+def quantity(number: float, unit: str) -> str:
+    """A number of bytes or operations with a decimal prefix, as memory and rates are quoted: 1 GB is 10^9 bytes.
+
+    >>> quantity(70e9 * 2, "B"), quantity(999.6e9, "FLOP"), quantity(12, "B")
+    ('140 GB', '1 TFLOP', '12 B')
+    """
+    for prefix, factor in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= 0.9995 * factor:
+            return f"{number / factor:.3g} {prefix}{unit}"
+    return f"{number:.3g} {unit}"
+
+
+def energy(seconds: float, watts: float) -> str:
+    """The energy that a power takes in a time, in kilowatt-hours; 1 Wh is 3,600 J.
+
+    >>> energy(120, 65), energy(1.3e6 * 3600, 700)
+    ('0.00217 kWh', '910,000 kWh')
+    """
+    kilowatt_hours = seconds * watts / JOULES
+    return f"{kilowatt_hours:,.0f} kWh" if kilowatt_hours >= 1000 else f"{kilowatt_hours:.3g} kWh"
+
+
+def free_memory(device: str) -> int | None:
+    """The free memory of a device in bytes; None if unknown."""
+    if room := get_device(device).memory():
+        return room[0]
+    try:  # Linux
+        facts = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable: +(\d+) kB$", facts, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None

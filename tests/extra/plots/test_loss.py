@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 
 from extra.plots.figure import compose, own_style
-from extra.plots.loss import Curve, LossOptions, draw_loss, names, read_run, smoothed
-from extra.plots.measures import UNITS, MeasuresOptions, draw_measures
+from extra.plots.runs import (
+    UNITS,
+    Curve,
+    LossOptions,
+    MeasuresOptions,
+    draw_loss,
+    draw_measures,
+    names,
+    read_run,
+    smoothed,
+)
 from tests.extra.plots.test_pictures import run
 from tinygrad_lite.errors import OptionError
 from training.folder import METRICS, RunFolder

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import train
-from extra.studies.costs import parameters_by_part, quantity
 from extra.studies.sizes import SIZES, read_size
+from extra.studies.trials import parameters_by_part, quantity
 from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT

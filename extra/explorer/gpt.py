@@ -160,7 +160,8 @@ def stream_formula(config: GPTConfig) -> str:
     """The formula of the stream, that of this model's blocks."""
     before, after = ("norm(x)", "{}") if config.norm_first else ("x", "norm({})")
     added = "x + " if config.residual else ""
-    lines = ";   ".join(f"x = {after.format(f'{added}{part}({before})')}" for part in ("attention", "feedForward"))
+    parts = (f"{added}{part}({before})" for part in ("attention", "feedForward"))
+    lines = ";   ".join(f"x = {after.format(part)}" for part in parts)
     return f"{lines};   read early: softmax({'norm(x)' if config.norm_first else 'x'} W)"
 
 

@@ -47,9 +47,7 @@ class WatchedModel:
 
     def __init__(self, model: Seq2Seq) -> None:
         self.model, self.config = model, model.config
-        self.log_probs: list[np.ndarray] = []
-        self.parents: list[np.ndarray] = []
-        self.tokens: list[np.ndarray] = []
+        self.log_probs, self.parents, self.tokens = [], [], []
 
     def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedModel]:
         """Like the model's `start`."""

@@ -116,7 +116,7 @@ def boxes(shown: Sequence[str]) -> list[Box]:
 
 
 def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
-    """The first merges learned from a text: how often each pair occurs, and what the text becomes.
+    """Byte-pair encoding step by step, with the number of each pair.
 
     Raises: OptionError if no pair occurs twice, or if the text is too long.
     """

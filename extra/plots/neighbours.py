@@ -98,9 +98,8 @@ def typical(names: Sequence[str]) -> list[int]:
     words = [i for i, name in enumerate(names) if name[0] == "·" and len(name) > 4 and name[1:].isalpha()]
     others = [i for i, name in enumerate(names) if len(name) > 3 and name.removesuffix("</w>").isalpha()]
     letters = [i for i, name in enumerate(names) if len(name) == 1 and name.isalpha() and name.islower()]
-    return next((kind for kind in (words, others, letters) if len(kind) >= DEFAULT_TOKENS), range(len(names)))[
-        :DEFAULT_TOKENS
-    ]
+    enough = (kind for kind in (words, others, letters) if len(kind) >= DEFAULT_TOKENS)
+    return [*next(enough, range(len(names)))][:DEFAULT_TOKENS]
 
 
 def nearest(vectors: np.ndarray, token: int, top: int, without: Sequence[int] = ()) -> Neighbours:

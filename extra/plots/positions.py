@@ -15,7 +15,6 @@ from extra.plots.figure import COLOURS, DrawOptions, Picture, check_finite, coun
 from tinygrad_lite.config import option
 from tinygrad_lite.transformer import sinusoidal_positions
 
-POSITIONS = "position codes and their similarity; without a checkpoint the sinusoidal ones"
 SIGNED = "PuOr_r"  # purple for negative, white for 0, orange for positive: distinct for any kind of colour vision
 
 

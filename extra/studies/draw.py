@@ -30,9 +30,8 @@ from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
 from extra.plots.neighbours import NeighbourOptions, draw_neighbours
-from extra.plots.positions import POSITIONS, PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
-from extra.plots.runs import LossOptions, MeasuresOptions, draw_loss, draw_measures
-from extra.plots.schedule import ScheduleOptions, draw_schedule
+from extra.plots.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
+from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
 from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
 from seq2seq.family import FAMILY as SEQ2SEQ_FAMILY
@@ -47,6 +46,7 @@ from training.family import Trained, read_any
 
 COMMAND = "python -m extra.studies.draw"
 CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
+SOURCES = f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}"
 RUNS = ("RUN ...", "a run's folder or its metrics.csv")  # what is named on the command line, and what it is
 
 
@@ -71,7 +71,7 @@ def load(path: Path) -> Trained:
 
 
 def attention(names: Sequence[str], options: ReadingOptions) -> Picture:
-    """Where the model looks while it reads a text, or translates a sentence.
+    """Where the model looks while it reads or translates a text, in every layer and head.
 
     Raises: OptionError if there is no text, if it is too long, or if an option is for other models.
     """
@@ -102,7 +102,9 @@ def of_translation(trained: Trained, sentence: str, options: ReadingOptions) -> 
 
 
 def positions(names: Sequence[str], options: CodeOptions) -> Picture:
-    """The codes of positions, or the rotation of rotary ones: those of a checkpoint, or the sinusoidal codes.
+    """Position codes and their similarity; without a checkpoint the sinusoidal ones.
+
+    Of rotary positions, which have no codes, it is the rotation.
 
     Raises: OptionError if the model has no positions, or if it is a GPT, which has only one table of them.
     """
@@ -129,7 +131,7 @@ def positions(names: Sequence[str], options: CodeOptions) -> Picture:
 
 
 def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
-    """The nearest tokens by the embeddings of a checkpoint."""
+    """The nearest tokens by their embeddings, and a map of them."""
     trained = load(Path(names[0]))
     return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
 
@@ -147,7 +149,6 @@ class Kind:
     """A kind of picture.
 
     Attributes:
-        about: what it shows, for --help.
         make: makes the picture from what is named on the command line, with the options.
         options: the dataclass of its options.
         example: what may be named on the command line; empty if nothing need be.
@@ -155,56 +156,28 @@ class Kind:
         about_named: what it is.
     """
 
-    about: str
     make: Callable[[Sequence[str], Any], Picture]
     options: type[DrawOptions]
     example: str = ""
     named: str = "CHECKPOINT"
     about_named: str = CHECKPOINT
 
+    @property
+    def about(self) -> str:
+        """What it shows, for --help: the first line of the docstring of `make`, without its end."""
+        first, _, _ = self.make.__doc__.partition(".\n")
+        return f"{first[0].lower()}{first[1:].removesuffix('.')}"
+
 
 KINDS = {
-    "attention": Kind(
-        "where the model looks while it reads or translates a text, in every layer and head",
-        attention,
-        ReadingOptions,
-        'out/goethe --text "Habe nun, ach!"',
-    ),
-    "positions": Kind(POSITIONS, positions, CodeOptions),
-    "neighbours": Kind(
-        "the nearest tokens by their embeddings, and a map of them", neighbours, NeighbourOptions, "out/goethe"
-    ),
-    "tokens": Kind(
-        "one text cut into tokens, by every kind of tokenizer and by those of checkpoints",
-        tokens,
-        TokenOptions,
-        'goethe --text "Es irrt der Mensch"',
-        "SOURCE ...",
-        f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}",
-    ),
-    "merges": Kind(
-        "byte-pair encoding step by step, with the number of each pair",
-        draw_merges,
-        MergeOptions,
-        '"Fischers Fritz fischt frische Fische"',
-        "TEXT ...",
-        "the text itself",
-    ),
-    "schedule": Kind(
-        "the learning rate over the steps of presets, or of options",
-        draw_schedule,
-        ScheduleOptions,
-        named="PRESET ...",
-        about_named="presets of train.py; none: its own defaults",
-    ),
-    "loss": Kind("the training and validation losses of runs", draw_loss, LossOptions, "out/goethe", *RUNS),
-    "measures": Kind(
-        "what the evaluations of runs measured besides the loss",
-        draw_measures,
-        MeasuresOptions,
-        "out/rewards",
-        *RUNS,
-    ),
+    "attention": Kind(attention, ReadingOptions, 'out/goethe --text "Habe nun, ach!"'),
+    "positions": Kind(positions, CodeOptions),
+    "neighbours": Kind(neighbours, NeighbourOptions, "out/goethe"),
+    "tokens": Kind(tokens, TokenOptions, 'goethe --text "Es irrt der Mensch"', "SOURCE ...", SOURCES),
+    "merges": Kind(draw_merges, MergeOptions, '"Fischers Fritz fischt frische Fische"', "TEXT ...", "the text itself"),
+    "schedule": Kind(draw_schedule, ScheduleOptions, "", "PRESET ...", "presets of train.py; none: its own defaults"),
+    "loss": Kind(draw_loss, LossOptions, "out/goethe", *RUNS),
+    "measures": Kind(draw_measures, MeasuresOptions, "out/rewards", *RUNS),
 }
 
 

@@ -88,8 +88,7 @@ def picture(curves: dict[str, np.ndarray], times: int) -> Picture:
             style = {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)]}
             axes.plot((np.arange(len(bits)) + 0.5) * times / len(bits), bits, label=name, markersize=3, **style)
         axes.axvline(1, color="#888888", linewidth=1)
-        axes.set_xlabel("position, in multiples of block_size")
-        axes.set_ylabel("bits per character")
+        axes.set(xlabel="position, in multiples of block_size", ylabel="bits per character")
         axes.legend(frameon=False, fontsize=8)
         plain_axes(axes)
 

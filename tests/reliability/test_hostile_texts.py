@@ -12,7 +12,7 @@ import pytest
 
 import train
 from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
-from extra.plots import runs
+from extra.plots import training
 from extra.studies import baselines
 from extra.studies import compare_tokenizers as compare
 from extra.studies import scores as evaluate
@@ -303,7 +303,7 @@ def test_unreadable_files_are_reported(name, workplace):
     for use in (
         lambda: load_files([name]),
         lambda: read_table(Path(name)),
-        lambda: runs.read_run(Path(name)),
+        lambda: training.read_run(Path(name)),
         lambda: evaluate.main([name]),
     ):
         with pytest.raises(UserError):
@@ -329,7 +329,7 @@ def test_a_broken_table_of_losses_is_plotted_or_refused(count, tried_many):
 
     def attempt(rng):
         Path("metrics.csv").write_bytes(broken(rng))
-        return lambda: runs.read_run(Path("metrics.csv"))
+        return lambda: training.read_run(Path("metrics.csv"))
 
     what = "broken tables of losses for the plot"
     tried_many(count, SEED + 4, what, attempt, allowed=OptionError, used=0.05, refused=0)

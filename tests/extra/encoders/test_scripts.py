@@ -21,7 +21,7 @@ from extra.encoders.config import BertConfig
 from extra.encoders.family import BERT
 from extra.encoders.vit import ViT, ViTConfig
 from extra.encoders.words import SPECIALS, whole_sequence
-from extra.plots.runs import LossOptions, draw_loss
+from extra.plots.training import LossOptions, draw_loss
 from extra.studies import accuracy as evaluate
 from extra.tokenizers.labels import LabelTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer

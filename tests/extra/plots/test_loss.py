@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from extra.plots.figure import compose, own_style
-from extra.plots.runs import (
+from extra.plots.training import (
     UNITS,
     Curve,
     LossOptions,

@@ -13,7 +13,7 @@ from extra.chat.chat import ChatFormat
 from extra.corpora import pictures, tables
 from extra.encoders import reading
 from extra.plots.figure import Picture, write, write_or_refuse
-from extra.plots.runs import read_rows
+from extra.plots.training import read_rows
 from extra.pretrained.read import read_json
 from extra.tokenizers.huggingface import HFTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer

@@ -1,4 +1,4 @@
-"""What the tables of runs hold: the loss of one run, or of several together, over its steps, and other measures.
+"""Training step by step: the losses of runs, what their evaluations measured besides, and the learning rate of presets.
 
     python -m extra.studies.draw loss out/goethe                              makes out/goethe/curves.svg
     python -m extra.studies.draw loss out/a out/b --out curves.svg            both in one picture
@@ -9,13 +9,14 @@ is still training can be drawn too. Runs with different tokenizers are compared 
 per token depends on the tokenizer; losses per picture, for example, stay in nats. The horizontal axis is the step,
 since metrics.csv contains neither the number of tokens in a step nor its time.
 
-The other picture shows what the evaluations measured besides the loss, each measure in its own panel:
+A second picture shows what the evaluations measured besides the loss, each measure in its own panel:
 
     python -m extra.studies.draw measures out/rewards --columns drawn_right group_right entropy
     python -m extra.studies.draw measures out/rewards out/sums-more --columns exact --out measures.svg measures.csv
 
 Any column of metrics.csv can be named; without names, all that the evaluations of these runs have measured are drawn.
-Runs that have no value of a measure are missing in its panel.
+Runs that have no value of a measure are missing in its panel. A third picture shows the learning rate over the steps,
+for presets and for options of train.py.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass
 from itertools import cycle
 from pathlib import Path
 
@@ -32,10 +33,12 @@ import numpy as np
 
 from extra.plots.figure import COLOURS, MARKERS, DrawOptions, Picture, count_steps, plain_axes, write_out
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import OptionError, counted
 from training.cli.console import say
 from training.cli.files import text_of
+from training.cli.options import PRESETS, build, fields_of, find_preset, read_preset
 from training.folder import METRICS, RunFolder
+from training.options import TrainOptions
 
 LOSSES = ("loss", "val_loss", "bits_per_char")
 IN_A_ROW = 3  # panels
@@ -190,8 +193,10 @@ def above_zero(curve: Curve) -> Curve:
 
 
 def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
-    """The losses of these runs, each the folder of a run or its metrics.csv.
+    """The training and validation losses of runs.
 
+    Args:
+        runs: the folder or the metrics.csv of each.
     Raises: OptionError if a run cannot be read or a unit cannot be computed, or if logarithmic axes have nothing to
         show.
     """
@@ -286,7 +291,7 @@ class MeasuresOptions(DrawOptions):
 
 
 def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Picture:
-    """The chosen measures of these runs over their steps.
+    """What the evaluations of runs measured besides the loss.
 
     Raises: OptionError if a run cannot be read, or if no run has one of them.
     """
@@ -324,3 +329,55 @@ def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Pictu
     table = [(name, column, *point) for (column, name), line in points.items() for point in line]
     table = [("run", "measure", "step", "value"), *table]
     return Picture(title, caption, (2.6 * wide + 1, 3.2 * rows), fill, table, default=files[0].parent / "measures.svg")
+
+
+# --- the learning rate ----------------------------------------------------------------------------------------
+
+MAX_POINTS = 5000
+# The options of train.py that say how the learning rate changes.
+NAMES = "max_iters learning_rate schedule decay_lr warmup_iters lr_decay_iters min_lr plateau".split()
+FIELDS, KINDS = fields_of(TrainOptions)
+# The options of `schedule`: each is None, meaning the preset's value, unless it is given.
+ScheduleOptions = make_dataclass(
+    "ScheduleOptions",
+    [(name, KINDS[name] | None, field(default=None, metadata=FIELDS[name].metadata)) for name in NAMES],
+    bases=(DrawOptions,),
+)
+STYLES = ("-", "--", ":", "-.")
+
+
+def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
+    """The learning rate over the steps of presets, or of options.
+
+    The options change that of each preset; without a preset, they change train.py's own defaults.
+
+    Raises: OptionError if there is no such preset.
+    """
+    given = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
+    curves, rows = {}, [("preset", "step", "learning_rate")]
+    for name in presets or ["train.py's defaults"]:
+        known = read_preset(find_preset(PRESETS, name)) if presets else {}
+        known = {key: value for key, value in known.items() if key in NAMES}
+        chosen = build(TrainOptions, (f"preset {name}", known), ("command line", given))
+        steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))
+        rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
+        kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"
+        curves[name] = (f"{name}: {kind}, {counted(chosen.max_iters, 'step')}", steps, rates)
+        rows += [(name, int(step), float(rate)) for step, rate in zip(steps, rates, strict=True)]
+
+    def draw(figure) -> None:
+        axes = figure.add_subplot()
+        for number, (label, steps, rates) in enumerate(curves.values()):
+            colour = COLOURS[number % len(COLOURS)]
+            axes.plot(steps, rates, STYLES[number % 4], color=colour, linewidth=1.8, label=label)
+        axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
+        count_steps(axes.xaxis)
+        plain_axes(axes)
+        axes.legend(frameon=False)
+
+    caption = (
+        "By how much an update follows the gradient. It rises from 0 during the warm-up, while the optimizer's means "
+        "are still rough; a large rate then learns fast, and the fall at the end lets the weights settle. Muon "
+        "multiplies the rate of the matrices by its own factor."
+    )
+    return Picture(f"Learning rate over training: {', '.join(curves)}", caption, (7.2, 3.6), draw, table=rows)

@@ -88,15 +88,12 @@ def assemble(
         raise CheckpointError(NOT_FINITE) from None
     style = read(FOLDER / "style.css")
     # With its name at its end, each script is a separate file in the browser's debugger.
-    programs = [
-        f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n"
-        for path in (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
-    ]
+    paths = (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
+    programs = [f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in paths]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
-    elements = [f'<script type="application/json" id="data">{facts}</script>'] + [
-        f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>'
-        for name, blob in blobs.items()
-    ]
+    elements = [f'<script type="application/json" id="data">{facts}</script>']
+    for name, blob in blobs.items():
+        elements.append(f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>')
     return read(FOLDER / "page.html").format(
         policy=policy + ("worker-src blob:; " if works else "") + "form-action 'none'",
         title=html.escape(title),

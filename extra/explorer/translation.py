@@ -142,10 +142,8 @@ def explain_fates(
         elif fate == "cut off" and length == limit:
             node["why"] = f"cut off at the maximum length of {counted(limit, 'token')}, with score {score:.4f}"
         elif fate == "cut off":
-            node["why"] = (
-                f"given up when the search ended: however it continued, its score could not exceed {bound:.4f}, "
-                f"and the result has {found[-1].score:.4f}"
-            )
+            why = f"its score could not exceed {bound:.4f}, and the result has {found[-1].score:.4f}"
+            node["why"] = f"given up when the search ended: however it continued, {why}"
         elif fate == "ended":
             ranks = [f"number {i}" for i, one in enumerate(found, start=1) if one.tokens == node["tokens"]]
             place = f"{ranks[0]} of the result" if ranks else f"below the {found[-1].score:.4f} of the result"

@@ -122,9 +122,8 @@ def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
     """
     text = normalise(" ".join(names))
     if not text.strip():
-        raise OptionError(
-            'the text is empty: python -m extra.studies.draw merges "Fischers Fritz fischt frische Fische"'
-        )
+        example = '"Fischers Fritz fischt frische Fische"'
+        raise OptionError(f"the text is empty: python -m extra.studies.draw merges {example}")
     if len(text) > MAX_TEXT:
         raise OptionError(f"the text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")
     make, lengths = BPETokenizer, [1] * 256
@@ -169,14 +168,12 @@ def word_line(tokenizer: Tokenizer, words: Sequence[tuple[list[int], int]], mark
     return Line("words", shown)
 
 
-def pair_line(tokenizer: Tokenizer, step: MergeStep, top: int = 10) -> Line:
-    """The most frequent pairs of a step with their numbers, the winner first."""
-    others = [pair for pair, _ in step.counts.most_common(top) if pair != step.pair]
-    shown = [
-        Box(f"{'+'.join(pieces(tokenizer, pair))}: {step.counts[pair]}", CHOSEN if pair == step.pair else "#eeeeee")
-        for pair in (step.pair, *others[: top - 1])
-    ]
-    return Line("pairs", shown)
+def pair_line(tokenizer: Tokenizer, step: MergeStep) -> Line:
+    """The ten most frequent pairs of a step with their numbers, the winner first, in orange."""
+    others = [pair for pair, _ in step.counts.most_common(10) if pair != step.pair]
+    pairs = [step.pair, *others][:10]
+    winner, *shown = (f"{'+'.join(pieces(tokenizer, pair))}: {step.counts[pair]}" for pair in pairs)
+    return Line("pairs", [Box(winner, CHOSEN), *(Box(text, "#eeeeee") for text in shown)])
 
 
 # --- drawing --------------------------------------------------------------------------------------------------

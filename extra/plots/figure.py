@@ -137,10 +137,8 @@ def with_dark_theme(svg: str, has_photographs: bool = False) -> str:
 
     so light becomes dark and dark light, and a hue stays the same.
     """
-    span, rows = BLACK - WHITE, []
-    for colour in range(3):
-        row = [span * ((colour == other) - 2 * luma) for other, luma in enumerate(LUMA)]
-        rows.append(" ".join(f"{number:.4f}" for number in [*row, 0, BLACK]))
+    matrix = (BLACK - WHITE) * (np.eye(3) - 2 * np.array(LUMA))
+    rows = [" ".join(f"{number:.4f}" for number in [*row, 0, BLACK]) for row in matrix]
     what = "path, text" if has_photographs else "svg > g"
     style = (
         f"<style>@media (prefers-color-scheme: dark) {{ {what} {{ filter: url(#dark) }} }}</style>\n"
@@ -216,10 +214,9 @@ def write(picture: Picture, path: Path) -> None:
     if suffix in METADATA:
         width, height = picture.size
         if max(width, height) > MAX_INCHES:
-            raise OptionError(
-                f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
-                "show less of it, as the options of --help allow"
-            )
+            size = f"{width:.0f} by {height:.0f} inches, more than {MAX_INCHES}"
+            advice = "show less of it, as the options of --help allow"
+            raise OptionError(f"{path}: the picture would measure {size}: {advice}")
         with own_style():
             save(compose(picture), path, picture.has_photographs)
     elif suffix != suffix_of_numbers:

@@ -161,12 +161,9 @@ def names(files: Sequence[Path]) -> list[str]:
     ['old/char', 'new/char']
     """
     whole = [(f.parent if f.name == "metrics.csv" else f.with_suffix("")).parts for f in map(Path.resolve, files)]
-    short: list[str] = []
-    for depth in range(1, max(map(len, whole)) + 1):
-        short = ["/".join(parts[-depth:]) for parts in whole]
-        if len(set(short)) == len(set(whole)):
-            break
-    return short
+    depths = range(1, max(map(len, whole)) + 1)
+    depth = next(depth for depth in depths if len({parts[-depth:] for parts in whole}) == len(set(whole)))
+    return ["/".join(parts[-depth:]) for parts in whole]
 
 
 def smoothed(curve: Curve, rows: int) -> Curve:

@@ -218,9 +218,8 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
     """Read a checkpoint, and refuse one of another text: it may have learned what is held out here."""
     trained = load_trained(path)
     if trained.corpus_sha256 != corpus.sha256:
-        raise CheckpointError(
-            f"{trained.path} did not learn from {corpus.name}; name its own text with --dataset or --text"
-        )
+        what = f"{trained.path} did not learn from {corpus.name}"
+        raise CheckpointError(f"{what}; name its own text with --dataset or --text")
     return trained
 
 
@@ -272,10 +271,8 @@ def cut(corpus: Corpus) -> tuple[str, str]:
     """
     train, held_out = corpus.split()
     if len(held_out) < 2:
-        raise CorpusError(
-            f"the text is too short: of its {counted(len(corpus.text), 'character')} {len(held_out)} are held out, and "
-            "it takes at least 2 to predict one from the other; take a longer text"
-        )
+        what = f"the text is too short: of its {counted(len(corpus.text), 'character')} {len(held_out)} are held out"
+        raise CorpusError(f"{what}, and it takes at least 2 to predict one from the other; take a longer text")
     return train, held_out
 
 

@@ -113,11 +113,7 @@ def letters(pieces: Mapping[str, int]) -> Counter[str]:
     >>> letters({"ab": 2, "b": 1})
     Counter({'b': 3, '': 3, 'a': 2})
     """
-    counts: Counter[str] = Counter()
-    for piece, count in pieces.items():
-        for letter in (*piece, ""):
-            counts[letter] += count
-    return counts
+    return Counter(letter for piece, count in pieces.items() for letter in [*piece, ""] * count)
 
 
 def shares(counts: Counter[str]) -> Callable[[str], float]:
@@ -176,10 +172,10 @@ def split(corpus: Corpus) -> tuple[str, str]:
     """
     text, held_out = corpus.split()
     if not text.strip() or not held_out.strip():
-        raise CorpusError(
-            f"the text is too short: its first {counted(len(text), 'character')} are for learning and its last "
-            f"{len(held_out):,} for measuring, and both must contain a word; use a longer text"
+        parts = (
+            f"its first {counted(len(text), 'character')} are for learning and its last {len(held_out):,} for measuring"
         )
+        raise CorpusError(f"the text is too short: {parts}, and both must contain a word; use a longer text")
     return text, held_out
 
 

@@ -125,9 +125,8 @@ def positions(names: Sequence[str], options: CodeOptions) -> Picture:
         return draw_sinusoidal(length, config.n_embd)
     if config.positions == "rotary":  # the same in encoder and decoder
         return draw_rotary(config.frequencies, length, names[0])
-    raise OptionError(
-        f"{names[0]} has no position codes (--positions none): it knows the order of tokens only from how many it sees"
-    )
+    what = f"{names[0]} has no position codes (--positions none)"
+    raise OptionError(f"{what}: it knows the order of tokens only from how many it sees")
 
 
 def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:

@@ -46,9 +46,8 @@ def main(options: QuestionOptions, name: str) -> None:
     tune_memory()
     trained = FAMILY.read(Path(name))
     if not is_conversing(trained):
-        raise CheckpointError(
-            f"{trained.path} did not learn from conversations: python train.py chat makes one that did"
-        )
+        advice = "python train.py chat makes one that did"
+        raise CheckpointError(f"{trained.path} did not learn from conversations: {advice}")
     say(trained.about)
     model = trained.make_model(options.device)
     tests = {part: list(conversations(part, options.count)) for part in PARTS[1:]} | {"by hand": by_hand()}

@@ -164,10 +164,10 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) ->
     steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
     rate = options.flops_per_second or matmul_rate(options.device, options.dtype)
     products, speed = size.products / rate, quantity(rate, "FLOP/s")
-    least = duration(steps * products)
+    least = f"{duration(steps * products)} for the matrix products"
     free = free_memory(options.device)
     if options.flops_per_second:
-        return steps * products, f"{least} for the matrix products at {speed}"
+        return steps * products, f"{least} at {speed}"
     reasons = {
         "it is not trained here": setup.named,
         f"{options.dataset} is not in the cache yet": task is None,
@@ -175,17 +175,14 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) ->
         f"only {quantity(free or 0, 'B')} of memory is free": free and size.kept[0] + size.activations > free,
     }
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
-        return steps * products, (
-            f"at least {least} for the matrix products alone, at the {speed} "
-            f"that one large product reaches here; not measured, because {reason}"
-        )
+        bound = f"at least {least} alone, at the {speed} that one large product reaches here"
+        return steps * products, f"{bound}; not measured, because {reason}"
     (step, evaluation), _ = in_processes(setup, task, program)
     evaluations = 1 + -(-steps // options.eval_interval)
     seconds = steps * step + evaluations * evaluation
-    return seconds, (
-        f"about {duration(seconds)}: {counted(steps, 'step')} of {step * 1e3:,.0f} ms and "
-        f"{counted(evaluations, 'evaluation')} of {duration(evaluation)}, plus samples and checkpoints"
-    )
+    steps_made = f"{counted(steps, 'step')} of {step * 1e3:,.0f} ms"
+    evaluated = f"{counted(evaluations, 'evaluation')} of {duration(evaluation)}"
+    return seconds, f"about {duration(seconds)}: {steps_made} and {evaluated}, plus samples and checkpoints"
 
 
 def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: Any) -> tuple[float, float]:

@@ -138,10 +138,8 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
         "start": 0 if config.pooling == "cls" else None,  # None: the mean of all patches
         "classes": [[names[n], float(probabilities[n])] for i, n in enumerate(order) if i < MOST or names[n] == right],
     }
-    blobs = {
-        "recorded-picture": gray(picture).astype(np.uint8).tobytes(),
-        "recorded-rollout": rollout(found.attention).astype("<f2").tobytes(),
-    }
+    blobs = {"recorded-picture": gray(picture).astype(np.uint8).tobytes()}
+    blobs["recorded-rollout"] = rollout(found.attention).astype("<f2").tobytes()
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."
     panels = [PANELS["picture"], PANELS["looks"], PANELS["rollout"], stream_panel()]
     write(options, "Inside your Vision Transformer", intro, panels, data, found, blobs)

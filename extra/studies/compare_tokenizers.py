@@ -71,11 +71,9 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Tokenizer:
     ids = tokenizer.encode(held_out)
     encoding = max(time.perf_counter() - learned, 1e-9)  # the clock may be too coarse to measure it
     unknown = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items()) / len(held_out)
-    show(
-        f"{kind:<9} {tokenizer.vocab_size:>11,} {len(held_out) / len(ids):>21.2f} {unknown:>8.2%} "
-        f"{bits_to_restore(tokenizer, text, held_out):>6.2f} bits {learned - began:>9.2f} s "
-        f"{len(to_utf8(held_out)) / 1e6 / encoding:>7.1f} MB/s"
-    )
+    bits, speed = bits_to_restore(tokenizer, text, held_out), len(to_utf8(held_out)) / 1e6 / encoding
+    row = f"{kind:<9} {tokenizer.vocab_size:>11,} {len(held_out) / len(ids):>21.2f} {unknown:>8.2%}"
+    show(f"{row} {bits:>6.2f} bits {learned - began:>9.2f} s {speed:>7.1f} MB/s")
     return tokenizer
 
 
@@ -172,9 +170,8 @@ def split(corpus: Corpus) -> tuple[str, str]:
     """
     text, held_out = corpus.split()
     if not text.strip() or not held_out.strip():
-        parts = (
-            f"its first {counted(len(text), 'character')} are for learning and its last {len(held_out):,} for measuring"
-        )
+        learned = counted(len(text), "character")
+        parts = f"its first {learned} are for learning and its last {len(held_out):,} for measuring"
         raise CorpusError(f"the text is too short: {parts}, and both must contain a word; use a longer text")
     return text, held_out
 

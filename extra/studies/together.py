@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -62,8 +62,6 @@ from training.family import Trained
 
 GPTS = "GPTs that learned from this text: checkpoints, or folders of runs"
 WEIGHTS = np.linspace(0, 1, 101).tolist()  # of the GPTs in a mixture with counts
-
-Choice = TypeVar("Choice")
 
 
 @dataclass
@@ -101,9 +99,7 @@ def mixed(weight: float, p_gpt: np.ndarray, p_counts: np.ndarray) -> np.ndarray:
     return weight * p_gpt + (1 - weight) * p_counts
 
 
-def best_for_other_half(
-    choices: Sequence[Choice], predict: Callable[[Choice], np.ndarray]
-) -> tuple[np.ndarray, list[Choice]]:
+def best_for_other_half(choices: Sequence[Any], predict: Callable[[Any], np.ndarray]) -> tuple[np.ndarray, list[Any]]:
     """The probabilities of all tokens, each half with the choice that needs the fewest bits for the other half.
 
     Args:
@@ -111,7 +107,7 @@ def best_for_other_half(
     Returns: (N,), and the choices for the first half and for the second.
     """
 
-    def halves(choice: Choice) -> list[np.ndarray]:
+    def halves(choice: Any) -> list[np.ndarray]:
         p = predict(choice)
         return np.split(p, [len(p) // 2])
 

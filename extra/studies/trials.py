@@ -87,11 +87,9 @@ def show_profile(setup: RunSetup, program: Program) -> int:
     rate = matmul_rate(options.device, options.dtype)
     count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
     show(f"operations of one training step in process 0 of {processes}:\n\n{table}\n")
-    show(
-        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,\n"
-        f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches\n"
-        f"here: {operations / rate / seconds:.0%} of the step"
-    )
+    show(f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,")
+    show(f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches")
+    show(f"here: {operations / rate / seconds:.0%} of the step")
     return 0
 
 

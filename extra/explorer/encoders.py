@@ -8,7 +8,6 @@ All numbers are computed here, while the page is written; the `explorer*.js` nex
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +58,12 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     found = look_inside(model, *inputs(model, ids[None], segments))
     data = recording(found) | {"tokens": pieces(tokenizer, ids.tolist()), "start": 0}
     data |= {"ids": ids.tolist(), "segments": segments.tolist()}
-    panels = [PANELS["tokens"], PANELS["attention"], stream_panel(model.config.norm_first)]
+    shown = ["tokens", "attention", "stream"]
     if asks_label:
-        shown = data["labels"] = occlusion(model, ids, segments)
-        changes = [abs(shown["probabilities"][0] - row[0]) if row else 0 for row in shown["hidden"]]
+        labels = data["labels"] = occlusion(model, ids, segments)
+        changes = [abs(labels["probabilities"][0] - row[0]) if row else 0 for row in labels["hidden"]]
         data["start"] = int(np.argmax(changes))
-        panels.insert(1, PANELS["labels"])
+        shown.insert(1, "labels")
     elif (places := np.flatnonzero(ids == model.config.mask)).size and model.config.objective == "words":
         words = predictions(model, tokenizer, lines[0], MOST)
         data["masks"] = [
@@ -72,11 +71,12 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
             for place, best in zip(places, words, strict=True)
         ]
         data["start"] = int(places[0])
-        panels.insert(1, PANELS["words"])
+        shown.insert(1, "words")
     else:
         say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model outputs only features")
     intro = f"This is your model: {about(trained)}. It read one text while this page was written."
-    write(options, "Inside your encoder", intro, panels, data, found, {})
+    panels = PANELS | {"stream": stream_panel(model.config.norm_first)}
+    write(options, "Inside your encoder", intro, {name: panels[name] for name in shown}, data, found, {})
 
 
 def inputs(model: Bert, ids: np.ndarray, segments: np.ndarray) -> list[Tensor]:
@@ -141,7 +141,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
     blobs = {"recorded-picture": gray(picture).astype(np.uint8).tobytes()}
     blobs["recorded-rollout"] = rollout(found.attention).astype("<f2").tobytes()
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."
-    panels = [PANELS["picture"], PANELS["looks"], PANELS["rollout"], stream_panel()]
+    panels = {name: PANELS[name] for name in ("picture", "looks", "rollout")} | {"stream": stream_panel()}
     write(options, "Inside your Vision Transformer", intro, panels, data, found, blobs)
 
 
@@ -158,7 +158,7 @@ def stream_panel(norm_first: bool = True) -> Panel:
     """The panel of the stream, with the formula of this model's blocks."""
     line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
     parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
-    return replace(PANELS["stream"], formula=f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)")
+    return PANELS["stream"] | {"formula": f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)"}
 
 
 def about(trained: Trained) -> str:
@@ -167,10 +167,10 @@ def about(trained: Trained) -> str:
     return f"a {TITLES.get(family.lower(), family)} {more}"
 
 
-def write(options: Any, title: str, intro: str, panels: list[Panel], data: dict, found: Inside, blobs: dict) -> None:
+def write(options: Any, title: str, intro: str, panels: dict, data: dict, found: Inside, blobs: dict) -> None:
     """Write a page of these panels."""
     more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
-    data["panels"] = [panel.name for panel in panels]
+    data["panels"] = [*panels]
     blobs["recorded-attention"] = found.attention.astype("<f2").tobytes()
     write_or_refuse(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS), "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

@@ -6,7 +6,6 @@ If the model is too large for a page to compute, the page has what it computed f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +117,7 @@ def page(options: SampleOptions, trained: Trained, prompt: str, recorded: tuple[
     }
     ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
     panels = panels_of("gpt", "recorded" if recorded else "conversation" if answers else "")
-    panels["stream"] = replace(panels["stream"], formula=stream_formula(config))
+    panels["stream"]["formula"] = stream_formula(config)
     about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."
     if recorded:
         model, why = recorded
@@ -153,7 +152,7 @@ def page(options: SampleOptions, trained: Trained, prompt: str, recorded: tuple[
             if trained.dataset == CALCULATIONS:
                 intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
     data["panels"] = [*panels]
-    return assemble("Inside your GPT", intro, [*panels.values()], data, blobs, [FOLDER / name for name in SCRIPTS])
+    return assemble("Inside your GPT", intro, panels, data, blobs, [FOLDER / name for name in SCRIPTS])
 
 
 def stream_formula(config: GPTConfig) -> str:

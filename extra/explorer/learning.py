@@ -41,8 +41,7 @@ def page(path: str = "") -> str:
         texts = [(Path(path).name, own_text(path)), *texts]
     data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
     scripts = [FOLDER / f"{name}.js" for name in SCRIPTS]
-    panels = [*panels_of("learning").values()]
-    return assemble("A GPT learns in this page", INTRO, panels, data, {}, scripts, works=True)
+    return assemble("A GPT learns in this page", INTRO, panels_of("learning"), data, {}, scripts, works=True)
 
 
 def own_text(path: str) -> str:

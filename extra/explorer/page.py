@@ -24,7 +24,6 @@ import html
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,36 +36,20 @@ SHARED = ("data", "widgets", "maps")  # scripts of all pages
 ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One part of a page.
-
-    Attributes:
-        name: the id of its element; the scripts fill it.
-        title: its heading.
-        lead: what is seen, and what to try.
-        formula: what is computed.
-        sources: where: file and function, as in "gpt/model.py GPT.forward".
-    """
-
-    name: str
-    title: str
-    lead: str
-    formula: str
-    sources: Sequence[str]
+Panel = Mapping[str, Any]  # the texts of one part of a page, as in panels.toml
 
 
 def panels_of(page: str, variant: str = "") -> dict[str, Panel]:
     """The panels of a page by name, as in panels.toml; a variant of the page has other texts for some of them."""
     texts = tomllib.loads(read(FOLDER / "panels.toml"))
     others = texts.get(variant, {})
-    return {name: Panel(name, **(values | others.get(name, {}))) for name, values in texts[page].items()}
+    return {name: values | others.get(name, {}) for name, values in texts[page].items()}
 
 
 def assemble(
     title: str,
     intro: Sequence[str],
-    panels: Sequence[Panel],
+    panels: Mapping[str, Panel],
     data: Mapping[str, Any],
     blobs: Mapping[str, bytes],
     scripts: Iterable[Path],
@@ -76,6 +59,7 @@ def assemble(
 
     Args:
         intro: paragraphs below the title, as text.
+        panels: their texts by name, which is the id of an element that the scripts fill.
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
         scripts: files of JavaScript, run in this order after the shared ones.
@@ -94,25 +78,26 @@ def assemble(
     elements = [f'<script type="application/json" id="data">{facts}</script>']
     for name, blob in blobs.items():
         elements.append(f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>')
+    links = [f'<li><a href="#{name}">{html.escape(panel["title"])}</a></li>' for name, panel in panels.items()]
     return read(FOLDER / "page.html").format(
         policy=policy + ("worker-src blob:; " if works else "") + "form-action 'none'",
         title=html.escape(title),
         style=style,
-        first=panels[0].name,
+        first=next(iter(panels)),
         intro="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in intro),
-        contents="\n".join(f'<li><a href="#{panel.name}">{html.escape(panel.title)}</a></li>' for panel in panels),
-        sections="\n".join(map(section, panels)),
+        contents="\n".join(links),
+        sections="\n".join(section(name, panel) for name, panel in panels.items()),
         data="\n".join(elements),
         scripts="\n".join(f"<script>{program}</script>" for program in programs),
     )
 
 
-def section(panel: Panel) -> str:
+def section(name: str, panel: Panel) -> str:
     """The frame of a panel, with its heading, and its formula and source below."""
-    pairs = (html.escape(source).split(" ") for source in panel.sources)
-    sources = ", ".join(f"<code>{file}</code> {name}" for file, name in pairs)
-    texts = {name: html.escape(getattr(panel, name)) for name in ("name", "title", "lead", "formula")}
-    return read(FOLDER / "section.html").rstrip().format(**texts, sources=f"Computed in {sources}")
+    pairs = (html.escape(source).split(" ") for source in panel["sources"])
+    sources = ", ".join(f"<code>{file}</code> {function}" for file, function in pairs)
+    texts = {part: html.escape(panel[part]) for part in ("title", "lead", "formula")}
+    return read(FOLDER / "section.html").rstrip().format(name=name, **texts, sources=f"Computed in {sources}")
 
 
 def read(path: Path) -> str:

@@ -189,7 +189,7 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
         "recorded then. The page has no connection, and works from a file, without a network."
     ]
-    panels = [*panels_of("translation").values()]
+    panels = panels_of("translation")
     blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
     html = assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT])
     write_or_refuse(options.explain, html, "--explain ")

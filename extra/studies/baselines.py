@@ -120,11 +120,10 @@ class Level:
 
     def __init__(self, counts: Counter[str]) -> None:
         self.counts = counts  # c(hw)
+        self.followers = Counter(gram[:-1] for gram in counts)  # N(h·)
         self.totals: Counter[str] = Counter()  # c(h·)
-        self.followers: Counter[str] = Counter()  # N(h·)
         for gram, count in counts.items():
             self.totals[gram[:-1]] += count
-            self.followers[gram[:-1]] += 1
         self.discount = estimate_discount(counts)
 
 

@@ -20,7 +20,7 @@ from extra.chat.chat import AnswerFormat, Fitting
 from extra.explorer import gpt as build
 from extra.explorer import page
 from extra.explorer.learning import SCRIPTS
-from extra.explorer.page import Panel, assemble, panels_of
+from extra.explorer.page import assemble, panels_of
 from extra.inside.gpt import look_inside
 from extra.pairs.answering import END
 from gpt.config import GPTConfig
@@ -148,7 +148,8 @@ def test_the_file_is_closed(path):
 def test_no_script_ends_its_own_element_and_no_words_of_a_panel_are_html():
     for path in (*build.FOLDER.glob("*.js"), *build.FOLDER.glob("*.css")):
         assert not re.search("</(script|style)|<!--", path.read_text(encoding="utf-8"), re.IGNORECASE), path
-    assert "&lt;b&gt;" in assemble("<b>", ["<b>"], [Panel("a", "<b>", "<b>", "<b>", ("<b> <b>",))], {}, {}, [])
+    panel = dict.fromkeys(("title", "lead", "formula"), "<b>") | {"sources": ["<b> <b>"]}
+    assert "&lt;b&gt;" in assemble("<b>", ["<b>"], {"a": panel}, {}, {}, [])
 
 
 def test_the_scripts_are_short_enough_to_be_read():
@@ -303,10 +304,10 @@ PAGES = ["gpt", ("gpt", "recorded"), ("gpt", "conversation"), "encoder", "transl
 
 @pytest.mark.parametrize("kind", PAGES)
 def test_every_panel_names_functions_that_exist_and_says_what_to_see(kind):
-    for panel in (panels_of(kind) if isinstance(kind, str) else panels_of(*kind)).values():
-        assert panel.lead.count(".") >= 1
-        assert panel.formula or panel.name == "stream"
-        for file, name in map(str.split, panel.sources):
+    for panel_name, panel in (panels_of(kind) if isinstance(kind, str) else panels_of(*kind)).items():
+        assert panel["lead"].count(".") >= 1
+        assert panel["formula"] or panel_name == "stream"
+        for file, name in map(str.split, panel["sources"]):
             text = (ROOT / file).read_text(encoding="utf-8")
             if file.endswith(".js"):
                 assert re.search(rf"^(function |  ){name}\(.*\{{$", text, re.MULTILINE)

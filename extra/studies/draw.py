@@ -26,11 +26,10 @@ import numpy as np
 from extra.inside import Attention
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
+from extra.plots import vectors
 from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
-from extra.plots.neighbours import NeighbourOptions, draw_neighbours
-from extra.plots.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
 from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
 from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
@@ -59,7 +58,7 @@ class ReadingOptions(AttentionOptions):
 
 
 @dataclass
-class CodeOptions(PositionOptions):
+class CodeOptions(vectors.PositionOptions):
     """The options of `positions`."""
 
     part: str | None = option(None, "of a translation model; none: encoder", choices=("encoder", "decoder"))
@@ -109,30 +108,30 @@ def positions(names: Sequence[str], options: CodeOptions) -> Picture:
     Raises: OptionError if the model has no positions, or if it is a GPT, which has only one table of them.
     """
     if not names:
-        return draw_sinusoidal(options.length, options.width)
+        return vectors.draw_sinusoidal(options.length, options.width)
     trained = load(Path(names[0]))
     config, length = trained.config, min(options.length, trained.config.block_size)
     is_gpt = trained.model_class is GPT
     if is_gpt and options.part:
         raise OptionError("--part is for translation models; a GPT has one table of positions")
     if config.positions == "learned" and is_gpt:
-        return draw_learned(trained.weights["position_embedding.weight"][:length], names[0])
+        return vectors.draw_learned(trained.weights["position_embedding.weight"][:length], names[0])
     if config.positions == "learned":
         part = options.part or "encoder"
         side = "source" if part == "encoder" else "target"
-        return draw_learned(trained.weights[f"{side}_positions.weight"][:length], f"{names[0]} ({part})")
+        return vectors.draw_learned(trained.weights[f"{side}_positions.weight"][:length], f"{names[0]} ({part})")
     if config.positions == "sinusoidal":
-        return draw_sinusoidal(length, config.n_embd)
+        return vectors.draw_sinusoidal(length, config.n_embd)
     if config.positions == "rotary":  # the same in encoder and decoder
-        return draw_rotary(config.frequencies, length, names[0])
+        return vectors.draw_rotary(config.frequencies, length, names[0])
     what = f"{names[0]} has no position codes (--positions none)"
     raise OptionError(f"{what}: it knows the order of tokens only from how many it sees")
 
 
-def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
+def neighbours(names: Sequence[str], options: vectors.NeighbourOptions) -> Picture:
     """The nearest tokens by their embeddings, and a map of them."""
     trained = load(Path(names[0]))
-    return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
+    return vectors.draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
 
 
 def tokens(names: Sequence[str], options: TokenOptions) -> Picture:
@@ -171,7 +170,7 @@ class Kind:
 KINDS = {
     "attention": Kind(attention, ReadingOptions, 'out/goethe --text "Habe nun, ach!"'),
     "positions": Kind(positions, CodeOptions),
-    "neighbours": Kind(neighbours, NeighbourOptions, "out/goethe"),
+    "neighbours": Kind(neighbours, vectors.NeighbourOptions, "out/goethe"),
     "tokens": Kind(tokens, TokenOptions, 'goethe --text "Es irrt der Mensch"', "SOURCE ...", SOURCES),
     "merges": Kind(draw_merges, MergeOptions, '"Fischers Fritz fischt frische Fische"', "TEXT ...", "the text itself"),
     "schedule": Kind(draw_schedule, ScheduleOptions, "", "PRESET ...", "presets of train.py; none: its own defaults"),

@@ -10,8 +10,7 @@ import pytest
 
 from extra.plots.figure import COLOURS, compose, own_style, with_dark_theme, write
 from extra.plots.graphviz import quote, to_dot
-from extra.plots.neighbours import NeighbourOptions, draw_neighbours
-from extra.plots.positions import draw_learned, draw_rotary, draw_sinusoidal
+from extra.plots.vectors import NeighbourOptions, draw_learned, draw_neighbours, draw_rotary, draw_sinusoidal
 from extra.studies.draw import KINDS, main
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import ROOT, csv_rows

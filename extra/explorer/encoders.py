@@ -8,7 +8,6 @@ All numbers are computed here, while the page is written; the `explorer*.js` nex
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from training.cli.console import say
 from training.cli.prompt import prompt_lines
 from training.family import Trained
 
-SCRIPTS = [Path(__file__).with_name(f"{name}.js") for name in ("encoder_text", "encoder_picture", "encoder")]
+SCRIPTS = ("encoder_text", "encoder_picture", "encoder")
 MAX_TOKENS = 128  # of a text; more would be unreadable
 MAX_NUMBERS = 20_000_000  # attention weights in a page: 40 MB as float16, 53 MB in base64
 MOST = 10  # words or classes listed

@@ -32,9 +32,8 @@ from training.corpora.texts import CORPORA, load_corpus
 from training.family import Trained
 from training.folder import RunFolder
 
-FOLDER = Path(__file__).parent
 SCRIPTS = "model tokenizer sampling counting session talk text next cell attention stream wanted patching surprise"
-SCRIPTS = [f"{name}.js" for name in f"{SCRIPTS} growing whole fragment main".split()]
+SCRIPTS = f"{SCRIPTS} growing whole fragment main".split()
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone can keep up
 MAX_CHECKPOINTS = 12  # of one run, in one page
@@ -152,7 +151,7 @@ def page(options: SampleOptions, trained: Trained, prompt: str, recorded: tuple[
             if trained.dataset == CALCULATIONS:
                 intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
     data["panels"] = [*panels]
-    return assemble("Inside your GPT", intro, panels, data, blobs, [FOLDER / name for name in SCRIPTS])
+    return assemble("Inside your GPT", intro, panels, data, blobs, SCRIPTS)
 
 
 def stream_formula(config: GPTConfig) -> str:

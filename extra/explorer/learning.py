@@ -40,8 +40,7 @@ def page(path: str = "") -> str:
     if path:
         texts = [(Path(path).name, own_text(path)), *texts]
     data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
-    scripts = [FOLDER / f"{name}.js" for name in SCRIPTS]
-    return assemble("A GPT learns in this page", INTRO, panels_of("learning"), data, {}, scripts, works=True)
+    return assemble("A GPT learns in this page", INTRO, panels_of("learning"), data, {}, SCRIPTS, works=True)
 
 
 def own_text(path: str) -> str:

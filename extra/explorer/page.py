@@ -1,6 +1,6 @@
 """One HTML file from its parts: a page that works offline, and that no text in it can break out of.
 
-    html = assemble(title, intro, panels, data={"prompt": "</script>"}, blobs={"weights-0": b"..."}, scripts=[...])
+    html = assemble(title, intro, panels, data={"prompt": "</script>"}, blobs={"weights-0": b"..."}, scripts=["talk"])
 
 `page.html` is its frame, `section.html` that of a panel, and `panels.toml` has the panels' texts. The file contains
 everything: styles, scripts, data as JSON, and binary data in base64. Three rules keep it closed:
@@ -52,7 +52,7 @@ def assemble(
     panels: Mapping[str, Panel],
     data: Mapping[str, Any],
     blobs: Mapping[str, bytes],
-    scripts: Iterable[Path],
+    scripts: Iterable[str],
     works: bool = False,
 ) -> str:
     """The page as HTML.
@@ -62,7 +62,7 @@ def assemble(
         panels: their texts by name, which is the id of an element that the scripts fill.
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
-        scripts: files of JavaScript, run in this order after the shared ones.
+        scripts: names of files of JavaScript beside this one, run in this order after the shared ones.
         works: whether they may start a worker from a text in the page.
     Raises: CheckpointError if a number in the data is NaN or infinite.
     """
@@ -72,7 +72,7 @@ def assemble(
         raise CheckpointError(NOT_FINITE) from None
     style = read(FOLDER / "style.css")
     # With its name at its end, each script is a separate file in the browser's debugger.
-    paths = (*(FOLDER / f"{name}.js" for name in SHARED), *scripts)
+    paths = [FOLDER / f"{name}.js" for name in (*SHARED, *scripts)]
     programs = [f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in paths]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
     elements = [f'<script type="application/json" id="data">{facts}</script>']

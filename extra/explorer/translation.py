@@ -10,7 +10,6 @@ each with the reason.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,6 @@ from training.cli.console import say
 from training.cli.prompt import prompt_lines
 from training.family import Trained
 
-SCRIPT = Path(__file__).with_suffix(".js")
 BEAM, MAX_BEAM = 4, 16  # hypotheses, unless --beam says otherwise; a wider tree would be unreadable
 
 
@@ -191,6 +189,6 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
     ]
     panels = panels_of("translation")
     blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
-    html = assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT])
+    html = assemble("Inside your translation model", intro, panels, data, blobs, ["translation"])
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

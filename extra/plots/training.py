@@ -232,20 +232,18 @@ def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, op
     """Fill the figure: two lines for each run, and a legend."""
     axes = figure.add_subplot()
     axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {unit}")
-    thick, thin, best = [], [], []
-    for run, colour, marker in zip(runs, cycle(COLOURS), cycle(MARKERS), strict=False):
+    thick, thin, labels = [], [], []
+    for name, run, colour, marker in zip(called, runs, cycle(COLOURS), cycle(MARKERS), strict=False):
         training, validation = smoothed(run.training, options.smooth), run.validation
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
         dot = "." if len(training.steps) == 1 else ""  # a single point does not make a line
         thin += axes.plot(training.steps, training.losses, dot, color=colour, linewidth=0.9, alpha=0.55)
         thick += axes.plot(validation.steps, validation.losses, marker, ls="-", color=colour, lw=1.8, ms=3.5)
-        best.append(describe_best(run.validation))
+        labels.append((name if len(runs) > 1 else "validation") + describe_best(run.validation))
     set_ticks(axes, options.log)
 
-    lines, labels = thick, [name + value for name, value in zip(called, best, strict=True)]
-    if len(runs) == 1:
-        lines, labels = [*thick, *thin], ["validation" + best[0], "training"]
+    lines, labels = (thick, labels) if len(runs) > 1 else ([*thick, *thin], [*labels, "training"])
     # matplotlib omits labels that begin with _, so the names are set afterwards.
     legend = axes.legend(lines, ["-"] * len(lines), frameon=False, alignment="left")
     for text, words in zip(legend.get_texts(), labels, strict=True):
@@ -364,9 +362,8 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
 
     def draw(figure) -> None:
         axes = figure.add_subplot()
-        for number, (label, steps, rates) in enumerate(curves.values()):
-            colour = COLOURS[number % len(COLOURS)]
-            axes.plot(steps, rates, STYLES[number % 4], color=colour, linewidth=1.8, label=label)
+        for (label, steps, rates), colour, style in zip(curves.values(), cycle(COLOURS), cycle(STYLES), strict=False):
+            axes.plot(steps, rates, style, color=colour, linewidth=1.8, label=label)
         axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
         count_steps(axes.xaxis)
         plain_axes(axes)

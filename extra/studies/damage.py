@@ -147,8 +147,7 @@ def damaged(model: GPT, way: str, share: float, seed: int, importance: np.ndarra
         return without(parts)
     shape = (len(model.blocks), model.config.n_head)
     keys = importance if way == WAYS[-1] else keyed_rng(seed, "damage heads").random(shape)
-    places = np.unravel_index(smallest(keys.ravel(), share), shape)
-    return without_heads(model, list(zip(*(place.tolist() for place in places), strict=True)))
+    return without_heads(model, [divmod(place, shape[1]) for place in smallest(keys.ravel(), share).tolist()])
 
 
 def linear_maps(model: GPT) -> list[tuple[str, Linear]]:

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from extra.inside import Attention
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
@@ -85,19 +84,14 @@ def attention(names: Sequence[str], options: ReadingOptions) -> Picture:
         raise OptionError('give the model something to read: --text "Habe nun, ach!"')
     if len(ids) > room:
         raise OptionError(f"--text has {len(ids):,} tokens, but the model reads at most {room}: use a shorter text")
-    if is_gpt:
-        found, what = self_attention(trained.make_model(), tokenizer, ids), "self-attention"
-    else:
-        found, what = of_translation(trained, text, options), PARTS[options.part or "cross"]
-    return draw_attention(found, f"{what} of {names[0]}", options)
-
-
-def of_translation(trained: Trained, sentence: str, options: ReadingOptions) -> Attention:
-    """What the encoder or decoder attends to while the model translates a sentence."""
     model = trained.make_model()
-    ((best,),) = translate(model, trained.tokenizer, [sentence], beam=options.beam or 5)
+    if is_gpt:
+        return draw_attention(self_attention(model, tokenizer, ids), f"self-attention of {names[0]}", options)
+    ((best,),) = translate(model, tokenizer, [text], beam=options.beam or 5)
     say(f"translation: {best.text}")
-    return attention_weights(model, trained.tokenizer, sentence, best.tokens, options.part or "cross")
+    part = options.part or "cross"
+    found = attention_weights(model, tokenizer, text, best.tokens, part)
+    return draw_attention(found, f"{PARTS[part]} of {names[0]}", options)
 
 
 def positions(names: Sequence[str], options: CodeOptions) -> Picture:

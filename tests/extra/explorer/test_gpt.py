@@ -146,14 +146,14 @@ def test_the_file_is_closed(path):
 
 
 def test_no_script_ends_its_own_element_and_no_words_of_a_panel_are_html():
-    for path in (*build.FOLDER.glob("*.js"), *build.FOLDER.glob("*.css")):
+    for path in (*page.FOLDER.glob("*.js"), *page.FOLDER.glob("*.css")):
         assert not re.search("</(script|style)|<!--", path.read_text(encoding="utf-8"), re.IGNORECASE), path
     panel = dict.fromkeys(("title", "lead", "formula"), "<b>") | {"sources": ["<b> <b>"]}
     assert "&lt;b&gt;" in assemble("<b>", ["<b>"], {"a": panel}, {}, {}, [])
 
 
 def test_the_scripts_are_short_enough_to_be_read():
-    texts = {path.name: path.read_text(encoding="utf-8") for path in build.FOLDER.glob("*.js")}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in page.FOLDER.glob("*.js")}
     for name, text in texts.items():
         assert text.count("\n") <= 300, name
         assert text.startswith('"use strict";\n'), name
@@ -277,7 +277,7 @@ def test_the_page_knows_what_python_says_it_knows():
         ("model", "ACTIVATIONS", build.CHOICES["activation"].split()),
         ("tokenizer", "TOKENIZERS", build.TOKENIZERS),
     ]:
-        table = (build.FOLDER / f"{file}.js").read_text(encoding="utf-8").split(f"const {name} = {{")[1].split("\n}")[0]
+        table = (page.FOLDER / f"{file}.js").read_text(encoding="utf-8").split(f"const {name} = {{")[1].split("\n}")[0]
         assert re.findall(r'^  "?([\w-]+)"?:', table, re.MULTILINE) == sorted(known, key=table.index)
 
 

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from extra.explorer import gpt as build
+from extra.explorer import page
 from extra.explorer.learning import LIMITS, SCRIPTS, SHAPE
 from extra.studies import learn
 from tests.extra.explorer.test_gpt import check_closed, text_of
@@ -42,7 +42,7 @@ def test_it_has_the_poem_of_the_course_and_hamlet_and_first_the_reader_s_text(wo
 
 
 def test_colours_have_enough_contrast_in_light_and_dark():
-    style = (build.FOLDER / "style.css").read_text(encoding="utf-8")
+    style = (page.FOLDER / "style.css").read_text(encoding="utf-8")
     schemes = [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", style, re.S)]
     assert len(schemes) == 2
     for colours in schemes:

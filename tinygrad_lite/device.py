@@ -90,10 +90,7 @@ def get_device(name: str) -> Device:
     Raises: DeviceError with the reason and, if there is one, the command that fixes it.
     """
     if name == "auto":
-        try:
-            return get_device("cuda")
-        except DeviceError:
-            return get_device("cpu")
+        name = "cpu" if why_no_cuda() else "cuda"
     if name not in _BY_NAME and name == "cuda":
         from tinygrad_lite.cuda.find import find_cuda
 

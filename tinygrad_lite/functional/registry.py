@@ -20,7 +20,7 @@ import numpy as np
 
 from tinygrad_lite.arguments import by_own_names
 from tinygrad_lite.ops.common import as_tensor
-from tinygrad_lite.tensor import Tensor, noted
+from tinygrad_lite.tensor import Tensor, check_one_device, noted
 
 REGISTRY: dict[str, "ReferenceAndFused"] = {}
 _composed_only = False
@@ -70,7 +70,10 @@ class ReferenceAndFused:
         if not is_complete or len(tensors) < max(self.required, 1):
             args, options, tensors = self._with_constants(args, options, tensors)
         noted(*tensors)
-        device = self.device_of_all(tensors)
+        device = tensors[0].device
+        for tensor in tensors:
+            if tensor.device != device:
+                check_one_device(tensors, self.name)
         if device != "cpu":  # CuPy never warns
             return self.version_for(device)(*args, **options)
         with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
@@ -87,16 +90,6 @@ class ReferenceAndFused:
             expected = ", ".join(list(self.names)[: self.required])
             raise TypeError(f"{self.name}: needs tensors as {expected}; make them with Tensor(...)")
         return (*given.values(), *args[len(given) :]), options, tensors
-
-    def device_of_all(self, tensors: list[Tensor]) -> str:
-        """The device of these tensors. Raises: ValueError if they are not on one device."""
-        device = tensors[0].device
-        for other in tensors:
-            if other.device != device:
-                raise ValueError(
-                    f"{self.name}: tensors on {device} and {other.device} cannot be combined; move one with .to(device)"
-                )
-        return device
 
     def version_for(self, device: str) -> Callable[..., Any]:
         """The version for a device: the fused one, if there is one and `composed` is off."""

@@ -447,18 +447,10 @@ class Mixer(NamedTuple):
 def attention_of(config: ModelConfig, kind: type = MultiHeadAttention, **more: Any) -> MultiHeadAttention:
     """Attention with these settings, of a class that may take more."""
     c = config
-    return kind(
-        c.n_embd,
-        c.n_head,
-        c.dropout,
-        c.bias,
-        n_kv_head=c.n_kv_head,
-        head_dim=c.head_dim,
-        qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
-        frequencies=c.frequencies if c.positions == "rotary" else None,
-        scale=c.attention_scale,
-        **more,
-    )
+    norm = functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None
+    frequencies = c.frequencies if c.positions == "rotary" else None
+    more |= {"n_kv_head": c.n_kv_head, "head_dim": c.head_dim, "scale": c.attention_scale}
+    return kind(c.n_embd, c.n_head, c.dropout, c.bias, qk_norm=norm, frequencies=frequencies, **more)
 
 
 def self_attention(config: ModelConfig, *kind: type, **more: Any) -> MultiHeadAttention:
@@ -497,16 +489,10 @@ def block_of(config: ModelConfig, has_cross: bool = False) -> Block:
         has_cross: whether it also attends to an encoder's output.
     """
     c = config
-    return Block(
-        MIXERS[c.mixer].make(c),
-        FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation),
-        c.n_embd,
-        norm_first=c.norm_first,
-        cross=attention_of(c) if has_cross else None,
-        norm=norm_of(c),
-        residual=c.residual,
-        recompute=c.recompute,
-    )
+    mixer, mlp = MIXERS[c.mixer].make(c), FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
+    cross = attention_of(c) if has_cross else None
+    order = {"norm_first": c.norm_first, "residual": c.residual, "recompute": c.recompute}
+    return Block(mixer, mlp, c.n_embd, cross=cross, norm=norm_of(c), **order)
 
 
 def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:

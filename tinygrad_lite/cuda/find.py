@@ -27,8 +27,7 @@ def find_cuda() -> Device:
     Raises: DeviceError that says what was found, what is wrong with it, and how to fix it.
     """
     # CuPy issues many harmless warnings. Where warnings are errors, as in the tests, it could not be imported.
-    with warnings.catch_warnings():
-        warnings.simplefilter("default")
+    with warnings.catch_warnings(action="default"):
         return working_cuda()
 
 
@@ -66,21 +65,18 @@ def working_cuda() -> Device:
     gpu = runtime.getDeviceProperties(0)
     check_generation(here, gpu, known, made_for, driver)
     check_headers(cupy, here, made_for)
-    return Device(
-        "cuda",
-        cupy,
-        cupy.ndarray,
-        cupy.asarray,
-        cupy.asnumpy,
-        lambda: cupy.cuda.get_current_stream().synchronize(),
-        runtime.memGetInfo,
-        gpu["major"] + gpu["minor"] / 10,
-    )
+
+    def synchronize() -> None:
+        cupy.cuda.get_current_stream().synchronize()
+
+    capability = gpu["major"] + gpu["minor"] / 10
+    arrays = (cupy, cupy.ndarray, cupy.asarray, cupy.asnumpy)
+    return Device("cuda", *arrays, synchronize, runtime.memGetInfo, capability)
 
 
 def import_cupy() -> ModuleType:
     """CuPy, if exactly one package of it is installed and can be imported. Raises: DeviceError if not."""
-    installed = [name for name in CUPYS if is_installed(name)]
+    installed = [name for name in CUPYS if any(metadata.distributions(name=name))]
     if len(installed) > 1:
         raise DeviceError(
             f"device cuda: {' and '.join(installed)} are both installed, but their files have the same names: "
@@ -150,15 +146,6 @@ def refuse_unwritable(error: Exception, here: str) -> None:
 def other_cupy(made_for: int, major: int) -> str:
     """The commands that replace CuPy with the one for another version of CUDA."""
     return f'pip uninstall -y cupy-cuda{made_for // 1000}x, and then pip install -e ".[cuda{major}]"'
-
-
-def is_installed(package: str) -> bool:
-    """Whether a package of this name is installed."""
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def dotted(version: int) -> str:

@@ -1,15 +1,14 @@
 """Checking mode: which operation produced the first NaN or infinity, and on which line?
 
 When a loss is NaN, many operations have propagated the NaN, so the loss does not show where it arose. In checking mode
-an observer (see autograd.py) examines every array as soon as it is computed.
+the observer `detect_anomaly` (see autograd.py) examines every array as soon as it is computed.
 """
 
 from __future__ import annotations
 
 import linecache
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +30,7 @@ class NonFiniteError(ArithmeticError):
     """An operation produced NaN or infinity from finite numbers; the message names the operation and its line."""
 
 
-@contextmanager
-def detect_anomaly() -> Iterator[None]:
+class detect_anomaly(autograd.Observer):
     """Inside, the first operation that produces a NaN or an infinity raises `NonFiniteError`. Slow; for diagnosis.
 
     An operation *produces* a NaN if its result has one and no input has; likewise for infinities. So infinities that
@@ -41,12 +39,6 @@ def detect_anomaly() -> Iterator[None]:
     The message names the line that called the operation. A gradient is computed far from the line of its operation, so
     in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
     """
-    with _Checks():
-        yield
-
-
-class _Checks(autograd.Observer):
-    """The observer: checks results as they are made and gradients as they are computed."""
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         place, arrays = caller(), [tensor.data for tensor in inputs]

@@ -39,9 +39,6 @@ def pretend(
 ):
     """Replace CuPy by an object that works, except as the arguments say."""
 
-    def version(name):
-        return "14.2.0" if name in packages else fail(metadata.PackageNotFoundError(name))
-
     runtime = SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
         driverGetVersion=lambda: driver,
@@ -61,7 +58,7 @@ def pretend(
     libs = SimpleNamespace(**{name: SimpleNamespace(getSupportedArchs=generations) for name in libraries})
     monkeypatch.setattr(device, "_BY_NAME", {name: d for name, d in device._BY_NAME.items() if name != "cuda"})
     monkeypatch.setattr(device, "_BY_TYPE", dict(device._BY_TYPE))
-    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "distributions", lambda name: [module] if name in packages else [])
     monkeypatch.setitem(sys.modules, "cupy", module if packages else None)
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", libs)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

@@ -12,7 +12,7 @@ from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the 
 from tinygrad_lite import methods
 
 # isort: on
-from tinygrad_lite import adapt, convolution, functional, nn, optim, quantize, spelling
+from tinygrad_lite import adapt, functional, nn, optim, quantize, spelling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.random import manual_seed

@@ -78,7 +78,6 @@ class LoRA(Module):
         Args:
             base: a Linear or a QuantizedLinear.
         """
-        super().__init__()
         self.base = base
         self.in_features, self.out_features = base.in_features, base.out_features
         self.lora_A = Linear(self.in_features, rank, bias=False)

@@ -146,7 +146,6 @@ class Quantized(Module):
 
         Raises: ValueError if it is not such a matrix, or holds NaN, infinity, or too large a number.
         """
-        super().__init__()
         if w.ndim != 2 or w.dtype.kind != "f":
             raise ValueError(f"Quantized: needs a matrix of floats, not {w.dtype} of shape {w.shape}")
         self.shape, self.kind = w.shape, kind
@@ -295,7 +294,6 @@ class QuantizedLinear(Module):
 
     def __init__(self, linear: Linear, kind: Kind) -> None:
         """Quantize a linear map on the CPU. Raises: ValueError if its weights cannot be quantized."""
-        super().__init__()
         if linear.weight.device != "cpu":
             raise ValueError(f"QuantizedLinear: quantized weights are for the CPU, not for {linear.weight.device}")
         self.out_features, self.in_features = linear.weight.shape

@@ -167,7 +167,6 @@ class MultiHeadAttention(Module):
             relative: computes what is added to the scores, from queries and a number of keys: see `relative.py`.
             scale: the factor of the scores; None: 1 / sqrt(D).
         """
-        super().__init__()
         if n_embd % n_head and head_dim is None:
             raise ValueError(f"n_embd {n_embd} cannot be cut into n_head {n_head} heads of one size")
         n_kv_head = n_kv_head or n_head
@@ -332,7 +331,6 @@ class FeedForward(Module):
     def __init__(
         self, n_embd: int, n_hidden: int, dropout: float = 0.0, bias: bool = True, activation: str = "gelu"
     ) -> None:
-        super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"FeedForward: there is no activation {activation!r}, only {', '.join(ACTIVATIONS)}")
         if activation in GATED:
@@ -389,7 +387,6 @@ class Block(Module):
             residual: False leaves out the additions, to see what they are good for.
             recompute: keep only the input for the backward pass, which computes the block again (`recompute`).
         """
-        super().__init__()
         norm = norm or functools.partial(LayerNorm, bias=bias)
         self.mixer_norm = norm(n_embd)
         self.mixer = mixer

@@ -17,8 +17,7 @@ import numpy as np
 
 from extra.encoders.vit import Classifier, PictureConfig
 from tinygrad_lite.config import under
-from tinygrad_lite.convolution import Conv2d
-from tinygrad_lite.nn import Dropout, Linear
+from tinygrad_lite.nn import Conv2d, Dropout, Linear
 from tinygrad_lite.random import next_rng
 from tinygrad_lite.tensor import Tensor
 

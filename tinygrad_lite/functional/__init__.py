@@ -20,12 +20,14 @@ Attention exists six times. The first four are versions of `scaled_dot_product_a
 """
 
 from tinygrad_lite.functional.attention import scaled_dot_product_attention
+from tinygrad_lite.functional.conv import conv2d
 from tinygrad_lite.functional.cross_entropy import binary_cross_entropy_with_logits, cross_entropy
 from tinygrad_lite.functional.dropout import dropout
 from tinygrad_lite.functional.embedding import embedding
 from tinygrad_lite.functional.gelu import gelu, linear_gelu
 from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
+from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
 from tinygrad_lite.functional.relu_squared import relu_squared
 from tinygrad_lite.functional.residual import residual
 from tinygrad_lite.functional.rms_norm import rms_norm
@@ -34,6 +36,7 @@ from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
 from tinygrad_lite.functional.swiglu import swiglu
 
 __all__ = """
-    binary_cross_entropy_with_logits cross_entropy dropout embedding gelu layer_norm linear linear_gelu log_softmax
-    logsumexp relu_squared residual rms_norm rotary scaled_dot_product_attention softmax swiglu
+    avg_pool2d binary_cross_entropy_with_logits conv2d cross_entropy dropout embedding gelu layer_norm linear
+    linear_gelu log_softmax logsumexp max_pool2d relu_squared residual rms_norm rotary scaled_dot_product_attention
+    softmax swiglu
 """.split()

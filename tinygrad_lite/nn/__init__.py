@@ -1,6 +1,7 @@
 """Layers, the modules that models are built from. The names are torch.nn's; `module.py` defines what a module is."""
 
 from tinygrad_lite.nn.layers import (
+    Conv2d,
     Dropout,
     Embedding,
     Identity,
@@ -18,6 +19,6 @@ from tinygrad_lite.nn.layers import (
 from tinygrad_lite.nn.module import Call, Module, Parameter, misfits, recorded, shapes_only
 
 __all__ = """
-    shapes_only Parameter Module misfits Linear linear_maps Embedding LayerNorm RMSNorm Dropout Identity Sequential
-    ModuleList ParameterList ModuleDict Call recorded
+    shapes_only Parameter Module misfits Linear linear_maps Conv2d Embedding LayerNorm RMSNorm Dropout Identity
+    Sequential ModuleList ParameterList ModuleDict Call recorded
 """.split()

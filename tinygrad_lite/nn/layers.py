@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import functional as F
+from tinygrad_lite.functional.conv import Pair, conv2d, pair
 from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.nn.module import Module, Parameter
 from tinygrad_lite.random import next_rng
@@ -18,7 +19,6 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, *more, **names) -> None:
         respelled(Linear.__init__, more, names)
-        super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter.create((out_features, in_features), uniform(in_features))
         self.bias = Parameter.create((out_features,), uniform(in_features)) if bias else None
@@ -46,12 +46,47 @@ def uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
     return lambda shape: next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
 
 
+class Conv2d(Module):
+    """Filters of k x l pixels, applied at every position in a picture. Initialised as in torch, like Linear.
+
+    Each result is a sum over in_channels / groups * k * l inputs. `stride` to `groups` are those of
+    `functional.conv2d`, in torch's order.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        padding: int | Pair = 0,
+        dilation: int | Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        **names,
+    ) -> None:
+        respelled(Conv2d.__init__, (), names)
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"Conv2d: groups={groups} must divide {in_channels} input and {out_channels} output channels"
+            )
+        shape = (out_channels, in_channels // groups, *pair("Conv2d", "kernel_size", kernel_size, 1))
+        values = uniform(math.prod(shape[1:]))
+        self.weight = Parameter.create(shape, values)
+        self.bias = Parameter.create(shape[:1], values) if bias else None
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) -> (B, C_out, H', W')."""
+        settings = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
+        return conv2d(x, self.weight, self.bias, **settings)
+
+
 class Embedding(Module):
     """A table of V vectors of width C, looked up by token. Initialised as in torch: normal, deviation 1."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *more, **names) -> None:
         respelled(Embedding.__init__, more, names)
-        super().__init__()
         self.weight = Parameter.create(
             (num_embeddings, embedding_dim), lambda shape: next_rng("init").standard_normal(shape, np.float32)
         )
@@ -66,7 +101,6 @@ class LayerNorm(Module):
 
     def __init__(self, width: int, *more, bias: bool = True, eps: float = 1e-5, **names) -> None:
         respelled(LayerNorm.__init__, more, names)
-        super().__init__()
         self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32))
         self.bias = Parameter.create((width,), lambda shape: np.zeros(shape, np.float32)) if bias else None
         self.eps = eps
@@ -81,7 +115,6 @@ class RMSNorm(Module):
 
     def __init__(self, width: int, *more, weight: bool = True, eps: float = 1e-5, **names) -> None:
         respelled(RMSNorm.__init__, more, names)
-        super().__init__()
         self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32)) if weight else None
         self.eps = eps
 
@@ -94,7 +127,6 @@ class Dropout(Module):
 
     def __init__(self, p: float = 0.5, *more, **names) -> None:
         respelled(Dropout.__init__, more, names)
-        super().__init__()
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
@@ -113,7 +145,6 @@ class Sequential(Module):
     """Modules or functions that are called one after the other, each with the result of the previous one."""
 
     def __init__(self, *modules: Module | Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
         vars(self).update({str(number): module for number, module in enumerate(modules)})  # torch's names
 
     def forward(self, x: Tensor) -> Tensor:

@@ -72,10 +72,12 @@ class Parameter(Tensor):
 
 
 class Module(metaclass=Listed):
-    """The base class of everything that has parameters."""
+    """The base class of everything that has parameters.
 
-    def __init__(self) -> None:
-        self.training = True
+    A subclass may call `super().__init__()`, as torch's must, but nothing depends on it.
+    """
+
+    training = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)

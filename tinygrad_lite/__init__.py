@@ -5,8 +5,6 @@
 (5, 3)
 """
 
-from typing import Any
-
 # isort: off
 from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the others use them
 from tinygrad_lite import methods
@@ -24,7 +22,3 @@ __all__ = """
 """.split()
 
 spelling.install()
-
-
-def __getattr__(name: str) -> Any:
-    return spelling.no_such_name(__name__, name)

@@ -79,7 +79,8 @@ def _called(how: str) -> Callable[[Tensor, Any], Tensor]:
 # NumPy's names of the operators, for arrays on their left.
 _OPERATORS = {"add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow}
 _OPERATORS |= {"floor_divide": ops.floordiv, "remainder": ops.mod, "matmul": ops.matmul}
-_OPERATORS |= {name: _called(name) for name in "equal not_equal less less_equal greater greater_equal".split()}
+_COMPARISONS = {name: _called(name) for name in "equal not_equal less less_equal greater greater_equal".split()}
+_OPERATORS |= _COMPARISONS
 _OPERATORS |= {f"bitwise_{name}": _called(f"logical_{name}") for name in ("and", "or", "xor")}
 
 
@@ -120,9 +121,7 @@ class Methods:
     __xor__, __rxor__, __ixor__ = _operator(_called("logical_xor"), "^=")
     __neg__, __abs__ = ops.neg, ops.abs
 
-    __eq__, __ne__ = _called("equal"), _called("not_equal")
-    __lt__, __le__ = _called("less"), _called("less_equal")
-    __gt__, __ge__ = _called("greater"), _called("greater_equal")
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = _COMPARISONS.values()
     __hash__ = object.__hash__  # by identity, not by values, so that tensors can be in sets and dicts
 
     __invert__ = ops.invert

@@ -93,18 +93,14 @@ class Graph(autograd.Observer):
 
     def rows(self) -> list[Row]:
         """A row for each tensor that has a line of its own, oldest first."""
-        lines = self._lines()
-        return [
-            Row(
-                name,
-                tensor.op or ("leaf" if tensor.requires_grad else "constant"),
-                [lines.get(parent) or show_values(parent) for parent in self.parents[tensor]],
-                str(tensor.shape),
-                show_values(self.values.get(tensor, tensor)),
-                "" if tensor.grad is None else show_values(tensor.grad),
-            )
-            for tensor, name in lines.items()
-        ]
+        lines, rows = self._lines(), []
+        for tensor, name in lines.items():
+            operation = tensor.op or ("leaf" if tensor.requires_grad else "constant")
+            inputs = [lines.get(parent) or show_values(parent) for parent in self.parents[tensor]]
+            value = show_values(self.values.get(tensor, tensor))
+            gradient = "" if tensor.grad is None else show_values(tensor.grad)
+            rows.append(Row(name, operation, inputs, str(tensor.shape), value, gradient))
+        return rows
 
     def __str__(self) -> str:
         cells = [("", "shape", "value", "gradient")]

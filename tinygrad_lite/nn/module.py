@@ -7,6 +7,7 @@ through these attributes in the order in which they were set gives every paramet
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -339,18 +340,16 @@ def recorded(model: Module, *kinds: type[Module]) -> Iterator[list[Call]]:
     """
     calls: list[Call] = []
 
-    def record(name: str, module: Module) -> Callable[..., Any]:
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            result = type(module).forward(module, *args, **kwargs)
-            calls.append(Call(name, module, args, kwargs, result))
-            return result
-
-        return forward
+    def forward(name: str, module: Module, /, *args: Any, **kwargs: Any) -> Any:
+        result = type(module).forward(module, *args, **kwargs)
+        calls.append(Call(name, module, args, kwargs, result))
+        return result
 
     watched = [(name, module) for name, module in model.named_modules() if isinstance(module, kinds)]
     try:
         for name, module in watched:
-            module.forward = record(name, module)  # an attribute of this one object, found before that of its class
+            # An attribute of this one object, found before that of its class.
+            module.forward = functools.partial(forward, name, module)
         yield calls
     finally:
         for _, module in watched:

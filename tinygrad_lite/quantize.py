@@ -102,12 +102,7 @@ class Kind:
             raise ValueError(f"{self}: codes of 4 bits need a block of a multiple of 4 numbers")
 
 
-KINDS = {
-    "int8": Kind(8, block=None),
-    "int8-block": Kind(8),
-    "nf4": Kind(4, double=True),
-    "nf4-single": Kind(4),
-}
+KINDS = {"int8": Kind(8, block=None), "int8-block": Kind(8), "nf4": Kind(4, double=True), "nf4-single": Kind(4)}
 _OF_SCALES = Kind(8, block=256)  # how double quantization stores scales
 
 

@@ -373,21 +373,19 @@ class Block(Module):
         mixer: Module,
         mlp: Module,
         n_embd: int,
-        bias: bool = True,
         norm_first: bool = True,
         cross: Module | None = None,
-        norm: Callable[[int], Module] | None = None,
+        norm: Callable[[int], Module] = LayerNorm,
         residual: bool = True,
         recompute: bool = False,
     ) -> None:
         """A block of these parts.
 
         Args:
-            norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
+            norm: makes the norm of vectors of this width.
             residual: False leaves out the additions, to see what they are good for.
             recompute: keep only the input for the backward pass, which computes the block again (`recompute`).
         """
-        norm = norm or functools.partial(LayerNorm, bias=bias)
         self.mixer_norm = norm(n_embd)
         self.mixer = mixer
         if cross is not None:

@@ -17,8 +17,6 @@ from tinygrad_lite.random import manual_seed
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.version import VERSION as __version__
 
-__all__ = """
-    NonFiniteError Tensor adapt detect_anomaly functional manual_seed nn no_grad optim recompute
-""".split()
+__all__ = "NonFiniteError Tensor adapt detect_anomaly functional manual_seed nn no_grad optim recompute".split()
 
 spelling.install()

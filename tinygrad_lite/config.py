@@ -69,9 +69,8 @@ def option(
     bounds = {"at least": low, "above": above, "at most": high, "below": below}
     facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "group": group, "hidden": hidden}
     facts["is_path"] = is_path
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: list(default), metadata=facts)
-    return dataclasses.field(default=default, metadata=facts)
+    value = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
+    return dataclasses.field(**value, metadata=facts)
 
 
 def under(*headings: str) -> Iterator[Callable[..., Any]]:

@@ -192,10 +192,8 @@ class Methods:
     einsum = staticmethod(compositions.einsum)
 
     # the chapters of functional/
-    from tinygrad_lite.functional import cross_entropy, layer_norm, linear, log_softmax
-    from tinygrad_lite.functional import scaled_dot_product_attention, softmax
-    from tinygrad_lite.functional.conv import conv2d
-    from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
+    from tinygrad_lite.functional import avg_pool2d, conv2d, cross_entropy, layer_norm, linear, log_softmax
+    from tinygrad_lite.functional import max_pool2d, scaled_dot_product_attention, softmax
 
     # isort: on
 

@@ -44,9 +44,7 @@ class Guard:
             max_norm: the largest norm allowed; 0 means no clipping.
             step: the number of the step.
         """
-        loss = losses[0].data
-        for part in losses[1:]:
-            loss = loss + part.data
+        loss = sum((part.data for part in losses[1:]), start=losses[0].data)
         packed = pack(gradients.size, gradients)
         packs = gradients.size // packed
         blocks = min(BLOCKS, -(-packs // 256))

@@ -32,10 +32,6 @@ class Sum(Tensor):
         seen: their counters of in-place writes, with the counts when the sum was requested.
     """
 
-    memory: Array
-    addends: tuple[Array, Array]
-    seen: tuple[tuple[list[int], int], ...]
-
     shape = property(lambda self: self.memory.shape)
     dtype = property(lambda self: self.memory.dtype)
     device = property(lambda self: "cuda")

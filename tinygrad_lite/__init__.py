@@ -5,6 +5,8 @@
 (5, 3)
 """
 
+import functools
+
 # isort: off
 from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the others use them
 from tinygrad_lite import methods
@@ -20,3 +22,4 @@ from tinygrad_lite.version import VERSION as __version__
 __all__ = "NonFiniteError Tensor adapt detect_anomaly functional manual_seed nn no_grad optim recompute".split()
 
 spelling.install()
+__getattr__ = functools.partial(spelling.no_such_name, __name__)

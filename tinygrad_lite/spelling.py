@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-import tinygrad_lite
 from tinygrad_lite import arguments, autograd, functional, nn, optim
 from tinygrad_lite.tensor import Listed, Tensor
 
@@ -168,7 +167,7 @@ def install() -> None:
     for kind, table in (answers | {optim.Optimizer: written(OPTIMIZERS_INSTEAD)}).items():
         for name, instead in table.items():
             setattr(kind, name, Elsewhere(name, instead=instead))
-    for module in (tinygrad_lite, autograd, functional, nn, optim):
+    for module in (autograd, functional, nn, optim):
         module.__getattr__ = functools.partial(no_such_name, module.__name__)
     Listed.hidden += (Elsewhere,)
 

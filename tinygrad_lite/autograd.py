@@ -16,7 +16,6 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Self
 
@@ -80,7 +79,6 @@ class build_graph(no_grad):
     inside = True
 
 
-@dataclass(eq=False, repr=False)
 class Node:
     """One step of a computation, as the backward walk sees it; or a leaf, where the walk ends.
 
@@ -103,17 +101,22 @@ class Node:
         notes: a place where an observer may store something.
     """
 
-    op: str
-    parents: tuple[Node | None, ...]
-    backward: Backward | None
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    age: int = field(default_factory=_next_age, init=False)
-    # Most nodes do not need to set these.
-    seen: tuple[tuple[list[int], int], ...] = field(default=(), init=False)
-    adds: bool = field(default=False, init=False)
-    keep: Callable[[Array, str], None] | None = field(default=None, init=False)
-    notes: Any = field(default=None, init=False)
+    keep: Callable[[Array, str], None] | None = None
+    seen: tuple[tuple[list[int], int], ...] = ()
+    adds = False
+    notes: Any = None
+
+    def __init__(
+        self,
+        op: str,
+        parents: tuple[Node | None, ...],
+        backward: Backward | None,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+    ) -> None:
+        self.op, self.parents, self.backward = op, parents, backward
+        self.shape, self.dtype = shape, dtype
+        self.age = _next_age()
 
 
 # --- the walk -------------------------------------------------------------------------------------------------

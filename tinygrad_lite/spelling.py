@@ -19,12 +19,25 @@ from tinygrad_lite.tensor import Listed, Tensor
 # --- arguments --------------------------------------------------------------------------------------------------
 
 # The name there -> the name here: the first one that the function has.
-ACCEPTED_ARGUMENTS = {name: name.replace("dim", "axis") for name in ("dim0", "dim1", "start_dim", "end_dim")}
-ACCEPTED_ARGUMENTS |= dict.fromkeys(("dim", "dims"), "axis axes")
-ACCEPTED_ARGUMENTS |= dict.fromkeys(("split_size", "split_size_or_sections"), "sizes")
-ACCEPTED_ARGUMENTS |= {"attn_mask": "mask", "input": "x logits", "target": "targets"}
-ACCEPTED_ARGUMENTS |= {"chunks": "count", "fill_value": "value", "keepdims": "keepdim", "size": "shape"}
-ACCEPTED_ARGUMENTS |= {"max": "high", "min": "low"}
+ACCEPTED_ARGUMENTS = {
+    "attn_mask": "mask",
+    "chunks": "count",
+    "dim": "axis axes",
+    "dim0": "axis0",
+    "dim1": "axis1",
+    "dims": "axis axes",
+    "end_dim": "end_axis",
+    "fill_value": "value",
+    "input": "x logits",
+    "keepdims": "keepdim",
+    "max": "high",
+    "min": "low",
+    "size": "shape",
+    "split_size": "sizes",
+    "split_size_or_sections": "sizes",
+    "start_dim": "start_axis",
+    "target": "targets",
+}
 # Ignored if given as None: `np.sum(x)` calls `x.sum(axis=None, out=None)`.
 ARGUMENTS_INSTEAD = {
     "ceil_mode": "pad x first, with x.pad(...)",
@@ -51,9 +64,19 @@ BY_NAME_ONLY = {
 # --- methods of a tensor ----------------------------------------------------------------------------------------
 
 # The name there -> the method here, and the arguments to call it with first.
-ACCEPTED_METHODS: dict[str, tuple] = {name: (f"__{name}__",) for name in "add matmul mul neg pow sub".split()}
-ACCEPTED_METHODS |= {"div": ("__truediv__",), "square": ("__pow__", 2)}
-ACCEPTED_METHODS |= {"clamp": ("clip",), "float": ("cast", "float32"), "view": ("reshape",)}
+ACCEPTED_METHODS: dict[str, tuple] = {
+    "add": ("__add__",),
+    "clamp": ("clip",),
+    "div": ("__truediv__",),
+    "float": ("cast", "float32"),
+    "matmul": ("__matmul__",),
+    "mul": ("__mul__",),
+    "neg": ("__neg__",),
+    "pow": ("__pow__",),
+    "square": ("__pow__", 2),
+    "sub": ("__sub__",),
+    "view": ("reshape",),
+}
 # The names there (several on a line mean the same) -> what to write here.
 METHODS_INSTEAD = {
     "size": "x.shape for the sizes, x.numel() for the number of elements",

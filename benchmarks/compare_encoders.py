@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
         raise OptionError(f"{argv[0]} does not predict words: its objective is {trained.config.objective}")
     say(trained.about)
     saved = load_checkpoint(trained.path).training
-    options = BertOptions(**{name: saved[name] for name in ("dataset", "seed", "block_size")})
+    options = BertOptions.of(**{name: saved[name] for name in ("dataset", "seed", "block_size")})
     task = WordsTask(options, trained.tokenizer)
     if task.corpus_sha256 != trained.corpus_sha256:
         raise OptionError(f"{argv[0]} did not learn from {options.dataset}")

@@ -111,8 +111,9 @@ def report(
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch"))
     print(f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
     print(f"threads: {options.threads or 'the default of each library'}")
+    c = options.config
     print(
-        f"{options.n_layer} layers, {options.n_embd} wide, context {options.block_size}, batch {options.batch_size}, "
+        f"{c.n_layer} layers, {c.n_embd} wide, context {c.block_size}, batch {options.batch_size}, "
         f"{options.dtype}, {options.max_iters:,} steps"
     )
     print(f"{'':24}{'ours':>12}{'torch':>12}")

@@ -48,8 +48,8 @@ Spent = list[tuple[str, float]]  # kernels in the order in which they ran, with 
 def shape_of(width: int, quick: bool) -> Shape:
     """A GPT of this width, with heads of 64; everything else is the same in all of them."""
     sizes = {"n_layer": 1, "block_size": 8, "batch_size": 2} if quick else {"n_layer": 4, "block_size": 128}
-    options = GPTOptions(**{"batch_size": 16, **sizes}, n_embd=width, n_head=max(1, width // 64))
-    return Shape(options, VOCABULARY, options.block_size)
+    options = GPTOptions.of(**{"batch_size": 16, **sizes}, n_embd=width, n_head=max(1, width // 64))
+    return Shape(options, VOCABULARY, options.config.block_size)
 
 
 def made_up_text(vocab_size: int, count: int) -> list[int]:
@@ -101,7 +101,7 @@ class Side:
                 text = made_up_text(self.shape.vocab_size, min(FIRST_TOKENS, self.tokens))
                 return {"log_probs": self.log_probs_of(text)}
             losses = [self.loss()]
-            if not self.shape.options.dropout:
+            if not self.shape.options.config.dropout:
                 self.work("train", "float32", "")(0)
                 losses.append(self.loss())
         return {"losses": losses}

@@ -115,7 +115,7 @@ def write(shape: Shape) -> Repeat:
     """Greedy generation until the context is full, in tokens per second."""
     model = make_model(shape)
     model.eval()
-    count = shape.options.block_size - 1  # after a prompt of one token
+    count = shape.options.config.block_size - 1  # after a prompt of one token
 
     def repeat(number: int) -> dict[str, float]:
         began = time.perf_counter()

@@ -187,7 +187,7 @@ def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
 
     With dropout they always differ, since the libraries drop different elements.
     """
-    if not losses["ours"] or SHAPES[row.shape].options.dropout:
+    if not losses["ours"] or SHAPES[row.shape].options.config.dropout:
         return
     for number, values in enumerate(zip(*losses.values(), strict=True)):
         if max(values) - min(values) > SAME_LOSS:

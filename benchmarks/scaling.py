@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 def tokens_per_second(finding: Finding, side: str) -> list[float]:
     """The speed of each turn."""
     options = SHAPES[finding.row.shape].options
-    return [options.batch_size * options.block_size / (ms / 1e3) for ms in finding.turns[side]]
+    return [options.batch_size * options.config.block_size / (ms / 1e3) for ms in finding.turns[side]]
 
 
 def table(findings: dict[tuple[str, int], Finding], about: Sequence[str]) -> str:

@@ -25,7 +25,7 @@ from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.nn import Module
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from training.cli.options import build, find_preset, read_preset
+from training.cli.options import build, find_preset, read_preset, values_of
 
 PRESETS = Path(__file__).parent.parent / "presets"
 BATCHES = 8  # different ones, used in turn
@@ -172,7 +172,7 @@ def places_of_all(ids: np.ndarray, places: np.ndarray, targets: np.ndarray) -> A
 def made_up_pictures(shape: Shape, number: int) -> Arrays:
     """Pictures (B, H, W, 1) of random pixels, and labels (B,)."""
     rng, options = keyed_rng(shape.options.seed, "benchmark", number), shape.options
-    pixels = rng.random((options.batch_size, options.image_size, options.image_size, 1), np.float32)
+    pixels = rng.random((options.batch_size, options.config.image_size, options.config.image_size, 1), np.float32)
     return 2 * pixels - 1, made_up_ids(rng, 0, shape.vocab_size, (options.batch_size,))
 
 
@@ -197,23 +197,23 @@ SCALES = {"block_size": (32, 64, 128, 256, 512), "n_embd": (64, 128, 256, 512), 
 
 GOETHE = preset(GPTOptions, "goethe")
 BERT, PICTURES = preset(BertOptions, "bert-goethe"), preset(ViTOptions, "vit-fashion")
-GOETHE_SIZES = {name: getattr(GOETHE, name) for name in SMALL}
+GOETHE_SIZES = {name: values_of(GOETHE)[name] for name in SMALL}
 
 SHAPES = {
-    "small": Shape(GPTOptions(**SMALL), VOCABULARY, SMALL["block_size"]),
-    "baby": Shape(GPTOptions(**BABY), VOCABULARY, 256),
-    "baby-dropout": Shape(GPTOptions(**BABY, dropout=0.2), VOCABULARY, 256),
-    "gpt2": Shape(GPTOptions(**GPT2), 50257, 256),
-    "baby-recompute": Shape(GPTOptions(**BABY, recompute=True), VOCABULARY, 256),
-    "gpt2-recompute": Shape(GPTOptions(**GPT2, recompute=True), 50257, 256),
+    "small": Shape(GPTOptions.of(**SMALL), VOCABULARY, SMALL["block_size"]),
+    "baby": Shape(GPTOptions.of(**BABY), VOCABULARY, 256),
+    "baby-dropout": Shape(GPTOptions.of(**BABY, dropout=0.2), VOCABULARY, 256),
+    "gpt2": Shape(GPTOptions.of(**GPT2), 50257, 256),
+    "baby-recompute": Shape(GPTOptions.of(**BABY, recompute=True), VOCABULARY, 256),
+    "gpt2-recompute": Shape(GPTOptions.of(**GPT2, recompute=True), 50257, 256),
     "translation": Shape(preset(Seq2SeqOptions, "translate-en-de"), 6000, LONGEST),
-    "goethe": Shape(GOETHE, GOETHE.vocab_size, GOETHE.block_size),
-    "goethe-gpt2": Shape(GPTOptions(**GOETHE_SIZES), GOETHE.vocab_size, GOETHE.block_size),  # GPT-2's parts
-    "goethe-no-dropout": Shape(replace(GOETHE, dropout=0.0), GOETHE.vocab_size, GOETHE.block_size),
-    "bert": Shape(BERT, BERT.vocab_size, BERT.block_size),
-    "bert-no-dropout": Shape(replace(BERT, dropout=0.0), BERT.vocab_size, BERT.block_size),
+    "goethe": Shape(GOETHE, GOETHE.vocab_size, GOETHE.config.block_size),
+    "goethe-gpt2": Shape(GPTOptions.of(**GOETHE_SIZES), GOETHE.vocab_size, GOETHE.config.block_size),  # GPT-2's parts
+    "goethe-no-dropout": Shape(GOETHE.changed(dropout=0.0), GOETHE.vocab_size, GOETHE.config.block_size),
+    "bert": Shape(BERT, BERT.vocab_size, BERT.config.block_size),
+    "bert-no-dropout": Shape(BERT.changed(dropout=0.0), BERT.vocab_size, BERT.config.block_size),
     "vit": Shape(PICTURES, PICTURES.vocab_size, 1),
-    "vit-no-dropout": Shape(replace(PICTURES, dropout=0.0), PICTURES.vocab_size, 1),
+    "vit-no-dropout": Shape(PICTURES.changed(dropout=0.0), PICTURES.vocab_size, 1),
 }
 
 
@@ -225,24 +225,24 @@ def scaled(measure: str, value: int) -> str:
 for measure, values in SCALES.items():
     for value in values:
         settings = SMALL | {measure: value}
-        SHAPES[scaled(measure, value)] = Shape(GPTOptions(**settings), VOCABULARY, settings["block_size"])
+        SHAPES[scaled(measure, value)] = Shape(GPTOptions.of(**settings), VOCABULARY, settings["block_size"])
 
 # For a GPU. The base Transformer of Vaswani et al. 2017, table 3, with about half of the paper's batch of 25,000 source
 # and 25,000 target tokens: the same number as in a step of GPT-2 here.
 BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "norm_first": False, "dropout": 0.1}
-GPU_BABY, GPU_GPT2 = GPTOptions(**BABY | {"batch_size": 64}), GPTOptions(**GPT2 | {"batch_size": 12})
+GPU_BABY, GPU_GPT2 = GPTOptions.of(**BABY | {"batch_size": 64}), GPTOptions.of(**GPT2 | {"batch_size": 12})
 GPU_SHAPES = {
     "baby": Shape(GPU_BABY, 65, 256),
-    "baby-dropout": Shape(replace(GPU_BABY, dropout=0.2), 65, 256),
+    "baby-dropout": Shape(GPU_BABY.changed(dropout=0.2), 65, 256),
     "gpt2": Shape(GPU_GPT2, 50257, 1024),
-    "translation": Shape(Seq2SeqOptions(**BASE), 37000, 32, pairs=384),
+    "translation": Shape(Seq2SeqOptions.of(**BASE), 37000, 32, pairs=384),
 }
 # The same models with tiny sizes, only to check that everything runs.
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 32}
 QUICK_SHAPES = {
     name: replace(
         shape,
-        options=replace(shape.options, **TINY, block_size=16, **({} if shape.translates else {"batch_size": 2})),
+        options=shape.options.changed(**TINY, block_size=16, **({} if shape.translates else {"batch_size": 2})),
         vocab_size=70,
         tokens=8,
         pairs=3,

@@ -135,7 +135,7 @@ def torch_optimizer(options: TrainOptions, torch_model: torch.nn.Module, **setti
 
 def write(shape: Shape) -> Repeat:
     """Greedy generation by Hugging Face's GPT-2 with its key-value cache, in tokens per second."""
-    model, count = hugging_face(make_model(shape)), shape.options.block_size - 1
+    model, count = hugging_face(make_model(shape)), shape.options.config.block_size - 1
 
     def repeat(number: int) -> dict[str, float]:
         prompt = torch.tensor([[number % shape.vocab_size]])
@@ -165,7 +165,7 @@ def greedily(count: int) -> dict[str, Any]:
 
 def write_uncached(shape: Shape) -> Repeat:
     """Greedy generation without a cache, as nanoGPT samples, in tokens per second."""
-    torch_model, count = torch_model_of(shape).eval(), shape.options.block_size - 1
+    torch_model, count = torch_model_of(shape).eval(), shape.options.config.block_size - 1
 
     def repeat(number: int) -> dict[str, float]:
         prompt = torch.tensor([[number % shape.vocab_size]])

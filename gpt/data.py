@@ -65,17 +65,17 @@ class TextData:
             starts = self._next_in_epochs(step * sequences, sequences)
         else:  # drawn with the key (seed, step)
             rng = keyed_rng(options.seed, "batch", step)
-            starts = rng.integers(0, len(self.train) - options.block_size, sequences)
+            starts = rng.integers(0, len(self.train) - options.config.block_size, sequences)
         return self.windows(self.train, starts)
 
     def windows(self, tokens: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The windows that begin at these places (n,): ids and targets, both (n, T)."""
-        found = tokens[starts[:, None] + np.arange(self.options.block_size + 1)]
+        found = tokens[starts[:, None] + np.arange(self.options.config.block_size + 1)]
         return found[:, :-1], found[:, 1:]
 
     def _next_in_epochs(self, first: int, sequences: int) -> np.ndarray:
         """Where windows first, first + 1, ... begin, counted through all epochs."""
-        seed, length, size = self.options.seed, len(self.train), self.options.block_size
+        seed, length, size = self.options.seed, len(self.train), self.options.config.block_size
         epochs, places = np.divmod(first + np.arange(sequences), windows_of_epoch(length, size))
         parts = [epoch_starts(seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
         return np.concatenate(parts)
@@ -92,7 +92,7 @@ class TextData:
         """Replace the first rows by windows of the other text: in the long run exactly its share of all rows."""
         before, after = (int(self.options.replay_share * len(ids) * steps) for steps in (step, step + 1))
         rng = keyed_rng(self.options.seed, "replay", step)
-        starts = rng.integers(0, len(self.replay) - self.options.block_size, after - before)
+        starts = rng.integers(0, len(self.replay) - self.options.config.block_size, after - before)
         ids[: after - before], targets[: after - before] = self.windows(self.replay, starts)
 
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
@@ -100,7 +100,7 @@ class TextData:
 
         With eval_iters > 0, only N windows of it, evenly spaced.
         """
-        size = self.options.block_size
+        size = self.options.config.block_size
         starts = np.arange(0, len(self.held_out) - 1, self.windows_apart or size)
         if 0 < eval_iters < len(starts):
             starts = starts[np.linspace(0, len(starts) - 1, eval_iters).round().astype(int)]
@@ -168,17 +168,18 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
     train = np.array(tokenizer.encode_whole(train_text), kind)
     replay = np.array(tokenizer.encode(load_corpus(options.replay).split()[0] if options.replay else ""), kind)
     held_out = np.array(tokenizer.encode_whole(held_out_text), kind)
-    if len(train) <= options.block_size or len(held_out) < 2:
+    size = options.config.block_size
+    if len(train) <= size or len(held_out) < 2:
         # The length that would suffice, at this number of characters per token; a tenth of 20 tokens is 2.
-        tokens = max((options.block_size + 1) / (1 - HELD_OUT), 2 / HELD_OUT)
+        tokens = max((size + 1) / (1 - HELD_OUT), 2 / HELD_OUT)
         longer = math.ceil(tokens * len(corpus.text) / (len(train) + len(held_out)))
         smaller = f"--block_size {len(train) - 1} or smaller, or " if min(len(train), len(held_out)) > 1 else ""
         raise CorpusError(
             f"the text is too short: {counted(len(train), 'token')} to learn from and {len(held_out):,} held out, but "
-            f"--block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; take {smaller}a text "
+            f"--block_size {size} needs at least {size + 1:,} and 2; take {smaller}a text "
             f"of more than {counted(longer - 1, 'character')} (this one has {len(corpus.text):,})"
         )
-    if 0 < len(replay) <= options.block_size:
-        raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")
+    if 0 < len(replay) <= size:
+        raise CorpusError(f"--replay {options.replay} is too short for --block_size {size}")
     each = characters_each(tokenizer, held_out_text, held_out)
     return TextData(options, corpus, tokenizer, train, held_out, each, replay=replay)

@@ -16,15 +16,17 @@ from training.cli.console import with_value
 from training.corpora.names import CALCULATIONS, MADE, PICTURES, SUMS
 from training.corpora.pairs import PARALLEL_CORPORA, from_cache
 from training.corpora.texts import CORPORA, UNNAMED_TEXTS, find, is_at_hand
-from training.model_config import model_options
+from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class GPTOptions(model_options(GPTConfig), TrainOptions):
+class GPTOptions(ModelOptions, TrainOptions):
     """The options of `train.py` for training a GPT."""
+
+    config: GPTConfig = settings_of(GPTConfig)
 
     dataset: str = of_data(
         "goethe",

@@ -52,7 +52,7 @@ class TextTask:
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update."""
         options = self.options
-        return options.batch_size * options.gradient_accumulation_steps * options.block_size
+        return options.batch_size * options.gradient_accumulation_steps * options.config.block_size
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
         """A process's rows of the batches of one update, each with its share of the update's tokens."""

@@ -10,15 +10,17 @@ from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from training.corpora.pairs import AUF_DEUTSCH, PARALLEL_CORPORA, find, from_cache
-from training.model_config import model_options
+from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
+class Seq2SeqOptions(ModelOptions, TrainOptions):
     """The options of `train.py` for a translation model."""
+
+    config: Seq2SeqConfig = settings_of(Seq2SeqConfig)
 
     dataset: str = of_data("everyday", "name of the sentence pairs to train on", choices=(*PARALLEL_CORPORA, *TOYS))
     pairs: str = of_data("", "file to use instead: source TAB target in each line", is_path=True)

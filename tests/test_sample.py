@@ -120,7 +120,7 @@ def test_tokens_that_only_pad_a_vocabulary_are_never_generated(capsys, monkeypat
     speaking.show_beam(SampleOptions(max_new_tokens=5, beam=2), model, tokenizer, "", [0])
     assert len(capsys.readouterr().out.encode("utf-8")) > 5  # a byte that is no character is shown by three
     task = TextTask.__new__(TextTask)
-    task.tokenizer, task.options = tokenizer, GPTOptions(sample_tokens=50)
+    task.tokenizer, task.options = tokenizer, GPTOptions.of(sample_tokens=50)
     assert task.sample(model)
 
 

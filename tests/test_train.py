@@ -5,8 +5,7 @@ import re
 import shlex
 import threading
 import tracemalloc
-import typing
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -31,6 +30,7 @@ from training import log, start
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
 from training.cli.console import quoted
+from training.cli.options import fields_of
 from training.corpora import fetch, pairs
 from training.corpora.texts import RECIPES
 from training.folder import METRICS, RunFolder
@@ -283,14 +283,14 @@ def test_a_preset_may_be_a_file_of_ones_own(workplace):
     for words in ([str(own), "--n_layer=1"], ["--n_layer", "1", str(own)]):
         setup = start.read_setup(words, FAMILIES)
         assert (setup.family.name, setup.options.dataset, setup.folder.path) == ("seq2seq", "reverse", Path("out/mine"))
-        assert (setup.options.n_embd, setup.options.n_layer) == (24, 1)
+        assert (setup.options.config.n_embd, setup.options.config.n_layer) == (24, 1)
     own.write_text("n_embd = 24 25", encoding="utf-8")
     assert "mine.toml is not valid TOML" in error_for(str(own))
 
 
 def test_options_of_the_same_name_have_the_same_type():
     """So a command line is split in the same way for every model."""
-    kinds = {pair for family in FAMILIES.values() for pair in typing.get_type_hints(family.options).items()}
+    kinds = {pair for family in FAMILIES.values() for pair in fields_of(family.options)[1].items()}
     assert len(kinds) == len({name for name, _ in kinds})
 
 
@@ -340,7 +340,7 @@ def test_options_of_other_programs_get_the_name_used_here(script, words, answer)
 
 def test_names_of_other_programs_lead_to_existing_options():
     classes = [SampleOptions, *(family.options for family in FAMILIES.values())]
-    assert {field.name for cls in classes for field in fields(cls)} >= {*re.findall(r"--(\w+)", str(ELSEWHERE))}
+    assert {name for cls in classes for name in fields_of(cls)[0]} >= {*re.findall(r"--(\w+)", str(ELSEWHERE))}
     assert len(ELSEWHERE) <= 15  # the nearest name is found for all others
 
 

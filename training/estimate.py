@@ -96,10 +96,10 @@ def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     batch = f"a smaller --{options.FACTORS[0][0]} (with more --gradient_accumulation_steps an update stays the same)"
     advice = {  # and whether it applies
         batch: True,
-        "--recompute": not options.recompute,
-        "a shorter --block_size": is_new and hasattr(options, "block_size"),
-        "a smaller model (--n_layer, --n_embd)": is_new and hasattr(options, "n_layer"),
-        "a smaller --n_embd": is_new and not hasattr(options, "n_layer"),
+        "--recompute": not options.config.recompute,
+        "a shorter --block_size": is_new and hasattr(options.config, "block_size"),
+        "a smaller model (--n_layer, --n_embd)": is_new and hasattr(options.config, "n_layer"),
+        "a smaller --n_embd": is_new and not hasattr(options.config, "n_layer"),
         "--dtype bfloat16": options.device == "cuda" and options.dtype != "bfloat16",
         "--workers 1": options.workers > 1,
         "the fused operations (without --composed)": options.composed,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import reprlib
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, Self
 
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError, OptionError
-from training.cli.options import allowed, base_type, check, fields_of
+from training.cli.options import allowed, base_type, check, contained, fields_of, values_of
 
 
 def read_model_config(cls: type[ModelConfig], data: Mapping[str, Any]) -> Any:
@@ -35,10 +36,30 @@ def read_model_config(cls: type[ModelConfig], data: Mapping[str, Any]) -> Any:
     return config
 
 
-class ModelOptions:
-    """What a dataclass of options gets from `model_options`, besides the options."""
+def settings_of(config: type[ModelConfig]) -> Any:
+    """The field `config` of a dataclass of options: a model's settings, each of which is an option, too."""
+    return dataclasses.field(default_factory=functools.partial(unfinished, config), metadata={"contains": config})
 
-    CONFIG: ClassVar[type[ModelConfig]]
+
+def unfinished(config: type[ModelConfig], **chosen: Any) -> ModelConfig:
+    """Settings before a tokenizer decides the size of the vocabulary and the ids of special tokens."""
+    ids = {name: number for number, name in enumerate(config.special_fields())}
+    return config(vocab_size=len(ids) + 1, **ids, **chosen)
+
+
+class ModelOptions:
+    """What all options of a run with a model can do; its settings are the field `config`."""
+
+    config: ModelConfig
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Options with these values, those of the model among them, which are not checked."""
+        return cls(**contained(cls, values))
+
+    def changed(self, **values: Any) -> Self:
+        """The same options with other values."""
+        return self.of(**values_of(self) | values)
 
     def model_config(self, vocab_size: int, specials: Mapping[str, int] | None = None) -> Any:
         """The model's settings for a vocabulary of this size.
@@ -47,21 +68,9 @@ class ModelOptions:
             specials: the ids of special tokens by name; None: arbitrary ones, to find the size of the model.
         Raises: OptionError if the options contradict each other.
         """
-        names = self.CONFIG.special_fields()
-        mark = self.CONFIG.special_token
-        ids = specials or {mark(name): number for number, name in enumerate(names)}
-        settings = {name: ids[mark(name)] for name in names}
-        settings |= {name: getattr(self, name) for name in self.CONFIG.chosen()}
-        config = self.CONFIG(vocab_size=vocab_size, **settings)
+        names = self.config.special_fields()
+        ids = {name: specials[self.config.special_token(name)] for name in names} if specials else {}
+        config = dataclasses.replace(self.config, vocab_size=vocab_size, **ids)
         if misfit := config.misfit("--"):
             raise OptionError(misfit)
         return config
-
-
-def model_options(config: type[ModelConfig]) -> type[ModelOptions]:
-    """A dataclass with an option for every setting that a user chooses: a base class for the options of a model."""
-    kinds = fields_of(config)[1]
-    chosen = config.chosen().items()
-    fields = {name: dataclasses.field(default=field.default, metadata=field.metadata) for name, field in chosen}
-    entries = [(name, kinds[name], field) for name, field in fields.items()]
-    return dataclasses.make_dataclass("ModelOptions", entries, bases=(ModelOptions,), namespace={"CONFIG": config})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize
+from training.cli.options import values_of
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).
@@ -156,7 +157,8 @@ class TrainOptions:
 
     def factors(self) -> list[tuple[int, str]]:
         """The numbers whose product is the size of a micro-step, and their units."""
-        return [(getattr(self, name), unit) for name, unit in self.FACTORS]
+        values = values_of(self)
+        return [(values[name], unit) for name, unit in self.FACTORS]
 
     @property
     def weight_dtype(self) -> np.dtype:
@@ -165,11 +167,11 @@ class TrainOptions:
 
     def saved(self) -> dict[str, Any]:
         """The settings that a checkpoint holds."""
-        return {name: value for name, value in asdict(self).items() if name not in NOT_SAVED | {*self.paths()}}
+        return {name: value for name, value in values_of(self).items() if name not in NOT_SAVED | {*self.paths()}}
 
     def noted(self) -> dict[str, Any]:
         """The settings for options.json, with absolute paths, so that --resume finds the files from any folder."""
-        noted = asdict(self)
+        noted = values_of(self)
         for name in self.paths():
             paths = noted[name]
             whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]

@@ -16,7 +16,7 @@ from text.tokenizers import tokenizer_from_json
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.cli.console import say
-from training.cli.options import PRESETS, build, difference
+from training.cli.options import PRESETS, build, difference, values_of
 from training.family import Family, Trained, check_specials
 from training.folder import RunFolder
 from training.model_config import read_model_config
@@ -59,8 +59,9 @@ def resumed_options(
 
         named = {recipe.expected: name for name, recipe in RECIPES.items()}
         options.dataset = named.get(checkpoint.corpus_sha256, options.dataset)
+    earlier, now = values_of(before), values_of(options)
     for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
-        old, new = getattr(before, name), getattr(options, name)
+        old, new = earlier[name], now[name]
         if name == "dtype" and options.weight_dtype == before.weight_dtype:
             continue  # only the precision of a GPU's products changes
         if old != new:

@@ -47,12 +47,12 @@ class PairTask:
         self.tokenizer = tokenizer
         train, held_out = map(self.encode, (corpus.train, corpus.held_out))
         needed = max(min(map(self.positions, part)) for part in (train, held_out))
-        if needed > options.block_size:
+        if needed > options.config.block_size:
             advice = f"use {needed} or more, so that at least one training pair and one held-out pair fit"
-            raise CorpusError(f"--block_size {options.block_size} is too short for {corpus.name}: {advice}")
+            raise CorpusError(f"--block_size {options.config.block_size} is too short for {corpus.name}: {advice}")
 
         def fits(pair: Pair) -> bool:
-            return self.positions(pair) <= options.block_size
+            return self.positions(pair) <= options.config.block_size
 
         self.too_long = sum(not fits(pair) for pair in (*train, *held_out))
         self.sentences = [pair for pair, ids in zip(corpus.held_out, held_out, strict=True) if fits(ids)]
@@ -77,7 +77,7 @@ class PairTask:
         """One line about the pairs and their tokens."""
         data, reasons = self.data, self.corpus.left_out.copy()
         if self.too_long:
-            reasons.append(f"{self.too_long:,} with more than {counted(self.options.block_size, 'token')}")
+            reasons.append(f"{self.too_long:,} with more than {counted(self.options.config.block_size, 'token')}")
         left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
         unknown = self.share_unknown()
         lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""

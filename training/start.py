@@ -32,7 +32,7 @@ from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.cli.command_line import parse_command_line, split_command_line
 from training.cli.console import quoted, say
-from training.cli.options import PRESETS, brief, build, find_preset, list_presets, read_preset
+from training.cli.options import PRESETS, brief, build, fields_of, find_preset, list_presets, read_preset, values_of
 from training.family import Family, Task, Trained, check_family, family_of_weights
 from training.folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores, choose_device
 from training.options import TrainOptions
@@ -177,7 +177,7 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
         epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", SIZES), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | {"model": "is not needed: a preset is named alone, as in python train.py baby-gpt"},
-        defaults=vars(build(family.options, (f"preset {preset}", base))),
+        defaults=values_of(build(family.options, (f"preset {preset}", base))),
     )
     if named not in (None, preset):
         refuse_name(named)
@@ -300,9 +300,9 @@ def listed(title: str, described: Mapping[str, str]) -> list[str]:
 
 def options_elsewhere(family: Family, families: Mapping[str, Family]) -> tuple[dict[str, str], list[str]]:
     """For options that only other families have: where each belongs, and a line of --help for each such family."""
-    own, hints, lines = {field.name for field in fields(family.options)}, {}, []
+    own, hints, lines = fields_of(family.options)[0], {}, []
     for number, other in enumerate(families.values()):
-        names = [field.name for field in fields(other.options) if field.name not in own]
+        names = [name for name in fields_of(other.options)[0] if name not in own]
         # The preset of the first family need not be named.
         command = "python train.py" if not number else f"python train.py {other.preset}"
         hints = {name: f"belongs to {other.title}: {command} --{name} ..." for name in names} | hints

@@ -18,7 +18,7 @@ from training.family import Family, Task
 
 def make_task(options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
     """What an encoder of text learns: hidden words, or labels."""
-    return (LabelsTask if options.objective == "labels" else WordsTask)(options, tokenizer)
+    return (LabelsTask if options.config.objective == "labels" else WordsTask)(options, tokenizer)
 
 
 register()

@@ -9,6 +9,7 @@ language: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,11 +40,12 @@ class LabelsTask(ClassesTask):
         if wrong := [label for label in data.labels if LABEL_MARK in label]:
             raise CorpusError(f"the label {wrong[0]!r} in {data.name} has the mark {LABEL_MARK}: rename it")
         names = LABEL_MARK.join(data.labels)
-        options.labels = options.labels or names  # so that the model has as many outputs
-        self.labels = options.labels.split(LABEL_MARK)
+        if not options.config.labels:  # so that the model has as many outputs
+            options.config = replace(options.config, labels=names)
+        self.labels = options.config.labels.split(LABEL_MARK)
         if not set(data.labels) <= set(self.labels):
-            raise CorpusError(f"the labels in {data.name} are {names}, but those of the model {options.labels}")
-        if data.are_pairs and options.segments < 2:
+            raise CorpusError(f"the labels in {data.name} are {names}, but those of the model {options.config.labels}")
+        if data.are_pairs and options.config.segments < 2:
             raise CorpusError(f"{data.name} has pairs of texts, which need a model with two segments: --segments 2")
         self.tokenizer = tokenizer or learn_tokenizer(options, self.text)
         self.train, self.held_out = (self.encoded(part) for part in (data.train, data.validation))
@@ -57,7 +59,7 @@ class LabelsTask(ClassesTask):
     def encoded(self, part: Sequence[tuple[str, int]]) -> Encoded:
         """The ids, segments and label of each text."""
         numbers = [self.labels.index(label) for label in self.data.labels]  # the model's numbers, by the data's
-        size = self.options.block_size
+        size = self.options.config.block_size
         rows = [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
         return tuple(zip(*rows, strict=True))
 
@@ -67,12 +69,12 @@ class LabelsTask(ClassesTask):
 
     def describe(self) -> str:
         """One line about the texts."""
-        ids, _, _ = self.train
-        cut = np.mean([len(row) == self.options.block_size for row in ids])
+        (ids, _, _), size = self.train, self.options.config.block_size
+        cut = np.mean([len(row) == size for row in ids])
         return (
             f"{self.data.name}: {len(ids):,} {self.data.noun} to learn from, {len(self.held_out[0]):,} held out, "
             f"{len(self.labels)} labels ({', '.join(self.labels[:10])}); {self.tokenizer.kind} tokenizer with "
-            f"{self.tokenizer.vocab_size:,} tokens; {cut:.1%} of the texts have {self.options.block_size} or more; "
+            f"{self.tokenizer.vocab_size:,} tokens; {cut:.1%} of the texts have {size} or more; "
             f"an epoch is {counted(math.ceil(len(ids) / self.target_tokens(0)), 'step')}"
         )
 

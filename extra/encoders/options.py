@@ -6,15 +6,17 @@ from typing import ClassVar
 from extra.encoders.config import MASK_SHARE, BertConfig
 from tinygrad_lite.config import under
 from training.corpora.texts import CORPORA, is_at_hand
-from training.model_config import model_options
+from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class BertOptions(model_options(BertConfig), TrainOptions):
+class BertOptions(ModelOptions, TrainOptions):
     """The options of `train.py` for training a BERT."""
+
+    config: BertConfig = settings_of(BertConfig)
 
     dataset: str = of_data("goethe", "text whose hidden words are predicted, by name: " + ", ".join(CORPORA))
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)

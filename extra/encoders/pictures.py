@@ -1,7 +1,7 @@
 """The task and the options of the models of pictures: say which class a picture belongs to."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,14 +17,14 @@ from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.corpora.names import PICTURES
-from training.model_config import ModelOptions, model_options
+from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training = under("data", "training")
 
 
 @dataclass
-class PictureOptions(TrainOptions, ModelOptions):
+class PictureOptions(ModelOptions, TrainOptions):
     """The options of `train.py` that all models of pictures have."""
 
     dataset: str = of_data("digits", "pictures to learn from", choices=PICTURES)
@@ -51,13 +51,17 @@ class PictureOptions(TrainOptions, ModelOptions):
 
 
 @dataclass
-class ViTOptions(model_options(ViTConfig), PictureOptions):
+class ViTOptions(PictureOptions):
     """The options of `train.py` for training a Vision Transformer."""
+
+    config: ViTConfig = settings_of(ViTConfig)
 
 
 @dataclass
-class CNNOptions(model_options(CNNConfig), PictureOptions):
+class CNNOptions(PictureOptions):
     """The options of `train.py` for training a convolutional network."""
+
+    config: CNNConfig = settings_of(CNNConfig)
 
 
 class PicturesTask(ClassesTask):
@@ -72,10 +76,10 @@ class PicturesTask(ClassesTask):
         self.tokenizer = tokenizer or LabelTokenizer(data.labels)
         side = data.train.pixels.shape[1]
         if tokenizer is None:
-            options.image_size = side
-        if options.channels != 1:
-            raise CorpusError(f"the pictures of {data.name} are gray: take --channels 1, not {options.channels}")
-        if options.image_size != side or self.tokenizer.labels != list(data.labels):
+            options.config = replace(options.config, image_size=side)
+        if options.config.channels != 1:
+            raise CorpusError(f"the pictures of {data.name} are gray: take --channels 1, not {options.config.channels}")
+        if options.config.image_size != side or self.tokenizer.labels != list(data.labels):
             raise CorpusError(
                 f"the pictures of {data.name} have {side} x {side} pixels and the classes "
                 f"{', '.join(data.labels)}, which are not those of the model"

@@ -124,7 +124,7 @@ class MaskedText:
 
     def validation_sequences(self) -> list[MaskedSequence]:
         """Sequences of the held-out text, enough to cover it once, or N of them; always the same."""
-        count = self.options.eval_iters or max(1, len(self.held_out.tokens) // self.options.block_size)
+        count = self.options.eval_iters or max(1, len(self.held_out.tokens) // self.options.config.block_size)
         return self.sequences(self.held_out, "held-out", range(count))
 
     def sequences(self, text: TokenizedText, name: str, numbers: range) -> list[MaskedSequence]:
@@ -134,12 +134,12 @@ class MaskedText:
     def sequence(self, text: TokenizedText, rng: np.random.Generator) -> MaskedSequence:
         """A random sequence of a text, with tokens hidden."""
         special = self.tokenizer.specials
-        if self.options.next_sentence and len(text.cuts):
+        if self.options.config.next_sentence and len(text.cuts):
             first, second, follows = self._two_segments(text, rng)
             ids = np.concatenate([[special[CLS]], first, [special[SEP]], second, [special[SEP]]])
             segments = np.repeat([0, 1], [len(first) + 2, len(second) + 1])
         else:
-            follows, room = True, self.options.block_size - 2
+            follows, room = True, self.options.config.block_size - 2
             start = rng.integers(0, max(1, len(text.tokens) - room + 1))
             ids = np.concatenate([[special[CLS]], text.tokens[start : start + room], [special[SEP]]])
             segments = np.zeros(len(ids), np.int64)
@@ -148,7 +148,7 @@ class MaskedText:
 
     def _two_segments(self, text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
         """What precedes the end of a random sentence; what follows it, or another text; whether it really follows."""
-        room = self.options.block_size - 3
+        room = self.options.config.block_size - 3
         cut = int(text.cuts[rng.integers(len(text.cuts))])
         length = int(rng.integers(room // 4, room - room // 4 + 1))  # of the first segment, at most
         first = text.tokens[max(text.document(cut)[0], cut - length) : cut]
@@ -186,7 +186,7 @@ class MaskedText:
         targets = np.concatenate([s.targets for s in sequences])
         settings = {"dtype": np.int64, "device": self.options.device}
         arrays = [Tensor(array, **settings) for array in (ids, segments, places, targets)]
-        if not self.options.next_sentence:
+        if not self.options.config.next_sentence:
             return MaskedBatch(*arrays)
         whole = whole or sequences
         share = len(sequences) / len(whole) / (len(targets) / sum(len(s.targets) for s in whole))
@@ -206,9 +206,9 @@ class WordsTask:
         train, held_out = corpus.split()
         self.tokenizer = tokenizer or learn_tokenizer(options, train)
         parts = [TokenizedText.encode(self.tokenizer, part) for part in (train, held_out)]
-        if min(len(part.tokens) for part in parts) < options.block_size:
+        if min(len(part.tokens) for part in parts) < options.config.block_size:
             found = f"{counted(len(parts[0].tokens), 'token')} to learn from and {len(parts[1].tokens):,} held out"
-            needed = f"--block_size {options.block_size} needs at least as many of both"
+            needed = f"--block_size {options.config.block_size} needs at least as many of both"
             advice = "take a longer text, or a smaller --block_size"
             raise CorpusError(f"the text is too short: {found}, but {needed}: {advice}")
         self.data = MaskedText(self.tokenizer, *parts, options)
@@ -220,7 +220,7 @@ class WordsTask:
     def describe(self) -> str:
         """One line about the tokens."""
         data = self.data
-        per_step = self.options.batch_size * self.options.gradient_accumulation_steps * self.options.block_size
+        per_step = self.options.batch_size * self.options.gradient_accumulation_steps * self.options.config.block_size
         return (
             f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; {len(data.train.tokens):,} "
             f"tokens to learn from, {len(data.held_out.tokens):,} held out; an epoch is about "
@@ -267,7 +267,7 @@ class WordsTask:
                 right_next += int((logits.argmax(-1) == batch.follows.numpy()).sum())
         measures = {"accuracy": right / asked}
         words = f"{right / asked:.1%} of {counted(asked, 'hidden token')} guessed"
-        if self.options.next_sentence:
+        if self.options.config.next_sentence:
             measures["next_accuracy"] = right_next / sequences
             words += f", and of {counted(sequences, 'second segment')} {with_interval(right_next, sequences)}"
         text = "\n".join(guesses(model, self.tokenizer, self.example, 3)) if self.example else ""

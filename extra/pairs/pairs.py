@@ -102,9 +102,11 @@ class AnswerTask(PairTask):
         super().__init__(options, load_pairs(options), tokenizer, specials, 3 if options.sample_tokens else 0)
         if options.replay:
             text = self.tokenizer.encode(load_corpus(options.replay).split()[0])
-            if len(text) <= options.block_size + 1:
-                raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")
-            self.data.add_replay(text, options.replay_share, options.block_size)
+            if len(text) <= options.config.block_size + 1:
+                raise CorpusError(
+                    f"--replay {options.replay} is too short for --block_size {options.config.block_size}"
+                )
+            self.data.add_replay(text, options.replay_share, options.config.block_size)
 
     def describe(self) -> str:
         """One line about the pairs and their tokens."""

@@ -47,7 +47,7 @@ class TaughtTask(TextTask):
             raise CheckpointError(f"--teachers {name}: it learned from a different text from {self.data.corpus.name}")
         if trained.tokenizer.to_json() != self.tokenizer.to_json():
             raise CheckpointError(f"--teachers {name}: it has different tokens: give both runs the same tokenizer")
-        if (size := trained.config.block_size) < options.block_size:
+        if (size := trained.config.block_size) < options.config.block_size:
             raise OptionError(f"--teachers {name}: it reads {size} tokens at once: use --block_size {size}, or less")
         say(f"teacher {trained.about}")
         # Not `make_model`: whether operations are composed is decided by this run, not by a teacher.

@@ -43,8 +43,8 @@ def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = Non
     """
     data = load_pictures(options.dataset)
     pixels = data.train.pixels[0].size
-    if options.block_size != pixels:
-        raise OptionError(f"--block_size {options.block_size}: the pictures of {data.name} have {pixels} pixels")
+    if options.config.block_size != pixels:
+        raise OptionError(f"--block_size {options.config.block_size}: the pictures of {data.name} have {pixels} pixels")
     tokenizer = tokenizer or PixelTokenizer(options.vocab_size)
     parts = (data.brightness(part.pixels) for part in (data.train, data.validation))
     train, held_out = (as_tokens(tokenizer, pictures).ravel() for pictures in parts)
@@ -59,17 +59,17 @@ class PixelsTask(TextTask):
 
     def describe(self) -> str:
         """One line about the pictures."""
-        data, options = self.data, self.options
+        data, options, size = self.data, self.options, self.options.config.block_size
         train, held_out = (len(part) // data.windows_apart for part in (data.train, data.held_out))
         return (
-            f"{data.tokenizer.shades} shades; {train:,} pictures of {options.block_size:,} pixels to learn from, "
+            f"{data.tokenizer.shades} shades; {train:,} pictures of {size:,} pixels to learn from, "
             f"{held_out:,} held out; an epoch is "
             f"{counted(math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)), 'step')}"
         )
 
     def sample(self, model: GPT) -> str:
         """A picture from nothing; always with the same random numbers."""
-        side = math.isqrt(self.options.block_size)
+        side = math.isqrt(self.options.config.block_size)
         empty = np.zeros((side, side), np.uint8)
         drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)
         return self.tokenizer.printed(drawn[0])

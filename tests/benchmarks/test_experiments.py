@@ -119,5 +119,5 @@ def test_the_tokenizers_are_compared_at_equal_compute():
         options = read_setup([*today.split(), "--overwrite"], FAMILIES).options
         vocab_size = {"char": 84, "byte": 256}.get(options.tokenizer, options.vocab_size)  # the 83 of goethe and <unk>
         per_token = GPT.blueprint(options.model_config(vocab_size)).flops_per_token()
-        products[setting.name] = options.max_iters * options.batch_size * options.block_size * per_token
+        products[setting.name] = options.max_iters * options.batch_size * options.config.block_size * per_token
     assert products == pytest.approx(dict.fromkeys(products, products["BPE of 1024"]), rel=0.01)

@@ -20,7 +20,7 @@ def test_the_exponent_is_that_of_the_longer_texts():
 
 def test_a_step_with_a_cache_allocates_little_and_training_most():
     peaks = {name: (held, peak_of(work)) for name, (work, held) in prepare("attention", 64).items()}
-    assert peaks["with cache"][0] == 2 * GOETHE.n_layer * 64 * GOETHE.n_embd * 4
+    assert peaks["with cache"][0] == 2 * GOETHE.config.n_layer * 64 * GOETHE.config.n_embd * 4
     assert peaks["with cache"][1] < peaks["without cache"][1] / 5 < peaks["training"][1] / 10
 
 

@@ -105,7 +105,7 @@ def test_the_default_preset_equals_torch(monkeypatch):
     """Loss and gradients, and the weights after three updates, in float64. PyTorch's Muon would cast to bfloat16."""
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
     shape = SHAPES["goethe-no-dropout"]
-    options = replace(shape.options, n_layer=2, n_head=2, n_embd=16, block_size=24, batch_size=3)
+    options = shape.options.changed(n_layer=2, n_head=2, n_embd=16, block_size=24, batch_size=3)
     shape = replace(shape, options=options, vocab_size=70, tokens=24)
     model = with_noise(make_model_of(shape), "float64")
     torch_model, names = torch_modern.from_ours(model), torch_modern.our_names(model)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.torch
 
 def changed(name: str, **settings) -> Shape:
     shape = SHAPES[name]
-    return replace(shape, options=replace(shape.options, **settings))
+    return replace(shape, options=shape.options.changed(**settings))
 
 
 LEARNING = {

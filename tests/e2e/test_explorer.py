@@ -136,6 +136,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     with without_heads(model, [(1, 1)]):
         without = bits()
     page.get_by_role("button", name="layer 2, head 2").click()
+    page.locator("#attention h3", has_text="Layer 2, head 2").first.wait_for()  # drawn when it is in sight
     page.get_by_role("button", name="Switch this head off").click()
     page.get_by_text("now costs").wait_for()
     said = page.locator("#price").inner_text()

@@ -102,10 +102,10 @@ def test_the_estimate_of_activations_grows_with_the_sizes():
 
 
 def test_options_give_the_settings_of_the_model():
-    options = GPTOptions(n_layer=3, n_head=2, n_embd=8, block_size=5, dropout=0.5, bias=True, positions="sinusoidal")
+    options = GPTOptions.of(n_layer=3, n_head=2, n_embd=8, block_size=5, dropout=0.5, bias=True, positions="sinusoidal")
     assert options.model_config(17) == GPTConfig(17, 5, 3, 2, 8, 0.5, True, "sinusoidal")
     with pytest.raises(OptionError, match="--n_embd 8 is not a multiple of --n_head 3: every head needs the same"):
-        GPTOptions(n_head=3, n_embd=8).model_config(17)
+        GPTOptions.of(n_head=3, n_embd=8).model_config(17)
 
 
 @pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
@@ -119,7 +119,8 @@ def test_every_preset_is_valid(name):
 
 def test_the_default_preset_is_nanogpts_recipe_for_a_cpu():
     options = build(GPTOptions, ("preset", read_preset(PRESETS / "goethe-char.toml")))
-    shape = (options.n_layer, options.n_head, options.n_embd, options.block_size, options.batch_size)
+    c = options.config
+    shape = (c.n_layer, c.n_head, c.n_embd, c.block_size, options.batch_size)
     assert shape == (4, 4, 128, 64, 12)
-    assert (options.max_iters, options.dropout, options.tokenizer) == (2000, 0.0, "char")
+    assert (options.max_iters, options.config.dropout, options.tokenizer) == (2000, 0.0, "char")
     assert options == dataclasses.replace(GPTOptions(), eval_iters=options.eval_iters)  # the defaults are this preset

@@ -22,7 +22,7 @@ def data(tmp_path) -> TextData:
 def prepared(folder, text, known=None, **options) -> TextData:
     """The data of a run on this text."""
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    return prepare(GPTOptions(text=[str(folder / "text.txt")], **options), known)
+    return prepare(GPTOptions.of(text=[str(folder / "text.txt")], **options), known)
 
 
 SHORT = [
@@ -156,7 +156,7 @@ def test_unknown_words_are_told_before_training(tmp_path):
     text, told = tmp_path / "text.txt", {}
     text.write_text("".join(f"Wort wort{chr(97 + n % 26)}{chr(97 + n // 26)} " for n in range(300)), encoding="utf-8")
     for kind in ("word", "bpe"):
-        options = GPTOptions(text=[str(text)], tokenizer=kind, vocab_size=300, block_size=16)
+        options = GPTOptions.of(text=[str(text)], tokenizer=kind, vocab_size=300, block_size=16)
         told[kind] = TextTask(options).describe()
     assert "% of those held out are <unk>: their text is lost, and easy to predict)" in told["word"]
     assert "<unk>" not in told["bpe"]

@@ -243,7 +243,7 @@ def place(tmp_path_factory):
             Path(name).write_text(text, encoding="utf-8")
         Path("empty").mkdir()
         Path("binary.txt").write_bytes(b"\xff\xfe\x00 no text" * 99)
-        data = prepare(GPTOptions(text=["text.txt"]))
+        data = prepare(GPTOptions.of(text=["text.txt"]))
         known, small = {"corpus_sha256": data.corpus.sha256}, {"n_layer": 1, "n_embd": 8, "block_size": 8}
         saved_gpt(Path("own"), data.tokenizer, **known, **small)
         saved_gpt(Path("odd"), ByteTokenizer(), **known, **small)

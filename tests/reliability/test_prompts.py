@@ -152,7 +152,7 @@ def test_names_of_special_tokens_in_a_training_text_are_text(workplace, report):
     for kind in WRITERS:
         tokenizer = KINDS["hf"][1]() if kind == "hf" else None
         choices = {} if tokenizer else {"tokenizer": kind, "vocab_size": 320}
-        data = prepare(GPTOptions(text=["specials.txt"], block_size=8, **choices), tokenizer)
+        data = prepare(GPTOptions.of(text=["specials.txt"], block_size=8, **choices), tokenizer)
         specials = {number for name, number in data.tokenizer.specials.items() if name != UNKNOWN}
         learned = [*data.train.tolist(), *data.held_out.tolist()]
         assert not specials & set(learned), kind

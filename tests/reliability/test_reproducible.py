@@ -84,7 +84,10 @@ def test_the_seed_alone_determines_every_random_number(report):
         return np.concatenate([task.data.batch(step, 4)[0] for step in range(3)]).tobytes()
 
     def dropped(seed):
-        task.options.seed, start.options.dropout = 1, 0.3  # always the same weights and the same batch
+        task.options.seed, start.options = (
+            1,
+            start.options.changed(dropout=0.3),
+        )  # always the same weights and the same batch
         model = start.make_model(task.tokenizer)
         with random_key(seed, 0):
             return [(model.loss(batch) * share).item() for batch, share in task.batches(0)]

@@ -120,7 +120,7 @@ class Large(Tokenizer):
 def test_ids_above_65535_are_kept_from_the_text_to_the_batch(size, workplace):
     """huggingface/transformers#2825: they do not wrap around in the array that holds them."""
     tokenizer = Large([b"a"] * size, [])
-    data = prepare(GPTOptions(text=["text.txt"], block_size=8, replay="text.txt", separator="<to>"), tokenizer)
+    data = prepare(GPTOptions.of(text=["text.txt"], block_size=8, replay="text.txt", separator="<to>"), tokenizer)
     for part in (data.train, data.held_out, data.replay, *data.batch(3, 5), *next(data.validation_batches(4, 0))):
         ids = np.asarray(part.numpy() if hasattr(part, "numpy") else part)
         assert {*np.unique(ids)} <= {size - 1, size - 2, size - 3}
@@ -141,7 +141,7 @@ def test_a_letter_is_the_same_however_its_accent_is_written(kind, workplace):
             (folder / name).write_text(unicodedata.normalize(form, text), encoding="utf-8")
             return str(folder / name)
 
-        options = GPTOptions(text=[write("text.txt", text)], tokenizer=kind, block_size=8)
+        options = GPTOptions.of(text=[write("text.txt", text)], tokenizer=kind, block_size=8)
         data = prepare(options)
         lines = [f"süß{n}\tgrün{n % 2}\n" for n in range(30)]
         pairs = read_table(Path(write("pairs.tsv", "".join(lines))))

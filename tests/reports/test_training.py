@@ -48,7 +48,7 @@ def texts(workplace):
 
 def masks(**settings):
     """A task of hidden words, and a model for it."""
-    options = BertOptions(**MASKS | settings)
+    options = BertOptions.of(**MASKS | settings)
     task = WordsTask(options)
     return task, lively(lambda: Bert(options.model_config(task.tokenizer.vocab_size, task.tokenizer.specials)))
 
@@ -79,7 +79,7 @@ def test_an_evaluation_is_the_mean_over_all_tokens(targets, texts):
     """pytorch/examples#427, huggingface/transformers#34138: whatever the windows, batches and processes."""
     model, found = gpt_with_large_weights(vocab_size=30), []
     for batch_size, processes in ((1, 1), (7, 1), (16, 1), (2, 4)):
-        task = TextTask(GPTOptions(**TEXT, batch_size=batch_size))
+        task = TextTask(GPTOptions.of(**TEXT, batch_size=batch_size))
         task.data.held_out = task.data.held_out[: targets + 1] % 30
         found.append(Ranks(processes).evaluate(task, model))
     assert found == pytest.approx([-token_log_probs(model, task.data.held_out).mean()] * 4, rel=1e-9)
@@ -102,7 +102,7 @@ def test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end(more, texts)
     ChenMnZ/PrefixQuant#31, allenai/RL4LMs#47: no sentence, source or target, is in both parts.
     mlabonne/llm-course#33, huggingface/trl#976, #6357, karpathy/nanochat#582: one end per answer is learned, no source.
     """
-    task = AnswerTask(GPTOptions(**PAIRS, gradient_accumulation_steps=3, **more))
+    task = AnswerTask(GPTOptions.of(**PAIRS, gradient_accumulation_steps=3, **more))
     assert "left out: 40 with more than 24 tokens" in task.describe()
     end, separator = task.tokenizer.specials["<end>"], task.tokenizer.specials[TO]
     seen = []
@@ -152,7 +152,7 @@ def hidden_words(texts):
 def of_gpt(look):
     def make(texts):
         model = gpt_with_large_weights(dropout=0.5, vocab_size=30)
-        task = TextTask(GPTOptions(**TEXT))
+        task = TextTask(GPTOptions.of(**TEXT))
         task.data.held_out = task.data.held_out % 30
         return model.train(), lambda: look(model, task)
 
@@ -181,11 +181,13 @@ def test_a_look_at_a_model_leaves_every_part_in_its_mode(look, texts):
 # --- resumed runs ---------------------------------------------------------------------------------------------
 
 TASKS = {
-    "text": lambda: make_task(GPTOptions(**TEXT, batch_size=5)),
-    "text in epochs": lambda: make_task(GPTOptions(**TEXT, batch_size=100, data_order="epochs")),
-    "text with replay": lambda: make_task(GPTOptions(**TEXT, batch_size=5, replay="sentences.txt", replay_share=0.5)),
-    "pairs": lambda: make_task(GPTOptions(**PAIRS, gradient_accumulation_steps=2)),
-    "pairs with replay": lambda: make_task(GPTOptions(**PAIRS, replay="text.txt")),
+    "text": lambda: make_task(GPTOptions.of(**TEXT, batch_size=5)),
+    "text in epochs": lambda: make_task(GPTOptions.of(**TEXT, batch_size=100, data_order="epochs")),
+    "text with replay": lambda: make_task(
+        GPTOptions.of(**TEXT, batch_size=5, replay="sentences.txt", replay_share=0.5)
+    ),
+    "pairs": lambda: make_task(GPTOptions.of(**PAIRS, gradient_accumulation_steps=2)),
+    "pairs with replay": lambda: make_task(GPTOptions.of(**PAIRS, replay="text.txt")),
     "hidden words": lambda: masks()[0],
 }
 

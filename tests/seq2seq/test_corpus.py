@@ -53,30 +53,30 @@ def test_one_large_group_does_not_dominate_the_held_out_pairs():
 
 def test_options_choose_the_pairs_and_the_direction(tmp_path):
     table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(50)))
-    corpus = load_pairs(Seq2SeqOptions(pairs=str(table)))
+    corpus = load_pairs(Seq2SeqOptions.of(pairs=str(table)))
     assert (len(corpus.train), len(corpus.held_out), corpus.name) == (45, 5, "p.tsv")
-    swapped = load_pairs(Seq2SeqOptions(pairs=str(table), swap=True))
+    swapped = load_pairs(Seq2SeqOptions.of(pairs=str(table), swap=True))
     assert swapped.held_out == [(target, source) for source, target in corpus.held_out]
     assert swapped.sha256 != corpus.sha256
     with pytest.raises(CorpusError, match="has too few pairs: 1 to learn from and 0 held out"):
-        load_pairs(Seq2SeqOptions(pairs=str(write(tmp_path / "one.tsv", "a\tb\n"))))
+        load_pairs(Seq2SeqOptions.of(pairs=str(write(tmp_path / "one.tsv", "a\tb\n"))))
 
 
 def test_fewer_pairs_to_learn_from_are_a_part_of_more_and_hold_out_the_same(tmp_path):
     table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(50)))
-    all_of_them, many, few = (load_pairs(Seq2SeqOptions(pairs=str(table), train_pairs=n)) for n in (0, 20, 5))
+    all_of_them, many, few = (load_pairs(Seq2SeqOptions.of(pairs=str(table), train_pairs=n)) for n in (0, 20, 5))
     assert (len(many.train), len(few.train)) == (20, 5)
     assert set(few.train) < set(many.train) < set(all_of_them.train)
     assert few.held_out == many.held_out == all_of_them.held_out
     with pytest.raises(OptionError, match=r"--train_pairs 46: .* has only 45 to learn from"):
-        load_pairs(Seq2SeqOptions(pairs=str(table), train_pairs=46))
+        load_pairs(Seq2SeqOptions.of(pairs=str(table), train_pairs=46))
 
 
 def test_pairs_that_are_not_used_are_counted(tmp_path):
     """Pairs without a side, and pairs that share a sentence with held-out ones named by the user."""
     table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(20)) + "\tempty\nleer\t\n")
     de, en = write(tmp_path / "val.de", "wort 3!\nneu\n\n"), write(tmp_path / "val.en", "third word\nWord 4.\nx\n")
-    corpus = load_pairs(Seq2SeqOptions(pairs=str(table), val_src=str(de), val_tgt=str(en)))
+    corpus = load_pairs(Seq2SeqOptions.of(pairs=str(table), val_src=str(de), val_tgt=str(en)))
     assert (corpus.held_out, len(corpus.train)) == ([("wort 3!", "third word"), ("neu", "Word 4.")], 18)
     assert not {"Wort 3", "Wort 4"} & {source for source, _ in corpus.train}
     assert corpus.left_out == ["3 with an empty side", "2 that share a sentence with a held-out pair"]
@@ -88,13 +88,13 @@ def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     words = [(f"Satz {i}", f"sentence {i}") for i in range(30)] + [(f"das ist satz {i}", "x") for i in range(100)]
     found = Found(sentences, words)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
-    corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
+    corpus = load_pairs(Seq2SeqOptions.of(dataset="everyday", held_out=10))
     assert len(corpus.held_out) == 10
     assert set(corpus.held_out) <= set(sentences)
     assert len(corpus.train) == 90 + 30 + 90
     own = Found(sentences, [], [("eigen", "own")])
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: own)
-    assert load_pairs(Seq2SeqOptions(dataset="multi30k")).held_out == [("eigen", "own")]
+    assert load_pairs(Seq2SeqOptions.of(dataset="multi30k")).held_out == [("eigen", "own")]
 
 
 def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(monkeypatch):
@@ -105,6 +105,6 @@ def test_the_sentences_that_test_translations_are_in_no_part_of_a_named_corpus(m
     words = [("anders", english.upper()) for _, english in asked]
     found = Found([*asked, *others], words)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
-    corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
+    corpus = load_pairs(Seq2SeqOptions.of(dataset="everyday", held_out=10))
     assert sorted(corpus.train + corpus.held_out) == sorted(others)
     assert corpus.left_out == ["240 that share a sentence with those that test translations"]

@@ -1,6 +1,6 @@
 """One dataclass field is a whole setting: option, check, help, JSON and shape follow from it."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import pytest
 
@@ -11,8 +11,8 @@ from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, OptionError
 from training.cli.command_line import help_page, parse_command_line
-from training.cli.options import build
-from training.model_config import model_options, read_model_config
+from training.cli.options import build, fields_of
+from training.model_config import ModelOptions, read_model_config, settings_of
 from training.options import TrainOptions
 
 # As version 0.1.0 wrote them, key by key.
@@ -35,8 +35,10 @@ class Switched(GPTConfig):
 
 
 @dataclass
-class SwitchedOptions(model_options(Switched), TrainOptions):
+class SwitchedOptions(ModelOptions, TrainOptions):
     """The options of train.py for it."""
+
+    config: Switched = settings_of(Switched)
 
 
 def test_a_field_is_an_option_with_its_check_and_its_help():
@@ -72,7 +74,7 @@ def test_checkpoints_of_the_first_version_can_be_read_and_written(config, option
 
 @BOTH
 def test_every_setting_that_has_a_default_is_an_option(config, options, old):
-    own = {field.name: field for field in fields(options)}
+    own = fields_of(options)[0]
     for name, field in config.chosen().items():
         assert (own[name].metadata, own[name].default) == (field.metadata, field.default)
         assert field.metadata["group"] in ("model", "training")

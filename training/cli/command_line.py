@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.version import VERSION
 from training.cli.console import say, show
-from training.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
+from training.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest, values_of
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 # What other programs call their options, and what to use here: the first of these whose options the script has.
@@ -254,7 +254,7 @@ def help_page(
     usage = f"usage: {prog}" + (f" [{positional}]" if positional else "") + " [--name value | --name=value ...]"
     first = [(positional, about_positional)] if positional and about_positional else []
     groups = {"examples": [*examples.items()], "most used": first}
-    shown = vars(cls()) | {**defaults}
+    shown = values_of(cls()) | {**defaults}
     for name in dict.fromkeys((*common, *fields)):  # the most used ones come first
         field = fields.get(name)
         if field and not field.metadata["hidden"]:

@@ -62,7 +62,7 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
                 raise OptionError(f"unknown option {brief(name)} ({where}){hint}")
             label = f"--{name} {brief(value, quotes=True)} ({where})"  # with quotes, since "5" in a file is not 5
             values[name] = check(fields[name], kinds[name], value, label)
-    return cls(**values)
+    return cls(**contained(cls, values))
 
 
 def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
@@ -129,8 +129,35 @@ def _tail(field: dataclasses.Field, kind: Any) -> str:
 
 @functools.cache
 def fields_of(cls: type) -> tuple[dict[str, dataclasses.Field], dict[str, Any]]:
-    """The fields of the dataclass by name, and their types by name."""
-    return {field.name: field for field in dataclasses.fields(cls)}, typing.get_type_hints(cls)
+    """The fields of the dataclass by name, and their types by name; of settings that it contains, those to choose."""
+    fields, kinds = {}, typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        if config := field.metadata.get("contains"):
+            fields |= config.chosen()
+            kinds |= {name: fields_of(config)[1][name] for name in config.chosen()}
+            del kinds[field.name]
+        else:
+            fields[field.name] = field
+    return fields, kinds
+
+
+def contained(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of options as the dataclass takes them: those of settings that it contains are one argument."""
+    values = dict(values)
+    for field in dataclasses.fields(cls):
+        if config := field.metadata.get("contains"):
+            chosen = {name: values.pop(name) for name in config.chosen() if name in values}
+            values[field.name] = dataclasses.replace(field.default_factory(), **chosen)
+    return values
+
+
+def values_of(options: Any) -> dict[str, Any]:
+    """The value of every option, by name."""
+    values = dict(vars(options))
+    for field in dataclasses.fields(options):
+        if "contains" in field.metadata:
+            values = vars(values[field.name]) | values
+    return {name: values[name] for name in fields_of(type(options))[0]}
 
 
 def may_be_none(kind: Any) -> bool:

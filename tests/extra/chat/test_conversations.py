@@ -85,7 +85,7 @@ def test_the_conversations_are_always_the_same_and_all_different():
 
 
 def test_of_a_conversation_only_the_last_answer_is_learned(few):
-    task = AnswerTask(GPTOptions(**CHAT))
+    task = AnswerTask(GPTOptions.of(**CHAT))
     first, last = TALKER.specials[ANSWER], TALKER.specials[END]
     (pair,) = task.encode([("ab\ncd\ne", "f")])
     assert pair == ([*b"ab", first, *b"cd", last, *b"e"], [first, *b"f", last])
@@ -104,7 +104,7 @@ def test_the_oldest_turns_are_forgotten_where_there_is_no_room_and_marks_that_ar
 def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(few, monkeypatch):
     text = "".join(f"{n:05d}" for n in range(2000))
     monkeypatch.setattr("extra.pairs.pairs.load_corpus", lambda name: texts.Corpus(name, text, "a test", "none", ""))
-    data = AnswerTask(GPTOptions(**CHAT, replay="goethe", replay_share=0.2)).data
+    data = AnswerTask(GPTOptions.of(**CHAT, replay="goethe", replay_share=0.2)).data
     epochs = []
     for number in (0, 1, 0):
         data.epoch(number)

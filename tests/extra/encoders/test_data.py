@@ -17,7 +17,7 @@ TOKENIZER = BPETokenizer.train(TEXT, 300, SPECIALS)
 
 def data(**settings) -> MaskedText:
     text = TokenizedText.encode(TOKENIZER, TEXT)
-    return MaskedText(TOKENIZER, text, text, BertOptions(block_size=32, seed=1, **settings))
+    return MaskedText(TOKENIZER, text, text, BertOptions.of(block_size=32, seed=1, **settings))
 
 
 def test_sentences_joined_are_the_text():

@@ -56,7 +56,7 @@ def test_only_the_answer_and_its_end_are_learned():
 def test_parts_of_an_update_sum_to_the_gradient_of_the_whole(pairs_file):
     """Accumulated batches, or several processes, though their parts have different numbers of counted tokens."""
     settings = {"pairs": pairs_file, "separator": TO, "tokenizer": "byte", "block_size": 32, "batch_size": 6}
-    task = AnswerTask(GPTOptions(**settings, gradient_accumulation_steps=3))
+    task = AnswerTask(GPTOptions.of(**settings, gradient_accumulation_steps=3))
     whole = task.data.batch([task.data.train[i] for part in task.data.update(2) for i in part])
     expected = gradients(small(), (whole, 1.0))
     for parts in (task.batches(2), [*task.batches(2, 0, 2), *task.batches(2, 1, 2)]):
@@ -77,7 +77,7 @@ def test_a_prompt_has_the_separator_as_one_token_whether_it_is_given_or_not():
 @pytest.mark.parametrize("source", [f"ab {TO} c", f"{TO}", f"a {END} b", f"ab\n{TO} c\nd"])
 def test_a_source_with_the_name_of_a_separator_is_read_as_it_was_learned(source, pairs_file):
     settings = {"pairs": pairs_file, "separator": TO, "tokenizer": "byte", "block_size": 64, "batch_size": 6}
-    ((learned, target),) = AnswerTask(GPTOptions(**settings)).encode([(source, "x")])
+    ((learned, target),) = AnswerTask(GPTOptions.of(**settings)).encode([(source, "x")])
     asked, model = [], small(block_size=64)
     model.start = lambda prompts, *more: asked.extend(prompts) or small_start(model, prompts, *more)
     answer(model, TOKENIZER, [source])

@@ -24,15 +24,15 @@ TEACHERS = ["one.safetensors", "two.safetensors"]
 @pytest.fixture
 def teachers(workplace):
     """Two GPTs with random weights, as if trained on the text of the tiny runs, with dropout."""
-    data = prepare(GPTOptions(text=["text.txt"]))
+    data = prepare(GPTOptions.of(text=["text.txt"]))
     for step, name in enumerate(TEACHERS, start=5):
         saved_gpt(Path(name), data.tokenizer, step, data.corpus.sha256, block_size=8, dropout=0.5)
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_the_loss_is_that_of_the_text_and_that_of_the_teachers_in_their_shares(share, teachers):
-    options = GPTOptions(text=["text.txt"], block_size=8, batch_size=4, teachers=TEACHERS, teachers_share=share)
-    mixed, plain = map(make_task, (options, GPTOptions(text=["text.txt"], block_size=8, batch_size=4)))
+    options = GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4, teachers=TEACHERS, teachers_share=share)
+    mixed, plain = map(make_task, (options, GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4)))
     assert (type(mixed), type(plain)) == (TaughtTask, TextTask)
     ((ids, distributions), part), ((same_ids, targets), same_part) = (next(t.batches(3)) for t in (mixed, plain))
     np.testing.assert_array_equal(ids.numpy(), same_ids.numpy())

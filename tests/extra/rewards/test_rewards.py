@@ -33,7 +33,7 @@ rng = np.random.default_rng(2)
 def reward_task(**settings):
     """A task with the tokens of the small models, and one of these models to learn."""
     given = {"dataset": "sums", "separator": ASK, "block_size": 20, "rewards": ["length"], "group": 4, "batch_size": 16}
-    task = RewardTask(GPTOptions(**given | {"train_pairs": 10} | settings), DIGITS)
+    task = RewardTask(GPTOptions.of(**given | {"train_pairs": 10} | settings), DIGITS)
     task.model = small_gpt(vocab_size=DIGITS.vocab_size, block_size=20)
     return task
 

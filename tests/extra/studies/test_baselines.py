@@ -108,7 +108,7 @@ def folder(workplace):
 
 def make_checkpoint(path, text, tokenizer="char", age=0, step=5):
     """A tiny GPT with random weights, as if trained on this text `age` seconds ago; also its data."""
-    data = prepare(GPTOptions(text=[text], tokenizer=tokenizer, vocab_size=270, block_size=8))
+    data = prepare(GPTOptions.of(text=[text], tokenizer=tokenizer, vocab_size=270, block_size=8))
     saved_gpt(path, data.tokenizer, step, data.corpus.sha256, n_layer=1, n_embd=8, block_size=8)
     os.utime(path, (1e9 - age, 1e9 - age))
     return load_trained(path).make_model(), data

@@ -156,9 +156,9 @@ class OneBatch:
 def narrow(name: str, n_layer: int = 0) -> Shape:
     """A model with two heads of its width, a small vocabulary of its parity, and few tokens; all its layers, or N."""
     shape, heads = (GPU_SHAPES | {"goethe": SHAPES["goethe"]})[name], 2
-    options, width = shape.options, shape.options.n_embd // shape.options.n_head * heads
-    options = replace(options, n_embd=width, n_head=heads, block_size=TOKENS, batch_size=BATCH, workers=1)
-    options = replace(options, device="cuda", decay_lr=False, n_layer=n_layer or options.n_layer)
+    options, width = shape.options, shape.options.config.n_embd // shape.options.config.n_head * heads
+    options = options.changed(n_embd=width, n_head=heads, block_size=TOKENS, batch_size=BATCH, workers=1)
+    options = options.changed(device="cuda", decay_lr=False, n_layer=n_layer or options.config.n_layer)
     return replace(shape, options=options, vocab_size=64 + shape.vocab_size % 64, tokens=TOKENS)
 
 

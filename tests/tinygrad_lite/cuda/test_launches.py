@@ -33,7 +33,7 @@ def test_a_token_launches_no_more_than_before(name):
 
 def test_counts_do_not_depend_on_the_sizes():
     shape = narrow("baby", 2)
-    larger = replace(shape.options, n_embd=256, n_head=4, batch_size=7, block_size=96)
+    larger = shape.options.changed(n_embd=256, n_head=4, batch_size=7, block_size=96)
     counts = [training_step(one)[0].counts for one in (shape, replace(shape, options=larger, tokens=96))]
     assert counts[0] == counts[1]
 

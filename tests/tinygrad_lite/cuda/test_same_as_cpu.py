@@ -58,7 +58,7 @@ def test_batches_are_the_same(cuda):
     pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)], BOS, EOS)
     found = []
     for device in ("cpu", cuda):
-        options = GPTOptions(block_size=8, seed=5, device=device)
+        options = GPTOptions.of(block_size=8, seed=5, device=device)
         text = TextData(options, corpus, tokenizer, np.arange(200) % 90, np.arange(99), 1.0)
         translated = TranslationData(tokenizer, pairs, pairs[:9], batch_tokens=99, micro_steps=2, seed=5, device=device)
         batches = [batch for step in (0, 7) for batch in text.micro_batches(step, 4, 2)]

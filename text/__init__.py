@@ -1,1 +1,1 @@
-"""What a model needs to be trained and used. Nothing here knows a particular model."""
+"""Text into tokens and back, and tokens from probabilities: tokenizers and decoding."""

@@ -1,1 +1,1 @@
-"""A training run: options, the run's folder, checkpoints, the log, estimates."""
+"""A training run: options, start, folder, checkpoints, log; below, its texts, its processes and the command line."""

@@ -11,9 +11,11 @@ lines finds lines that can go.
 """
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterable
 
-from tests.test_imports import FILES, ROOT, nodes, own_imports
+from tests.test_imports import FILES, ROOT, imports_at_start, nodes, own_imports
 
 # The ring of a module is that of the longest name here that it begins with.
 RINGS = {
@@ -84,6 +86,18 @@ def test_the_core_imports_inwards_only_and_of_the_shelf_only_what_is_listed():
     listed = {(module, target) for module, targets in EDGES.items() for target in targets.split()}
     outwards = {(m, t) for m in FILES for t in own_imports(m) if 0 < ring(m) < ring(t)}
     assert outwards == listed, f"new: {outwards - listed}; gone, so remove them: {listed - outwards}"
+
+
+def test_what_imports_nothing_of_the_shelf_works_without_it():
+    """As if extra/ were deleted; when EDGES is empty, that is the whole core."""
+    core = {module for module in FILES if 0 < ring(module) < 5}
+    needs = {m: imports_at_start(m) | {p for p in core if m.startswith(f"{p}.")} for m in core}
+    while fallen := {m for m in core if not needs[m] <= core | {"tinygrad_lite.spelling"}}:
+        core -= fallen
+    code = "import sys; sys.modules['extra'] = None\n" + "\n".join(f"import {module}" for module in sorted(core))
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"tinygrad_lite.optim", "tinygrad_lite.transformer", "text.tokenizers", "training.cli.options"} <= core
 
 
 def test_no_more_files_import_the_folder_for_gpus():

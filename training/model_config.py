@@ -41,10 +41,10 @@ def settings_of(config: type[ModelConfig]) -> Any:
     return dataclasses.field(default_factory=functools.partial(unfinished, config), metadata={"contains": config})
 
 
-def unfinished(config: type[ModelConfig], **chosen: Any) -> ModelConfig:
-    """Settings before a tokenizer decides the size of the vocabulary and the ids of special tokens."""
+def unfinished(config: type[ModelConfig]) -> ModelConfig:
+    """The defaults, before a tokenizer decides the size of the vocabulary and the ids of special tokens."""
     ids = {name: number for number, name in enumerate(config.special_fields())}
-    return config(vocab_size=len(ids) + 1, **ids, **chosen)
+    return config(vocab_size=len(ids) + 1, **ids)
 
 
 class ModelOptions:

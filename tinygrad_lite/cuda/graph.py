@@ -38,7 +38,7 @@ class Capture:
     """Inside, launches on this thread are only recorded; afterwards, `replay` repeats them all in one call.
 
     The kernels must have been launched before, because loading one is not a launch. If the work cannot be captured,
-    since it reads a number for example, it ends with an error of CuPy's, which ends here, and `replay` stays None.
+    since it reads a number or memory runs out, for example, it ends with one of FAILURES, and `replay` stays None.
 
     Args:
         allocates: whether the work allocates arrays, or multiplies matrices by cuBLAS. Arrays then come from a pool of
@@ -64,17 +64,17 @@ class Capture:
             self.around = around.pop_all()
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> bool:
-        with self.around, suppress(*FAILURES):
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: Any) -> None:
+        with self.around:
             graph = self.stream.end_capture()
             if kind is None:
                 self.replay = functools.partial(replay, graph, *self.kept)
-        return kind is not None and issubclass(kind, FAILURES)
 
 
 def captured(work: Callable[[], None]) -> Callable[[], None]:
     """A function that repeats the launches of work() in one call; `work` itself if they cannot be captured."""
-    with Capture() as capture:
+    capture = Capture()
+    with suppress(*FAILURES), capture:
         work()
     return capture.replay or work
 
@@ -129,11 +129,11 @@ class Repeated:
 
     def _record(self, parts: Sequence[Part], optimizer: Optimizer, losses: list[Tensor]) -> Iterator[tuple[int, Part]]:
         """Record the passes on arrays that stay; if that is impossible, nothing has happened."""
-        self.step = dropout.step_at = tensors_of(parts)[0].xp.zeros(1, np.uint32)
+        self.step = tensors_of(parts)[0].xp.zeros(1, np.uint32)
         self.parts = [(own_copy(batch), share) for batch, share in parts]
-        self.is_recording = True
+        self.is_recording, dropout.step_at, capture = True, self.step, Capture(allocates=True)
         try:
-            with Capture(allocates=True) as capture:
+            with suppress(*FAILURES), capture:
                 for number, part in enumerate(self.parts):
                     yield number, part
                     if self.error is not None:

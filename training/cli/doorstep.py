@@ -20,15 +20,15 @@ def check_python(name):
         sys.exit(f"{name}: {missing[0]} is not installed: run pip install -e . in the root of the project")
 
 
-def moved(old, new):
-    """End a command that has moved, with a sentence that says where to; an import only finds nothing here."""
-    words = sys.orig_argv[1:]
-    if "-m" in words[:-1] and (name := words[words.index("-m") + 1]).startswith(old):
-        sys.exit(f"{name} has moved: python -m {name.replace(old, new, 1)}")
-
-
 def enter(name):
     """The same, and until `run_command` takes over, Ctrl-C ends the program at once."""
     check_python(name)
     if getsignal(SIGINT) is default_int_handler:  # where Ctrl-C is ignored, it stays ignored
         signal(SIGINT, lambda *_: os.write(2, f"\n{name}: stopped\n".encode()) and os._exit(130))
+
+
+def moved(old, new):
+    """End a command that has moved, with a sentence that says where to; an import only finds nothing here."""
+    words = sys.orig_argv[1:]
+    if "-m" in words[:-1] and (name := words[words.index("-m") + 1]).startswith(old):
+        sys.exit(f"{name} has moved: python -m {name.replace(old, new, 1)}")

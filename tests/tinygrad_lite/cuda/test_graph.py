@@ -7,6 +7,7 @@ import pytest
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tinygrad_lite.autograd import Observer, no_grad
+from tinygrad_lite.cuda import gemm
 from tinygrad_lite.cuda.graph import LAUNCHED, Repeated
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import precision
@@ -103,6 +104,16 @@ def test_passes_that_cannot_be_captured_are_launched(cuda):
     assert train(model, cuda, 6, repeated=repeated) == expected
     assert repeated.replays == []
     assert len(read) == 6
+
+
+def test_passes_are_launched_if_there_is_no_memory_to_record_them(cuda, monkeypatch):
+    def no_room(stream, workspace):
+        raise MemoryError
+
+    expected, repeated = train(tiny_gpt(cuda), cuda, 6), Counted()
+    monkeypatch.setattr(gemm, "recorded_on", no_room)
+    assert train(tiny_gpt(cuda), cuda, 6, repeated=repeated) == expected
+    assert repeated.replays == []
 
 
 def test_recordings_that_are_dropped_again_and_again_become_rare(cuda):

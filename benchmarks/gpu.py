@@ -28,9 +28,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.children import Handle, SideFailed
-from benchmarks.gpu_side import WIDTHS
+from benchmarks.gpu_side import WIDTHS, WRITTEN, shape_of
 from benchmarks.machine import cpu_model, installed
 from benchmarks.table import shown, spread
+from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write, write_out
 from tinygrad_lite.config import option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import OptionError, UserError
@@ -44,7 +45,8 @@ ALL, EXACT = ("bfloat16", "tf32", "float32"), ("float32",)
 QUICK_TURNS = 2
 LONGEST_NAME = 90  # characters of a kernel's name, which may be a whole C++ template
 SIDES = {"ours": "This project", "torch": "PyTorch", "cpu": "This project on the CPU"}
-BESIDE = {"compiled": "torch.compile", "hugging-face": "Hugging Face", "cpu": "CPU"}
+BESIDE = {"compiled": "torch.compile", "reduce-overhead": "reduce-overhead", "static": "static cache", "cpu": "CPU"}
+EPOCH = 1_000_000  # tokens
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,9 @@ class GpuRow:
         work, shape: the task and the model (`gpu_side.py`).
         unit: of the numbers: "ms", "µs" of Python's time, or a unit of speed.
         precisions: those in which the row makes sense.
-        beside: an additional variant: PyTorch's "compiled" or "hugging-face"; or "cpu", then without PyTorch.
+        beside: additional variants of PyTorch's side; or "cpu", then without PyTorch.
         floor: the ratio to reach against eager PyTorch; 0: none.
-        aim: the ratio to reach against the compiled variant; 0: none.
+        aim: the ratio to reach against the first variant beside; 0: none.
     """
 
     group: str
@@ -68,36 +70,41 @@ class GpuRow:
     shape: str
     unit: str
     precisions: tuple[str, ...] = ALL
-    beside: str = ""
+    beside: tuple[str, ...] = ()
     floor: float = 0.0
     aim: float = 0.0
 
     def variants(self, compiled: bool) -> dict[str, str]:
         """What is timed -> the side that does it. What may end its process comes first, before others are ready."""
-        if self.beside == "cpu":
+        if self.beside == ("cpu",):
             return {"cpu": "cpu", "ours": "ours"}
-        beside = {} if not self.beside or (self.beside == "compiled" and not compiled) else {self.beside: "torch"}
-        return {**beside, "eager": "torch", "ours": "ours"}
+        beside = [name for name in self.beside if compiled or self.work != "train"]
+        return {**dict.fromkeys(beside, "torch"), "eager": "torch", "ours": "ours"}
 
 
 BABY = "6 layers, 6 heads, 384 wide, context 256"
 GPT2 = "GPT-2 with 124 million parameters"
 BASE = "base Transformer of 2017, 384 pairs of up to 32 tokens, vocabulary 37,000, dropout 0.1"
 STEP, WRITING = "training step", "greedy generation with a cache, 255 tokens"
+COMPILED = ("compiled", "reduce-overhead")
 ROWS = (
     GpuRow("rates", "product of two matrices, 8,192 × 8,192", "product", "", "TFLOP/s"),
     GpuRow("rates", "copy of 1 GiB, read and written", "copy", "", "TB/s", EXACT),
     GpuRow("host", "Python's time to start a kernel", "launch", "", "µs", EXACT),
     GpuRow("host", "Python's time for a product, 64 × 64", "small product", "", "µs", EXACT),
     GpuRow("host", "Python's time for a linear map with its node in the graph", "linear", "", "µs", EXACT),
-    GpuRow("baby", f"{STEP}: {BABY}, batch 64", "train", "baby", "ms", ALL, "compiled", 1, 1),
-    GpuRow("gpt2", f"{STEP}: {GPT2}, 12 × 1,024 tokens", "train", "gpt2", "ms", ALL, "compiled", 1, 0.9),
-    GpuRow("dropout", f"{STEP}: {BABY}, batch 64, dropout 0.2", "train", "baby-dropout", "ms", ALL, "compiled", 1, 1),
+    GpuRow("baby", f"{STEP}: {BABY}, batch 64", "train", "baby", "ms", ALL, COMPILED, 1, 1),
+    GpuRow("gpt2", f"{STEP}: {GPT2}, 12 × 1,024 tokens", "train", "gpt2", "ms", ALL, COMPILED, 1, 0.9),
+    GpuRow("padded", f"{STEP}: the same, vocabulary 50,304", "train", "gpt2-padded", "ms", ALL, COMPILED, 1, 0.9),
+    GpuRow("dropout", f"{STEP}: {BABY}, batch 64, dropout 0.2", "train", "baby-dropout", "ms", ALL, COMPILED, 1, 1),
     GpuRow("translation", f"{STEP}: {BASE}", "train", "translation", "ms", floor=1),
-    GpuRow("write", f"{WRITING}: {BABY}", "write", "baby", "tokens/s", ALL, "hugging-face", 1),
-    GpuRow("write", f"{WRITING}: {GPT2}", "write", "gpt2", "tokens/s", ALL, "hugging-face", 1),
     *(
-        GpuRow("widths", f"{STEP}: 4 layers, {n} wide, 16 × 128 tokens", "train", f"width {n}", "ms", ALL, "cpu")
+        GpuRow("write", f"{WRITING}, {count} at once: {what}", work, shape, "tokens/s", ALL, ("static",), 3, 3)
+        for shape, what in (("gpt2", GPT2), ("baby", BABY))
+        for work, count in WRITTEN.items()
+    ),
+    *(
+        GpuRow("widths", f"{STEP}: 4 layers, {n} wide, 16 × 128 tokens", "train", f"width {n}", "ms", ALL, ("cpu",))
         for n in WIDTHS
     ),
 )
@@ -118,6 +125,7 @@ class GpuOptions:
     patience: float = option(120.0, "time limit for one reply of a side", unit="seconds", above=0.0)
     quick: bool = option(False, f"tiny models and {QUICK_TURNS} turns, to check that everything runs")
     out: str = option("", "folder for table.md, kernels.md and results.jsonl")
+    plot: str = option("", "image of the rows called widths: .svg, .png or .pdf", unit="file")
 
     def __post_init__(self) -> None:
         if self.quick:
@@ -141,6 +149,8 @@ def main(argv: list[str]) -> int:
     options, _ = read_command(GpuOptions, argv, "python -m benchmarks.gpu", __doc__.split("\n")[0])
     groups, precisions = chosen(options.rows, GROUPS, "rows"), chosen(options.precisions, ALL, "precisions")
     compiled = [] if options.compiled == "none" else chosen(options.compiled, ALL, "compiled")
+    if options.plot:
+        check_plot(options.plot, "--plot")
     get_device("cuda")  # if there is none, this raises the reason
     report, deadline = Report(options), began + 60 * options.minutes
     rows = [row for row in ROWS if row.group in groups]
@@ -160,12 +170,14 @@ def main(argv: list[str]) -> int:
                 continue
             settings = (precision in compiled, options.turns, options.seconds)
             report.add(measure(row, precision, sides, *settings))
-            if options.profile and row.work == "train" and row.beside != "cpu":
+            if options.profile and row.work == "train" and row.beside != ("cpu",):
                 profile(row, precision, sides, report)
     finally:
         for side in sides.values():
             side.close()
         report.show()
+        if options.plot and (picture := picture_of(report.findings)):
+            write(picture, Path(options.plot))
     return 0 if any("ours" in finding.turns for finding in report.findings) else 1
 
 
@@ -387,18 +399,20 @@ def cells(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) 
     """The line of the table."""
     row = finding.row
     line = [row.what, finding.precision]
-    for variant, side in (("ours", "ours"), ("eager", "torch"), (row.beside, row.beside)):
-        failed = finding.failed.get(variant) or finding.failed.get(side)
-        failed = failed or (finding.failed.get("row") if variant == "ours" else None)
-        there = variant in finding.turns
-        cell = spread(finding.values(variant, facts), row.unit) if there else ""
-        if failed:
-            cell += f" in {len(finding.turns[variant])} turns, then failed: " if there else "failed: "
-            cell += " ".join(failed.replace("|", "/").split())[:160]
-        line.append(f"{BESIDE[variant]}: {cell}" if cell and variant in BESIDE else cell)
-        if variant != "ours":
-            found = finding.ratios(variant)
-            line.append(f"**{spread(found)}**" if found else "")
+    for variants in (("ours",), ("eager",), row.beside):
+        shown_cells, ratios = [], []
+        for variant in variants:
+            failed = finding.failed.get(variant) or finding.failed.get("cpu" if variant == "cpu" else "torch")
+            if variant == "ours":
+                failed = finding.failed.get("ours") or finding.failed.get("row")
+            there = variant in finding.turns
+            cell = spread(finding.values(variant, facts), row.unit) if there else ""
+            if failed:
+                cell += f" in {len(finding.turns[variant])} turns, then failed: " if there else "failed: "
+                cell += " ".join(failed.replace("|", "/").split())[:160]
+            shown_cells.append(f"{BESIDE[variant]}: {cell}" if cell and variant in BESIDE else cell)
+            ratios.append(f"**{spread(found)}**" if (found := finding.ratios(variant)) else "")
+        line += ["; ".join(filter(None, part)) for part in (shown_cells, ratios)[: 1 if variants == ("ours",) else 2]]
     return [*line, speed(finding, findings, facts), verdict(finding)]
 
 
@@ -420,7 +434,7 @@ def speed(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) 
 def verdict(finding: Finding) -> str:
     """Whether the median ratios reach the aim, the floor, or neither."""
     row = finding.row
-    if row.aim and (found := finding.ratios("compiled")) and statistics.median(found) >= row.aim:
+    if row.aim and (found := finding.ratios(row.beside[0])) and statistics.median(found) >= row.aim:
         return "aim"
     if not row.floor or not (found := finding.ratios("eager")):
         return ""
@@ -428,19 +442,59 @@ def verdict(finding: Finding) -> str:
 
 
 def conclusions(findings: Sequence[Finding]) -> list[str]:
-    """For each precision, the width from which the GPU is faster than the CPU, and how much faster it is at most."""
+    """For each precision, the width from which the GPU is faster than the CPU, how much faster it is at most, and how
+    long both take for an epoch.
+    """
     said = []
     for precision in dict.fromkeys(finding.precision for finding in findings):
-        ratios = {
-            int(finding.row.shape.split()[1]): statistics.median(found)
-            for finding in findings
-            if finding.precision == precision and (found := finding.ratios("cpu"))
-        }
-        if ratios:
-            best = max(ratios, key=ratios.__getitem__)
-            largest = f"largest ratio {shown(ratios[best])}, at a width of {best}"
-            said.append(f"CPU and GPU, {precision}: {crossing(ratios)}; {largest}.")
+        beside = {int(f.row.shape.split()[1]): f for f in findings if f.precision == precision and f.ratios("cpu")}
+        if not beside:
+            continue
+        ratios = {width: statistics.median(finding.ratios("cpu")) for width, finding in beside.items()}
+        best = max(ratios, key=ratios.__getitem__)
+        largest = f"largest ratio {shown(ratios[best])}, at a width of {best}"
+        said += [
+            f"CPU and GPU, {precision}: {crossing(ratios)}; {largest}. An epoch of {EPOCH:,} tokens, in seconds:",
+            "",
+        ]
+        said += ["| width | CPU | GPU |", "|---|---|---|"]
+        for width, finding in beside.items():
+            seconds = [shown(epoch_of(finding, variant)) for variant in ("cpu", "ours")]
+            said.append(f"| {width} | {seconds[0]} | {seconds[1]} |")
+        said.append("")
     return said
+
+
+def picture_of(findings: Sequence[Finding]) -> Picture | None:
+    """The time of an epoch by width on logarithmic scales, a line for the CPU and one for each precision of the GPU."""
+    lines: dict[str, dict[int, float]] = {}
+    for finding in findings:
+        if finding.ratios("cpu"):
+            width = int(finding.row.shape.split()[1])
+            lines.setdefault("CPU", {}).setdefault(width, epoch_of(finding, "cpu"))
+            lines.setdefault(f"GPU, {finding.precision}", {})[width] = epoch_of(finding, "ours")
+    if not lines:
+        return None
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        plain_axes(axes)
+        for (name, times), colour, marker in zip(lines.items(), COLOURS, MARKERS, strict=False):
+            axes.loglog(list(times), list(times.values()), marker, linestyle="-", color=colour, label=name)
+        axes.set(xlabel="width of the model", ylabel=f"seconds per {EPOCH:,} tokens")
+        axes.set_xticks(list(lines["CPU"]), list(map(str, lines["CPU"])), minor=False)
+        axes.minorticks_off()
+        write_out(axes.yaxis, (1,))
+        axes.legend(frameon=False)
+
+    caption = "A GPT with 4 layers and heads of 64, trained on 16 × 128 tokens per step. Both axes are logarithmic."
+    return Picture("From which width is a GPU faster?", caption, (6.0, 3.8), draw)
+
+
+def epoch_of(finding: Finding, variant: str) -> float:
+    """The seconds of an epoch in steps like this one."""
+    steps = EPOCH / shape_of(int(finding.row.shape.split()[1]), quick=False).target_tokens
+    return steps * statistics.median(turn["ms"] for turn in finding.turns[variant]) / 1e3
 
 
 def crossing(ratios: Mapping[int, float]) -> str:

@@ -27,7 +27,7 @@ from benchmarks.machine import gpu_model
 from benchmarks.our_side import greedy, make_model
 from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, VOCABULARY, Shape
 from benchmarks.steps import Step, time_group, trainer, warm_up
-from gpt.options import GPTOptions
+from extra.gpt.options import GPTOptions
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cuda import gemm as products
@@ -41,6 +41,7 @@ from training.cli.console import run_command, say
 from training.folder import tune_memory
 
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models used to compare GPU and CPU
+WRITTEN = {"write": 1, "write many": 32}  # the tasks of writing, and how many texts they write at once
 FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree
 Spent = list[tuple[str, float]]  # kernels in the order in which they ran, with their microseconds
 
@@ -65,8 +66,8 @@ def made_up_text(vocab_size: int, count: int) -> list[int]:
 class Side:
     """What the sides share. A subclass for each library has the tasks.
 
-    Tasks: "train" a step; "write" a text, with the key-value cache; "product" of two square matrices; "copy" of memory
-    on the GPU; "launch", "small product" and "linear", for Python's time to start them.
+    Tasks: "train" a step; those of WRITTEN, with the key-value cache; "product" of two square matrices; "copy" of
+    memory on the GPU; "launch", "small product" and "linear", for Python's time to start them.
 
     A subclass defines `facts` about itself; `make` a model, with optimizer and batches unless it only writes; its
     `loss` on the first batch without dropout, or its `log_probs_of` a text; `work`, the function that does a task once;
@@ -97,7 +98,7 @@ class Side:
         self.shape = self.shapes[shape]
         with self.in_precision("float32"):
             self.make(self.shape, work)
-            if work == "write":
+            if work in WRITTEN:
                 text = made_up_text(self.shape.vocab_size, min(FIRST_TOKENS, self.tokens))
                 return {"log_probs": self.log_probs_of(text)}
             losses = [self.loss()]
@@ -105,6 +106,10 @@ class Side:
                 self.work("train", "float32", "")(0)
                 losses.append(self.loss())
         return {"losses": losses}
+
+    def prompts(self, number: int, work: str) -> list[int]:
+        """The first token of each text that repeat `number` of a task writes."""
+        return [(number + row) % self.shape.vocab_size for row in range(WRITTEN[work])]
 
     def begin(self, work: str, precision: str, variant: str, seconds: float) -> dict[str, int]:
         """Prepare one variant of a task; returns the number of repeats that take about `seconds`."""
@@ -154,7 +159,8 @@ class Ours(Side):
         """The device, and the amount of work in each task."""
         if self.device.name == "cpu":
             return {"about": f"float32, one process, threads {os.environ.get('OPENBLAS_NUM_THREADS', 'one per core')}"}
-        amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes, "write": self.tokens}
+        amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes}
+        amounts |= {work: texts * self.tokens for work, texts in WRITTEN.items()}
         trained = {
             name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.blueprint.flops_per_token()}
             for name, shape in self.shapes.items()
@@ -176,14 +182,14 @@ class Ours(Side):
     def make(self, shape: Shape, work: str) -> None:
         self.model = make_model(shape)
         self.model.to(self.device.name)
-        if work == "write":
+        if work in WRITTEN:
             self.model.eval()
             return
         self.learn = trainer(shape.options, self.model, shape.options.make_optimizer(self.model))
         self.batches = [tuple(Tensor(part, device=self.device.name) for part in batch) for batch in shape.batches()]
 
     def log_probs_of(self, text: list[int]) -> list[float]:
-        """The log-probability of each token except the first, read with the cache as in the task "write"."""
+        """The log-probability of each token except the first, read with the cache, as in writing."""
         found = []
         log_probs, state = self.model.start(np.array([text[:1]]))
         for token in text[1:]:
@@ -201,8 +207,8 @@ class Ours(Side):
     def work(self, work: str, precision: str, variant: str) -> Step:
         if work == "train":
             return lambda number: self.learn(self.batches[number % len(self.batches)], number).data
-        if work == "write":
-            return lambda number: greedy(self.model, number % self.shape.vocab_size, self.tokens)
+        if work in WRITTEN:
+            return lambda number: greedy(self.model, self.prompts(number, work), self.tokens)
         if work == "copy":
             a = self.xp.tile(self.random(1024), self.bytes // 4096)
             b = self.xp.empty(a.shape, a.dtype)

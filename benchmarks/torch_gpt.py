@@ -111,17 +111,6 @@ class TorchGPT(nn.Module):
             ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
         return ids
 
-    @torch.no_grad()
-    def generate_cached(self, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        """The same with a key-value cache, so each token is read once; at most until the context is full."""
-        caches = [TorchCache(self.config.block_size) for _ in self.blocks]
-        written = [ids]
-        for _ in range(new_tokens):
-            x = self.hidden(written[-1], caches)
-            logits = F.linear(x[:, -1], self.token_embedding.weight)
-            written.append(logits.argmax(-1, keepdim=True))
-        return torch.cat(written, dim=1)
-
 
 def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
     """Each parameter of the PyTorch model, and the names of ours that make it up.

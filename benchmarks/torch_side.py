@@ -7,7 +7,6 @@ the model and its loss, forward and backward, with torch.compile.
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import itertools
 import time
@@ -16,7 +15,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_side import Side, Spent, seen_by_cupti
+from benchmarks.gpu_side import WRITTEN, Side, Spent, seen_by_cupti
 from benchmarks.our_side import MALLOC, Repeat, make_model
 from benchmarks.shapes import SHAPES, Shape
 from benchmarks.steps import Step
@@ -36,6 +35,7 @@ from training.folder import tune_memory
 from training.options import TrainOptions
 
 FROM_OURS = {GPT: gpt_from_ours, Seq2Seq: seq2seq_from_ours} | dict.fromkeys((Bert, ViT), encoder_from_ours)
+MODES = {"compiled": None, "reduce-overhead": "reduce-overhead"}  # of torch.compile
 AnyOptimizer = torch.optim.Optimizer | MuonAndAdamW
 
 
@@ -183,7 +183,7 @@ WORKS = {"train": train, "train-alone": train_alone, "write": write, "write-unca
 
 
 class OnGPU(Side):
-    """The side of `python -m benchmarks.gpu`. Variants: "eager", "compiled", and for writing "hugging-face".
+    """The side of `python -m benchmarks.gpu`. Variants of training: "eager" and those of MODES; of writing: `write`.
 
     PyTorch is used in the usual way: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
     bfloat16 in training, bfloat16 weights for writing, and `set_float32_matmul_precision("high")` for TF32.
@@ -221,7 +221,7 @@ class OnGPU(Side):
     def make(self, shape: Shape, work: str) -> None:
         self.model = make_model(shape)
         self.torch_model = FROM_OURS[shape.model](self.model).to(self.device)
-        if work == "write":
+        if work in WRITTEN:
             self.torch_model.eval()
             return
         self.optimizer = torch_optimizer(shape.options, self.torch_model, fused=self.device.type == "cuda")
@@ -229,7 +229,7 @@ class OnGPU(Side):
         self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
 
     def log_probs_of(self, text: list[int]) -> list[float]:
-        """The log-probability of each token except the first, read with the cache as in `generate_cached`."""
+        """The log-probability of each token except the first, read with the cache."""
         model, found = self.torch_model, []
         caches = [TorchCache(model.config.block_size) for _ in model.blocks]
         with torch.no_grad():
@@ -249,11 +249,11 @@ class OnGPU(Side):
     def work(self, work: str, precision: str, variant: str) -> Step:
         if work == "train":
             loss_of = self.torch_model.loss
-            if variant == "compiled":
-                self.has_compiled, loss_of = True, torch.compile(loss_of)
+            if variant in MODES:
+                self.has_compiled, loss_of = True, torch.compile(loss_of, mode=MODES[variant])
             return lambda number: self.train(precision, loss_of, number)
-        if work == "write":
-            return self.write(torch.bfloat16 if precision == "bfloat16" else torch.float32, variant)
+        if work in WRITTEN:
+            return self.write(work, torch.bfloat16 if precision == "bfloat16" else torch.float32, variant)
         if work == "copy":
             a = self.random(self.bytes // 4)
             b = torch.empty_like(a)
@@ -278,19 +278,25 @@ class OnGPU(Side):
                 return loss_of(*batch)
 
         batch = self.batches[number % len(self.batches)]
+        if self.has_compiled:
+            torch.compiler.cudagraph_mark_step_begin()
         return torch_step(self.shape.options, self.torch_model, self.optimizer, in_autocast, batch)
 
-    def write(self, dtype: torch.dtype, variant: str) -> Step:
-        """Greedy generation, by our PyTorch model or by Hugging Face's, with weights of this dtype."""
+    def write(self, work: str, dtype: torch.dtype, variant: str) -> Step:
+        """Greedy generation by Hugging Face's GPT-2 with weights of this dtype.
 
-        def prompt(number: int) -> torch.Tensor:
-            return torch.tensor([[number % self.shape.vocab_size]], device=self.device)
+        Variants: "eager", as `generate` works without further settings; or "static", with a cache of fixed size, for
+        which it compiles the model and records CUDA graphs.
+        """
+        theirs, cache = hugging_face(self.model).to(self.device, dtype), {}
+        if variant == "static":
+            self.has_compiled, cache = True, {"cache_implementation": "static"}
 
-        if variant == "hugging-face":
-            theirs = hugging_face(self.model).to(self.device, dtype)
-            return lambda number: theirs.generate(prompt(number), **greedily(self.tokens)).tolist()
-        torch_model = copy.deepcopy(self.torch_model).to(dtype)
-        return lambda number: torch_model.generate_cached(prompt(number), self.tokens).tolist()
+        def generated(number: int) -> list[list[int]]:
+            first = torch.tensor(self.prompts(number, work), device=self.device)[:, None]
+            return theirs.generate(first, **greedily(self.tokens), **cache).tolist()
+
+        return generated
 
     def random(self, *size: int) -> torch.Tensor:
         return torch.randn(*size, device=self.device)

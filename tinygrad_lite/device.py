@@ -79,6 +79,11 @@ def xp_of(array: Array) -> ModuleType:
     return device_of(array).xp
 
 
+def on_host(array: Array) -> np.ndarray:
+    """The same numbers on the CPU: the array itself if it is there."""
+    return device_of(array).to_host(array)
+
+
 def is_float(dtype: np.dtype) -> bool:
     """Whether a type has fractions: float16, 32, 64, or bfloat16 (on GPUs only; NumPy lacks it)."""
     return dtype.kind == "f" or dtype.name == "bfloat16"
@@ -158,7 +163,7 @@ FEW = 1 << 12  # elements; smaller arrays are converted to float64 as a whole
 
 def positions(index: tuple, shape: tuple[int, ...], xp: ModuleType) -> Array:
     """The positions of the elements x[index] in an array x of this shape, counted row by row."""
-    total = 0
+    total = xp.broadcast_to(xp.zeros((), np.int64), shape)[index]
     for axis, size in enumerate(shape):
         along = xp.arange(size).reshape(-1, *[1] * (len(shape) - axis - 1))
         total = total * size + xp.broadcast_to(along, shape)[index]

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.device import Array, on_host
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -35,6 +36,7 @@ class GenerationState:
         padding: if texts differ in length, how many positions (B,) at the start of each row are not text.
         memory: the encoder's output, if there is an encoder; `select` returns that of some rows.
         fast: the model's version for single tokens, from the first such token on.
+        on_host: whether log-probabilities are copied from a GPU; otherwise they stay there, until the next ones.
     """
 
     window: np.ndarray
@@ -42,6 +44,7 @@ class GenerationState:
     padding: np.ndarray | None = None
     memory: Any = None
     fast: Any = None
+    on_host: bool = True
 
     def texts(self) -> list[np.ndarray]:
         """The tokens of each row, without padding."""
@@ -53,7 +56,8 @@ class GenerationState:
         """The state of these rows, in this order; a row may be taken several times (beam search)."""
         padding = None if self.padding is None else self.padding[rows]
         memory = None if self.memory is None else self.memory.select(rows)
-        return GenerationState(self.window[rows], select_caches(self.caches, rows), padding, memory, self.fast)
+        caches = select_caches(self.caches, rows)
+        return replace(self, window=self.window[rows], caches=caches, padding=padding, memory=memory)
 
 
 class Generator(Module):
@@ -76,20 +80,21 @@ class Generator(Module):
         raise NotImplementedError(f"{type(self).__name__} has no predict()")
 
     def start(
-        self, prompts: np.ndarray | Sequence[Sequence[int]], use_cache: bool = True
+        self, prompts: np.ndarray | Sequence[Sequence[int]], use_cache: bool = True, on_host: bool = True
     ) -> tuple[np.ndarray, GenerationState]:
         """Read a prompt per row: log-probabilities (B, V) of the next token, and the state to continue from.
 
         Args:
             prompts: (B, T) token ids, or a list of B prompts of any lengths of at least 1. Each row is predicted as
                 it would be alone, up to rounding.
+            on_host: False leaves the log-probabilities, these and those of later steps, where the model is.
         Raises: ValueError if a prompt is empty.
         """
         if not all(len(prompt) for prompt in prompts):
             name = type(self).__name__
             raise ValueError(f"{name}: a prompt is empty, but a prediction needs at least one token to start from")
         context = None if self.is_endless else -self.config.block_size
-        return self._read([np.asarray(prompt)[context:] for prompt in prompts], use_cache)
+        return self._read([np.asarray(prompt)[context:] for prompt in prompts], use_cache, on_host=on_host)
 
     def resume(self, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
         """Like `start` with one prompt, but whatever the state has already read of it is not read again.
@@ -119,7 +124,7 @@ class Generator(Module):
         if window.shape[1] > block_size and state.memory is None and not self.is_endless:
             half = max(1, block_size // 2)
             texts = [text[-half:] if len(text) > block_size else text for text in state.texts()]
-            return self._read(texts, state.caches is not None)
+            return self._read(texts, state.caches is not None, on_host=state.on_host)
         return self._log_probs(window if state.caches is None else tokens[:, None], state), state
 
     def new_caches(self, capacity: int | None = None) -> list[KVCache]:
@@ -146,27 +151,29 @@ class Generator(Module):
         return super().train(mode)
 
     def _read(
-        self, texts: Sequence[np.ndarray], use_cache: bool, memory: Any = None
+        self, texts: Sequence[np.ndarray], use_cache: bool, memory: Any = None, on_host: bool = True
     ) -> tuple[np.ndarray, GenerationState]:
         """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""
         window = pad_rows(texts, 0, left=True)
         padding = np.array([window.shape[1] - len(text) for text in texts])
         caches = self.new_caches() if use_cache else None
-        state = GenerationState(window, caches, padding if padding.any() else None, memory)
+        state = GenerationState(window, caches, padding if padding.any() else None, memory, on_host=on_host)
         return self._log_probs(window, state), state
 
-    def _log_probs(self, ids: np.ndarray, state: GenerationState) -> np.ndarray:
+    def _log_probs(self, ids: np.ndarray, state: GenerationState) -> Array:
         """For what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
         if ids.shape[1] == 1 and state.caches is not None:
             if state.fast is None and state.padding is None and state.memory is None:
                 state.fast = self._fast_step()
             if state.fast is not None:
-                return state.fast(ids[:, 0], state.caches)
+                log_probs = state.fast(ids[:, 0], state.caches)
+                return on_host(log_probs) if state.on_host else log_probs
         weight = self.token_embedding.weight
         with no_grad():
             logits = self.predict(Tensor(ids, device=weight.device), state)[:, -1]
             # Where the products are bfloat16, the logits are too; but log-probabilities must be exact.
-            return logits.cast(weight.dtype).log_softmax().numpy()
+            log_probs = logits.cast(weight.dtype).log_softmax()
+            return log_probs.numpy() if state.on_host else log_probs.data
 
     def _fast_step(self) -> Callable[[np.ndarray, list[KVCache]], np.ndarray] | None:
         """The fast version of the model with its current weights; None if there is none."""

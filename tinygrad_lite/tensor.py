@@ -329,7 +329,7 @@ def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
         if not isinstance(tensor.grad, Tensor):
             raise TypeError(f"backward: .grad was set to a {type(tensor.grad).__name__}: make it a Tensor, or None")
         autograd.check_gradient(tensor.grad.data, tensor.shape, tensor.dtype, "setting .grad")
-        return writable(tensor.grad) if isinstance(tensor.grad.data, np.ndarray) else tensor.grad.data, True
+        return writable(tensor.grad), True
     if tensor._gradient_memory is None:
         return None, False
     memory = tensor._gradient_memory()

@@ -15,7 +15,8 @@ from the numbers that it reads anyway.
 
 From the second token in the same caches on, all these launches are one graph (cuda/graph.py).
 
-In bfloat16, only the weights and the cache have that type: x, and everything between two products, stays float32.
+In bfloat16, only the weights and the cache have that type: x, and everything between two products, stays float32. From
+five texts on, the tensor cores compute these products, without rounding x (cuda/decode_tiles.cu).
 
 `GPT.forward` is the definition, and tests compare the two.
 """
@@ -101,8 +102,10 @@ class FastStepCuda(WeightsAsTheyAre):
         self.last = decode.linear(x, *self.head, self.logits, self.eps), decode.log_softmax(self.logits)
         self.latest, self.graph = None, None  # where the latest token's caches are, and a graph of all launches
 
-    def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
+    def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> Array:
         """Append a token per row (B,) to the caches; returns the log-probabilities (B, V) of what follows.
+
+        They stay on the GPU, until those of the next token take their place; only who reads them waits for it.
 
         Raises: ValueError if there is no room for it in the context or the caches.
         """
@@ -125,7 +128,7 @@ class FastStepCuda(WeightsAsTheyAre):
             self.graph()
         for cache in caches:
             cache.length = now + 1
-        return self.device.to_host(self.logits)  # only this waits for the GPU
+        return self.logits
 
     def launch(self, caches: list[KVCache]) -> None:
         """Launch all kernels of a token."""

@@ -70,7 +70,7 @@ def test_all_sides_generate_the_same_tokens():
     pytest.importorskip("transformers")
     shape = changed("small", n_layer=2, block_size=24)
     model = our_side.make_model(shape).eval()
-    ours, prompt = [3, *our_side.greedy(model, 3, 23)], torch.tensor([[3]])
+    ours, prompt = [3, *our_side.greedy(model, [3], 23)[0]], torch.tensor([[3]])
     uncached = torch_side.torch_model_of(shape).eval().generate(prompt, 23)
     cached = torch_side.hugging_face(model).generate(prompt, **torch_side.greedily(23))
     assert uncached[0].tolist() == cached[0].tolist() == ours

@@ -102,7 +102,10 @@ def test_gradients_equal_slopes_in_both_versions(count, report):
 
     drawn, names = check_all(count, check)
     assert drawn >= count
-    missing = EXPECTED - names.keys()
+    expected = EXPECTED
+    if here() != "cpu":  # without a fused version, the primitives are drawn; so is the sum that no norm computes
+        expected = EXPECTED - {"residual", *(name for name in VERSIONS if "cuda" not in REGISTRY[name].fused)}
+    missing = expected - names.keys()
     assert len(missing) <= (0 if count >= 2000 else 5), f"never drawn: {missing}"
     report(
         f"gradients: {drawn:,} random graphs (seed {SEED}), {sum(names.values()) - names['leaf']:,} operations of "

@@ -13,6 +13,7 @@ from tests.places import here
 from tests.reliability.sick_model import SickGPT
 from tests.tiny_runs import ROOT, arguments, losses, run_training
 from tinygrad_lite import device, ops
+from tinygrad_lite.autograd import Piece
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.optim import Optimizer
@@ -45,7 +46,8 @@ def step_now():
 
 
 def spoiled(array, rng):
-    """A copy with a NaN somewhere."""
+    """A copy with a NaN somewhere; of a gradient that is 0 but for a piece, the whole of it."""
+    array = array.added() if isinstance(array, Piece) else array
     array = device.xp_of(array).array(array, order="C")  # so that reshape gives a view
     array.reshape(-1)[rng.integers(array.size)] = np.nan
     return array

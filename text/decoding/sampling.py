@@ -9,7 +9,8 @@ where tokens are the newest tokens of the B rows, V is the size of the vocabular
 remember (its key-value cache). So the same code serves every model, and a table of probabilities in a test. The model
 reads the prompt itself; the algorithms start from the first (log_probs, state).
 
-Everything here is NumPy on the host, in float64: (B, V) numbers per step take little work compared with the model.
+Everything here is NumPy on the host, in float64: (B, V) numbers per step take little work compared with the model. The
+exception is plain greedy decoding on a GPU: there the largest are found where they are, and only they are copied.
 """
 
 import math
@@ -21,6 +22,7 @@ import numpy as np
 
 from text.decoding.processors import Repetition
 from tinygrad_lite.config import under
+from tinygrad_lite.device import Array, on_host
 from tinygrad_lite.errors import DecodingError
 from tinygrad_lite.random import keyed_rng
 from training.cli.options import allowed, in_range
@@ -215,29 +217,36 @@ def generate(
 
     penalty, size = sampling.repetition_penalty, sampling.no_repeat_ngram_size
     repetition = Repetition(*log_probs.shape, penalty, size, prompt) if penalty != 1 or size else None
+    is_plain = sampling.temperature == 0 and not repetition and not forbidden
 
-    def choose(values: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
+    def check_possible(best: np.ndarray, rows: np.ndarray) -> None:
+        if -math.inf in (largest := best.tolist()):
+            reason = "all are forbidden or of probability 0"
+            reason += ", or would repeat an n-gram (no_repeat_ngram_size)" if repetition else ""
+            raise DecodingError(f"row {rows[largest.index(-math.inf)]}: no token can follow, {reason}")
+
+    def choose(log_probs: Array, rows: np.ndarray, position: int) -> np.ndarray:
+        """A token for each of these rows."""
+        if is_plain:
+            tokens, best = most_probable(log_probs)
+            check_possible(best[rows], rows)
+            return tokens[rows]
+        values = permitted(log_probs, forbidden)[rows]
+        if repetition:
+            values = repetition.discourage(values, rows)
+        check_possible(np.maximum.reduce(values, axis=-1), rows)
         if sampling.temperature == 0:
             return values.argmax(axis=-1)
         uniform = [keyed_rng(sampling.seed, "sample", int(row), position).random() for row in first_row + rows]
         return draw(filter_tokens(values, sampling), np.array(uniform))
 
-    def token_by_token(log_probs: np.ndarray, state: State) -> Iterator[np.ndarray]:
+    def token_by_token(log_probs: Array, state: State) -> Iterator[np.ndarray]:
         open_rows = np.arange(len(log_probs))
         for position in range(max_new_tokens):
-            all_open = len(open_rows) == len(log_probs)
-            values = permitted(log_probs if all_open else log_probs[open_rows], forbidden)
-            if repetition:
-                values = repetition.discourage(values, open_rows)
-            best = np.maximum.reduce(values, axis=-1).tolist()
-            if -math.inf in best:
-                reason = "all are forbidden or of probability 0"
-                reason += ", or would repeat an n-gram (no_repeat_ngram_size)" if repetition else ""
-                raise DecodingError(f"row {open_rows[best.index(-math.inf)]}: no token can follow, {reason}")
-            tokens = chosen = choose(values, open_rows, position)
+            tokens = chosen = choose(log_probs, open_rows, position)
             if repetition:
                 repetition.note(chosen, open_rows)
-            if not all_open:
+            if len(open_rows) < len(log_probs):
                 tokens = np.full(len(log_probs), stop_token)
                 tokens[open_rows] = chosen
             yield tokens
@@ -252,17 +261,32 @@ def generate(
     return token_by_token(log_probs, state)
 
 
-def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
+def most_probable(log_probs: Array) -> tuple[np.ndarray, np.ndarray]:
+    """The most probable token of each row, among equals the lowest id, and its log-probability: (B,) and (B,).
+
+    Raises: DecodingError as `permitted` does.
+    """
+    tokens, best = on_host(log_probs.argmax(axis=-1)), on_host(log_probs.max(axis=-1))
+    check_no_nan(best.max(initial=-math.inf))
+    return tokens, best
+
+
+def permitted(log_probs: Array, forbidden: Collection[int]) -> np.ndarray:
     """The log-probabilities as a float64 copy in which forbidden tokens are -inf.
 
     Raises: DecodingError if one of them is NaN, as in a model that diverged.
     """
-    values = np.array(log_probs, np.float64)
-    if math.isnan(np.maximum.reduce(values, axis=None, initial=-math.inf)):
-        raise DecodingError("the model's log-probabilities are not numbers (NaN): its training diverged")
+    values = np.array(on_host(log_probs), np.float64)
+    check_no_nan(np.maximum.reduce(values, axis=None, initial=-math.inf))
     if forbidden:
         values[:, list(forbidden)] = -np.inf
     return values
+
+
+def check_no_nan(largest: float) -> None:
+    """Raises: DecodingError if the largest of all log-probabilities is NaN, which it is if one of them is."""
+    if math.isnan(largest):
+        raise DecodingError("the model's log-probabilities are not numbers (NaN): its training diverged")
 
 
 def draw(values: np.ndarray, uniform: np.ndarray) -> np.ndarray:

@@ -5,11 +5,12 @@
 // A linear map here takes as long as fetching its matrix, because each weight is multiplied by only B numbers: the
 // matrix units would be idle. So there is a kernel for it, and whatever else must be done with a vector is done in the
 // same kernel. A warp takes one row of the matrix, that is, one result for each of BATCH texts. BATCH is small; the
-// warps of the other texts take the same row at the same time, so that it is fetched from memory once.
+// warps of the other texts take the same row at the same time, so that it is fetched from memory once. But every row
+// reads the texts again. So for more than BATCH texts and weights in bfloat16 there is decode_tiles.cu.
 //
 // X is the type of the weights. All other numbers have type A.
 
-enum Activation { LINEAR, RELU, RELU2, GELU, GELU_TANH, SWIGLU };  // in the order of ACTIVATIONS in decode.py
+#include "decode.cuh"
 
 constexpr int LOADS = 4;  // packs of weights that a thread requests before it waits for the first
 
@@ -30,18 +31,6 @@ __device__ __forceinline__ void multiply(const X* w, const A* const* x, long lon
                 }
             }
         }
-    }
-}
-
-// The non-linearity of a feed-forward part; formulas in functional/gelu.py and swiglu.py. `gate` is for swiglu only.
-__device__ __forceinline__ A activated(A z, A gate, long long activation) {
-    switch (activation) {
-        case RELU: return z > 0 ? z : (A)0;
-        case RELU2: return z > 0 ? z * z : (A)0;
-        case GELU: return z * (1 + erf(z * (A)0.7071067811865476)) / 2;
-        case GELU_TANH: return z * (1 + tanh((A)0.7978845608028654 * (z + (A)0.044715 * z * z * z))) / 2;
-        case SWIGLU: return gate / (1 + exp(-gate)) * z;
-        default: return z;
     }
 }
 
@@ -96,15 +85,28 @@ extern "C" __global__ void decode_embedding(long long batch, long long vocabular
     }
 }
 
+constexpr int REQUESTED = 8;  // elements that a thread requests before it waits for the first
+
+// Every blockDim.x-th element from `first` on; beyond the last they are -infinity.
+__device__ __forceinline__ void request(A* values, const A* z, long long first, long long width) {
+#pragma unroll
+    for (int j = 0; j < REQUESTED; j++) {
+        long long i = first + j * blockDim.x;
+        values[j] = i < width ? z[i] : -(A)__uint_as_float(0x7f800000);
+    }
+}
+
 // z - max(z) - log(sum(e^(z - max(z)))) for each row of z (B, V), in place. A block takes one row.
 extern "C" __global__ void decode_log_softmax(long long width, A* logits) {
     __shared__ A of_warps[32];
-    A* z = logits + blockIdx.x * width;
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    A *z = logits + blockIdx.x * width, values[REQUESTED];
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, step = REQUESTED * blockDim.x;
 
     A largest = z[0];
-#pragma unroll 8
-    for (long long i = threadIdx.x; i < width; i += blockDim.x) largest = z[i] > largest ? z[i] : largest;
+    for (long long first = threadIdx.x; first < width; first += step) {
+        request(values, z, first, width);
+        for (int j = 0; j < REQUESTED; j++) largest = values[j] > largest ? values[j] : largest;
+    }
     largest = max_of_warp(largest);
     if (lane == 0) of_warps[warp] = largest;
     __syncthreads();
@@ -112,13 +114,19 @@ extern "C" __global__ void decode_log_softmax(long long width, A* logits) {
     __syncthreads();
 
     A sum = 0;
-#pragma unroll 8
-    for (long long i = threadIdx.x; i < width; i += blockDim.x) sum += exp(z[i] - largest);
+    for (long long first = threadIdx.x; first < width; first += step) {
+        request(values, z, first, width);
+        for (int j = 0; j < REQUESTED; j++) sum += exp(values[j] - largest);
+    }
     sum = sum_of_warp(sum);
     if (lane == 0) of_warps[warp] = sum;
     __syncthreads();
     A log_sum = log(sum_of_warp(lane < warps ? of_warps[lane] : (A)0));
 
-#pragma unroll 8
-    for (long long i = threadIdx.x; i < width; i += blockDim.x) z[i] = z[i] - largest - log_sum;
+    for (long long first = threadIdx.x; first < width; first += step) {
+        request(values, z, first, width);
+#pragma unroll
+        for (int j = 0; j < REQUESTED; j++)
+            if (first + j * blockDim.x < width) z[first + j * blockDim.x] = values[j] - largest - log_sum;
+    }
 }

@@ -19,9 +19,12 @@ import numpy as np
 from tinygrad_lite.cuda.launch import blocks_of_rows, kernel
 from tinygrad_lite.device import Array
 
-ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cu
-BATCH = 4  # texts whose results a warp computes together
-ATTENTION_THREADS = 512  # per block, which attends with one head
+ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cuh
+BATCH = 4  # texts whose results a warp of decode.cu computes together; a fifth would double the reading
+TILES = ((4, 4), (2, 4), (2, 2), (1, 2), (1, 1))  # what a block of decode_tiles.cu takes: 16 rows, 8 texts each
+BLOCKS = 64  # the fewest that keep enough multiprocessors busy
+WARPS = 8  # per block of decode_tiles.cu
+ALONE = 128  # blocks of attention that run at the same time, each on a multiprocessor of its own
 MAX_HEAD_WIDTH = 256  # for wider heads, a block has too little shared memory
 
 
@@ -62,12 +65,32 @@ def linear(
         activation: one of ACTIVATIONS.
     Returns: the launch().
     """
-    (batch, width), results = x.shape, out.shape[1]
+    (batch, width), results, form = x.shape, out.shape[1], ACTIVATIONS.index(activation)
+    packed = pack_of(width, weight.dtype)
+    arguments = (batch, results, width, x, weight, shift, eps is not None, eps or 0.0, form, add, out)
+    if batch > BATCH and packed == 8:  # 8 numbers are 16 bytes only in bfloat16
+        (rows, texts), blocks = tiles_of(len(weight), batch)
+        tiled = {"PACK": 4, "ROW_TILES": rows, "TEXT_TILES": texts, "WARPS": WARPS}
+        function = kernel("decode_tiles", "decode_linear_tiles", **tiled)
+        return functools.partial(function.run, blocks, (32, WARPS), function.in_c(*arguments))
     together = 1 if batch == 1 else BATCH
-    function = kernel("decode", "decode_linear", X=weight.dtype, PACK=pack_of(width, weight.dtype), BATCH=together)
-    count, form = results * -(-batch // together), ACTIVATIONS.index(activation)
-    arguments = (count, batch, results, width, x, weight, shift, eps is not None, eps or 0.0, form, add, out)
-    return functools.partial(function.run, *blocks_of_rows(count), function.in_c(*arguments))
+    function, count = kernel("decode", "decode_linear", X=weight.dtype, PACK=packed, BATCH=together), results
+    count *= -(-batch // together)
+    return functools.partial(function.run, *blocks_of_rows(count), function.in_c(count, *arguments))
+
+
+def tiles_of(rows: int, batch: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """How many tiles of 16 rows of a matrix and of 8 texts a block takes, and the blocks for texts and for rows.
+
+    The fewer blocks there are, the less is read again by others. So it is the first of TILES that gives enough of them,
+    without tiles in which there would be no text.
+    """
+    for high, wide in TILES:
+        texts = min(wide, 1 << (-(-batch // 8) - 1).bit_length())
+        blocks = -(-batch // (8 * texts)), -(-rows // (16 * high))
+        if blocks[0] * blocks[1] >= BLOCKS:
+            break
+    return (high, texts), blocks
 
 
 def attention(
@@ -100,9 +123,13 @@ def attention(
         raise ValueError(f"attention: there are {batch} rows, but the cache has {rows}")
     packed = pack_of(width, cache_type)
     lanes = min(32, 1 << (width // packed - 1).bit_length())
-    function = kernel("decode_attention", "decode_attention", X=cache_type, WIDTH=width, PACK=packed, LANES=lanes)
+    # A block takes a head of a text. While they are few, many warps share its positions; later smaller blocks run side
+    # by side on a multiprocessor, instead of one after the other.
+    warps = 16 >> min(2, (batch * heads - 1) // ALONE)
+    types = {"X": cache_type, "WIDTH": width, "PACK": packed, "LANES": lanes, "WARPS": warps}
+    function = kernel("decode_attention", "decode_attention", **types)
     known = function.in_c(heads, kv_heads, capacity, joint, scale, gains, eps, turns, out, inputs, None)[:-1]
-    blocks, threads = (batch * heads,), (ATTENTION_THREADS,)
+    blocks, threads = (batch * heads,), (32 * warps,)
     return lambda both: function.run(blocks, threads, (*known, both))
 
 

@@ -1,12 +1,12 @@
 // Attention of one new position for each of B texts: queries, keys and values of that position -> the cache, and the
-// weighted mean of all values in it. A block takes one head of queries of one text. WIDTH is D, X the cache's type.
+// weighted mean of all values in it. A block takes one head of queries of one text. WIDTH is D, X the cache's type, and
+// WARPS the number of warps in a block.
 //
 // LANES threads together, a *team*, read the key and the value of one position: each takes every LANES-th pack. Team i
 // of n takes the positions i, i + n, i + 2 n, ..., and computes softmax piece by piece, as in flash_attention.py: it
 // keeps the largest score so far m, the sum z of e^(score - m), and the sum o of e^(score - m) * value. At the end, all
 // teams are rescaled to the largest m of all, and their z and o are added up, always in the same order.
 
-constexpr int WARPS = 16;                         // per block, as decode.py launches it
 constexpr int TEAMS = WARPS * 32 / LANES;         // per block
 constexpr int PACKS = WIDTH / PACK;               // per key or value
 constexpr int OWN = (PACKS + LANES - 1) / LANES;  // how many of them one thread has
@@ -23,11 +23,11 @@ __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, co
 
 // joint: (B, heads + 2 kv_heads, D), the queries, keys and values. gains: (2, D) of queries and keys, or null. turns:
 // (T, 2, D), the factors of the rotation, or null. y: (B, heads, D). both: the cache (B, 2, kv_heads, capacity, D).
-// With few texts there are fewer blocks than multiprocessors, so a thread may use as many registers as it can.
-extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long heads, long long kv_heads,
-                                                                   long long capacity, const A* joint, A scale,
-                                                                   const A* gains, A eps, const A* turns, A* y,
-                                                                   const long long* inputs, X* both) {
+// With few texts there are fewer blocks than multiprocessors, so one block may use all registers of a multiprocessor:
+// 128 in each of 512 threads. Small blocks share them.
+extern "C" __global__ void __launch_bounds__(32 * WARPS, 16 / WARPS) decode_attention(
+    long long heads, long long kv_heads, long long capacity, const A* joint, A scale, const A* gains, A eps,
+    const A* turns, A* y, const long long* inputs, X* both) {
     __shared__ A query[WIDTH];
     __align__(16) __shared__ X newest[2][WIDTH];  // key and value of the new position, as they will be in the cache
     __shared__ A of_warps[WARPS], parts[WARPS][WIDTH];

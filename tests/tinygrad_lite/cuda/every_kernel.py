@@ -25,7 +25,7 @@ from tinygrad_lite.random import keyed_rng
 def call_every_kernel(device: str) -> None:
     """Train three models for a step in bfloat16, then compute all cases of all operations in float32.
 
-    Each model that can also generates a token.
+    Each model that can also generates a token, for two texts and for nine.
     """
     classic = {"n_embd": 64, "dropout": 0.1, "bias": True}
     for make, settings in ((tiny_gpt, classic), (tiny_seq2seq, classic), (tiny_gpt, SPEED_RUN | {"n_embd": 64})):
@@ -33,7 +33,8 @@ def call_every_kernel(device: str) -> None:
             model = make(device, **settings)
             losses = train(model, device, 1, use_muon=settings is not classic)
             if make is tiny_gpt:
-                model.eval().start(np.array([[1], [2]]))
+                for texts in (2, 9):
+                    model.eval().start(np.ones((texts, 1), np.int64))
         print(f"{make.__name__}: loss {losses[0]:.4f}", flush=True)
     call_all_cases(device, (np.float32,))
 

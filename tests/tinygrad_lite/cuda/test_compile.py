@@ -19,8 +19,9 @@ from tests.tinygrad_lite.cuda.every_kernel import call_all_cases
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train, written
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda import flash_attention, launch
-from tinygrad_lite.precision import PRECISIONS, precision
+from tinygrad_lite.cuda import decode, flash_attention, launch
+from tinygrad_lite.device import get_device
+from tinygrad_lite.precision import PRECISIONS, bfloat16, precision
 
 SOURCES = sorted(launch.SOURCES.glob("*.cu"))
 Compiled = tuple[str, tuple[str, ...]]  # a source and its options
@@ -39,6 +40,13 @@ def use_everything(device: str) -> None:
             written(tiny_gpt(device, dtype, n_embd=width))
             wide = Tensor.ones(1, 257, device=device, dtype=dtype, requires_grad=True)
             F.layer_norm(wide, weight=Tensor.ones(257, device=device, dtype=dtype)).sum().backward()
+    xp = get_device(device).xp
+    for rows, texts in itertools.product((16, 1024, 2048, 4096), (8, 16, 32)):  # all tiles of a product
+        x, weight, out = xp.empty((texts, 8)), xp.empty((rows, 8), bfloat16()), xp.empty((texts, rows))
+        decode.linear(x, weight, None, out)()
+    for texts in (1, 200, 300):  # blocks of all sizes
+        q, cache, inputs = xp.empty((texts, 1, 64)), xp.empty((texts, 2, 1, 1, 64), bfloat16()), xp.empty(1, np.int64)
+        decode.attention(q, 1.0, None, 0.0, None, q, inputs, cache.dtype, cache.shape)(cache)
     call_all_cases(device, (np.float32, np.float64))
     with precision("bfloat16"):
         for x in (Tensor.ones(2, width, device=device) for width in (3, 4)):

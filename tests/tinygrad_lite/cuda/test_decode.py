@@ -1,5 +1,6 @@
 """The kernels of one position, each compared with its formula in float64: odd widths, many rows, long caches."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.decode import ACTIVATIONS, attention, embedding, linear, log_softmax
+from tinygrad_lite.cuda import decode
+from tinygrad_lite.cuda.decode import ACTIVATIONS, attention, embedding, linear, log_softmax, tiles_of
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.precision import bfloat16
@@ -41,11 +43,8 @@ def activated(y, activation):
 PRODUCTS = [(1, 5, 7), (1, 6, 1112), (3, 9, 64), (4, 3, 1050), (9, 2, 12), (70, 1, 3)]
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(("rows", "results", "width"), PRODUCTS)
-def test_a_linear_map_with_what_stands_around_it(rows, results, width, dtype, activation, cuda):
-    """1,112 numbers are more than a warp requests at once, in any type."""
+def check_linear(rows, results, width, dtype, activation, cuda):
+    """With a shift, after a norm, and added to what is there."""
     device, kind = get_device(cuda), wide(dtype)
     x, start = numbers(rows, width, dtype=kind), numbers(rows, results, dtype=kind)
     outputs = 2 * results if activation == "swiglu" else results
@@ -59,6 +58,51 @@ def test_a_linear_map_with_what_stands_around_it(rows, results, width, dtype, ac
         linear(device.from_host(x), device.from_host(weight), given, out, eps, activation, add)()
         bound = TOLERANCE[dtype] * max(1.0, np.abs(expected).max())
         np.testing.assert_allclose(device.to_host(out), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("rows", "results", "width"), PRODUCTS)
+def test_a_linear_map_with_what_stands_around_it(rows, results, width, dtype, activation, cuda):
+    """1,112 numbers are more than a warp requests at once, in any type."""
+    check_linear(rows, results, width, dtype, activation, cuda)
+
+
+TILED = [  # a tile; texts, results and columns: not all tiles are full, and not all pieces of 32 columns
+    ((1, 1), [(5, 16, 8), (8, 17, 16), (9, 3, 96), (33, 8, 24)]),
+    ((2, 1), [(8, 40, 48), (9, 33, 1112)]),
+    ((1, 2), [(9, 16, 96), (32, 20, 40), (33, 7, 1112)]),
+    ((4, 4), [(33, 65, 16), (26, 17, 536)]),
+    *(pytest.param(tile, [(8, 40, 48), (33, 70, 1112)], marks=pytest.mark.slow) for tile in ((2, 4), (2, 2), (4, 2))),
+]
+
+
+@pytest.mark.parametrize(("tile", "products"), TILED)
+def test_a_linear_map_of_many_texts_on_tensor_cores(tile, products, cuda, monkeypatch):
+    """As exact as one that reads the numbers of the texts in float32; only the weights are rounded."""
+    requested, kernel = [], decode.kernel
+    monkeypatch.setattr(decode, "TILES", (tile,))
+    monkeypatch.setattr(decode, "kernel", lambda *names, **types: requested.append(names) or kernel(*names, **types))
+    for (rows, results, width), activation in itertools.product(products, ("linear", "gelu_tanh", "swiglu")):
+        check_linear(rows, results, width, "bfloat16", activation, cuda)
+    assert {*requested} == {("decode_tiles", "decode_linear_tiles")}
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "tile", "blocks"),
+    [
+        (50257, 32, (4, 4), (1, 786)),
+        (2304, 32, (2, 4), (1, 72)),
+        (768, 32, (1, 2), (2, 48)),
+        (768, 64, (2, 2), (4, 24)),
+        (50257, 8, (4, 1), (1, 786)),
+        (768, 8, (1, 1), (1, 48)),
+        (16, 5, (1, 1), (1, 1)),
+        (17, 33, (1, 1), (5, 2)),
+    ],
+)
+def test_the_largest_tiles_that_keep_the_gpu_busy(rows, batch, tile, blocks):
+    assert tiles_of(rows, batch) == (tile, blocks)
 
 
 CASES = {  # heads, heads of keys and values, width
@@ -131,6 +175,13 @@ def test_attention_of_one_position(case, position, parts, dtype, cuda):
     assert after[~written].tobytes() == both[~written].tobytes()
     step = 2**-7 if dtype == "bfloat16" else 1e-6  # a rounding that may go either way
     np.testing.assert_allclose(after[written].astype(float), filled[written].astype(float), rtol=step, atol=1e-6)
+
+
+@pytest.mark.parametrize("alone", [1, 3])
+def test_attention_of_many_texts_takes_smaller_blocks(alone, cuda, monkeypatch):
+    """Here four blocks count as many: they have 4 or 8 warps instead of 16."""
+    monkeypatch.setattr(decode, "ALONE", alone)
+    test_attention_of_one_position("gpt-2", 300, "normed", "bfloat16", cuda)
 
 
 @pytest.mark.parametrize("scale", [1e4, -1e4])

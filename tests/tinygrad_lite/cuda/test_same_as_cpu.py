@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import train as train_py
+from extra.families import GPT
+from extra.gpt.options import GPTOptions
 from gpt.data import TextData
-from gpt.family import FAMILY as GPT
-from gpt.options import GPTOptions
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.translate import translate
 from tests.emulator.cupy_on_cpu import COMPILER

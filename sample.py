@@ -37,80 +37,57 @@ from pathlib import Path
 import numpy as np
 
 from families import FAMILIES
-from text.decoding.sample_options import SampleOptions, check_beam, check_combination
+from text.decoding.sample_options import check_beam
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import set_precision
-from tinygrad_lite.quantize import quantize
 from training.cli.command_line import parse_command_line
 from training.cli.console import quoted, run_command, say, with_value
 from training.cli.options import build
 from training.estimate import is_shortage, too_little_to_sample
-from training.family import PEFT_CONFIG, Family, Trained, family_of_weights
-from training.folder import choose_device, find_checkpoint, release_memory, tune_memory
+from training.family import Family, family_of_weights
+from training.folder import choose_device, find_checkpoint, tune_memory
 
 OUT = Path("out")
-EXAMPLES = {
-    'python sample.py --start "Habe nun"': "continue a prompt, with the newest run",
-    "python sample.py out/goethe": "generate text with the model of this run",
-    "python sample.py --interactive": "write in turns with the model",
-    "python sample.py --explain page.html": "write a page that shows the model from inside",
-    "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
-}
 
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")
+    kind = next(iter(FAMILIES.values())).sampling  # the options are the same for all families
     given, words = parse_command_line(
-        SampleOptions,
+        kind,
         argv,
         prog="sample.py",
         description="Continue a prompt, or translate, with a trained model.",
-        examples=EXAMPLES,
+        examples=kind.EXAMPLES,
         positional="checkpoint",
-        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2 (default: the "
-        f"newest run under {OUT}/)",
-        common="start max_new_tokens num_samples temperature top_k seed stop show_probs interactive".split(),
+        about_positional=f"{kind.MODELS} (default: the newest run under {OUT}/)",
+        common=kind.COMMON,
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
         hints={
             "model": "is not needed: name the file or folder alone, as in python sample.py out/goethe",
             "output": "is not needed: the text goes to stdout, so python sample.py > FILE keeps it",
         },
     )
-    options = build(SampleOptions, ("command line", given))
-    check_combination(options, given)
+    options = build(kind, ("command line", given))
+    options.check(given)
 
     device = choose_device(options)
     set_precision(options.dtype)
     if words and options.out_dir:
         raise OptionError(f"both {words[0]} and --out_dir {options.out_dir} are given: name only one of them")
     family, path = find_model(Path(words[0] if words else options.out_dir or OUT))
-    trained = family.read(path, Path(options.adapter) if options.adapter else None, options.quantize is not None)
+    trained = family.read_for(options, path)
     say(trained.about)
     check_beam(options, trained.config)
     try:
-        family.speak(options, given, trained, prepare(options, trained, device))
+        family.sample(options, given, trained, family.make_model(options, trained, device))
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise
         raise too_little_to_sample(trained, device, options.beam, error) from None
     return 0
-
-
-def prepare(options: SampleOptions, trained: Trained, device: str) -> Module:
-    """The model on the device, with the weights that were read; in fewer bits with --quantize."""
-    model = trained.make_model(device, take=device == "cpu")
-    if options.quantize:
-        say(quantize(model, options.quantize).describe())
-        trained.attach_changes(model)
-        release_memory()
-    if (kind := trained.quantized) not in (None, options.quantize):
-        say(f"note: the adapter was trained on top of weights in {kind}; --quantize {kind} computes with exactly these")
-    if device == "cpu":
-        trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
-    return model
 
 
 def find_model(path: Path) -> tuple[Family, Path]:
@@ -119,18 +96,15 @@ def find_model(path: Path) -> tuple[Family, Path]:
     Args:
         path: the same, or a folder, which means the best checkpoint of the newest run in it.
     """
-    if path.suffix == ".gguf":
-        command = f"python -m extra.pretrained.gguf_file {quoted(path)} FOLDER"
-        raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
     families = [*FAMILIES.values()]
+    if family := family_of_weights(path, families):
+        return family, path
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
-    if named and not os.path.exists(path) and not any(family.fetches(path) for family in families):
+    if named and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else with_value("start", str(path))
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    if (family := family_of_weights(path, families)) is None and not (path / PEFT_CONFIG).is_file():
-        path = find_checkpoint(path)
-        family = family_of_weights(path, families)
-    return family or families[0], path
+    path = find_checkpoint(path)
+    return family_of_weights(path, families) or families[0], path
 
 
 if __name__ == "__main__":

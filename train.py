@@ -25,10 +25,7 @@ if __name__ == "__main__":
 
 import numpy as np
 
-from extra.adapters.adapter import in_words
-from extra.mpi.mpirun import on_all_ranks
-from extra.studies.trials import instead
-from families import FAMILIES
+from families import FAMILIES, around
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import UserError, counted
 from tinygrad_lite.functional.registry import set_composed
@@ -38,13 +35,13 @@ from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.random import random_key
 from training.cli.console import quoted, run_command, say, with_value
 from training.estimate import is_shortage, too_little_to_train
-from training.family import Task
 from training.folder import StopRequest, tune_memory
 from training.log import RunLog
 from training.options import TrainOptions
 from training.processes.processes import Numbers, OneProcess
-from training.processes.workers import start_processes
-from training.start import RunSetup, read_setup
+from training.setup import RunSetup
+from training.start import read_setup
+from training.task import Task
 
 
 def main(argv: list[str]) -> int:
@@ -56,9 +53,7 @@ def main(argv: list[str]) -> int:
     if setup.options.dtype in PRECISIONS:
         set_precision(setup.options.dtype)
     try:
-        if setup.options.dry_run or setup.options.profile:
-            return instead(setup, only_updates, evaluate)
-        return run(setup)
+        return setup.carry_out(run)
     except (MemoryError, RuntimeError, OSError) as error:
         if not is_shortage(error):
             raise
@@ -74,10 +69,10 @@ def run(setup: RunSetup) -> int:
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
-        say(f"{in_words(model)} on {options.device}, {counted(options.max_iters, 'step')} in {folder.path}/")
+        say(f"{setup.describe(model)} on {options.device}, {counted(options.max_iters, 'step')} in {folder.path}/")
         setup.begin(optimizer, task)
         stopping = StopRequest(lambda: folder.lost(optimizer.steps, resume))
-        with stopping as stop, start_processes(train, options, task, model, optimizer, stop) as comm:
+        with stopping as stop, setup.processes(train, task, model, optimizer, stop) as comm:
             log = RunLog(setup, task, model, optimizer)
             with log:
                 train(options, task, model, optimizer, comm, log)
@@ -163,7 +158,7 @@ def update(options: TrainOptions, optimizer: Optimizer, comm: OneProcess, step: 
 
 
 def only_updates(options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess) -> None:
-    """The rounds of `train` up to max_iters without evaluations and files, for timing, by --profile for example."""
+    """The rounds of `train` up to max_iters without evaluations and files: what is to be timed."""
     task.model = model
     for step in range(optimizer.steps, options.max_iters):
         find_gradients(options, task, model, optimizer, comm, step)
@@ -194,4 +189,4 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
 
 
 if __name__ == "__main__":
-    run_command("train.py", on_all_ranks(main))
+    run_command("train.py", around(main))

@@ -21,8 +21,8 @@ from extra.encoders.bert import Bert
 from extra.encoders.family import BERT as FAMILY
 from extra.encoders.options import BertOptions
 from extra.encoders.words import MaskedSequence, WordsTask, are_guessed
+from extra.gpt.trained import load_trained as load_gpt
 from gpt.model import GPT
-from gpt.trained import load_trained as load_gpt
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.tensor import Tensor

@@ -27,9 +27,9 @@ import numpy as np
 
 from benchmarks.children import ask, limits, serve, start
 from benchmarks.machine import cpu_model
+from extra.gpt.options import GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
-from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError

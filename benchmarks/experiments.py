@@ -70,11 +70,11 @@ from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say
 from training.cli.options import build, find_preset, list_presets, nearest, read_preset, whole_numbers
-from training.family import Task
 from training.folder import RunFolder, find_checkpoint
 from training.options import TrainOptions
 from training.processes.processes import OneProcess
 from training.start import RunSetup, read_setup
+from training.task import Task
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"
@@ -148,7 +148,7 @@ def main(argv: list[str]) -> int:
             raise OptionError("name an experiment, as in: python -m benchmarks.experiments NAME (--list lists all)")
         print("".join(f"{name:<16} {about}\n" for name, about in list_presets(EXPERIMENTS).items()), end="")
         return 0
-    file = find_preset(EXPERIMENTS, name, "experiment")
+    file = find_preset(name, [EXPERIMENTS], "experiment")
     results = RESULTS / f"{file.stem}.csv"
     settings = read_settings(file, options)
     if options.table or options.plot:
@@ -306,7 +306,7 @@ def measure(run: Run) -> Row:
     options = replace(
         setup.options, **{name: value for name, value in (told | WHOLE).items() if hasattr(setup.options, name)}
     )
-    task = setup.family.task(options, trained.tokenizer)
+    task = setup.family.make_task(options, trained.tokenizer)
     with open(folder.metrics, encoding="utf-8", newline="") as file:
         logged = [row for row in csv.DictReader(file) if row["loss"]]
     steps = int(logged[-1]["step"]) if logged else 0
@@ -338,7 +338,7 @@ def on_base(setup: RunSetup, options: TrainOptions, task: Task, checkpoint: Path
     base = setup.trained
     if not base or not base.dataset or base.corpus_sha256 == task.corpus_sha256 or not hasattr(options, "replay"):
         return ""
-    task = setup.family.task(
+    task = setup.family.make_task(
         replace(options, dataset=base.dataset, text=[], pairs="", separator="", replay=None), base.tokenizer
     )
     same = task.corpus_sha256 == base.corpus_sha256  # it may have been the user's own text

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from training.corpora.texts import from_cache
 from training.folder import tune_memory
 from training.processes.processes import OneProcess
 from training.processes.workers import start_processes
-from training.start import number_of_workers
+from training.setup import RunSetup
 
 ROOT = Path(__file__).parent.parent
 MEGABYTE = 1_000_000  # bytes
@@ -88,7 +88,7 @@ def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callab
         until_end: ends the other processes, which run the same loop.
     """
     options = replace(shape.options, workers=workers, max_iters=sys.maxsize, decay_lr=False)
-    options.workers = number_of_workers(options)
+    options.workers = RunSetup(None, options, None).number_of_workers()
     model, task = make_model(shape), MadeUpTask(shape)
     optimizer = options.make_optimizer(model)
     comm = until_end.enter_context(start_processes(only_updates, options, task, model, optimizer))
@@ -119,7 +119,7 @@ def write(shape: Shape) -> Repeat:
 
     def repeat(number: int) -> dict[str, float]:
         began = time.perf_counter()
-        tokens = greedy(model, number % shape.vocab_size, count)
+        [tokens] = greedy(model, [number % shape.vocab_size], count)
         return {"value": len(tokens) / (time.perf_counter() - began)}
 
     return repeat
@@ -139,10 +139,10 @@ def compare_writing(shape: Shape, other: Shape) -> Repeat:
     return repeat
 
 
-def greedy(model: GPT, first: int, count: int) -> list[int]:
-    """The `count` most probable tokens after a first one, chosen greedily."""
-    log_probs, state = model.start(np.array([[first]]))
-    return [int(row[0]) for row in generate(model.step, log_probs, state, max_new_tokens=count, temperature=0.0)]
+def greedy(model: GPT, first: Sequence[int], count: int) -> np.ndarray:
+    """The `count` most probable tokens after the first one of each text, chosen greedily: (texts, count)."""
+    log_probs, state = model.start(np.array(first)[:, None], on_host=False)
+    return np.stack([*generate(model.step, log_probs, state, max_new_tokens=count, temperature=0.0)], axis=1)
 
 
 # --- starting -------------------------------------------------------------------------------------------------

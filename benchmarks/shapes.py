@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,17 +16,16 @@ from extra.encoders.bert import Bert, MaskedBatch
 from extra.encoders.options import BertOptions
 from extra.encoders.pictures import ViTOptions
 from extra.encoders.vit import PictureBatch, ViT
+from extra.gpt.options import GPTOptions
+from extra.seq2seq.options import Seq2SeqOptions
 from gpt.model import GPT
-from gpt.options import GPTOptions
 from seq2seq.model import Seq2Seq
-from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.nn import Module
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.options import build, find_preset, read_preset, values_of
 
-PRESETS = Path(__file__).parent.parent / "presets"
 BATCHES = 8  # different ones, used in turn
 PAIRS, LONGEST = 64, 16  # sentence pairs of a translation batch on a CPU, and the tokens of the longest sentence
 SPECIALS = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
@@ -181,7 +179,7 @@ MADE_UP = {GPT: made_up_windows, Seq2Seq: made_up_pairs, Bert: made_up_cloze, Vi
 
 def preset(kind: type[Options], name: str) -> Options:
     """The settings of a preset."""
-    values = read_preset(find_preset(PRESETS, name))
+    values = read_preset(find_preset(name))
     values.pop("family", None)
     return build(kind, (f"preset {name}", values))
 
@@ -235,6 +233,7 @@ GPU_SHAPES = {
     "baby": Shape(GPU_BABY, 65, 256),
     "baby-dropout": Shape(GPU_BABY.changed(dropout=0.2), 65, 256),
     "gpt2": Shape(GPU_GPT2, 50257, 1024),
+    "gpt2-padded": Shape(GPU_GPT2, 50304, 1024),  # the next multiple of 64, for the GPU's matrix units
     "translation": Shape(Seq2SeqOptions.of(**BASE), 37000, 32, pairs=384),
 }
 # The same models with tiny sizes, only to check that everything runs.

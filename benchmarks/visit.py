@@ -139,7 +139,7 @@ def fast(out: Path, text: str) -> list[Part]:
     sections = [part for name in ("SpeedOfLight", "Occupancy", "WarpStateStats") for part in ("--section", name)]
     look = ("--clock-control", "none", "--kernel-name", "regex:flash", "--launch-count", "8", *sections)
     return [
-        gpu_table(out, "steps", ("--rows", "rates,host,baby,gpt2", "--precisions", "bfloat16", "--profile"), 6),
+        gpu_table(out, "steps", ("--rows", "rates,host,baby,gpt2,padded", "--precisions", "bfloat16", "--profile"), 6),
         Part("attention", (*look, sys.executable, "-m", "benchmarks.visit", "attention"), 90, "ncu"),
         gpu_table(out, "host", ("--rows", "rates,host", "--precisions", "float32"), 1),
     ]
@@ -148,7 +148,7 @@ def fast(out: Path, text: str) -> list[Part]:
 def others(out: Path, text: str) -> list[Part]:
     """Run 3: the other rows, the other precisions, and the width from which a GPU is faster."""
     few, few_widths = ("--turns", "2", "--seconds", "0.2", "--compiled", "none"), ("--turns", "3", "--seconds", "0.2")
-    beside = "rates,host,baby,gpt2,dropout,translation,write"
+    beside = "rates,host,baby,gpt2,padded,dropout,translation,write"
     return [
         gpu_table(out, "bfloat16", ("--rows", "dropout,translation,write", "--precisions", "bfloat16"), 4),
         gpu_table(out, "exact", ("--rows", beside, "--precisions", "tf32,float32", *few), 3),

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,8 +26,7 @@ from text.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from training.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
-from training.epochs import items_in_epochs
+from training.corpora.texts import HELD_OUT, Corpus, load_text
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 
@@ -39,8 +38,6 @@ class TextData:
     Attributes:
         train, held_out: token ids, one long array each.
         chars_per_token: of the held-out tokens that are predicted; converts nats per token into bits per character.
-        windows_apart: if it is not 0, windows begin only at its multiples: each is one item, such as a picture.
-        replay: the tokens of another text, from which some windows of the batches are taken; none if it is empty.
     """
 
     options: GPTOptions
@@ -49,24 +46,26 @@ class TextData:
     train: np.ndarray
     held_out: np.ndarray
     chars_per_token: float
-    windows_apart: int = 0
-    replay: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint16))
+
+    @property
+    def apart(self) -> int:
+        """How far apart the windows of the held-out text begin."""
+        return self.options.config.block_size
 
     def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
         """The windows of one update, (sequences, T) ids and targets; the same for the same step.
 
         All sequences of an update are chosen at once, so cutting them into micro-steps does not change them.
         """
+        return self.windows(self.train, self.starts(step, sequences))
+
+    def starts(self, step: int, sequences: int) -> np.ndarray:
+        """Where the windows of one update begin: (sequences,)."""
         options = self.options
-        if self.windows_apart:
-            items = len(self.train) // self.windows_apart
-            starts = self.windows_apart * items_in_epochs(options.seed, step * sequences, sequences, items)
-        elif options.data_order == "epochs":
-            starts = self._next_in_epochs(step * sequences, sequences)
-        else:  # drawn with the key (seed, step)
-            rng = keyed_rng(options.seed, "batch", step)
-            starts = rng.integers(0, len(self.train) - options.config.block_size, sequences)
-        return self.windows(self.train, starts)
+        if options.data_order == "epochs":
+            return self._next_in_epochs(step * sequences, sequences)
+        rng = keyed_rng(options.seed, "batch", step)  # drawn with the key (seed, step)
+        return rng.integers(0, len(self.train) - options.config.block_size, sequences)
 
     def windows(self, tokens: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The windows that begin at these places (n,): ids and targets, both (n, T)."""
@@ -83,17 +82,8 @@ class TextData:
     def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
         """The update's windows as `micro_steps` batches of `batch_size` sequences."""
         ids, targets = self.batch(step, batch_size * micro_steps)
-        if len(self.replay):
-            self._mix_in(ids, targets, step)
         for part in zip(np.split(ids, micro_steps), np.split(targets, micro_steps), strict=True):
             yield self._tensors(*part)
-
-    def _mix_in(self, ids: np.ndarray, targets: np.ndarray, step: int) -> None:
-        """Replace the first rows by windows of the other text: in the long run exactly its share of all rows."""
-        before, after = (int(self.options.replay_share * len(ids) * steps) for steps in (step, step + 1))
-        rng = keyed_rng(self.options.seed, "replay", step)
-        starts = rng.integers(0, len(self.replay) - self.options.config.block_size, after - before)
-        ids[: after - before], targets[: after - before] = self.windows(self.replay, starts)
 
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
         """The held-out text in consecutive windows, in which each token is a target once; always the same.
@@ -101,7 +91,7 @@ class TextData:
         With eval_iters > 0, only N windows of it, evenly spaced.
         """
         size = self.options.config.block_size
-        starts = np.arange(0, len(self.held_out) - 1, self.windows_apart or size)
+        starts = np.arange(0, len(self.held_out) - 1, self.apart)
         if 0 < eval_iters < len(starts):
             starts = starts[np.linspace(0, len(starts) - 1, eval_iters).round().astype(int)]
         whole = starts[starts + size < len(self.held_out)]
@@ -166,7 +156,6 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         tokenizer = learn(options.tokenizer, text, options.vocab_size)
     kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
     train = np.array(tokenizer.encode_whole(train_text), kind)
-    replay = np.array(tokenizer.encode(load_corpus(options.replay).split()[0] if options.replay else ""), kind)
     held_out = np.array(tokenizer.encode_whole(held_out_text), kind)
     size = options.config.block_size
     if len(train) <= size or len(held_out) < 2:
@@ -179,7 +168,5 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
             f"--block_size {size} needs at least {size + 1:,} and 2; take {smaller}a text "
             f"of more than {counted(longer - 1, 'character')} (this one has {len(corpus.text):,})"
         )
-    if 0 < len(replay) <= size:
-        raise CorpusError(f"--replay {options.replay} is too short for --block_size {size}")
     each = characters_each(tokenizer, held_out_text, held_out)
-    return TextData(options, corpus, tokenizer, train, held_out, each, replay=replay)
+    return TextData(options, corpus, tokenizer, train, held_out, each)

@@ -15,14 +15,13 @@ from text.decoding.sampling import generate
 from text.tokenizers.base import UNKNOWN, StreamDecoder, Tokenizer
 from tinygrad_lite.errors import counted
 from training.cli.console import is_plain
-from training.corpora.names import PICTURES
-from training.family import Report, Task
+from training.task import Report, Task
 
 
-class TextTask:
+class TextTask(Task):
     """A training text, its held-out part, and samples by the model."""
 
-    asked_with, predicted, unit = "start", "token", "character"
+    unit, measures = "character", ("bits_per_char",)
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -88,27 +87,6 @@ class TextTask:
         )
         text = "".join(stream.push(int(row[0])) for row in tokens) + stream.finish()
         return text.encode("utf-8", "replace").decode("utf-8").strip()
-
-
-def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
-    """The task for the data that the options name: a text, alone or with teachers, or pairs, or pictures."""
-    if options.rewards:
-        from extra.rewards.rewards import RewardTask
-
-        return RewardTask(options, tokenizer)
-    if options.separator:
-        from extra.pairs.pairs import AnswerTask
-
-        return AnswerTask(options, tokenizer)
-    if options.dataset in PICTURES and not options.text:
-        from extra.pixels.pictures import PixelsTask
-
-        return PixelsTask(options, tokenizer)
-    if options.teachers:
-        from extra.pairs.teachers import TaughtTask
-
-        return TaughtTask(options, tokenizer)
-    return TextTask(options, tokenizer)
 
 
 def first_words(text: str) -> str:

@@ -1,5 +1,5 @@
-"""Load a trained GPT: from a checkpoint, a run's folder, a folder in Hugging Face's layout, or by the name smollm2."""
+"""Load a trained GPT from a checkpoint or a run's folder."""
 
 from gpt.family import FAMILY
 
-load_trained = FAMILY.load
+load_trained = FAMILY.read

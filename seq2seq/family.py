@@ -1,28 +1,41 @@
 """The translation model, an encoder-decoder Transformer, as a family of models for train.py and sample.py."""
 
-from extra.mixers.mixers import RECURRENT
-from extra.mixers.seq2seq import RecurrentSeq2Seq
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.sample import speak
+from seq2seq.sample import sample
 from seq2seq.task import TranslationTask
-from training.family import Family
+from text.tokenizers.base import Tokenizer
+from training.family import Family, Trained
+from training.task import Task
 
-FAMILY = Family(
-    name="seq2seq",
-    title="translation",
-    about="Train an encoder-decoder on sentence pairs.",
-    examples={
+
+class Seq2SeqFamily(Family):
+    """The translation model: it learns from pairs, and translates."""
+
+    name = "seq2seq"
+    title = "translation"
+    about = "Train an encoder-decoder on sentence pairs."
+    examples: ClassVar[Mapping[str, str]] = {
         "python train.py reverse": "a toy task: reverse ten letters, ten seconds",
         "python train.py translate-de-en": "German to English, 25 minutes on two cores",
         "python train.py translate-de-en --pairs my.tsv": "your own pairs: source TAB target in each line",
-    },
-    preset="translate-de-en",
-    config=Seq2SeqConfig,
-    model=Seq2Seq,
-    options=Seq2SeqOptions,
-    task=TranslationTask,
-    speak=speak,
-    others=dict.fromkeys(RECURRENT, RecurrentSeq2Seq),
-)
+    }
+    preset = "translate-de-en"
+    config = Seq2SeqConfig
+    model = Seq2Seq
+    options = Seq2SeqOptions
+
+    def make_task(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> Task:
+        """Sentence pairs."""
+        return TranslationTask(options, tokenizer)
+
+    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
+        """Translate."""
+        sample(options, given, trained, model)
+
+
+FAMILY = Seq2SeqFamily()

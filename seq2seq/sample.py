@@ -1,4 +1,4 @@
-"""`sample.py` with a translation model: translate a sentence, a file, stdin, or lines as they are typed.
+"""`sample.py` with a translation model: translate a sentence, a file, or stdin.
 
 Each line is a sentence and produces a line on stdout; an empty line produces an empty line.
 """
@@ -6,72 +6,49 @@ Each line is a sentence and produces a line on stdout; an empty line produces an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from extra.inside.seq2seq import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
 from text.decoding.sample_options import refuse_others
 from text.decoding.sampling import RANDOM, REPETITION
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import OptionError
-from training.cli.console import say, typed_lines, write
+from training.cli.console import say, write
 from training.cli.prompt import prompt_lines, read_prompt, warn_of_cut, warn_of_unknown
-from training.corpora.cleaning import normalise
 from training.family import Trained
 
 # Options that make a translation a random sample.
 SAMPLING = {*RANDOM, *REPETITION, "seed", "num_samples"}
-KNOWN = SAMPLING | {*"start beam n_best length_penalty greedy interactive attention explain".split()}
-KNOWN |= {*"adapter out_dir device quantize".split()}
+KNOWN = SAMPLING | {*"start beam n_best length_penalty greedy out_dir device".split()}
+SCORES = "--score is for models that continue a text"
 
 
-def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
-    """Translate each line of a text, or, with --interactive, each line that is typed; or write the page of --explain.
+def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
+    """Translate each line of a text, by greedy or beam search, or at random if an option of SAMPLING is given.
 
-    The translation is found by greedy or beam search, unless an option of SAMPLING is given.
-
-    Raises: OptionError if the options do not apply to translations, or cannot be used together.
+    Raises: OptionError if the options do not apply to translations.
     """
     if "score" in given:
-        raise OptionError(
-            "--score is for models that continue a text: python -m extra.studies.scores scores translations"
-        )
+        raise OptionError(SCORES)
     refuse_others(given, KNOWN, "is for models that continue a text; a translation takes")
-    if not given.keys() & {"start", "interactive"}:
-        raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
-    others = [f"--{name}" for name in sorted(SAMPLING) if name in given]
-    if options.attention and others:
-        raise OptionError(f"--attention plots the best translation, so omit {others[0]}")
-    tokenizer = trained.tokenizer
-    text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
-    warn_of_unknown(tokenizer, text.replace("\n", ""))
-    if options.explain:
-        from extra.explorer.translation import explain
+    if "start" not in given:
+        raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", or --start - for stdin')
+    text = text_to_translate(options, trained)
+    lines_writer(given)(options, model, trained.tokenizer, prompt_lines(text))
 
-        explain(options, given, trained, model, text)
-        return
-    write_lines = sample_lines if SAMPLING & set(given) else search_lines
-    if not options.interactive:
-        lines = prompt_lines(text)
-        write_lines(options, model, tokenizer, lines)
-        if options.attention:
-            sentence = only_sentence(lines, "--attention")
-            settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
-            ((best,),) = translate(model, tokenizer, [sentence], **settings)
-            from extra.plots.attention import plot_attention
 
-            found = attention_weights(model, tokenizer, sentence, best.tokens)
-            plot_attention(found, PARTS["cross"], Path(options.attention))
-        return
-    say("type a sentence; an empty line or the end of the input ends")
-    for line in typed_lines():
-        sentence = normalise(line).rstrip("\n")
-        if not sentence:
-            return
-        write_lines(options, model, tokenizer, [sentence])
+def text_to_translate(options: Any, trained: Trained) -> str:
+    """The prompt, as the tokenizer reads it, with a warning of what it does not know."""
+    text = trained.tokenizer.prepare(read_prompt(options.start))
+    warn_of_unknown(trained.tokenizer, text.replace("\n", ""))
+    return text
+
+
+def lines_writer(given: Mapping[str, Any]) -> Callable[[Any, Seq2Seq, Tokenizer, Sequence[str]], None]:
+    """What translates lines: a search, or a random sample."""
+    return sample_lines if SAMPLING & set(given) else search_lines
 
 
 def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
@@ -99,14 +76,3 @@ def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> 
     sentences = [" ".join(line.split()) for line in lines]
     warn_of_cut((len(tokenizer.encode(sentence)) for sentence in sentences), model.config.block_size)
     return sentences
-
-
-def only_sentence(lines: Sequence[str], option: str) -> str:
-    """The sentence of a single line, with single spaces between its words.
-
-    Raises: OptionError that names the option if there is not exactly one line, or if it is empty.
-    """
-    sentences = [" ".join(line.split()) for line in lines]
-    if len(sentences) != 1 or not sentences[0]:
-        raise OptionError(f"{option} needs exactly one line, with a sentence; lines given: {len(sentences)}")
-    return sentences[0]

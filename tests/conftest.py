@@ -20,7 +20,7 @@ from tests.standin import standin_device
 from tests.tiny_runs import ignoring_no_signal, made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CorpusError
-from training import start
+from training import setup
 from training.corpora import fetch, wheel
 
 # The Pythons that tests start work as they do for most users, whatever whoever starts the tests has switched off: they
@@ -161,7 +161,7 @@ def one_core(tmp_path_factory):
     as in some containers, has a name and a home folder.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(start, "available_cores", lambda: 1)
+        patch.setattr(setup, "available_cores", lambda: 1)
         patch.chdir(places.TESTS.parent)
         patch.setenv("COLUMNS", "80")
         if os.path.expanduser("~") == "~":

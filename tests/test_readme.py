@@ -203,7 +203,7 @@ def run_training(arguments: list[str]) -> int:
     resumed = "--resume" in arguments
     # Later options win, so the short run replaces the README's long one.
     named = next((word for word in arguments if word in list_presets(PRESETS)), "goethe")
-    family = read_preset(find_preset(PRESETS, named)).get("family", "gpt")
+    family = read_preset(find_preset(named)).get("family", "gpt")
     # Trained weights have a shape already.
     shape = [] if resumed or "--init_from" in arguments else TINY.get(named, TINY[family])
     cut = [*SHORT.get(family, "").split(), "--eval_interval=2", f"--max_iters={3 if resumed else 2}", *shape]

@@ -188,7 +188,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
     assert len(page.splitlines()) <= FIRST_PAGE
     marks = ["examples:", "  python sample.py", "  checkpoint ", "  --start TEXT", "  --max_new_tokens INT"]
     assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
-    for command in sample.EXAMPLES:
+    for command in SampleOptions.EXAMPLES:
         assert any(split_command_line(shlex.split(command)[2:], SampleOptions))
 
 

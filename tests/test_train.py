@@ -26,11 +26,11 @@ from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from training import log, start
+from training import log, setup, start
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
 from training.cli.console import quoted
-from training.cli.options import fields_of
+from training.cli.options import PRESETS, fields_of, list_presets
 from training.corpora import fetch, pairs
 from training.corpora.texts import RECIPES
 from training.folder import METRICS, RunFolder
@@ -178,7 +178,7 @@ def test_one_of_a_kind_is_no_plural(workplace, capsys):
 def test_metrics_are_complete_and_numeric():
     run = run_training(max_iters=7, log_interval=3)
     table = rows(run)
-    assert tuple(table[0]) == METRICS
+    assert tuple(table[0]) == (*METRICS, "bits_per_char")
     of_updates = [row for row in table if row["loss"]]
     of_evaluations = [row for row in table if row["val_loss"]]
     assert [row["step"] for row in of_updates] == ["3", "6", "7"]
@@ -216,7 +216,7 @@ def test_samples_go_to_stdout_and_to_a_file_and_everything_else_to_stderr(capsys
 @pytest.mark.cpu_only("a GPU replays the passes, which then need no keys")
 def test_every_micro_step_drops_different_elements(monkeypatch):
     keys, random_key = [], train.random_key
-    for module in (train, start):
+    for module in (train, setup):
         monkeypatch.setattr(module, "random_key", lambda *key: keys.append(key) or random_key(*key))
     run_training(dropout=0.2, gradient_accumulation_steps=2, max_iters=5, seed=7)
     # The first makes the weights; the last two belong to the check before the last save.
@@ -370,7 +370,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
         assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
 
 
-@pytest.mark.parametrize("preset", [[], *([name] for name in start.list_presets(start.PRESETS))])
+@pytest.mark.parametrize("preset", [[], *([name] for name in list_presets(PRESETS))])
 def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run(preset, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     page = help_for([*preset, "--help"], capsys)
@@ -387,7 +387,7 @@ def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run
 
 @pytest.mark.parametrize("family", [*FAMILIES.values()])
 def test_the_examples_of_the_help_are_valid(family):
-    presets = start.list_presets(start.PRESETS)
+    presets = list_presets(PRESETS)
     for command in family.examples:
         python, script, *words = shlex.split(command)
         _, named = parse_command_line(family.options, words, prog="train.py", description="", positional="preset")

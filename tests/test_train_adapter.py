@@ -10,9 +10,9 @@ import pytest
 
 import train
 from extra.adapters import merge
+from extra.families import GPT as FAMILY
 from extra.pretrained import export
 from families import FAMILIES
-from gpt.family import FAMILY
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, OptionError

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 import train
+from extra.families import SEQ2SEQ as FAMILY
 from extra.studies import scores as evaluate
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from seq2seq.data import SPECIALS
-from seq2seq.family import FAMILY
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import TranslationTask
 from seq2seq.toys import toy_pairs
@@ -30,7 +30,7 @@ from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from training.checkpoint import load_checkpoint
 from training.cli.options import build
 from training.folder import RunFolder
-from training.start import warn_of_unknown
+from training.setup import warn_of_unknown
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 arguments = functools.partial(tiny_runs.arguments, "reverse")

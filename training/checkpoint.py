@@ -35,7 +35,7 @@ from safetensors.numpy import save as to_bytes
 from tinygrad_lite.errors import CheckpointError, counted
 from tinygrad_lite.version import VERSION
 from training.cli.files import refuse_pointer, write_atomically
-from training.cli.options import PRESETS, fields_of
+from training.cli.options import fields_of, is_preset
 from training.tensors import tensors_in
 
 FORMAT_VERSION = 1
@@ -122,7 +122,7 @@ def fact_in(path: Path, name: str) -> Any:
 def no_checkpoint(path: Path) -> CheckpointError:
     """The error if there is no checkpoint at a path; it says how to train one."""
     name = path.parent.name if path.suffix else path.name  # a run is in out/<preset>/
-    preset = f" {name}" if (PRESETS / f"{name}.toml").is_file() else ""
+    preset = f" {name}" if is_preset(name) else ""
     return CheckpointError(f"there is no checkpoint {path}; train one with: python train.py{preset}")
 
 

@@ -1,4 +1,4 @@
-"""The size of a run, and the error when memory runs out. (`trials.py` prints the cost of a run before it starts.)"""
+"""The size of a run, and the error when memory runs out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tinygrad_lite.adapt import counts
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import TooLittleMemory
-from tinygrad_lite.nn import Module, shapes_only
+from tinygrad_lite.nn import Module
 from training.family import Trained
 
 if TYPE_CHECKING:
-    from training.start import RunSetup
+    from training.setup import RunSetup
 
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # messages of CUDA's libraries
 # Messages of CuPy and NumPy: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
@@ -56,9 +56,7 @@ def size_of(setup: RunSetup) -> Size:
     guessed = options.tokenizer == "char" and not known
     about = " with 100 different characters; the actual number depends on the text" if guessed else ""
     config = options.model_config(known or {"char": 100, "byte": 256}.get(options.tokenizer, options.vocab_size))
-    with shapes_only():
-        model = setup.family.model_of(config)(config)
-        options.adapt(model, setup.freezable)
+    model = setup.blueprint(config)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
     moments, workers = options.moments, options.workers
     kept_moments = "one moment" if moments == 1 else "two moments"
@@ -107,7 +105,7 @@ def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     (kept, what), last = size.kept, setup.folder.last
     needed = f"{what} take {amount(kept)}, the activations of a micro-step about {amount(size.activations)}"
     helps = " or ".join(words for words, applies in advice.items() if applies)
-    saved = f"; {last} is intact: --resume continues from there" if last.exists() and not options.profile else ""
+    saved = f"; {last} is intact: --resume continues from there" if last.exists() else ""
     return TooLittleMemory(f"{shortage(error, options.device)}; {needed}: use {helps}{saved}")
 
 

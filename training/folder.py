@@ -28,10 +28,8 @@ from training.checkpoint import describe, fact_in, load_checkpoint, missing_fold
 from training.cli.console import say
 from training.cli.files import MAX_SETTINGS, POSIX, TEMPORARY, text_of
 
-METRICS = (
-    *"step loss learning_rate grad_norm tokens_per_second val_loss bits_per_char bleu chrf exact accuracy".split(),
-    *"next_accuracy drawn_right group_right reward entropy calls needless_calls".split(),
-)
+# The columns of metrics.csv of every run; those that the task measures follow.
+METRICS = ("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss")
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 # The signals that stop a run: Ctrl-C, `kill`, and the end of a terminal, which Windows does not signal.
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -106,6 +104,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
+        self.columns = METRICS  # of metrics.csv
         # By file: the position of text that could not be written yet, and the text.
         self.waiting: dict[Path, tuple[int, str]] = {}
 
@@ -191,15 +190,16 @@ class RunFolder:
 
     def rewind(self, step: int) -> None:
         """Leave the head of metrics.csv, and the rows and samples that the run does not write again from `step` on."""
-        rows = [METRICS]
-        if self.metrics.exists():
-            text = text_of(self.metrics, errors="replace")
-            header, *lines = [line.split(",") for line in text.removesuffix("\n").split("\n")] if text else [METRICS]
+        rows = [self.columns]
+        if self.metrics.exists() and (text := text_of(self.metrics, errors="replace")):
+            header, *lines = [line.split(",") for line in text.removesuffix("\n").split("\n")]
+            if header[0] == "step":  # keep what an older version measured, too
+                self.columns = rows[0] = tuple(dict.fromkeys((*header, *self.columns)))
             for row in (dict(zip(header, line, strict=False)) for line in lines):
                 number = int(row["step"]) if STEP.fullmatch(row.get("step", "")) else step + 1
                 # Row `step` of an evaluation is written again, row `step` of an update is not.
                 if number < step or (number == step and row.get("loss")):
-                    rows.append(tuple(row.get(name, "") for name in METRICS))
+                    rows.append(tuple(row.get(name, "") for name in self.columns))
         save_file(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
         if self.samples.exists():
             text = text_of(self.samples, errors="replace")
@@ -209,7 +209,7 @@ class RunFolder:
 
     def log(self, **values: float) -> None:
         """Append a row to metrics.csv; missing values stay empty."""
-        row = [f"{values[name]:.6g}" if name in values else "" for name in METRICS]
+        row = [f"{values[name]:.6g}" if name in values else "" for name in self.columns]
         row[0] = str(int(values["step"]))
         self._add(self.metrics, ",".join(row) + "\n")
 
@@ -289,14 +289,12 @@ def available_cores() -> int:
 def choose_device(options: Any) -> str:
     """The device that an option names; says which one "auto" chooses.
 
-    Raises: DeviceError if it is not there; OptionError if it has no such --dtype or --quantize.
+    Raises: DeviceError if it is not there; OptionError if it has no such --dtype.
     """
     device = get_device(options.device).name
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_precision(options.dtype, device)
-    if options.quantize and device != "cpu":
-        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
     return device
 
 

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from tinygrad_lite.adapt import learned
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.errors import CheckpointError
@@ -27,9 +26,9 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint, save_checkpoint
 from training.cli.console import reader_has_gone, say, shown, visible
-from training.family import Task
 from training.processes.processes import Numbers
-from training.start import RunSetup
+from training.setup import RunSetup
+from training.task import Task
 
 PAUSE = 10  # seconds without a line, after which a row of metrics.csv is printed too, if there is no progress bar
 NOISE = 70  # characters of a sample by an untrained model: a line
@@ -113,12 +112,12 @@ class RunLog(AbstractContextManager):
         self.write(step, write, self.best)
 
     def evaluated(self, step: int, val_loss: float) -> bool:
-        """Write `best` if this validation loss is the best so far, or if the latest model is, and show a sample.
+        """Write `best` if the task says that this is the best so far, and show a sample.
 
         Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
         """
         self.val_loss, before = val_loss, self.best
-        if before[0] is None or val_loss < before[0] or self.options.latest_is_best:
+        if before[0] is None or self.task.improves(val_loss, before[0]):
             self.best = val_loss, step
             self.write(step, partial(save_checkpoint, self.folder.best, self.checkpoint()), before)
         with self.disk_errors(step, self.best):
@@ -209,21 +208,17 @@ class RunLog(AbstractContextManager):
             tqdm.write(f"\nthe model overfits: the validation loss rose {found}; {advice}", file=sys.stderr)
 
     def checkpoint(self) -> Checkpoint:
-        """Everything needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
-        base, in_base = self.setup.base, self.task.tokenizer is self.setup.tokenizer
-        weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
+        """Everything needed to resume the run, and to generate with sample.py."""
         return Checkpoint(
             family=self.setup.family.name,
             model=self.model.config.to_json(),
             training=self.options.saved(),
-            tokenizer={} if base and in_base else self.task.tokenizer.to_json(),
             step=self.optimizer.steps,
             best_loss=self.best[0],
             best_step=self.best[1],
             corpus_sha256=self.task.corpus_sha256,
-            weights=weights,
             optimizer=self.optimizer.state_dict(),
-            base=base,
+            **self.setup.saved(self.task, self.model),
         )
 
     def explain(self, numbers: Numbers, processes: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -15,17 +15,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygrad_lite import adapt, optim
+from tinygrad_lite import optim
 from tinygrad_lite.config import under
-from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
-from tinygrad_lite.quantize import KINDS, quantize
 from training.cli.options import values_of
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).
-NOT_SAVED = {*"out_dir init_from resume overwrite dry_run watts flops_per_second profile stop_on_disk_error".split()}
+NOT_SAVED = frozenset("out_dir init_from resume overwrite stop_on_disk_error".split())
 
 # The class of each optimizer, and the options for its settings.
 BETAS = {"betas": attrgetter("beta1", "beta2")}
@@ -37,7 +35,7 @@ OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
     "muon": (optim.Muon, BETAS | FOR_MUON),
 }
 
-of_run, of_training, of_adapting, of_evaluation = under("run", "training", "adapting", "evaluation")
+of_run, of_training, of_evaluation = under("run", "training", "evaluation")
 
 
 @dataclass
@@ -50,10 +48,6 @@ class TrainOptions:
         "scratch", "start: scratch, resume, a checkpoint, a run's folder, or one in Hugging Face's layout", is_path=True
     )
     overwrite: bool = of_run(False, "start again in a folder that already holds a run")
-    dry_run: bool = of_run(False, "print parameters, memory, operations, schedule and time, and stop")
-    watts: float = of_run(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0)
-    flops_per_second: float = of_run(0.0, "rate for --dry_run, such as 9.5e12; 0: this machine's", low=0.0)
-    profile: bool = of_run(False, "print the cost of each operation of a step, and stop")
     seed: int = of_run(1337, "random seed", low=0)
     device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
     dtype: str = of_run(
@@ -62,11 +56,6 @@ class TrainOptions:
         choices=("float32", "float64", *PRECISIONS[1:]),
     )
     workers: int = of_run(0, "how many share the work; 0: one per core, at most 4", unit="processes", low=0, high=256)
-    exchange: str = of_run(
-        "same",
-        "type that mpirun's processes send: same as dtype, or bfloat16: half as big",
-        choices=("same", "bfloat16"),
-    )
     composed: bool = of_run(False, "use the composed (reference) version of every operation; slow")
 
     max_iters: int = of_training(2000, "number of updates", unit="steps", low=0)
@@ -90,30 +79,16 @@ class TrainOptions:
     weight_decay: float = of_training(0.1, "weight decay of the matrices", low=0.0)
     grad_clip: float = of_training(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0)
 
-    freeze: list[str] = of_adapting(
-        [], "weights of --init_from that stay as they are: patterns, such as blocks.0,*.bias; base: all but a new head"
-    )
-    lora_rank: int = of_adapting(
-        0, "LoRA: freeze all weights of --init_from, and learn changes of this rank to its linear maps; 0: none", low=0
-    )
-    lora_alpha: float = of_adapting(16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6)
-    lora_targets: list[str] = of_adapting(
-        [], "linear maps that are changed, such as query,value; empty: all of the blocks (Dettmers et al. 2023)"
-    )
-    lora_dropout: float = of_adapting(0.0, "probability of dropping an element of their input", low=0.0, below=1.0)
-    quantize: str | None = of_adapting(
-        None, "with lora_rank: store frozen weights in 8 bits (int8) or 4 (nf4): less memory, slower", choices=[*KINDS]
-    )
-
     eval_interval: int = of_evaluation(250, "steps between evaluations and checkpoints", unit="steps", low=1)
     patience: int = of_evaluation(0, "stop after N evaluations without progress; 0: never", unit="evaluations", low=0)
     keep: int = of_evaluation(0, "checkpoints to keep besides last and best: those of the latest evaluations", low=0)
     stop_on_disk_error: bool = of_evaluation(False, "stop if a file cannot be written; else warn, and try again later")
     log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
 
-    # The options that are paths, named by each model's class: of the training data, and of models to learn from.
+    # The options that are paths of training data, named by each model's class.
     FILES: ClassVar[tuple[str, ...]] = ()
-    MODELS: ClassVar[tuple[str, ...]] = ()
+    NOT_SAVED: ClassVar[frozenset[str]] = NOT_SAVED
+    FIXED: ClassVar[frozenset[str]] = frozenset({"dtype"})  # by the weights of a run that is resumed
     DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset accepts, if it accepts others too
     # Of a command that names no text, by the preset that it names (None: none): the texts of which it takes the first
     # that is available; and the function that finds one.
@@ -126,12 +101,7 @@ class TrainOptions:
     @classmethod
     def paths(cls) -> tuple[str, ...]:
         """The options that no checkpoint holds because they are paths; options.json has them."""
-        return (*cls.FILES, *cls.MODELS)
-
-    @property
-    def latest_is_best(self) -> bool:
-        """Whether every evaluated model is saved as `best`: if lowering the validation loss is not the aim of a run."""
-        return False
+        return cls.FILES
 
     @property
     def moments(self) -> int:
@@ -167,7 +137,7 @@ class TrainOptions:
 
     def saved(self) -> dict[str, Any]:
         """The settings that a checkpoint holds."""
-        return {name: value for name, value in values_of(self).items() if name not in NOT_SAVED | {*self.paths()}}
+        return {name: value for name, value in values_of(self).items() if name not in self.NOT_SAVED | {*self.paths()}}
 
     def noted(self) -> dict[str, Any]:
         """The settings for options.json, with absolute paths, so that --resume finds the files from any folder."""
@@ -190,37 +160,9 @@ class TrainOptions:
         schedule = optim.SCHEDULES[self.schedule]
         return schedule(step, **self.rate_settings()) if self.decay_lr else self.learning_rate
 
-    @property
-    def adapts(self) -> bool:
-        """Whether only part of the model learns, the rest staying as in --init_from."""
-        return bool(self.freeze or self.lora_rank)
-
-    def add_adapters(self, model: Module) -> None:
-        """Quantize linear maps, and give them adapters, as the options say."""
-        if self.quantize:
-            quantize(model, self.quantize)
-        if self.lora_rank:
-            targets = ",".join(self.lora_targets).split(",") if self.lora_targets else []
-            adapt.add_lora(model, self.lora_rank, self.lora_alpha, targets, self.lora_dropout)
-
-    def adapt(self, model: Module, base: Collection[str] | None) -> None:
-        """Freeze what the options say of these weights, the base's; add adapters, with which all of them are frozen.
-
-        Args:
-            base: their names; None: all that the model has.
-        Raises: OptionError if the options do not fit the model.
-        """
-        if not self.adapts:
-            return
-        patterns = ",".join(self.freeze).split(",")
-        asked = f"--lora_rank {self.lora_rank}" if self.lora_rank else f"--freeze {' '.join(self.freeze)}"
-        try:
-            adapt.freeze(model, ["*"] if self.lora_rank or patterns == ["base"] else patterns, base)
-            self.add_adapters(model)
-        except ValueError as error:
-            raise OptionError(f"{asked}: {error}") from None
-        if not adapt.learned(model):
-            raise OptionError(f"{asked} leaves nothing to learn: freeze less, or --lora_rank 8")
+    def built(self, model: type[Module], config: Any) -> Module:
+        """A new model of this class, on the CPU."""
+        return model(config).to("cpu", self.weight_dtype)
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, for all parameters of the model."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,11 @@ from text.tokenizers import tokenizer_from_json
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from training.checkpoint import Checkpoint, load_checkpoint
 from training.cli.console import say
-from training.cli.options import PRESETS, build, difference, values_of
+from training.cli.options import build, difference, is_preset, values_of
 from training.family import Family, Trained, check_specials
 from training.folder import RunFolder
 from training.model_config import read_model_config
-from training.options import NOT_SAVED, TrainOptions
+from training.options import TrainOptions
 
 
 def fixed(family: Family) -> frozenset[str]:
@@ -31,23 +30,20 @@ def fixed(family: Family) -> frozenset[str]:
 # --- resuming -------------------------------------------------------------------------------------------------
 
 
-ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets", "quantize"))  # which part of a model learns
-
-
 def resumed_options(
     family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder, base: Trained | None = None
 ) -> TrainOptions:
     """The settings of the run that is resumed, with what the command line changes; prints the changes.
 
     Args:
-        base: the model that the run adapts; None if it learns all weights.
+        base: the model to which what the run learns belongs; None if it learns all weights.
     """
     saved = (f"checkpoint {folder.last}", checkpoint.training)
     check_saved(folder.last, family, checkpoint.training)
     before = build(family.options, saved)
     # The checkpoint holds no paths; those of the text are in options.json.
     files, is_named, noted = family.options.FILES, names_text(family, given), folder.noted_options()
-    wanted = family.options.MODELS if is_named else family.options.paths()
+    wanted = {*family.options.paths()} - {*files} if is_named else family.options.paths()
     paths = {name: noted[name] for name in wanted if name in noted}
     if files and not is_named and paths.keys().isdisjoint(files):
         problem = f"{folder.options} is missing or damaged, so the text of the run is unknown"
@@ -60,7 +56,7 @@ def resumed_options(
         named = {recipe.expected: name for name, recipe in RECIPES.items()}
         options.dataset = named.get(checkpoint.corpus_sha256, options.dataset)
     earlier, now = values_of(before), values_of(options)
-    for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
+    for name in sorted((fixed(family) | family.options.FIXED) & given.keys()):
         old, new = earlier[name], now[name]
         if name == "dtype" and options.weight_dtype == before.weight_dtype:
             continue  # only the precision of a GPU's products changes
@@ -74,8 +70,6 @@ def resumed_options(
     if options.max_iters < checkpoint.step:
         made = counted(checkpoint.step, "step")
         raise OptionError(f"--max_iters {options.max_iters}: the run in {folder.path} has already made {made}")
-    if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
-        raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
     tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
     held = read_model_config(family.config, checkpoint.model)
     check_specials(folder.last, held, tokenizer)
@@ -103,7 +97,7 @@ def names_text(family: Family, given: Mapping[str, Any]) -> bool:
 def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
     """Raise CheckpointError if settings name files to read or write, which an untrusted checkpoint must not do."""
     dataset = training.get("dataset")
-    outside = sorted((NOT_SAVED | {*family.options.paths()}) & training.keys())
+    outside = sorted((family.options.NOT_SAVED | {*family.options.paths()}) & training.keys())
     if isinstance(dataset, str) and Path(dataset).name != dataset:
         outside.append("dataset")
     if outside:
@@ -136,14 +130,14 @@ def load_origin(family: Family, origin: str) -> Trained:
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
     """
     path = Path(origin)
-    if not path.exists() and not family.fetches(path):
-        if path.parent == Path("out") and (PRESETS / f"{path.name}.toml").exists():
+    if not path.exists() and not family.has(path):
+        if path.parent == Path("out") and is_preset(path.name):
             raise OptionError(f"--init_from {origin}: there is no such run yet: python train.py {path.name} makes it")
         accepted = "'scratch', 'resume', a checkpoint or the folder of a run, or a folder in Hugging Face's layout"
         raise OptionError(f"--init_from {origin}: there is no such file or folder; it takes {accepted}")
-    trained = family.read(path)
+    trained = family.read_start(path)
     say(trained.about)
-    return replace(trained, path=path) if family.fetches(path) else trained
+    return trained
 
 
 def adapted_options(

@@ -17,13 +17,13 @@ from text.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli.console import is_plain
 from training.corpora.divided_pairs import PairCorpus
-from training.family import Report
 from training.pair_data import Batch, Pair, PairData
+from training.task import Report, Task
 
 TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated
 
 
-class PairTask:
+class PairTask(Task):
     """Training pairs, held-out pairs, and the model's translations of held-out sources.
 
     Args:
@@ -33,7 +33,7 @@ class PairTask:
         shown: the number of translations to show at each evaluation.
     """
 
-    asked_with, predicted, unit = "start", "token", ""
+    measures = ("bleu", "chrf", "exact")
     data_class: ClassVar[type[PairData]]
 
     def __init__(

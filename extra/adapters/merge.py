@@ -10,7 +10,7 @@ with it, train.py --init_from starts from it, `extra.pretrained.export` exports 
 
 from pathlib import Path
 
-from gpt.family import FAMILY
+from extra.families import GPT as FAMILY
 from tinygrad_lite.errors import OptionError
 from training.checkpoint import Checkpoint, save_checkpoint
 from training.cli.console import quoted, run_command, say, show

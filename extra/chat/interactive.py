@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from extra.pairs.answering import ends_of
 from gpt.model import GPT
-from gpt.sample import encode, ends_of, write_continuation
+from gpt.sample import encode, write_continuation
 from text.decoding.sample_options import SampleOptions
 from text.decoding.sampling import RANDOM, REPETITION
 from text.tokenizers.base import Tokenizer

@@ -8,10 +8,10 @@ import numpy as np
 from text.decoding.scores import with_interval
 from tinygrad_lite.nn import Module
 from training.epochs import items_in_epochs
-from training.family import Report
+from training.task import Report, Task
 
 
-class ClassesTask:
+class ClassesTask(Task):
     """Items with classes, to learn from and to evaluate on.
 
     Attributes:
@@ -20,7 +20,7 @@ class ClassesTask:
         classes: what the classes are called.
     """
 
-    unit, classes = "", "classes"
+    measures, classes = ("accuracy",), "classes"
 
     def target_tokens(self, step: int) -> int:
         """The number of items of an update."""

@@ -1,4 +1,11 @@
-"""Encoders, which read a whole text or picture at once, as families of models for train.py and sample.py."""
+"""Encoders, which read a whole text or image at once, as families of models for train.py and sample.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
 
 from extra.encoders import looking, minilm, reading
 from extra.encoders.bert import Bert, without_head
@@ -10,67 +17,90 @@ from extra.encoders.options import BertOptions
 from extra.encoders.pictures import CNNOptions, PicturesTask, ViTOptions
 from extra.encoders.vit import ViT, ViTConfig
 from extra.encoders.words import WordsTask
+from extra.family import ShelfFamily
 from extra.pretrained import bert, vit
 from extra.tokenizers.others import register
 from text.tokenizers.base import Tokenizer
-from training.family import Family, Task
+from tinygrad_lite.nn import Module
+from training.family import Trained
+from training.task import Task
 
 
-def make_task(options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
-    """What an encoder of text learns: hidden words, or labels."""
-    return (LabelsTask if options.config.objective == "labels" else WordsTask)(options, tokenizer)
+class BertFamily(ShelfFamily):
+    """BERT: it learns hidden words, or labels."""
 
-
-register()
-BERT = Family(
-    name="bert",
-    title="BERT",
-    about="Train an encoder on text: to predict hidden words, or labels.",
-    examples={
+    name = "bert"
+    title = "BERT"
+    about = "Train an encoder on text: to predict hidden words, or labels."
+    examples: ClassVar[Mapping[str, str]] = {
         "python train.py bert-goethe": "hidden words of Goethe, seven minutes on two cores",
         "python train.py bert-reviews": "hidden words of film reviews",
         "python train.py classify --init_from out/bert-reviews": "then: is a review positive?",
-    },
-    preset="bert-goethe",
-    config=BertConfig,
-    model=Bert,
-    options=BertOptions,
-    task=make_task,
-    speak=reading.speak,
-    adapt=without_head,
-    layouts={"bert": bert.LAYOUT},
-    fetched={"minilm": minilm},
-)
+    }
+    preset = "bert-goethe"
+    config = BertConfig
+    model = Bert
+    options = BertOptions
+    layouts: ClassVar[Mapping[str, Any]] = {"bert": bert.LAYOUT}
+    fetched: ClassVar[Mapping[str, Any]] = {"minilm": minilm}
 
-VIT = Family(
-    name="vit",
-    title="the Vision Transformer",
-    about="Train a Vision Transformer to say what is in a picture.",
-    examples={
+    def make_task(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
+        """What an encoder of text learns: hidden words, or labels."""
+        return (LabelsTask if options.config.objective == "labels" else WordsTask)(options, tokenizer)
+
+    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
+        """Say what a text means, or fill in hidden words."""
+        reading.sample(options, given, trained, model)
+
+    def fit(self, weights: Mapping[str, np.ndarray], config: BertConfig) -> dict[str, np.ndarray]:
+        """The weights for a model with these settings, which may have another head."""
+        return without_head(super().fit(weights, config), config)
+
+
+class PictureFamily(ShelfFamily):
+    """Models that say what is in an image."""
+
+    def make_task(self, options: Any, tokenizer: Tokenizer | None = None) -> Task:
+        """Images and their classes."""
+        return PicturesTask(options, tokenizer)
+
+    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
+        """Say what is in an image."""
+        looking.sample(options, given, trained, model)
+
+
+class ViTFamily(PictureFamily):
+    """The Vision Transformer."""
+
+    name = "vit"
+    title = "the Vision Transformer"
+    about = "Train a Vision Transformer to say what is in a picture."
+    examples: ClassVar[Mapping[str, str]] = {
         "python train.py vit-digits": "handwritten digits, a minute on two cores",
         "python train.py vit-fashion": "pieces of clothing, eight minutes on two cores",
-    },
-    preset="vit-digits",
-    config=ViTConfig,
-    model=ViT,
-    options=ViTOptions,
-    task=PicturesTask,
-    speak=looking.speak,
-    layouts={"vit": vit.LAYOUT},
-)
+    }
+    preset = "vit-digits"
+    config = ViTConfig
+    model = ViT
+    options = ViTOptions
+    layouts: ClassVar[Mapping[str, Any]] = {"vit": vit.LAYOUT}
 
-CNN = Family(
-    name="cnn",
-    title="the convolutional network",
-    about="Train a convolutional network to say what is in a picture.",
-    examples={
+
+class CNNFamily(PictureFamily):
+    """A convolutional network."""
+
+    name = "cnn"
+    title = "the convolutional network"
+    about = "Train a convolutional network to say what is in a picture."
+    examples: ClassVar[Mapping[str, str]] = {
         "python train.py cnn-digits": "handwritten digits",
         "python train.py cnn-fashion": "pieces of clothing, seven minutes on two cores",
-    },
-    preset="cnn-digits",
-    config=CNNConfig,
-    model=ConvNet,
-    options=CNNOptions,
-    task=PicturesTask,
-    speak=looking.speak,
-)
+    }
+    preset = "cnn-digits"
+    config = CNNConfig
+    model = ConvNet
+    options = CNNOptions
+
+
+register()
+BERT, VIT, CNN = BertFamily(), ViTFamily(), CNNFamily()

@@ -37,7 +37,7 @@ SHADES = PixelTokenizer(17)  # for printing
 MAX_PRINTED = 40  # pixels in a row
 
 
-def speak(options: Any, given: Collection[str], trained: Trained, model: Module) -> None:
+def sample(options: Any, given: Collection[str], trained: Trained, model: Module) -> None:
     """Print the most probable classes of a picture, and the picture with what the model attended to.
 
     With --explain, the page of the picture is written instead.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from extra.encoders.config import MASK_SHARE, BertConfig
+from extra.options import ShelfOptions
 from tinygrad_lite.config import under
 from training.corpora.texts import CORPORA, is_at_hand
 from training.model_config import ModelOptions, settings_of
@@ -13,7 +14,7 @@ of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class BertOptions(ModelOptions, TrainOptions):
+class BertOptions(ShelfOptions, ModelOptions, TrainOptions):
     """The options of `train.py` for training a BERT."""
 
     config: BertConfig = settings_of(BertConfig)

@@ -10,6 +10,7 @@ from extra.corpora.pictures import are_cached, load_pictures
 from extra.encoders.classes import ClassesTask
 from extra.encoders.cnn import CNNConfig
 from extra.encoders.vit import PictureBatch, ViTConfig
+from extra.options import ShelfOptions
 from extra.tokenizers.labels import LabelTokenizer
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import under
@@ -24,7 +25,7 @@ of_data, of_training = under("data", "training")
 
 
 @dataclass
-class PictureOptions(ModelOptions, TrainOptions):
+class PictureOptions(ShelfOptions, ModelOptions, TrainOptions):
     """The options of `train.py` that all models of pictures have."""
 
     dataset: str = of_data("digits", "pictures to learn from", choices=PICTURES)

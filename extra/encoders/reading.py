@@ -31,7 +31,7 @@ POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 BATCH = 32  # lines read at once
 
 
-def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert) -> None:
+def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert) -> None:
     """Answer for each line of a text, or write the page of --explain.
 
     Raises: OptionError if the options are not for this encoder.

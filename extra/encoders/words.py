@@ -41,7 +41,7 @@ from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import is_plain
 from training.corpora.texts import load_text
-from training.family import Report
+from training.task import Report, Task
 
 SPECIALS = (PAD, CLS, SEP, MASK, UNKNOWN)  # in this order, after the byte pairs; WordPiece has its own
 HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to predict: those that become [MASK], and those that become another token
@@ -194,10 +194,10 @@ class MaskedText:
         return MaskedBatch(*arrays, follows, share)
 
 
-class WordsTask:
+class WordsTask(Task):
     """A training text, and the hidden words of its held-out part."""
 
-    asked_with, predicted, unit = "start", "hidden token", ""
+    predicted, measures = "hidden token", ("accuracy", "next_accuracy")
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

@@ -20,7 +20,7 @@ from extra.inside.seq2seq import attention_weights
 from extra.plots.figure import write_or_refuse
 from seq2seq.data import EOS
 from seq2seq.model import Seq2Seq
-from seq2seq.sample import only_sentence, sentences_in
+from seq2seq.sample import sentences_in
 from seq2seq.translate import Translation, longest_translation, penalty_of, translate
 from text.decoding.beam import length_factor
 from text.decoding.sampling import permitted
@@ -192,3 +192,14 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
     html = assemble("Inside your translation model", intro, panels, data, blobs, ["translation"])
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain}; open it in a browser")
+
+
+def only_sentence(lines: Sequence[str], option: str) -> str:
+    """The sentence of a single line, with single spaces between its words.
+
+    Raises: OptionError that names the option if there is not exactly one line, or if it is empty.
+    """
+    sentences = [" ".join(line.split()) for line in lines]
+    if len(sentences) != 1 or not sentences[0]:
+        raise OptionError(f"{option} needs exactly one line, with a sentence; lines given: {len(sentences)}")
+    return sentences[0]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from extra.pretrained.read import is_pretrained_folder
+from extra.pretrained.read import end_tokens, is_pretrained_folder
 from gpt.model import GPT
 from text.decoding.batches import search_in_batches
 from text.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
@@ -33,6 +33,15 @@ def is_answering(trained: Trained) -> bool:
 def is_conversing(trained: Trained) -> bool:
     """Whether a model learned from this project's conversations."""
     return trained.dataset == CHAT and is_answering(trained)
+
+
+def ends_of(trained: Trained) -> set[int]:
+    """The tokens that end a text: those of another program's model, or <end> of a model that answers."""
+    tokenizer = trained.tokenizer
+    if is_answering(trained):
+        return {tokenizer.specials[END]}
+    by_others = tokenizer.is_foreign and is_pretrained_folder(trained.path)
+    return end_tokens(trained.path, tokenizer.vocab_size) if by_others else set()
 
 
 def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:

@@ -14,10 +14,13 @@ here only what precedes it, and the same heads attend to the source and to the a
 Reference: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (arXiv:1801.10198), section 4.2.3.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +29,6 @@ from extra.pairs.answering import END, answer, turns_ids
 from extra.rewards.arithmetic import arithmetic_corpus
 from extra.rewards.calculator import with_calculator, without_calls
 from gpt.model import GPT
-from gpt.options import GPTOptions
 from text.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.generator import pad_rows
@@ -38,6 +40,9 @@ from training.corpora.pairs import load_parallel
 from training.corpora.texts import load_corpus
 from training.pair_data import Batch, Pair, PairData
 from training.pair_task import PairTask
+
+if TYPE_CHECKING:
+    from extra.gpt.options import GPTOptions
 
 IGNORED = -100  # the target that the loss ignores
 

@@ -16,11 +16,12 @@ Reference: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Net
 from collections.abc import Iterator
 from pathlib import Path
 
+from extra.gpt.data import prepare_both
+from extra.gpt.options import GPTOptions
+from extra.gpt.trained import load_trained
 from gpt.data import Batch
 from gpt.model import GPT
-from gpt.options import GPTOptions
 from gpt.task import TextTask
-from gpt.trained import load_trained
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
@@ -35,6 +36,8 @@ class TaughtTask(TextTask):
     Raises: CheckpointError if one learned from another text, which may include what is held out here, or has other
         tokens; OptionError if its context is too short.
     """
+
+    prepare = staticmethod(prepare_both)
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         super().__init__(options, tokenizer)

@@ -19,21 +19,36 @@ from typing import Any
 import numpy as np
 
 from extra.corpora.pictures import load_pictures, named_picture
+from extra.gpt.options import GPTOptions
 from extra.plots.figure import Picture, write
 from extra.tokenizers.pixels import START, PixelTokenizer
 from gpt.data import TextData
 from gpt.model import GPT
-from gpt.options import GPTOptions
 from gpt.task import TextTask
 from text.decoding.sample_options import refuse_others
 from text.decoding.sampling import generate
 from tinygrad_lite.errors import OptionError, counted
 from training.cli.console import say, show
 from training.corpora.texts import Corpus
+from training.epochs import items_in_epochs
 from training.family import Trained
 
 # Options of sample.py for these models.
 KNOWN = {*"image keep_rows out num_samples temperature greedy seed out_dir device quantize adapter dtype".split()}
+
+
+class PixelData(TextData):
+    """Pictures as one long row of tokens, in which each window is a picture: <start> and its pixels."""
+
+    @property
+    def apart(self) -> int:
+        """How far apart windows begin."""
+        return self.options.config.block_size + 1
+
+    def starts(self, step: int, sequences: int) -> np.ndarray:
+        """Where the pictures of one update begin."""
+        items = len(self.train) // self.apart
+        return self.apart * items_in_epochs(self.options.seed, step * sequences, sequences, items)
 
 
 def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = None) -> TextData:
@@ -49,7 +64,7 @@ def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = Non
     parts = (data.brightness(part.pixels) for part in (data.train, data.validation))
     train, held_out = (as_tokens(tokenizer, pictures).ravel() for pictures in parts)
     corpus = Corpus(data.name, "", data.source, data.licence, data.sha256)
-    return TextData(options, corpus, tokenizer, train, held_out, chars_per_token=1.0, windows_apart=pixels + 1)
+    return PixelData(options, corpus, tokenizer, train, held_out, chars_per_token=1.0)
 
 
 class PixelsTask(TextTask):
@@ -60,7 +75,7 @@ class PixelsTask(TextTask):
     def describe(self) -> str:
         """One line about the pictures."""
         data, options, size = self.data, self.options, self.options.config.block_size
-        train, held_out = (len(part) // data.windows_apart for part in (data.train, data.held_out))
+        train, held_out = (len(part) // data.apart for part in (data.train, data.held_out))
         return (
             f"{data.tokenizer.shades} shades; {train:,} pictures of {size:,} pixels to learn from, "
             f"{held_out:,} held out; an epoch is "

@@ -36,11 +36,16 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, counted
 from training.cli.console import say
 from training.cli.files import text_of
-from training.cli.options import PRESETS, build, fields_of, find_preset, read_preset
+from training.cli.options import build, fields_of, find_preset, read_preset
 from training.folder import METRICS, RunFolder
 from training.options import TrainOptions
 
 LOSSES = ("loss", "val_loss", "bits_per_char")
+# The columns of metrics.csv, whatever the task.
+MEASURES = (
+    *(*METRICS[1:], *"bits_per_char bleu chrf exact accuracy next_accuracy".split()),
+    *"drawn_right group_right reward entropy calls needless_calls".split(),
+)
 IN_A_ROW = 3  # panels
 SHARE = "share, 0 to 1"
 UNITS = {  # of the measures that are no shares
@@ -282,7 +287,7 @@ def set_ticks(axes, log: bool) -> None:
 class MeasuresOptions(DrawOptions):
     """The options of `measures`."""
 
-    columns: list[str] = option([], f"columns of metrics.csv: {', '.join(METRICS[5:])}; none: all that were measured")
+    columns: list[str] = option([], f"columns of metrics.csv: {', '.join(MEASURES[4:])}; none: all that were measured")
 
 
 def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Picture:
@@ -290,14 +295,14 @@ def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Pictu
 
     Raises: OptionError if a run cannot be read, or if no run has one of them.
     """
-    if unknown := [name for name in options.columns if name not in METRICS[1:]]:
-        raise OptionError(f"--columns {unknown[0]}: metrics.csv has {', '.join(METRICS[1:])}")
+    if unknown := [name for name in options.columns if name not in MEASURES]:
+        raise OptionError(f"--columns {unknown[0]}: metrics.csv has {', '.join(MEASURES)}")
     files = [path / "metrics.csv" if path.is_dir() else path for path in map(Path, runs)]
-    found, called = [read_rows(file, METRICS[1:]) for file in files], names(files)
-    measured = {name for rows in found for row in rows for name in METRICS[1:] if row[name] is not None}
-    columns = options.columns or [name for name in METRICS[5:] if name in measured] or METRICS[5:6]
+    found, called = [read_rows(file, MEASURES) for file in files], names(files)
+    measured = {name for rows in found for row in rows for name in MEASURES if row[name] is not None}
+    columns = options.columns or [name for name in MEASURES[4:] if name in measured] or MEASURES[4:5]
     if missing := [name for name in columns if name not in measured]:
-        has = ", ".join(name for name in METRICS[1:] if name in measured) or "nothing yet"
+        has = ", ".join(name for name in MEASURES if name in measured) or "nothing yet"
         raise OptionError(f"--columns {missing[0]}: none of these runs has measured it; they have {has}")
     per = [units_of(file.parent) for file in files]
     per = {name: " or ".join(sorted({each[name] for each in per})) for name in per[0]}
@@ -351,7 +356,7 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
     given = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
     curves, rows = {}, [("preset", "step", "learning_rate")]
     for name in presets or ["train.py's defaults"]:
-        known = read_preset(find_preset(PRESETS, name)) if presets else {}
+        known = read_preset(find_preset(name)) if presets else {}
         known = {key: value for key, value in known.items() if key in NAMES}
         chosen = build(TrainOptions, (f"preset {name}", known), ("command line", given))
         steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))

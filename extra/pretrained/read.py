@@ -29,6 +29,7 @@ from training.tensors import tensors_in
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+PEFT_CONFIG = "adapter_config.json"  # in a folder with an adapter in peft's layout
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
 OLD_NORM = {"gamma": "weight", "beta": "bias"}  # in the names of BERT's first weights, which TensorFlow wrote
 

@@ -41,18 +41,20 @@ References: Williams 1992, "Simple statistical gradient-following algorithms" (R
 2025 (arXiv:2503.20783); Rafailov et al. 2023 (arXiv:2305.18290), equations 4 to 7 (DPO).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from extra.gpt.trained import load_trained
 from extra.pairs.answering import END, longest_answer, separator_of, turns_ids
 from extra.pairs.pairs import IGNORED, AnswerTask, Batch
 from extra.rewards.arithmetic import question
 from extra.rewards.calculator import CLOSE, OPEN, computed, with_calculator, without_calls
 from gpt.model import GPT
-from gpt.options import GPTOptions
-from gpt.trained import load_trained
 from text.decoding.sampling import generate
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import functional as F
@@ -63,7 +65,10 @@ from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import say
 from training.corpora.names import CALCULATIONS
-from training.family import Report
+from training.task import Report
+
+if TYPE_CHECKING:
+    from extra.gpt.options import GPTOptions
 
 LONG = 4  # characters of an answer for which --rewards length gives its point
 
@@ -160,6 +165,7 @@ class RewardTask(AnswerTask):
     """
 
     model: GPT
+    measures = (*"exact drawn_right group_right reward entropy calls needless_calls".split(),)
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         super().__init__(options, tokenizer)
@@ -225,6 +231,10 @@ class RewardTask(AnswerTask):
         rewards = [REWARDS[name] for name in names or self.options.rewards]
         points = [sum(r(said, text) for r in rewards) for said, text in zip(drawn.said, wanted, strict=True)]
         return np.array(points, np.float64).reshape(len(right), -1)
+
+    def improves(self, val_loss: float, best: float) -> bool:
+        """Whether this is the best so far: the latest is, since lowering the validation loss is not the aim."""
+        return True
 
     def report(self, model: GPT, val_loss: float) -> Report:
         """Shares of right answers to held-out questions: of drawn ones, groups with one, greedy ones; and their points.

@@ -64,7 +64,7 @@ def accuracy(path: Path) -> float:
     trained = family.read(path)
     if family is BERT and trained.config.objective != "labels":
         raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
-    task = family.task(options_of_run(family, path), trained.tokenizer)
+    task = family.make_task(options_of_run(family, path), trained.tokenizer)
     task.hold_out_test()
     with no_grad():
         report = task.report(trained.make_model(), math.nan)

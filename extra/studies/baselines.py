@@ -75,9 +75,9 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.gpt.trained import load_trained
 from extra.studies.program import program
 from gpt.score import score
-from gpt.trained import load_trained
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from training.cli.console import run_command, say, show

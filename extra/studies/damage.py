@@ -43,11 +43,11 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention, without, without_heads
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
 from extra.studies.program import numbers, program
 from extra.studies.quantized import MODELS, QuantizedOptions, named_text
-from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option

@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from extra.families import GPT as GPT_FAMILY
+from extra.families import SEQ2SEQ as SEQ2SEQ_FAMILY
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
@@ -30,9 +32,7 @@ from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
 from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
-from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
-from seq2seq.family import FAMILY as SEQ2SEQ_FAMILY
 from seq2seq.translate import translate
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError

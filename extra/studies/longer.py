@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.families import GPT as FAMILY
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
 from extra.studies.program import numbers, program
 from extra.studies.quantized import MODELS, QuantizedOptions, text_to_predict
 from gpt.data import bits_per_character, characters_each
-from gpt.family import FAMILY
 from gpt.score import token_log_probs
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError, OptionError

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.families import GPT as FAMILY
 from extra.studies.program import program
-from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option

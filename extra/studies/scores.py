@@ -21,14 +21,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from extra.families import GPT as GPT_FAMILY
+from extra.families import SEQ2SEQ
 from extra.pairs.answering import answer, separator_of, warn_of_long
 from extra.pairs.pairs import load_pairs as load_answers
 from extra.pairs.pairs import positions
 from extra.studies.program import numbers, program
-from gpt.family import FAMILY as GPT_FAMILY
 from gpt.model import GPT
 from seq2seq.corpus import load_pairs
-from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.sample import sentences_in
 from seq2seq.translate import translate
 from text.decoding.sample_options import LENGTH_PENALTY

@@ -1,19 +1,20 @@
 """Models by name that nobody trains here: `python train.py gpt3 --dry_run` says what they would cost.
 
 Each is a file in presets/sizes/ with the options of its family, like a preset. If a training run was published with its
-time and hardware, these are shown next to the operations that are counted.
+time and hardware (published.toml), these are shown next to the operations that are counted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from training.cli.options import find_preset, list_presets, read_preset
+from training.cli.options import PRESET_FOLDERS, list_presets, read_preset
 
 FOLDER = Path(__file__).parents[2] / "presets" / "sizes"
 SIZES = list_presets(FOLDER)  # each name, with one line for --help
+PUBLISHED = Path(__file__).with_name("published.toml")
+PRESET_FOLDERS[FOLDER] = "sizes, for --dry_run only"
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ class Published:
         return self.hours * 3600 * self.capacity
 
 
-def read_size(name: str) -> tuple[dict[str, Any], Published | None]:
-    """The settings of a model in SIZES, and what its training took, if that was published."""
-    settings = read_preset(find_preset(FOLDER, name), "size")
-    published = settings.pop("published", None)
-    return settings, Published(**published) if published else None
+def published_of(name: str) -> Published | None:
+    """What the training of a model in SIZES took, if that was published."""
+    facts = read_preset(PUBLISHED, "file")
+    return Published(**facts[name]) if name in facts else None

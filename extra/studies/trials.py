@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from extra.studies.sizes import Published, read_size
+from extra.studies.sizes import Published, published_of
 from tinygrad_lite.adapt import sizes
 from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, get_device
@@ -23,12 +21,13 @@ from tinygrad_lite.errors import counted
 from tinygrad_lite.nn import Module
 from training.cli.console import say, show
 from training.estimate import Size, cache_bytes, size_of
-from training.family import Task
 from training.folder import matmul_rate
 from training.options import TrainOptions
 from training.processes.processes import Program
-from training.processes.workers import start_processes
-from training.start import RunSetup
+from training.task import Task
+
+if TYPE_CHECKING:
+    from extra.setup import ShelfSetup
 
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 WARM_UP = {"cpu": 1, "cuda": 5}  # steps; on a GPU the third or fourth is recorded (cuda/graph.py), the fifth replayed
@@ -48,41 +47,36 @@ PARTS = {
 }
 
 
-def instead(setup: RunSetup, updates: Program, evaluate: Callable) -> int:
-    """Estimate the run or profile it, with the updates and the evaluation of train.py; returns the exit status."""
-    if setup.options.dry_run:
-        return dry_run(setup, partial(measure, updates, evaluate))
-    return show_profile(setup, partial(profile, updates))
-
-
-def in_processes(setup: RunSetup, task: Task, program: Program) -> tuple[Any, int]:
+def in_processes(setup: ShelfSetup, task: Task, program: Program) -> tuple[Any, int]:
     """What a program returns in process 0 of a run, and how many processes there are."""
     model = setup.make_model(task.tokenizer)
     optimizer = setup.options.make_optimizer(model)
-    with start_processes(program, setup.options, task, model, optimizer) as comm:
+    with setup.processes(program, task, model, optimizer) as comm:
         return program(setup.options, task, model, optimizer, comm), comm.size
 
 
 # --- the operations of a step -------------------------------------------------------------------------------
 
 
-def profile(updates: Program, options: TrainOptions, *run: Any) -> tuple[float, str]:
+def profile(options: TrainOptions, *run: Any) -> tuple[float, str]:
     """Time the operations of a training step; returns its seconds, and tables of the operations in process 0.
 
     Args:
-        run: task, model, optimizer and communication, as for `updates`.
+        run: task, model, optimizer and communication, as for `only_updates`.
     """
+    from train import only_updates  # which imports this module
+
     _, _, optimizer, comm = run
     with Profile() as first:  # this step warms up: only its shapes count
-        updates(replace(options, max_iters=1), *run)
+        only_updates(replace(options, max_iters=1), *run)
     with Profile(device_of(optimizer.memory.values.data).synchronize) as measured:
-        updates(replace(options, max_iters=1 + PROFILED), *run)
+        only_updates(replace(options, max_iters=1 + PROFILED), *run)
     return max(comm.gather(measured.seconds)) / PROFILED, f"{measured.table(PROFILED)}\n\n{first.shapes()}"
 
 
-def show_profile(setup: RunSetup, program: Program) -> int:
+def show_profile(setup: ShelfSetup) -> int:
     """Print the time and memory of each operation of a training step, without training."""
-    (seconds, table), processes = in_processes(setup, setup.make_task(), program)
+    (seconds, table), processes = in_processes(setup, setup.make_task(), profile)
     options, size = setup.options, size_of(setup)
     rate = matmul_rate(options.device, options.dtype)
     count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
@@ -96,9 +90,9 @@ def show_profile(setup: RunSetup, program: Program) -> int:
 # --- the cost of a run ---------------------------------------------------------------------------------------
 
 
-def dry_run(setup: RunSetup, program: Program) -> int:
+def dry_run(setup: ShelfSetup) -> int:
     """Print what a run would take. Fetches nothing and writes nothing."""
-    task = setup.make_task() if setup.named is None and setup.options.is_at_hand() else None
+    task = setup.make_task() if setup.size is None and setup.options.is_at_hand() else None
     options, size = setup.options, size_of(setup)
     (kept, what), (tokens, factors) = size.kept, size.tokens
     say(f"parameters       {size.parameters:,}{size.about}")
@@ -122,11 +116,11 @@ def dry_run(setup: RunSetup, program: Program) -> int:
     say("learning rate    step: rate")
     for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
         say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
-    seconds, words = time_of(setup, task, size, program)
+    seconds, words = time_of(setup, task, size)
     say(f"time             {words}")
     if options.watts:
         say(f"energy           {energy(seconds, options.watts)} at {options.watts:g} W")
-    if setup.named and (published := read_size(setup.named)[1]):
+    if setup.size and (published := published_of(setup.size)):
         say(f"published        {compared(published, total)}")
     return 0
 
@@ -151,12 +145,11 @@ def parameters_by_part(model: Module) -> dict[str, int]:
     return dict(counts.most_common())
 
 
-def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) -> tuple[float, str]:
+def time_of(setup: ShelfSetup, task: Task | None, size: Size) -> tuple[float, str]:
     """The time of a run in seconds, and in words: measured in a few steps, or else a lower bound.
 
     Args:
         task: None if the text is not on this computer.
-        program: makes a few steps and returns the seconds of a step and of an evaluation.
     """
     options = setup.options
     steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
@@ -167,7 +160,7 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) ->
     if options.flops_per_second:
         return steps * products, f"{least} at {speed}"
     reasons = {
-        "it is not trained here": setup.named,
+        "it is not trained here": setup.size,
         f"{options.dataset} is not in the cache yet": task is None,
         f"a step takes {duration(products)} or more": products > TOO_LONG,
         f"only {quantity(free or 0, 'B')} of memory is free": free and size.kept[0] + size.activations > free,
@@ -175,7 +168,7 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) ->
     if reason := next((reason for reason, holds in reasons.items() if holds), ""):
         bound = f"at least {least} alone, at the {speed} that one large product reaches here"
         return steps * products, f"{bound}; not measured, because {reason}"
-    (step, evaluation), _ = in_processes(setup, task, program)
+    (step, evaluation), _ = in_processes(setup, task, measure)
     evaluations = 1 + -(-steps // options.eval_interval)
     seconds = steps * step + evaluations * evaluation
     steps_made = f"{counted(steps, 'step')} of {step * 1e3:,.0f} ms"
@@ -183,18 +176,20 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, program: Program) ->
     return seconds, f"about {duration(seconds)}: {steps_made} and {evaluated}, plus samples and checkpoints"
 
 
-def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: Any) -> tuple[float, float]:
+def measure(options: TrainOptions, *run: Any) -> tuple[float, float]:
     """Seconds per training step, averaged over a few steps, and seconds per evaluation, without its samples.
 
     Args:
-        run: task, model, optimizer and communication, as for `updates`.
+        run: task, model, optimizer and communication, as for `only_updates`.
     """
+    from train import evaluate, only_updates  # which imports this module
+
     (task, model, _, comm), first = run, WARM_UP[options.device]
     started = time.perf_counter()
-    updates(replace(options, max_iters=first), *run)
+    only_updates(replace(options, max_iters=first), *run)
     began = time.perf_counter()
     steps = 1 if max(comm.gather(began - started)) > first * LONG else MEASURED  # all processes make as many
-    updates(replace(options, max_iters=first + steps), *run)
+    only_updates(replace(options, max_iters=first + steps), *run)
     evaluated = time.perf_counter()
     evaluate(task, model, comm)
     return (evaluated - began) / steps, time.perf_counter() - evaluated

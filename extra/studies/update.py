@@ -26,10 +26,10 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.families import GPT as FAMILY
 from extra.studies.damage import linear_maps
 from extra.studies.program import program
 from extra.studies.quantized import QuantizedOptions, text_to_predict
-from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option

@@ -14,13 +14,13 @@ import pytest
 import sample
 from benchmarks import explorer as benchmark
 from extra.chat.chat import AnswerFormat, Chat, Fitting
+from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside, without_heads
 from extra.pairs.answering import END
 from extra.studies.baselines import KneserNey
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from gpt.sample import write_continuation
 from gpt.score import token_log_probs
-from gpt.trained import load_trained
 from tests.extra.explorer.test_encoders import softmax
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text

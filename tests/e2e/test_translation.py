@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import sample
+from extra.families import SEQ2SEQ as FAMILY
 from extra.inside.seq2seq import attention_weights
-from seq2seq.family import FAMILY
 from tests.extra.explorer.test_translation import saved_translator
 
 pytestmark = pytest.mark.e2e

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from extra.families import GPT as FAMILY
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
-from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.places import here
 from text.tokenizers.base import Tokenizer

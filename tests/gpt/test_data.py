@@ -70,21 +70,6 @@ def test_micro_batches_are_the_pieces_of_one_batch(data):
     np.testing.assert_array_equal(np.concatenate([part[1].numpy() for part in parts]), targets)
 
 
-def test_replay_takes_its_share_of_every_batch_from_the_other_text(data):
-    plain = [data.batch(step, 12) for step in range(10)]
-    data.replay, data.options.replay_share = np.arange(1000, 1100, dtype=np.uint16), 0.1
-    counts = []
-    for step, (ids, targets) in enumerate(plain):
-        parts = data.micro_batches(step, 4, 3)
-        mixed, shifted = (np.concatenate([part.numpy() for part in side]) for side in zip(*parts, strict=True))
-        count = int((mixed >= 1000).all(axis=1).sum())
-        np.testing.assert_array_equal(mixed[count:], ids[count:])
-        np.testing.assert_array_equal(shifted[count:], targets[count:])
-        np.testing.assert_array_equal(mixed[:count] + 1, shifted[:count])
-        counts.append(count)
-    assert counts == [1, 1, 1, 1, 2, 1, 1, 1, 1, 2]  # 1.2 windows of 12 on average
-
-
 def test_batches_depend_on_the_step_only(data):
     first = data.batch(1, 4)[0]
     data.batch(2, 4)

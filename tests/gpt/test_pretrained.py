@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from extra.families import GPT as FAMILY
 from extra.pretrained.gpt2 import LAYOUT
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained, read_config
-from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt import gpt2_folders as folders

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END
 from gpt.data import prepare
-from gpt.options import GPTOptions
 from tests.extra.explorer.test_encoders import saved_bert
 from tests.extra.explorer.test_translation import saved_translator
 from tests.gpt.saved_models import saved_gpt

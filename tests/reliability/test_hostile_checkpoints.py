@@ -23,12 +23,11 @@ import safetensors.numpy
 import sample
 import train
 from extra.encoders.family import BERT
+from extra.families import GPT, SEQ2SEQ
 from extra.pretrained import export
 from extra.studies import questions
 from extra.studies import scores as evaluate
 from gpt import sample as speaking
-from gpt.family import FAMILY as GPT
-from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
 from tests.extra.pretrained.test_llama import LLAMA3, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights

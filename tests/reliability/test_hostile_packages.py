@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extra.gpt.trained import load_trained
 from extra.pretrained.gguf_file import convert
-from gpt.trained import load_trained
 from tests.extra.pretrained.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
 from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb, started_by

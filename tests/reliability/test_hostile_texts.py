@@ -12,6 +12,8 @@ import pytest
 
 import train
 from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
+from extra.families import SEQ2SEQ
+from extra.gpt.options import GPTOptions
 from extra.plots import training
 from extra.studies import baselines
 from extra.studies import compare_tokenizers as compare
@@ -20,9 +22,7 @@ from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.huggingface import HFTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from families import FAMILIES
-from gpt.options import GPTOptions
 from seq2seq.corpus import load_pairs
-from seq2seq.family import FAMILY as SEQ2SEQ
 from seq2seq.options import Seq2SeqOptions
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, traced
@@ -211,7 +211,7 @@ def test_a_broken_text_is_learned_from_or_refused(kind, count, tried_many):
         for _ in range(rng.choice([1, 1, 5])):
             data = odd_bytes(rng, data) if data else data
         Path("text.txt").write_bytes(data)
-        return lambda: FAMILIES["gpt"].task(options, None).unknown()
+        return lambda: FAMILIES["gpt"].make_task(options).unknown()
 
     tried_many(count, SEED + 2, f"broken texts for the tokenizer {kind}", attempt, refused=0)
 
@@ -224,7 +224,7 @@ def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, tried_many):
 
     def attempt(rng):
         Path("pairs.tsv").write_bytes(odd_bytes(rng, good))
-        return lambda: SEQ2SEQ.task(options, None).unknown()
+        return lambda: SEQ2SEQ.make_task(options).unknown()
 
     tried_many(count, SEED + 3, "broken tables of pairs", attempt, used=0.05, refused=0)
 

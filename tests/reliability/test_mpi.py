@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 import train
+from extra.gpt.options import GPTOptions
 from extra.mpi import mpi, mpirun
-from gpt.options import GPTOptions
+from extra.setup import ShelfSetup
 from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, finish, losses, run_training, same, script
 from tinygrad_lite.errors import OptionError, UserError
 from training.checkpoint import load_checkpoint
 from training.cli.options import build
 from training.folder import RunFolder
-from training.start import number_of_workers
 
 pytestmark = pytest.mark.usefixtures("workplace")
 MPIRUN = Path(sys.prefix, "bin", "mpirun")
@@ -174,11 +174,11 @@ def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch
 
 
 def test_ranks_replace_workers(monkeypatch, capsys):
-    monkeypatch.setattr("training.start.launched", lambda: (0, 3))
-    assert number_of_workers(build(GPTOptions, ("test", {"workers": 2}))) == 3
+    monkeypatch.setattr("extra.setup.launched", lambda: (0, 3))
+    assert ShelfSetup(None, build(GPTOptions, ("test", {"workers": 2})), None).number_of_workers() == 3
     assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
     with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):
-        number_of_workers(build(GPTOptions, ("test", {"batch_size": 2})))
+        ShelfSetup(None, build(GPTOptions, ("test", {"batch_size": 2})), None).number_of_workers()
 
 
 def test_sixteen_bits_of_float64_are_refused_and_without_mpirun_change_nothing(capsys):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from extra.gpt.options import GPTOptions
 from gpt.data import prepare
-from gpt.options import GPTOptions
 from seq2seq.data import BOS, EOS
 from tests.reliability.tiny_models import (
     END_OF_TEXT,

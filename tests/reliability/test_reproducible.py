@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import sample
-from gpt.family import FAMILY
-from gpt.options import GPTOptions
+from extra.families import GPT as FAMILY
+from extra.gpt.options import GPTOptions
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
@@ -21,7 +21,7 @@ from tinygrad_lite.random import random_key
 from training.checkpoint import load_checkpoint
 from training.cli.options import build
 from training.folder import RunFolder
-from training.start import RunSetup
+from training.setup import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace")
 ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "out_dir": None}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from extra.corpora import tables
-from gpt.data import prepare
-from gpt.options import GPTOptions
+from extra.gpt.data import prepare_both
+from extra.gpt.options import GPTOptions
 from gpt.sample import write_continuation
 from tests.reliability.tiny_models import guard
 from tests.text.decoding.test_stopping import expected
@@ -120,7 +120,7 @@ class Large(Tokenizer):
 def test_ids_above_65535_are_kept_from_the_text_to_the_batch(size, workplace):
     """huggingface/transformers#2825: they do not wrap around in the array that holds them."""
     tokenizer = Large([b"a"] * size, [])
-    data = prepare(GPTOptions.of(text=["text.txt"], block_size=8, replay="text.txt", separator="<to>"), tokenizer)
+    data = prepare_both(GPTOptions.of(text=["text.txt"], block_size=8, replay="text.txt", separator="<to>"), tokenizer)
     for part in (data.train, data.held_out, data.replay, *data.batch(3, 5), *next(data.validation_batches(4, 0))):
         ids = np.asarray(part.numpy() if hasattr(part, "numpy") else part)
         assert {*np.unique(ids)} <= {size - 1, size - 2, size - 3}
@@ -142,7 +142,7 @@ def test_a_letter_is_the_same_however_its_accent_is_written(kind, workplace):
             return str(folder / name)
 
         options = GPTOptions.of(text=[write("text.txt", text)], tokenizer=kind, block_size=8)
-        data = prepare(options)
+        data = prepare_both(options)
         lines = [f"süß{n}\tgrün{n % 2}\n" for n in range(30)]
         pairs = read_table(Path(write("pairs.tsv", "".join(lines))))
         table = tables.read_table(write("table.tsv", "text\tlabel\n" + "".join(lines)), lambda line: None)

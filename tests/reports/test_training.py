@@ -10,11 +10,12 @@ import train
 from extra.encoders.bert import Bert
 from extra.encoders.options import BertOptions
 from extra.encoders.words import WordsTask, predictions
+from extra.families import GPT
+from extra.gpt.options import GPTOptions
 from extra.inside.gpt import look_inside
 from extra.pairs.pairs import IGNORED, AnswerTask
-from gpt.options import GPTOptions
 from gpt.score import token_log_probs
-from gpt.task import TextTask, make_task
+from gpt.task import TextTask
 from tests.extra.rewards.test_rewards import reward_task
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tests.lively import lively
@@ -181,13 +182,13 @@ def test_a_look_at_a_model_leaves_every_part_in_its_mode(look, texts):
 # --- resumed runs ---------------------------------------------------------------------------------------------
 
 TASKS = {
-    "text": lambda: make_task(GPTOptions.of(**TEXT, batch_size=5)),
-    "text in epochs": lambda: make_task(GPTOptions.of(**TEXT, batch_size=100, data_order="epochs")),
-    "text with replay": lambda: make_task(
+    "text": lambda: GPT.make_task(GPTOptions.of(**TEXT, batch_size=5)),
+    "text in epochs": lambda: GPT.make_task(GPTOptions.of(**TEXT, batch_size=100, data_order="epochs")),
+    "text with replay": lambda: GPT.make_task(
         GPTOptions.of(**TEXT, batch_size=5, replay="sentences.txt", replay_share=0.5)
     ),
-    "pairs": lambda: make_task(GPTOptions.of(**PAIRS, gradient_accumulation_steps=2)),
-    "pairs with replay": lambda: make_task(GPTOptions.of(**PAIRS, replay="text.txt")),
+    "pairs": lambda: GPT.make_task(GPTOptions.of(**PAIRS, gradient_accumulation_steps=2)),
+    "pairs with replay": lambda: GPT.make_task(GPTOptions.of(**PAIRS, replay="text.txt")),
     "hidden words": lambda: masks()[0],
 }
 

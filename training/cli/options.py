@@ -27,6 +27,7 @@ import dataclasses
 import difflib
 import functools
 import operator
+import os
 import sys
 import tomllib
 import typing
@@ -37,6 +38,7 @@ from typing import Any
 from tinygrad_lite.errors import OptionError
 
 PRESETS = Path(__file__).parents[2] / "presets"
+PRESET_FOLDERS = {PRESETS: "presets"}  # all folders of presets, and what --help calls them
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 MAX_INT = 10**1000  # more digits are a mistake, and Python refuses to print 4,300 of them
 MAX_PRESET = 2**14  # bytes; the largest here has 600, and parsing a dotted key takes time quadratic in its length
@@ -244,18 +246,24 @@ def list_presets(folder: Path) -> dict[str, str]:
     return described
 
 
-def find_preset(folder: Path, name: str, kind: str = "preset") -> Path:
-    """The file of a preset, or of another kind of page of settings.
+def is_preset(word: str | None) -> bool:
+    """Whether a word names a preset, or a file of settings."""
+    is_known = any(os.path.isfile(folder / f"{word}.toml") for folder in PRESET_FOLDERS)
+    return word is not None and (Path(word).suffix == ".toml" or is_known)
+
+
+def find_preset(name: str, folders: Iterable[Path] = PRESET_FOLDERS, kind: str = "preset") -> Path:
+    """The file of a preset in one of the folders, or of another kind of page of settings.
 
     Raises: OptionError that suggests the nearest name and lists all.
     """
-    names = sorted(path.stem for path in folder.glob("*.toml"))
-    if name not in names:
-        near = nearest(name, names)
-        there_are = f"there are {', '.join(names)}" if names else f"there are none in {folder}"
+    files = {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    if name not in files:
+        near = nearest(name, files)
+        there_are = f"there are {', '.join(files)}" if files else f"there are none in {', '.join(map(str, folders))}"
         hint = f"did you mean {near}? ({there_are})" if near else there_are
         raise OptionError(f"no {kind} {brief(name)}: {hint}")
-    return folder / f"{name}.toml"
+    return files[name]
 
 
 def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
@@ -280,5 +288,5 @@ def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # a TOMLDecodeError is a ValueError and names the line
         raise OptionError(f"the {kind} {path} is not valid TOML: {error}") from None
     if kind == "preset" and isinstance(like := values.pop("like", None), str):
-        values = read_preset(find_preset(PRESETS, like)) | values
+        values = read_preset(find_preset(like)) | values
     return values

@@ -31,9 +31,9 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from training.family import Task
 from training.folder import StopRequest, tune_memory
 from training.options import TrainOptions
+from training.task import Task
 
 Part = tuple[Any, float]  # a micro-batch, and its share of the loss
 
@@ -182,8 +182,7 @@ class Job:
         np.seterr(all="ignore")
         set_composed(self.options.composed)
         with shapes_only():
-            model = self.model_class(self.config).to("cpu", self.options.weight_dtype)
-            self.options.add_adapters(model)
+            model = self.options.built(self.model_class, self.config)
         for name, parameter in model.named_parameters():
             parameter.requires_grad = name in self.learned
         optimizer = self.options.make_optimizer(model)

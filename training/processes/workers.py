@@ -42,15 +42,14 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from extra.mpi.mpirun import launched
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Muon, Optimizer
 from training.cli.console import safe_path
-from training.family import Task
 from training.folder import STOPPING, StopRequest, release_memory
 from training.options import TrainOptions
 from training.processes.processes import Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses, fixed
+from training.task import Task
 
 PATIENCE = 5  # seconds that the processes may take to end
 
@@ -133,14 +132,8 @@ def start_processes(
     """Start `options.workers` processes, this one included; yields the communicator of this one, process 0.
 
     The others call `program` with their own model, optimizer and communicator, on the same memory. Inside the block,
-    this process must call it too. If mpirun has started this process, the others are already running.
+    this process must call it too.
     """
-    if launched()[1] > 1:
-        from extra.mpi.mpi import start_ranks  # which only mpirun needs
-
-        with start_ranks(Job.of(program, options, task, model, optimizer), model, optimizer, stop) as comm:
-            yield comm
-        return
     if options.workers == 1:
         release_memory()  # the memory of the arrays that were moved into the flat ones
         can_wait = options.device == "cuda" and type(optimizer) in (AdamW, Muon) and not options.composed

@@ -24,11 +24,11 @@ from extra.chat.conversations import (
     table,
     words,
 )
+from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END, prompt_ids
 from extra.pairs.pairs import IGNORED, AnswerTask
 from extra.studies import questions
 from gpt.model import GPT
-from gpt.options import GPTOptions
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import small_gpt
 from text.tokenizers.byte import ByteTokenizer

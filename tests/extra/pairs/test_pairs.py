@@ -10,10 +10,10 @@ import pytest
 
 import sample
 import train
+from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END, answer, prompt_ids, separator_of
 from extra.pairs.pairs import IGNORED, AnswerData, AnswerTask
 from extra.studies import scores as evaluate
-from gpt.options import GPTOptions
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
 from tests.gpt.small_gpts import gradients, small_gpt

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import train
+from extra.families import GPT
+from extra.gpt.options import GPTOptions
+from extra.gpt.trained import load_trained
 from extra.pairs.teachers import TaughtTask
 from gpt.data import prepare
-from gpt.options import GPTOptions
-from gpt.task import TextTask, make_task
-from gpt.trained import load_trained
+from gpt.task import TextTask
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import arguments, losses, run_training, same, stop_after
 from tinygrad_lite import functional as F
@@ -32,7 +33,7 @@ def teachers(workplace):
 @pytest.mark.parametrize("share", [0.25, 1.0])
 def test_the_loss_is_that_of_the_text_and_that_of_the_teachers_in_their_shares(share, teachers):
     options = GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4, teachers=TEACHERS, teachers_share=share)
-    mixed, plain = map(make_task, (options, GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4)))
+    mixed, plain = map(GPT.make_task, (options, GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4)))
     assert (type(mixed), type(plain)) == (TaughtTask, TextTask)
     ((ids, distributions), part), ((same_ids, targets), same_part) = (next(t.batches(3)) for t in (mixed, plain))
     np.testing.assert_array_equal(ids.numpy(), same_ids.numpy())

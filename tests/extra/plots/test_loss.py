@@ -8,6 +8,7 @@ import pytest
 
 from extra.plots.figure import compose, own_style
 from extra.plots.training import (
+    MEASURES,
     UNITS,
     Curve,
     LossOptions,
@@ -20,7 +21,14 @@ from extra.plots.training import (
 )
 from tests.extra.plots.test_pictures import run
 from tinygrad_lite.errors import OptionError
-from training.folder import METRICS, RunFolder
+from training.folder import RunFolder
+
+
+def run_in(path):
+    """The folder of a run whose table has every column."""
+    folder = RunFolder(path)
+    folder.columns = ("step", *MEASURES)
+    return folder
 
 
 def plotted(*paths, **settings):
@@ -32,7 +40,7 @@ def plotted(*paths, **settings):
 @pytest.fixture
 def folders(tmp_path):
     """Two runs, the second of which has not been evaluated yet."""
-    one, two = RunFolder(tmp_path / "one"), RunFolder(tmp_path / "two")
+    one, two = (run_in(tmp_path / name) for name in ("one", "two"))
     for folder in (one, two):
         with folder.locked():
             folder.begin({})
@@ -87,7 +95,7 @@ def test_columns_are_read_by_name(tmp_path):
 
 def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
-        file.write(f"40,inf{',' * (len(METRICS) - 2)}\n40,,,,,nan,nan{',' * (len(METRICS) - 7)}\n")
+        file.write(f"40,inf{',' * (len(MEASURES) - 1)}\n40,,,,,nan,nan{',' * (len(MEASURES) - 6)}\n")
     run = read_run(folders[0])
     assert (run.training.steps[-1], run.validation.steps[-1]) == (30, 30)
     assert run.bits_per_nat == pytest.approx(1.5)
@@ -101,7 +109,7 @@ def test_unreadable_tables_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "gone"):
         with pytest.raises(OptionError, match=r"there is no .*: name the folder of a run"):
             read_run(path)
-    for start in ("", "step,lo", ",".join(METRICS) + "\n"):
+    for start in ("", "step,lo", ",".join(("step", *MEASURES)) + "\n"):
         file.write_text(start, encoding="utf-8")
         with pytest.raises(OptionError, match=r"metrics\.csv has no losses yet: plot it after"):
             read_run(tmp_path)
@@ -197,7 +205,7 @@ UNIT_CASES = (
 
 @pytest.mark.parametrize(("noted", "measures", "alone", "together"), UNIT_CASES)
 def test_the_unit_is_that_of_the_task(tmp_path, noted, measures, alone, together):
-    run, step = RunFolder(tmp_path / "run"), {"loss": 3.0, "learning_rate": 1e-3, "grad_norm": 1.0}
+    run, step = run_in(tmp_path / "run"), {"loss": 3.0, "learning_rate": 1e-3, "grad_norm": 1.0}
     with run.locked():
         run.begin(noted)
     run.log(step=1, tokens_per_second=1.0, **step)
@@ -241,7 +249,7 @@ def test_many_runs_look_different(folders, picture):
 
 
 def test_logarithmic_axes_have_no_step_0(picture):
-    new = RunFolder(picture.with_name("new"))
+    new = run_in(picture.with_name("new"))
     with new.locked():
         new.begin({})
     new.log(step=0, val_loss=1.0, bits_per_char=2.0)
@@ -270,7 +278,7 @@ MEASURED = (
 @pytest.mark.parametrize(("measures", "asked", "drawn"), MEASURED)
 def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, asked, drawn):
     pytest.importorskip("matplotlib")
-    folder = RunFolder(tmp_path / "one")
+    folder = run_in(tmp_path / "one")
     with folder.locked():
         folder.begin({})
     folder.log(step=1, loss=2.0)
@@ -286,6 +294,6 @@ def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, aske
 
 
 def test_every_measure_has_a_unit():
-    shares = {name for name in METRICS if name not in UNITS} - {"step"}
+    shares = {name for name in MEASURES if name not in UNITS}
     assert shares == {"exact", "accuracy", "next_accuracy", "drawn_right", "group_right", "calls", "needless_calls"}
-    assert not UNITS.keys() - {*METRICS}
+    assert not UNITS.keys() - {*MEASURES}

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
+from extra.families import GPT as FAMILY
 from extra.pretrained.export import export, main
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
 from gpt.config import GPTConfig
-from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt import gpt2_folders as folders

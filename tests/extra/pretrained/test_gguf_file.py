@@ -8,13 +8,14 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
+from extra.chat import smollm2
 from extra.chat.chat import ChatFormat
+from extra.families import GPT as FAMILY
+from extra.gpt.trained import load_trained
 from extra.pretrained.gguf_file import convert, main, their_names, tokenizer, unpermuted
 from extra.pretrained.read import load_pretrained
 from extra.tokenizers.huggingface import HFTokenizer, byte_characters
-from gpt.family import FAMILY, smollm2
 from gpt.model import GPT
-from gpt.trained import load_trained
 from tests.extra.pretrained.test_llama import LLAMA, forward, random_weights
 from tests.gpt.gpt2_folders import IDS, greedy
 from tinygrad_lite.errors import CheckpointError, CorpusError, UserError

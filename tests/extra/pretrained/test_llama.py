@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from extra.families import GPT as FAMILY
 from extra.pretrained.export import export, main
 from extra.pretrained.llama import LAYOUT
 from extra.pretrained.read import load_pretrained
-from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.extra.pretrained.test_export import KINDS as GPT2S
 from tests.extra.pretrained.test_export import LLAMA_PARTS, make_trained

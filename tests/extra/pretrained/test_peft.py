@@ -8,9 +8,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from extra.adapters.adapter import fingerprint
+from extra.families import GPT as FAMILY
 from extra.pretrained import export
 from extra.pretrained.read import load_pretrained
-from gpt.family import FAMILY
 from gpt.model import GPT
 from tests.extra.pretrained import test_llama as test_llama_layout
 from tests.gpt.gpt2_folders import byte_folder

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import train
+from extra.gpt.options import GPTOptions
+from extra.gpt.trained import load_trained
 from extra.pairs.answering import END
 from extra.pairs.pairs import IGNORED
 from extra.rewards.rewards import REWARDS, Drawn, RewardTask, weights
-from gpt.options import GPTOptions
-from gpt.trained import load_trained
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import gradients, small_gpt
 from tests.tiny_runs import losses, same, stop_after

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extra.gpt.options import GPTOptions
+from extra.gpt.trained import load_trained
 from extra.studies import baselines
 from extra.studies.baselines import KneserNey
 from gpt.data import bits_per_character, prepare
-from gpt.options import GPTOptions
-from gpt.trained import load_trained
 from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CheckpointError, OptionError

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import train
-from extra.studies.sizes import SIZES, read_size
+from extra.families import SEQ2SEQ
+from extra.studies.sizes import SIZES, published_of
 from extra.studies.trials import parameters_by_part, quantity
 from families import FAMILIES
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from seq2seq.family import FAMILY as SEQ2SEQ
 from tests.tiny_runs import arguments
 from training.estimate import cache_bytes, size_of
 from training.start import read_setup
@@ -83,7 +83,7 @@ def test_the_training_of_gpt3_takes_what_its_paper_counts():
 def test_the_papers_operations_are_time_times_capacity(name, published, share, capsys):
     """Vaswani et al. 2017, table 2: 8 GPUs x 12 hours (3.5 days) x 9.5 TFLOP/s, of which a part are products."""
     name = f"transformer-{name}"
-    assert read_size(name)[1].operations == pytest.approx(published, rel=0.01)
+    assert published_of(name).operations == pytest.approx(published, rel=0.01)
     assert total(name) / published == pytest.approx(share, abs=0.01)
     said = cost_of(name, capsys)
     assert f"published        {published:.2g} FLOP = 8 P100 x " in said
@@ -93,7 +93,7 @@ def test_the_papers_operations_are_time_times_capacity(name, published, share, c
 def test_the_energy_of_llama_3_follows_from_hours_and_power(capsys):
     """Its model card: 1.3 and 6.4 million hours at 700 W, 390 and 1,900 tons of CO2: 0.42 to 0.43 kg per kWh."""
     for name, tons in (("llama3-8b", 390), ("llama3-70b", 1900)):
-        published = read_size(name)[1]
+        published = published_of(name)
         used = published.hours * published.watts / 1000
         assert f" {used:,.0f} kWh at 700 W each" in cost_of(name, capsys)
         assert 0.42 < tons * 1000 / used < 0.43

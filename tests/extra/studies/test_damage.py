@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extra.families import GPT as FAMILY
 from extra.inside.gpt import look_inside
 from extra.studies import damage
 from extra.studies.damage import WAYS, damaged, head_importance, linear_maps, smallest
-from gpt.family import FAMILY
 from gpt.score import score
 from tests.extra.inside.test_gpt import IDS
 from tests.gpt.small_gpts import gpt_with_large_weights

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import sample
+from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside
 from extra.plots import attention
 from extra.studies.draw import main as draw_main
-from gpt.trained import load_trained
 from tests.gpt.saved_models import saved_gpt
 from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import UserError

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extra.gpt.trained import load_trained
 from extra.studies import together
 from extra.studies.baselines import KneserNey
 from gpt.data import bits_per_character
 from gpt.score import token_log_probs
-from gpt.trained import load_trained
 from tests.extra.studies.test_baselines import TEXT, make_checkpoint, rows
 
 NAMES = ["one.safetensors", "two.safetensors"]

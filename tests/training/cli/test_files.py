@@ -102,7 +102,7 @@ def similar(path):
     model = SimpleNamespace(config=SimpleNamespace(objective="features"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "show_similar", lambda model, tokenizer, lines, others, *_, **__: shown.extend(others))
-        reading.speak(options, {"start": "a", "similar": path}, trained, model)
+        reading.sample(options, {"start": "a", "similar": path}, trained, model)
     return shown
 
 

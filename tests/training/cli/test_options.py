@@ -122,7 +122,7 @@ def test_presets_are_described_by_their_first_comment(tmp_path):
 def test_a_preset_is_found_by_its_exact_name(tmp_path):
     for name in ("baby-gpt", "goethe-char"):
         write(tmp_path / f"{name}.toml", b"")
-    assert find_preset(tmp_path, "baby-gpt") == tmp_path / "baby-gpt.toml"
+    assert find_preset("baby-gpt", [tmp_path]) == tmp_path / "baby-gpt.toml"
     for name, message in {
         "goethe-chat": "no preset goethe-chat: did you mean goethe-char? (there are baby-gpt, goethe-char)",
         "../baby-gpt": "no preset ../baby-gpt: did you mean baby-gpt? (there are baby-gpt, goethe-char)",
@@ -130,10 +130,10 @@ def test_a_preset_is_found_by_its_exact_name(tmp_path):
         "": "no preset '': there are baby-gpt, goethe-char",
     }.items():
         with pytest.raises(OptionError) as caught:
-            find_preset(tmp_path, name)
+            find_preset(name, [tmp_path])
         assert str(caught.value) == message
     with pytest.raises(OptionError, match="there are none in"):
-        find_preset(tmp_path / "missing", "baby-gpt")
+        find_preset("baby-gpt", [tmp_path / "missing"])
 
 
 # --- anything at all ------------------------------------------------------------------------------------------

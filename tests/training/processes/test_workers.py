@@ -16,21 +16,21 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import train
-from gpt.family import FAMILY as GPT
+from extra.families import GPT, SEQ2SEQ
+from extra.gpt.options import GPTOptions
 from gpt.model import GPT as GPT_MODEL
-from gpt.options import GPTOptions
-from seq2seq.family import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
 from tests.reliability.disturbed import children_of, wait_until
 from tests.tiny_runs import arguments, finish, losses, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
-from training import start
+from training import setup
 from training.checkpoint import load_checkpoint
 from training.cli.options import build
 from training.folder import RunFolder, StopRequest, available_cores
 from training.processes import workers
 from training.processes.workers import start_processes
+from training.setup import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace", "no_signal_ignored")
 SLOW = pytest.mark.slow  # each starts several processes
@@ -41,7 +41,7 @@ def parts(family=GPT, **changes):
     """Options, task, model and optimizer of a small run."""
     small = SMALL if family is GPT else {}
     options = build(family.options, ("test", small | changes))
-    run = start.RunSetup(family, options, RunFolder("run"))
+    run = RunSetup(family, options, RunFolder("run"))
     task = run.make_task()
     model = run.make_model(task.tokenizer)
     return options, task, model, options.make_optimizer(model)
@@ -161,8 +161,8 @@ DEFAULTS = [(2, {}, 2), (64, {}, 4), (64, {"batch_size": 3}, 3), (1, {}, 1), (2,
 
 @pytest.mark.parametrize(("cores", "settings", "expected"), DEFAULTS)
 def test_workers_default_to_the_cores_at_most_four_and_at_most_the_batch(cores, settings, expected, monkeypatch):
-    monkeypatch.setattr(start, "available_cores", lambda: cores)
-    assert start.number_of_workers(build(GPTOptions, ("test", settings))) == expected
+    monkeypatch.setattr(setup, "available_cores", lambda: cores)
+    assert RunSetup(None, build(GPTOptions, ("test", settings)), None).number_of_workers() == expected
 
 
 def test_more_workers_than_rows_are_refused():
@@ -171,7 +171,7 @@ def test_more_workers_than_rows_are_refused():
         ({"workers": 2, "device": "cuda"}, "one keeps a GPU busy; use at most 1"),
     ):
         with pytest.raises(OptionError, match=reason):
-            start.number_of_workers(build(GPTOptions, ("test", settings)))
+            RunSetup(None, build(GPTOptions, ("test", settings)), None).number_of_workers()
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux's sched_setaffinity")

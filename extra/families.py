@@ -1,0 +1,77 @@
+"""The families of models with all that the shelf adds, and the encoders; train.py and sample.py find them here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import extra.mixers  # noqa: F401 (what can stand in a block besides attention enters the engine's tables)
+from extra.encoders.family import BERT, CNN, VIT
+from extra.family import ShelfFamily
+from extra.gpt.data import prepare_both
+from extra.gpt.options import GPTOptions
+from extra.gpt.sample import sample as sample_gpt
+from extra.gpt.trained import PretrainedGPT
+from extra.mixers.mixers import RECURRENT
+from extra.mixers.seq2seq import RecurrentSeq2Seq
+from extra.pairs.pairs import AnswerTask
+from extra.pairs.teachers import TaughtTask
+from extra.pixels.pictures import PixelsTask
+from extra.rewards.rewards import RewardTask
+from extra.seq2seq.options import Seq2SeqOptions
+from extra.seq2seq.sample import sample as sample_seq2seq
+from extra.tokenizers.others import register
+from gpt.task import TextTask
+from seq2seq.family import Seq2SeqFamily
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite.config import ModelConfig
+from tinygrad_lite.nn import Module
+from training.corpora.names import PICTURES
+from training.family import Family, Trained
+from training.task import Task
+
+
+class MixedTask(TextTask):
+    """A training text with windows of another one."""
+
+    prepare = staticmethod(prepare_both)
+
+
+class ShelfGPT(PretrainedGPT):
+    """The GPT that also learns from pairs, images, teachers and rewards."""
+
+    options = GPTOptions
+
+    def make_task(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
+        """The task for the data that the options name: a text, alone or with teachers, or pairs, or images."""
+        if options.rewards:
+            return RewardTask(options, tokenizer)
+        if options.separator:
+            return AnswerTask(options, tokenizer)
+        if options.dataset in PICTURES and not options.text:
+            return PixelsTask(options, tokenizer)
+        kind = TaughtTask if options.teachers else MixedTask if options.replay else TextTask
+        return kind(options, tokenizer)
+
+    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
+        """Do what the options of sample.py ask for."""
+        sample_gpt(options, given, trained, model)
+
+
+class ShelfSeq2Seq(ShelfFamily, Seq2SeqFamily):
+    """The translation model, also with recurrent layers."""
+
+    options = Seq2SeqOptions
+
+    def model_of(self, config: ModelConfig) -> type:
+        """The class of models with these settings."""
+        return RecurrentSeq2Seq if config.mixer in RECURRENT else self.model
+
+    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
+        """Do what the options of sample.py ask for."""
+        sample_seq2seq(options, given, trained, model)
+
+
+register()
+GPT, SEQ2SEQ = ShelfGPT(), ShelfSeq2Seq()
+FAMILIES: dict[str, Family] = {family.name: family for family in (GPT, SEQ2SEQ, BERT, VIT, CNN)}

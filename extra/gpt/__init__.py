@@ -1,0 +1,1 @@
+"""What the shelf adds to the GPT."""

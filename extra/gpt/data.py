@@ -1,0 +1,48 @@
+"""A training text with windows of another one among its own: `--replay`, against forgetting what came before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from extra.gpt.options import GPTOptions
+from gpt.data import TextData, prepare
+from text.tokenizers.base import Tokenizer
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.random import keyed_rng
+from training.corpora.texts import load_corpus
+
+
+@dataclass
+class ReplayedData(TextData):
+    """A tokenized text, and another one.
+
+    Attributes:
+        replay: the tokens of the other text, from which some windows of each batch are taken.
+    """
+
+    replay: np.ndarray
+
+    def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
+        """The windows of one update; the first of them are the other text's: in the long run exactly its share."""
+        ids, targets = super().batch(step, sequences)
+        before, after = (int(self.options.replay_share * sequences * steps) for steps in (step, step + 1))
+        rng = keyed_rng(self.options.seed, "replay", step)
+        starts = rng.integers(0, len(self.replay) - self.options.config.block_size, after - before)
+        ids[: after - before], targets[: after - before] = self.windows(self.replay, starts)
+        return ids, targets
+
+
+def prepare_both(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:
+    """The text that the options name, with windows of the one that --replay names, if any.
+
+    Raises: CorpusError if one of them is too short for one context.
+    """
+    data = prepare(options, tokenizer)
+    if not options.replay:
+        return data
+    replay = np.array(data.tokenizer.encode(load_corpus(options.replay).split()[0]), data.train.dtype)
+    if len(replay) <= options.config.block_size:
+        raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.config.block_size}")
+    return ReplayedData(**vars(data), replay=replay)

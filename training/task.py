@@ -1,0 +1,81 @@
+"""What the training loop asks of a model's data: batches to learn from, batches to evaluate on, and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from text.tokenizers.base import Tokenizer
+
+
+@dataclass
+class Report:
+    """The results of an evaluation besides the loss.
+
+    Attributes:
+        measures: numbers by their columns in metrics.csv.
+        words: the same in words.
+        text: a sample by the model, or empty.
+    """
+
+    measures: dict[str, float]
+    words: str
+    text: str
+
+
+class Task:
+    """A model's data, and its evaluation on them, for the training loop.
+
+    Attributes:
+        tokenizer: turns text into tokens, or whatever else its data are.
+        corpus_sha256: the hash of the data.
+        example: a prompt, a sentence or an image for the trained model; empty if there is none.
+        asked_with: the option of sample.py that takes it.
+        predicted: what the loss is the mean over.
+        unit: what it also reports bits per, such as "character"; empty: nothing.
+        measures: the columns of metrics.csv that `report` fills.
+        model: the one being trained; set by the training loop.
+    """
+
+    tokenizer: Tokenizer
+    corpus_sha256: str
+    example = ""
+    asked_with, predicted, unit = "start", "token", ""
+    measures: tuple[str, ...] = ()
+    model: Any
+
+    def describe(self) -> str:
+        """One line about the data."""
+        raise NotImplementedError(f"{type(self).__name__} has no describe()")
+
+    def unknown(self) -> dict[str, int]:
+        """The characters or words that the tokenizer does not know, and how often they occur."""
+        return {}
+
+    def target_tokens(self, step: int) -> int:
+        """The number of target tokens of an update, in all of its batches."""
+        raise NotImplementedError(f"{type(self).__name__} has no target_tokens()")
+
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, float]]:
+        """The batches of one update, each with its share of the update's target tokens; the same for the same step.
+
+        The loss of an update is the mean over all its target tokens: the sum of the batches' mean losses, each times
+        its share. So several small batches, or parts of one, give exactly the gradient of a large one, even if their
+        numbers of tokens differ.
+
+        With several processes, each has some of the rows of every batch; a batch without rows for it may be omitted.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no batches()")
+
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, int]]:
+        """The held-out batches, each with its number of target tokens; always the same."""
+        raise NotImplementedError(f"{type(self).__name__} has no validation_batches()")
+
+    def report(self, model: Any, val_loss: float) -> Report:
+        """Further results for a model with this validation loss, which is in evaluation mode, without derivatives."""
+        raise NotImplementedError(f"{type(self).__name__} has no report()")
+
+    def improves(self, val_loss: float, best: float) -> bool:
+        """Whether a model with this validation loss is better than the best so far."""
+        return val_loss < best

@@ -97,7 +97,7 @@ __device__ __forceinline__ void request(A* values, const A* z, long long first, 
 }
 
 // z - max(z) - log(sum(e^(z - max(z)))) for each row of z (B, V), in place. A block takes one row.
-extern "C" __global__ void decode_log_softmax(long long width, A* logits) {
+extern "C" __global__ void __launch_bounds__(1024) decode_log_softmax(long long width, A* logits) {
     __shared__ A of_warps[32];
     A *z = logits + blockIdx.x * width, values[REQUESTED];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32, step = REQUESTED * blockDim.x;

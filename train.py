@@ -73,7 +73,7 @@ def run(setup: RunSetup) -> int:
         setup.begin(optimizer, task)
         stopping = StopRequest(lambda: folder.lost(optimizer.steps, resume))
         with stopping as stop, setup.processes(train, task, model, optimizer, stop) as comm:
-            log = RunLog(setup, task, model, optimizer)
+            log = setup.log(task, model, optimizer)
             with log:
                 train(options, task, model, optimizer, comm, log)
     prompt = f" {with_value(task.asked_with, task.example)}" if task.example else ""

@@ -16,7 +16,7 @@ import numpy as np
 
 import nano
 from benchmarks.machine import cpu_model, numpy_blas
-from gpt.config import GPTConfig
+from extra.gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gpt.config import GPTConfig
+from extra.gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.nn import Module
 from tinygrad_lite.transformer import sinusoidal_positions

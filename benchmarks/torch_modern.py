@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.torch_gpt import with_weights
-from gpt.config import GPTConfig
+from extra.gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.optim.muon import EPS, ROUNDS
 from training.options import TrainOptions

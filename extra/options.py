@@ -16,6 +16,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, quantize
 from training.options import TrainOptions
 
+of_training, of_evaluation = under("training", "evaluation")
 of_adapting, of_pictures, of_explorer = under("adapting", "pictures", "explorer")
 
 
@@ -50,9 +51,30 @@ class ShelfOptions:
         None, "with lora_rank: store frozen weights in 8 bits (int8) or 4 (nf4): less memory, slower", choices=[*KINDS]
     )
 
-    NOT_SAVED = TrainOptions.NOT_SAVED | {*"dry_run watts flops_per_second profile".split()}
+    muon_lr_factor: float = of_training(10.0, "factor of the learning rate for muon's matrices", above=0.0)
+    muon_momentum: float = of_training(0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0)
+    lr_decay_iters: int | None = of_training(None, "end of cosine or trapezoid; none: max_iters", unit="steps", low=1)
+    plateau: float = of_training(
+        0.4, "share of lr_decay_iters after which the trapezoid (also called WSD) falls linearly", low=0.0, high=1.0
+    )
+
+    log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
+    keep: int = of_evaluation(0, "checkpoints to keep besides last and best: those of the latest evaluations", low=0)
+    stop_on_disk_error: bool = of_evaluation(False, "stop if a file cannot be written; else warn, and try again later")
+
+    NOT_SAVED = TrainOptions.NOT_SAVED | {*"dry_run watts flops_per_second profile stop_on_disk_error".split()}
     FIXED = TrainOptions.FIXED | {*"freeze lora_rank lora_alpha lora_targets quantize".split()}
     MODELS: ClassVar[tuple[str, ...]] = ()  # the options that are paths of models to learn from
+
+    def optimizer_settings(self) -> dict[str, Any]:
+        """The settings of the optimizer besides the learning rate and the weight decay."""
+        of_muon = {"muon_lr_factor": self.muon_lr_factor, "momentum": self.muon_momentum}
+        return super().optimizer_settings() | (of_muon if self.optimizer == "muon" else {})
+
+    def rate_settings(self) -> dict[str, Any]:
+        """The options on which the learning rate depends, with the values that none of their values stands for."""
+        found = super().rate_settings()
+        return found | ({"lr_decay_iters": self.lr_decay_iters or self.max_iters} if "lr_decay_iters" in found else {})
 
     @classmethod
     def paths(cls) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from extra.adapters.adapter import fingerprint, in_words
+from extra.log import ShelfLog
 from extra.mpi.mpirun import launched
 from extra.studies import trials
 from extra.studies.sizes import SIZES
@@ -177,3 +178,7 @@ class ShelfSetup(RunSetup):
         from extra.mpi.mpi import start_ranks  # which only mpirun needs
 
         return start_ranks(Job.of(program, self.options, task, model, optimizer), model, optimizer, stop)
+
+    def log(self, task: Task, model: Module, optimizer: Optimizer) -> ShelfLog:
+        """What writes the files of the run."""
+        return ShelfLog(self, task, model, optimizer)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from docs.course import check
-from gpt.config import GPTConfig
 from gpt.model import GPT
+from tests.gpt.configs import GPTConfig
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.errors import UserError
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.course import check
-from gpt.config import GPTConfig
+from tests.gpt.configs import GPTConfig
 
 ROOT = Path(__file__).parent.parent
 

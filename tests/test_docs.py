@@ -26,7 +26,7 @@ import pytest
 import tinygrad_lite
 from benchmarks.length import exponent
 from docs.course import check
-from gpt.config import GPTConfig
+from tests.gpt.configs import GPTConfig
 from tests.test_imports import FILES
 from tests.test_readme import anchor
 from tests.tiny_runs import undone

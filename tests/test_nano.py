@@ -15,9 +15,8 @@ import pytest
 
 import nano
 import sample
-from gpt.config import GPTConfig
 from gpt.model import GPT
-from gpt.trained import load_trained
+from tests.gpt.configs import GPTConfig, load_trained
 from tests.tiny_runs import ROOT, finish, made_up_text, run_training, script
 from tinygrad_lite import Tensor
 from tinygrad_lite.optim import AdamW, trapezoid

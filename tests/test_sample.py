@@ -12,13 +12,12 @@ import pytest
 import sample
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt import sample as speaking
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
-from gpt.trained import load_trained
 from tests.extra.pretrained import test_llama as test_llama_layout
 from tests.extra.tokenizers import test_huggingface
+from tests.gpt.configs import GPTConfig, load_trained
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import made_up_text, run_training, sampled
 from text.decoding.sample_options import SampleOptions

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig
 from gpt.model import GPT
+from tests.gpt.configs import GPTConfig
 from tests.standin import StandInArray, standin_device
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, device_of, get_device

@@ -126,8 +126,9 @@ class ModelConfig:
     n_kv_head = head_dim = attention_scale = n_state = window = None
     mixer = "attention"
     norm, positions = "layernorm", "learned"
-    norm_weight = bias = norm_first = residual = True
-    qk_norm = False
+    norm_weight = bias = norm_first = residual = tie_weights = True
+    qk_norm = recompute = False
+    norm_eps, n_inner, rope_theta, rope_scaling = 1e-5, 0, 10000.0, None
 
     @classmethod
     def chosen(cls) -> dict[str, dataclasses.Field]:

@@ -245,15 +245,6 @@ class RunFolder:
         """The checkpoints of single evaluations, kept besides last and best; oldest first."""
         return sorted(self.path.glob("step-*.safetensors"))
 
-    def keep(self, step: int, number: int) -> None:
-        """Keep a copy of `last` as the checkpoint of this step, and only the latest `number` of such copies."""
-        path = self.path / f"step-{step:08d}.safetensors"
-        if number:
-            if not path.exists():  # a resumed run evaluates again where it stopped
-                save_file(path, self.last.read_bytes())
-            for old in self.kept()[:-number]:
-                old.unlink(missing_ok=True)
-
 
 def find_checkpoint(path: Path) -> Path:
     """The checkpoint that a path means: of a folder, the best one of the newest run anywhere under it.

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from threading import RLock
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
@@ -27,8 +27,10 @@ from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint, save_checkpoint
 from training.cli.console import reader_has_gone, say, shown, visible
 from training.processes.processes import Numbers
-from training.setup import RunSetup
 from training.task import Task
+
+if TYPE_CHECKING:
+    from training.setup import RunSetup
 
 PAUSE = 10  # seconds without a line, after which a row of metrics.csv is printed too, if there is no progress bar
 NOISE = 70  # characters of a sample by an untrained model: a line
@@ -99,17 +101,15 @@ class RunLog(AbstractContextManager):
                 self.said = self.began
 
     def save(self, step: int) -> None:
-        """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
+        """Write `last`."""
         self.finish_writing()
         self.write_errors.clear()
         self.paused = time.perf_counter()
-        checkpoint = self.checkpoint()
+        self.write(step, partial(self.write_last, step, self.checkpoint()), self.best)
 
-        def write() -> None:
-            save_checkpoint(self.folder.last, checkpoint)
-            self.folder.keep(step, self.options.keep)
-
-        self.write(step, write, self.best)
+    def write_last(self, step: int, checkpoint: Checkpoint) -> None:
+        """Write the checkpoint of this step, in the other thread if there is one."""
+        save_checkpoint(self.folder.last, checkpoint)
 
     def evaluated(self, step: int, val_loss: float) -> bool:
         """Write `best` if the task says that this is the best so far, and show a sample.
@@ -162,7 +162,7 @@ class RunLog(AbstractContextManager):
 
     def may_continue(self, step: int) -> bool:
         """Whether training continues if a write of this step fails."""
-        return self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
+        return self.first < step < self.options.max_iters
 
     @contextmanager
     def disk_errors(self, step: int, before: tuple) -> Iterator[None]:

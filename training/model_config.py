@@ -20,6 +20,8 @@ def read_model_config(cls: type[ModelConfig], data: Mapping[str, Any]) -> Any:
     together.
     """
     (known, kinds), values = fields_of(cls), {}
+    # Settings that these models do not have may be there, with the values that all of them have.
+    data = {name: value for name, value in data.items() if name in known or getattr(cls, name, cls) != value}
     if not cls.ALWAYS | known.keys() - cls.chosen().keys() <= data.keys() <= known.keys():
         raise CheckpointError(f"the model's settings are {sorted(data)}, expected {sorted(known)}")
     for name, value in data.items():

@@ -23,16 +23,16 @@ from training.cli.options import values_of
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).
-NOT_SAVED = frozenset("out_dir init_from resume overwrite stop_on_disk_error".split())
+NOT_SAVED = frozenset("out_dir init_from resume overwrite".split())
 
 # The class of each optimizer, and the options for its settings.
+MUON_LR_FACTOR = 10.0  # of the learning rate, for muon's matrices
 BETAS = {"betas": attrgetter("beta1", "beta2")}
-FOR_MUON = {"muon_lr_factor": attrgetter("muon_lr_factor"), "momentum": attrgetter("muon_momentum")}
 OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
     "adamw": (optim.AdamW, BETAS),
     "adam": (optim.Adam, BETAS),
     "sgd": (optim.SGD, {"momentum": attrgetter("beta1")}),
-    "muon": (optim.Muon, BETAS | FOR_MUON),
+    "muon": (optim.Muon, BETAS | {"muon_lr_factor": lambda options: MUON_LR_FACTOR}),
 }
 
 of_run, of_training, of_evaluation = under("run", "training", "evaluation")
@@ -64,16 +64,10 @@ class TrainOptions:
     )
     optimizer: str = of_training("adamw", "update rule (muon: for the blocks, adamw elsewhere)", choices=[*OPTIMIZERS])
     learning_rate: float = of_training(1e-3, "learning rate after the warm-up", above=0.0)
-    muon_lr_factor: float = of_training(10.0, "factor of the learning rate for muon's matrices", above=0.0)
-    muon_momentum: float = of_training(0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0)
     schedule: str = of_training("cosine", "how the learning rate changes, if decay_lr", choices=[*optim.SCHEDULES])
     decay_lr: bool = of_training(True, "whether the learning rate follows the schedule or stays constant")
     warmup_iters: int = of_training(100, "steps of linear rise at the start", unit="steps", low=0)
-    lr_decay_iters: int | None = of_training(None, "end of cosine or trapezoid; none: max_iters", unit="steps", low=1)
     min_lr: float | None = of_training(None, "rate after cosine or trapezoid; none: a tenth of learning_rate", low=0.0)
-    plateau: float = of_training(
-        0.4, "share of lr_decay_iters after which the trapezoid (also called WSD) falls linearly", low=0.0, high=1.0
-    )
     beta1: float = of_training(0.9, "decay of the gradient's running mean", low=0.0, below=1.0)
     beta2: float = of_training(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0)
     weight_decay: float = of_training(0.1, "weight decay of the matrices", low=0.0)
@@ -81,10 +75,8 @@ class TrainOptions:
 
     eval_interval: int = of_evaluation(250, "steps between evaluations and checkpoints", unit="steps", low=1)
     patience: int = of_evaluation(0, "stop after N evaluations without progress; 0: never", unit="evaluations", low=0)
-    keep: int = of_evaluation(0, "checkpoints to keep besides last and best: those of the latest evaluations", low=0)
-    stop_on_disk_error: bool = of_evaluation(False, "stop if a file cannot be written; else warn, and try again later")
-    log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
 
+    log_interval: ClassVar[int] = 10  # steps between rows of metrics.csv
     # The options that are paths of training data, named by each model's class.
     FILES: ClassVar[tuple[str, ...]] = ()
     NOT_SAVED: ClassVar[frozenset[str]] = NOT_SAVED
@@ -150,10 +142,10 @@ class TrainOptions:
 
     def rate_settings(self) -> dict[str, Any]:
         """The options on which the learning rate depends, with the values that none of their values stands for."""
-        values = vars(self) | {"lr_decay_iters": self.lr_decay_iters or self.max_iters}
+        values = {"lr_decay_iters": self.max_iters, **vars(self)}
         values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
         _, *names = inspect.signature(optim.SCHEDULES[self.schedule]).parameters  # the first is the step
-        return {name: values[name] for name in (names if self.decay_lr else ("learning_rate",))}
+        return {name: values[name] for name in (names if self.decay_lr else ("learning_rate",)) if name in values}
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""
@@ -166,7 +158,10 @@ class TrainOptions:
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, for all parameters of the model."""
-        kind, settings = OPTIMIZERS[self.optimizer]
+        kind = OPTIMIZERS[self.optimizer][0]
         make_groups = optim.muon_groups if kind is optim.Muon else optim.decay_groups
-        values = {name: get(self) for name, get in settings.items()}
-        return kind(make_groups(model, self.weight_decay), self.learning_rate, **values)
+        return kind(make_groups(model, self.weight_decay), self.learning_rate, **self.optimizer_settings())
+
+    def optimizer_settings(self) -> dict[str, Any]:
+        """The settings of the optimizer besides the learning rate and the weight decay."""
+        return {name: get(self) for name, get in OPTIMIZERS[self.optimizer][1].items()}

@@ -21,6 +21,7 @@ from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint
 from training.cli.console import say
 from training.folder import MAX_DEFAULT_WORKERS, METRICS, RunFolder, StopRequest, available_cores, choose_device
+from training.log import RunLog
 from training.options import TrainOptions
 from training.processes.processes import OneProcess, Program
 from training.processes.workers import start_processes
@@ -192,6 +193,10 @@ class RunSetup:
     ) -> AbstractContextManager[OneProcess]:
         """The processes that do the work together, this one included: see `start_processes`."""
         return start_processes(program, self.options, task, model, optimizer, stop)
+
+    def log(self, task: Task, model: Module, optimizer: Optimizer) -> RunLog:
+        """What writes the files of the run."""
+        return RunLog(self, task, model, optimizer)
 
 
 def warn_of_unknown(task: Task) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from extra.explorer.page import assemble, described, panels_of
+from extra.gpt.config import GPTConfig
 from extra.inside.gpt import look_inside
 from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
 from extra.plots.figure import write_or_refuse
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.sample import encode
 from text.decoding.sample_options import SampleOptions

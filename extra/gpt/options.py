@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extra.corpora.pictures import are_cached
+from extra.gpt.config import GPTConfig
 from extra.options import ShelfOptions
 from extra.rewards.rewards import REWARDS
 from gpt import options as core
@@ -18,11 +19,14 @@ from training.cli.console import with_value
 from training.corpora.names import CALCULATIONS, MADE, PICTURES, SUMS
 from training.corpora.pairs import PARALLEL_CORPORA, from_cache
 from training.corpora.texts import CORPORA, is_at_hand
+from training.model_config import settings_of
 
 
 @dataclass
 class GPTOptions(ShelfOptions, core.GPTOptions):
     """The options of `train.py` for training a GPT."""
+
+    config: GPTConfig = settings_of(GPTConfig)
 
     dataset: str = of_data(
         "goethe",

@@ -12,6 +12,7 @@ import numpy as np
 from extra.chat import smollm2
 from extra.encoders.family import BERT, VIT
 from extra.family import ShelfFamily, ShelfTrained
+from extra.gpt.config import GPTConfig
 from extra.pretrained import gpt2, llama
 from extra.pretrained.peft import read_peft
 from extra.pretrained.read import PEFT_CONFIG
@@ -24,6 +25,7 @@ from training.cli.console import quoted
 class PretrainedGPT(ShelfFamily, GPTFamily):
     """The GPT with weights of other programs."""
 
+    config = GPTConfig
     layouts: ClassVar[Mapping[str, Any]] = {
         kind: layout for layout in (gpt2.LAYOUT, llama.LAYOUT) for kind in layout.titles
     }

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.options import ShelfOptions
 from extra.plots.figure import COLOURS, MARKERS, DrawOptions, Picture, count_steps, plain_axes, write_out
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, counted
@@ -334,9 +335,16 @@ def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Pictu
 # --- the learning rate ----------------------------------------------------------------------------------------
 
 MAX_POINTS = 5000
-# The options of train.py that say how the learning rate changes.
+
+
+@dataclass
+class AllOptions(ShelfOptions, TrainOptions):
+    """The options of train.py that all families have."""
+
+
+# Those that say how the learning rate changes.
 NAMES = "max_iters learning_rate schedule decay_lr warmup_iters lr_decay_iters min_lr plateau".split()
-FIELDS, KINDS = fields_of(TrainOptions)
+FIELDS, KINDS = fields_of(AllOptions)
 # The options of `schedule`: each is None, meaning the preset's value, unless it is given.
 ScheduleOptions = make_dataclass(
     "ScheduleOptions",
@@ -358,7 +366,7 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
     for name in presets or ["train.py's defaults"]:
         known = read_preset(find_preset(name)) if presets else {}
         known = {key: value for key, value in known.items() if key in NAMES}
-        chosen = build(TrainOptions, (f"preset {name}", known), ("command line", given))
+        chosen = build(AllOptions, (f"preset {name}", known), ("command line", given))
         steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))
         rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
         kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"

@@ -29,12 +29,12 @@ An adapter, the checkpoint of a run with `--lora_rank`, is written in peft's lay
 
 from pathlib import Path
 
+from extra.gpt.config import GPTConfig
 from extra.gpt.trained import load_trained
 from extra.pretrained.peft import layout_of, peft_files
 from extra.pretrained.read import is_pretrained_folder
 from extra.pretrained.write import checked_settings, export_command, write_files, write_pretrained
 from extra.tokenizers.huggingface import GPT2_SPECIAL
-from gpt.config import GPTConfig
 from gpt.family import FAMILY
 from training.checkpoint import describe, fact_in, load_checkpoint
 from training.cli.console import run_command

@@ -12,9 +12,9 @@ Format: the class GPT2LMHeadModel of https://huggingface.co/docs/transformers.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from extra.gpt.config import GPTConfig
 from extra.pretrained.layout import DECODER, Layout
 from extra.tokenizers.huggingface import HFTokenizer
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from training.model_config import read_model_config
 

@@ -21,9 +21,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from extra.gpt.config import GPTConfig
 from extra.pretrained.layout import DECODER, USUAL, Layout, architecture_of, check_values
 from extra.tokenizers.huggingface import HFTokenizer
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
 from training.model_config import read_model_config

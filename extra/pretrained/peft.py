@@ -36,11 +36,11 @@ import numpy as np
 from safetensors.numpy import save as to_bytes
 
 from extra.adapters.adapter import Adapter, Change, adapter_in, change_of
+from extra.gpt.config import GPTConfig
 from extra.pretrained import gpt2, llama
 from extra.pretrained.layout import Layout
 from extra.pretrained.read import PEFT_CONFIG, float_tensors, read_json
 from extra.pretrained.write import as_json
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear

@@ -14,7 +14,7 @@ from benchmarks.children import start
 from benchmarks.memory import is_measurable
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, measure
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
-from gpt.trained import load_trained
+from extra.gpt.trained import load_trained
 from tinygrad_lite.errors import UserError
 from training.checkpoint import save_checkpoint
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.compare_torch import main
 from benchmarks.our_side import make_model as make_model_of
 from benchmarks.shapes import SHAPES
-from gpt.config import GPTConfig
+from extra.gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor
 from tinygrad_lite.functional.registry import set_composed

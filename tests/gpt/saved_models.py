@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.config import GPTConfig
 from gpt.model import GPT
+from tests.gpt.configs import GPTConfig
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint, save_checkpoint

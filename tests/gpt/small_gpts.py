@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from gpt.config import GPTConfig
 from gpt.fast import step  # noqa: F401 (with which a model writes single tokens)
 from gpt.model import GPT
 from tests.gpt.combined_settings import COMBINED
+from tests.gpt.configs import GPTConfig
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.random import random_key

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from families import FAMILIES
-from gpt.config import GPTConfig
 from gpt.model import GPT
-from gpt.options import GPTOptions
+from tests.gpt.configs import GPTConfig, GPTOptions
 from tinygrad_lite.errors import CheckpointError, OptionError
 from training.cli.options import build, list_presets, read_preset
 from training.model_config import read_model_config
@@ -103,7 +102,7 @@ def test_the_estimate_of_activations_grows_with_the_sizes():
 
 def test_options_give_the_settings_of_the_model():
     options = GPTOptions.of(n_layer=3, n_head=2, n_embd=8, block_size=5, dropout=0.5, bias=True, positions="sinusoidal")
-    assert options.model_config(17) == GPTConfig(17, 5, 3, 2, 8, 0.5, True, "sinusoidal")
+    assert options.model_config(17) == GPTConfig(17, 5, 3, 2, 8, 0.5, bias=True, positions="sinusoidal")
     with pytest.raises(OptionError, match="--n_embd 8 is not a multiple of --n_head 3: every head needs the same"):
         GPTOptions.of(n_head=3, n_embd=8).model_config(17)
 

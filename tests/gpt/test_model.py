@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
+from tests.gpt.configs import GPTConfig
 from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
 from tests.lively import assert_recompute_changes_nothing
 from tests.places import fill, here

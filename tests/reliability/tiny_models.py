@@ -18,12 +18,12 @@ import numpy as np
 import sample
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.huggingface import HFTokenizer
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
+from tests.gpt.configs import GPTConfig
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
 from text.tokenizers.base import UNKNOWN, Tokenizer

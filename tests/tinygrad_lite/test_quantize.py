@@ -12,11 +12,11 @@ from hypothesis.extra.numpy import arrays, from_dtype
 from extra.encoders.bert import Bert
 from extra.encoders.cnn import CNN, CNNConfig
 from extra.encoders.config import BertConfig
-from gpt.config import GPTConfig
 from gpt.fast.step import FastStep
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
+from tests.gpt.configs import GPTConfig
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck

@@ -179,19 +179,6 @@ def test_resuming_drops_the_samples_that_will_be_written_again(run):
     assert run.samples.read_text(encoding="utf-8") == ""
 
 
-def test_the_latest_checkpoints_are_kept(run):
-    for step in (0, 50, 100, 150):
-        run.last.write_bytes(b"%d" % step)
-        run.keep(step, 2)
-    assert [path.name for path in run.kept()] == ["step-00000100.safetensors", "step-00000150.safetensors"]
-    assert [path.read_bytes() for path in run.kept()] == [b"100", b"150"]
-    run.keep(200, 0)
-    assert len(run.kept()) == 2
-    run.begin({})
-    assert run.kept() == []
-    assert not run.samples.exists()
-
-
 def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypatch):
     seen = []
     monkeypatch.setattr("tinygrad_lite.cuda.gemm.gemm", lambda a, b: seen.append(a))

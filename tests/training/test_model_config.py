@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from gpt.config import GPTConfig
-from gpt.options import GPTOptions
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
+from tests.gpt.configs import GPTConfig, GPTOptions
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, OptionError
 from training.cli.command_line import help_page, parse_command_line

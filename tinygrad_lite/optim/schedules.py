@@ -32,7 +32,7 @@ def inverse_square_root(step: int, learning_rate: float, warmup_iters: int) -> f
 
 
 def trapezoid(
-    step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: int, min_lr: float, plateau: float
+    step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: int, min_lr: float, plateau: float = 0.4
 ) -> float:
     """A linear rise over warmup_iters steps, a plateau, then a linear fall to min_lr at lr_decay_iters.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gpt.config import GPTConfig
+from extra.gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor, manual_seed, no_grad, optim
 from tinygrad_lite.config import option

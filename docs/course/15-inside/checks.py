@@ -5,8 +5,8 @@ import functools
 import numpy as np
 from compare import same
 
+from extra.gpt.config import GPTConfig
 from extra.inside.gpt import look_inside
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import manual_seed
 

@@ -21,10 +21,10 @@ from extra.explorer import gpt as build
 from extra.explorer import page
 from extra.explorer.learning import SCRIPTS
 from extra.explorer.page import assemble, panels_of
+from extra.gpt.config import GPTConfig
 from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside
 from extra.pairs.answering import END
-from gpt.config import GPTConfig
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import ROOT
 from text.tokenizers.bpe import BPETokenizer

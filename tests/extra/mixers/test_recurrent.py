@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from extra.gpt.config import GPTConfig
 from extra.mixers.recurrent import LSTM, RNN, RecurrentMixer, RecurrentState
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite import Tensor, manual_seed, no_grad

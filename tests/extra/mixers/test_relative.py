@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from extra.gpt.config import GPTConfig
 from extra.mixers.relative import REACH, ALiBi, Shaw
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.lively import lively
 from tinygrad_lite import Tensor, no_grad

@@ -8,9 +8,9 @@ import pytest
 from safetensors import safe_open
 
 from extra.families import GPT as FAMILY
+from extra.gpt.config import GPTConfig
 from extra.pretrained.export import export, main
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt import gpt2_folders as folders

@@ -7,10 +7,10 @@ import pytest
 
 import train
 from extra.families import SEQ2SEQ
+from extra.gpt.config import GPTConfig
 from extra.studies.sizes import SIZES, published_of
 from extra.studies.trials import parameters_by_part, quantity
 from families import FAMILIES
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.tiny_runs import arguments
 from training.estimate import cache_bytes, size_of

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import sample
+from extra.gpt.config import GPTConfig
 from extra.studies import quantized
-from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.tiny_runs import sampled, table
 from text.tokenizers.byte import ByteTokenizer

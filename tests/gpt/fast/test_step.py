@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig
 from gpt.fast import step as fast_module
 from gpt.fast.step import ACTIVATIONS, FastStep
 from tests.gpt.combined_settings import COMBINED
+from tests.gpt.configs import GPTConfig
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW

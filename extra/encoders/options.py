@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from extra.corpora.register import register
 from extra.encoders.config import MASK_SHARE, BertConfig
 from extra.options import ShelfOptions
 from tinygrad_lite.config import under
-from training.corpora.texts import CORPORA, is_at_hand
+from training.corpora.texts import RECIPES, is_at_hand
 from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
+
+register()  # so that --help names all texts
 
 
 @dataclass
@@ -19,7 +22,7 @@ class BertOptions(ShelfOptions, ModelOptions, TrainOptions):
 
     config: BertConfig = settings_of(BertConfig)
 
-    dataset: str = of_data("goethe", "text whose hidden words are predicted, by name: " + ", ".join(CORPORA))
+    dataset: str = of_data("goethe", "text whose hidden words are predicted, by name: " + ", ".join(RECIPES))
     text: list[str] = of_data([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True)
     table: str = of_data("", "CSV file of texts, or pairs of texts, and labels, for --objective labels", is_path=True)
     tokenizer: str = of_data("wordpiece", "what a token is", choices=("wordpiece", "bpe"))

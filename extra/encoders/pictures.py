@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from extra.corpora.pictures import are_cached, load_pictures
+from extra.corpora.pictures import RECIPES, are_cached, load_pictures
 from extra.encoders.classes import ClassesTask
 from extra.encoders.cnn import CNNConfig
 from extra.encoders.vit import PictureBatch, ViTConfig
@@ -17,7 +17,6 @@ from tinygrad_lite.config import under
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from training.corpora.names import PICTURES
 from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
@@ -28,7 +27,7 @@ of_data, of_training = under("data", "training")
 class PictureOptions(ShelfOptions, ModelOptions, TrainOptions):
     """The options of `train.py` that all models of pictures have."""
 
-    dataset: str = of_data("digits", "pictures to learn from", choices=PICTURES)
+    dataset: str = of_data("digits", "pictures to learn from", choices=RECIPES)
     tokenizer: str = of_data("labels", "what is predicted: the class of a picture", choices=("labels",))
     vocab_size: int = of_data(10, "classes, for --dry_run; the data decide", low=2, high=1_000_000)
     batch_size: int = of_training(64, "pictures per micro-step", unit="pictures", low=1, high=1_000_000)

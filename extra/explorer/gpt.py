@@ -15,6 +15,7 @@ from extra.explorer.page import assemble, described, panels_of
 from extra.gpt.config import GPTConfig
 from extra.inside.gpt import look_inside
 from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
+from extra.pairs.made import CALCULATIONS, CHAT
 from extra.plots.figure import write_or_refuse
 from gpt.model import GPT
 from gpt.sample import encode
@@ -27,8 +28,7 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from training.checkpoint import load_checkpoint
 from training.cli.console import say
-from training.corpora.names import CALCULATIONS, CHAT
-from training.corpora.texts import CORPORA, load_corpus
+from training.corpora.texts import RECIPES, load_corpus
 from training.family import Trained
 from training.folder import RunFolder
 
@@ -250,8 +250,8 @@ def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
     """
     if not options.compare:
         return None
-    if options.compare not in CORPORA and not Path(options.compare).exists():
-        raise OptionError(f"--compare {options.compare}: name an existing file, or one of {', '.join(CORPORA)}")
+    if options.compare not in RECIPES and not Path(options.compare).exists():
+        raise OptionError(f"--compare {options.compare}: name an existing file, or one of {', '.join(RECIPES)}")
     corpus = load_corpus(options.compare)
     text, _ = corpus.split()
     if len(text) > MAX_COUNTED:

@@ -6,9 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from extra.corpora.pictures import RECIPES as PICTURES
 from extra.corpora.pictures import are_cached
+from extra.corpora.register import register
 from extra.gpt.config import GPTConfig
 from extra.options import ShelfOptions
+from extra.pairs.made import CALCULATIONS, MADE, SUMS
 from extra.rewards.rewards import REWARDS
 from gpt import options as core
 from gpt.options import of_data, of_evaluation, of_training
@@ -16,10 +19,12 @@ from text.tokenizers import LEARNED
 from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.errors import OptionError
 from training.cli.console import with_value
-from training.corpora.names import CALCULATIONS, MADE, PICTURES, SUMS
-from training.corpora.pairs import PARALLEL_CORPORA, from_cache
-from training.corpora.texts import CORPORA, is_at_hand
+from training.corpora import pairs as parallel
+from training.corpora import texts
+from training.corpora.texts import is_at_hand
 from training.model_config import settings_of
+
+register()  # so that --help names all texts
 
 
 @dataclass
@@ -30,8 +35,8 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     dataset: str = of_data(
         "goethe",
-        f"text to learn from, by name: {', '.join(CORPORA)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
-        f"pairs: {', '.join((*PARALLEL_CORPORA, *MADE))}",
+        f"text to learn from, by name: {', '.join(texts.RECIPES)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
+        f"pairs: {', '.join((*parallel.RECIPES, *MADE))}",
     )
     pairs: str = of_data(
         "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
@@ -52,7 +57,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
     replay: str | None = of_data(
         None,
         "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
-        choices=[*CORPORA],
+        choices=[*texts.RECIPES],
     )
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
@@ -76,7 +81,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
-    DATASETS = (*CORPORA, *PICTURES, *PARALLEL_CORPORA, *MADE)
+    DATASETS = (*texts.RECIPES, *PICTURES, *parallel.RECIPES, *MADE)
     FILES = ("text", "pairs")
     MODELS = ("teachers", "reference")
 
@@ -114,7 +119,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         Raises: OptionError.
         """
         named = with_value("pairs", Path(self.pairs)) if self.pairs else f"--dataset {self.dataset}"
-        has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*PARALLEL_CORPORA, *MADE))
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*parallel.RECIPES, *MADE))
         if self.pairs and self.text:
             raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
         if has_pairs and not self.separator:
@@ -162,7 +167,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
-            return bool(self.pairs or self.dataset in MADE or from_cache(self.dataset, say=lambda line: None))
+            return bool(self.pairs or self.dataset in MADE or parallel.is_at_hand(self.dataset))
         if self.dataset in PICTURES and not self.text:
             return are_cached(self.dataset)
         return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from extra.pairs.made import CHAT
 from extra.pretrained.read import end_tokens, is_pretrained_folder
 from gpt.model import GPT
 from text.decoding.batches import search_in_batches
@@ -11,7 +12,6 @@ from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import OptionError
 from training.cli.prompt import warn_of_cut
 from training.corpora.cleaning import one_line
-from training.corpora.names import CHAT
 from training.family import Trained
 
 END = "<end>"

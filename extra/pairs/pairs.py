@@ -26,6 +26,7 @@ import numpy as np
 
 from extra.chat.conversations import chat_corpus
 from extra.pairs.answering import END, answer, turns_ids
+from extra.pairs.made import CHAT, MADE
 from extra.rewards.arithmetic import arithmetic_corpus
 from extra.rewards.calculator import with_calculator, without_calls
 from gpt.model import GPT
@@ -35,7 +36,6 @@ from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.corpora.divided_pairs import PairCorpus, divide, read_table
-from training.corpora.names import CHAT, MADE
 from training.corpora.pairs import load_parallel
 from training.corpora.texts import load_corpus
 from training.pair_data import Batch, Pair, PairData

@@ -21,7 +21,7 @@ from text.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, counted
 from training.corpora.cleaning import normalise
-from training.corpora.texts import CORPORA
+from training.corpora.texts import RECIPES
 
 TEXT_SIZE = 8  # points
 LETTER = 0.64 * TEXT_SIZE / 72  # the width of a letter of the typewriter font, in inches
@@ -80,7 +80,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
     """
     text, tokenizers = normalise(options.text), []
     for name in names:
-        if name not in CORPORA and (not Path(name).is_file() or Path(name).suffix == ".safetensors"):
+        if name not in RECIPES and (not Path(name).is_file() or Path(name).suffix == ".safetensors"):
             tokenizers.append((name, load(Path(name))))
             continue
         learned, held_out = split(read_corpus(name))

@@ -13,10 +13,10 @@ a tenth of all sums, products and repeated numbers are kept for the test.
 import numpy as np
 
 from extra.chat.conversations import is_held_out, pick
+from extra.pairs.made import CALCULATIONS, SUMS
 from extra.rewards.calculator import CLOSE, OPEN
 from tinygrad_lite.random import keyed_rng
 from training.corpora.divided_pairs import PairCorpus
-from training.corpora.names import CALCULATIONS, SUMS
 from training.corpora.pair_cleaning import Pair
 
 KINDS = {SUMS: ("sum",), CALCULATIONS: ("sum", "product", "number")}

@@ -26,10 +26,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from extra.pairs.made import CALCULATIONS
 from gpt.model import GPT
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.generator import GenerationState
-from training.corpora.names import CALCULATIONS
 
 OPEN, CLOSE = "<calc>", "</calc>"
 MAX_LENGTH, MAX_DEPTH = 64, 8

@@ -48,9 +48,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from training.corpora.names import CALCULATIONS
 
 from extra.gpt.trained import load_trained
 from extra.pairs.answering import END, longest_answer, separator_of, turns_ids
+from extra.pairs.made import CALCULATIONS
 from extra.pairs.pairs import IGNORED, AnswerTask, Batch
 from extra.rewards.arithmetic import question
 from extra.rewards.calculator import CLOSE, OPEN, computed, with_calculator, without_calls
@@ -64,7 +66,6 @@ from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import say
-from training.corpora.names import CALCULATIONS
 from training.task import Report
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ from gpt.score import score
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from training.cli.console import run_command, say, show
-from training.corpora.texts import CORPORA, Corpus, load_text
+from training.corpora.texts import RECIPES, Corpus, load_text
 from training.family import Trained
 
 OUT = Path("out")
@@ -93,7 +93,7 @@ MAX_ORDER = 10  # each further order needs memory for almost as many new n-grams
 class TextOptions:
     """Which text is predicted."""
 
-    dataset: str = option("goethe", "text, by name: " + ", ".join(CORPORA))
+    dataset: str = option("goethe", "text, by name: " + ", ".join(RECIPES))
     text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)
 
 

@@ -1,13 +1,18 @@
-"""What small programs begin with: the command line, as checked options and positional arguments."""
+"""What small programs begin with, the command line, as checked options and positional arguments; and how they write."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from extra.corpora.register import register
+from tinygrad_lite.errors import OptionError
 from training.cli.command_line import read_command
+from training.cli.files import write_named
 
+register()  # so that all of them know the shelf's texts
 Main = Callable[[list[str]], int]
 
 
@@ -54,3 +59,14 @@ def numbers(text: str) -> list[float]:
         return sorted({float(word) for word in text.split(",")})
     except ValueError:
         return []
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    """Write a text file.
+
+    Raises: OptionError if it cannot be written.
+    """
+    try:
+        write_named(path, "".join(f"{line}\n" for line in lines))
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None

@@ -24,7 +24,6 @@ from extra.studies.program import program
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
 from training.cli.console import run_command, say, show
-from training.corpora.divided_pairs import write_lines
 from training.folder import tune_memory
 
 REFUSALS = tuple(sentences("unknown", language, "answer")[0] for language in LANGUAGES)

@@ -36,7 +36,7 @@ from text.decoding.scores import mean_with_interval, metrics, rouge, scores, sco
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
 from training.cli.console import run_command, say, show
-from training.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
+from training.corpora.divided_pairs import read_table, read_two, without_empty
 from training.corpora.pair_cleaning import SENTENCE_END, Pair
 from training.family import Trained, read_any
 from training.folder import tune_memory

@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extra.corpora.pairs import unzip
 from extra.gpt.trained import load_trained
 from extra.pretrained.gguf_file import convert
 from tests.extra.pretrained.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
 from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb, started_by
-from tests.training.corpora.test_pair_sources import zipped
+from tests.training.corpora.test_wheel import zipped
 from tinygrad_lite.errors import CorpusError, UserError
-from training.corpora import fetch, pairs
+from training.corpora import fetch
 
 SEED = 20240713
 WHERE = "https://example.org/packed"
@@ -159,7 +160,7 @@ def test_a_broken_zip_archive_gives_its_file_or_is_refused(count, workplace, tri
 
     def read(data: bytes) -> None:
         nonlocal right
-        right += pairs.unzip(data, "deu.txt", WHERE) == POEM.decode()
+        right += unzip(data, "deu.txt", WHERE) == POEM.decode()
 
     def attempt(rng):
         compression = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
 
 import train
-from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
+from extra.corpora.texts import gutenberg_text
 from extra.families import SEQ2SEQ
 from extra.gpt.options import GPTOptions
 from extra.plots import training
@@ -38,6 +39,7 @@ from training import start
 from training.cli.options import MAX_PRESET, build, read_preset
 from training.corpora.cleaning import one_line
 from training.corpora.divided_pairs import read_table
+from training.corpora.gutenberg import gutenberg_books
 from training.corpora.texts import load_corpus, load_files
 
 SEED = 20240712

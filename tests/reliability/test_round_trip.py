@@ -10,10 +10,8 @@ from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, r
 from text.tokenizers import tokenizer_from_json
 from text.tokenizers.base import StreamDecoder, Tokenizer
 from text.tokenizers.bpe import BPETokenizer
-from training.corpora import fetch
+from training.corpora import fetch, pairs, texts
 from training.corpora.cleaning import normalise
-from training.corpora.pairs import PARALLEL_CORPORA
-from training.corpora.texts import CORPORA
 
 BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]
 LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]
@@ -69,7 +67,7 @@ def cached(name: str) -> str:
 
 
 @pytest.mark.parametrize("length", [50_000, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [*CORPORA, *(f"pairs-{name}" for name in PARALLEL_CORPORA)])
+@pytest.mark.parametrize("name", [*texts.RECIPES, *(f"pairs-{name}" for name in pairs.RECIPES)])
 def test_corpora_survive_a_round_trip(name, length, report):
     text = cached(name)[:length]
     for kind in BYTE_LEVEL:

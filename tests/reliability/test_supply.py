@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from extra.corpora import pairs as more_pairs
+from extra.corpora import texts as more_texts
 from tests.tiny_runs import ROOT
 from training.corpora import pairs
 from training.corpora import texts as corpora
@@ -159,15 +161,16 @@ def test_one_function_starts_programs_and_one_file_prints():
     assert not found["run"]  # `run_apart` calls what it was given
 
 
-@pytest.mark.parametrize("module", [corpora, pairs], ids=["corpora", "pairs"])
-def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(module):
-    text = Path(module.__file__).read_text(encoding="utf-8")
-    for name, recipe in module.RECIPES.items():
+@pytest.mark.parametrize("modules", [(corpora, more_texts), (pairs, more_pairs)], ids=["texts", "pairs"])
+def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(modules):
+    text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in modules)
+    recipes = modules[0].RECIPES | modules[1].RECIPES
+    for name, recipe in recipes.items():
         if recipe.expected is not None:
             assert re.fullmatch("[0-9a-f]{64}", recipe.expected), name
         else:
             assert re.search(r"^# .*(\n# .*)*None", text, re.MULTILINE), name
-    unknown = {name for name, recipe in module.RECIPES.items() if recipe.expected is None}
+    unknown = {name for name, recipe in recipes.items() if recipe.expected is None}
     assert unknown <= {"faust", "faust2", "werther", "multi30k", "python-docs", "tatoeba"}
 
 

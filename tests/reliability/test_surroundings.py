@@ -74,7 +74,7 @@ def source(monkeypatch):
             raise CorpusError("there is no network")
         return here["text"]
 
-    recipe = corpora.Recipe(description="made up", source="this test", licence="none", make=make, signed=True)
+    recipe = corpora.Recipe(source="this test", licence="none", make=make, signed=True)
     monkeypatch.setitem(corpora.RECIPES, "goethe", recipe)
     return here
 

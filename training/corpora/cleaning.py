@@ -1,7 +1,7 @@
 """Cleaning of the raw corpora: pure functions from strings to strings.
 
-`normalise` is applied to every text; `goethe_text`, `jean_paul_text` and `manual_text` make corpora from files of
-Debian packages. The files of Project Gutenberg have their own module, `gutenberg.py`.
+`normalise` is applied to every text; `goethe_text` makes a corpus from files of Debian packages. The files of Project
+Gutenberg have their own module, `gutenberg.py`.
 """
 
 import hashlib
@@ -49,7 +49,6 @@ def one_line(text: str) -> str:
 GERMAN = frozenset(string.ascii_letters + "ÄÖÜäöüß" + string.digits + " \n.,;:!?'\"()-")
 ATTRIBUTION = re.compile(r"^[ \t]*--[ \t]*(?P<author>.*)", re.MULTILINE | re.DOTALL)
 GOETHE = re.compile(r"(J\S* W\S* ((von|v\.) )?)?G(oe|ö)the\b")
-JEAN_PAUL = re.compile(r"Jean Paul\b")
 NOWDOC = re.compile(r"<<<'(?P<mark>\w+)'\n(?P<text>.*?)\n(?P=mark);", re.DOTALL)
 LETTER_START = re.compile(r"\n\n(?=(?:Am|Den) \d+\. \w+\n\n)")
 
@@ -73,12 +72,6 @@ def goethe_text(php: str, fortunes: str) -> str:
         raise CorpusError("the package php-faker no longer holds Werther where it used to")
     letters = LETTER_START.split(nowdoc["text"].strip("\n"))
     return "\n\n".join(spread(letters, quotations(fortunes, GOETHE, known="\n".join(letters)))) + "\n"
-
-
-def jean_paul_text(fortunes: str) -> str:
-    """The quotations of Jean Paul, from the same file; without those that quote Goethe's, or repeat one another."""
-    of_goethe = "\n".join(quotations(fortunes, GOETHE, known=""))
-    return "\n\n".join(quotations(fortunes, JEAN_PAUL, known=of_goethe)) + "\n"
 
 
 def quotations(fortunes: str, author: re.Pattern, known: str) -> list[str]:
@@ -112,38 +105,6 @@ def words_of(author: re.Pattern, entry: str) -> str | None:
     words = "\n".join(("  " if line.startswith(" ") else "") + " ".join(line.split()) for line in lines).strip()
     misfiled = "falsch zugeordnet" in attribution["author"].casefold() or "Wolfgang von Goethe" in words
     return words if words and not misfiled and set(words) <= GERMAN else None
-
-
-# What roff, the language of manual pages, writes instead of plain characters: fonts, zero-width spaces, hyphens.
-ROFF = ((r"\\f(\w|\(\w\w|\[\w*\])", ""), (r"\\[&/,:%|]", ""), (r"\\\(aq", "'"), (r"\\-", "-"))
-# A line that begins with a dot or an apostrophe is a macro; those that print their words begin with these letters.
-PRINTING_MACRO = re.compile(r"^\.[BIR].*", re.MULTILINE)
-BETWEEN_PARAGRAPHS = re.compile(r"^(?:[.'].*|[^\S\n]*)$", re.MULTILINE)
-PRINTED = str.maketrans(dict.fromkeys("„“”»«", '"') | dict.fromkeys("‚‘’", "'") | {"…": "...", "–": "-", "\xa0": " "})
-SENTENCE = 80  # characters: anything shorter is mostly a title or the name of an option
-
-
-def manual_text(pages: Iterable[str]) -> str:
-    """The paragraphs of manual pages in roff, each one line, in the order of their hashes, without repetitions."""
-    paragraphs = without_overlaps({text for page in pages for text in prose_of(page)}, known="")
-    if not paragraphs:
-        raise CorpusError("the package manpages-de no longer holds German pages where it used to")
-    return "\n\n".join(sorted(paragraphs, key=lambda text: hashlib.sha256(text.encode("utf-8")).digest())) + "\n"
-
-
-def prose_of(page: str) -> list[str]:
-    """The clean paragraphs of a manual page: whole sentences, without macros, fonts and other authors' characters.
-
-    A macro ends a paragraph; one that prints its words leaves a gap in it, so the paragraph is not clean.
-    """
-    texts = []
-    for text in BETWEEN_PARAGRAPHS.split(PRINTING_MACRO.sub(r"\\", normalise(page))):
-        for pattern, plain in ROFF:
-            text = re.sub(pattern, plain, text)
-        text = " ".join(text.translate(PRINTED).split())
-        if len(text) >= SENTENCE and text[-1] in ".:!?" and set(text) <= GERMAN:
-            texts.append(text)
-    return texts
 
 
 def without_overlaps(texts: Iterable[str], known: str) -> list[str]:

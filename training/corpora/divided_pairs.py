@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.random import keyed_rng
-from training.cli.files import text_named, write_named
+from training.cli.files import text_named
 from training.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
 
 
@@ -108,17 +108,6 @@ def read_table(path: Path) -> list[Pair]:
 def read_two(source: Path, target: Path) -> list[Pair]:
     """The pairs of two files, line by line; CorpusError if they cannot be read, or if one has more lines."""
     return aligned_pairs(text_named(source), text_named(target), str(source), str(target))
-
-
-def write_lines(path: Path, lines: list[str]) -> None:
-    """Write a text file.
-
-    Raises: OptionError if it cannot be written.
-    """
-    try:
-        write_named(path, "".join(f"{line}\n" for line in lines))
-    except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
 
 
 def split(pairs: Sequence[Pair], held_out: int) -> tuple[list[Pair], list[Pair]]:

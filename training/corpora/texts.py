@@ -5,9 +5,11 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
 1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that your own edition can
    replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
-3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`; files on GitHub that are known by
-   their SHA-256 for `shakespeare`, `goethe-works` and `werther-faust` (`works.py`); a Python package, through pip, for
-   `plays` and `imdb`; Python's own documentation for `python-docs`; Project Gutenberg over https for the others.
+3. its source: signed Debian packages for `goethe`; files on GitHub that are known by their SHA-256 for `shakespeare`
+   and `werther-faust` (`works.py`); a Python package, through pip, for `plays`; Python's own documentation for
+   `python-docs`.
+
+The table `RECIPES` is open: another recipe in it is another corpus.
 
 No source can be reached from everywhere: only Debian and its derivatives have apt-get, for example. A command that
 names no text takes the first of `UNNAMED_TEXTS` that is available, the last of which always is; a text that is named is
@@ -18,22 +20,19 @@ Every text is normalised before anything else sees it (`cleaning.normalise`), an
 says which text a number was measured on.
 """
 
-import gzip
 import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from extra.corpora import reviews, works
-from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
-from training.cli.files import decode_utf8, text_named
+from training.cli.files import text_named
 from training.cli.options import not_among
-from training.corpora import fetch, plays
-from training.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
+from training.corpora import fetch, plays, works
+from training.corpora.cleaning import goethe_text, normalise
+from training.corpora.gutenberg import gutenberg_books
 
 HELD_OUT = 0.1  # share of the characters at the end of a text, unless its recipe says where the held-out works begin
 RULES = "4"  # stored in the cache; change it with the rules of cleaning, and books are fetched again
@@ -73,7 +72,6 @@ class Recipe(fetch.Recipe):
     prompt: a beginning that suits the text.
     """
 
-    description: str
     signed: bool = False
     held_out: str | None = None
     prompt: str = ""
@@ -86,7 +84,7 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     """Find a corpus by name, or fetch it, and print its size in characters, its source and its licence.
 
     Args:
-        name: one of `CORPORA`, or the path of a text file.
+        name: one of `RECIPES`, or the path of a text file.
         say: takes each line meant for the user.
     Raises: CorpusError for an unknown name, or if neither the cache nor the network has the text.
     """
@@ -212,24 +210,12 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
 
 WERTHER_PHP = "usr/share/php/Faker/Provider/de_DE/Text.php"
 QUOTATIONS = "usr/share/games/fortunes/de/zitate"
-COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about commands that users call
 
 
 def make_goethe() -> str:
     """Fetch the two packages and make one text from them."""
     files = fetch.debian_files({"php-faker": WERTHER_PHP, "fortunes-de": QUOTATIONS})
     return goethe_text(files["php-faker"], files["fortunes-de"])
-
-
-def make_jean_paul() -> str:
-    """Fetch the quotations, and keep those of Jean Paul."""
-    return jean_paul_text(fetch.debian_files({"fortunes-de": QUOTATIONS})["fortunes-de"])
-
-
-def make_manual() -> str:
-    """Fetch the German manual pages, and keep their prose."""
-    files = fetch.debian_folders({"manpages-de": COMMANDS})["manpages-de"]
-    return manual_text(decode_utf8(gzip.decompress(page), path) for path, page in files.items())
 
 
 # ------------------------------------------------------------------------------------------- from Python itself
@@ -248,51 +234,18 @@ def python_docs() -> str:
     return normalise("\n\n".join(dict.fromkeys(text.strip("\n") for text in paragraphs if text.strip())) + "\n")
 
 
-# ----------------------------------------------------------------------------------- works known by their hash
-
-
-def make_goethe_works() -> str:
-    """Fetch all works; nothing in the part to learn from occurs in what the default corpus holds out.
-
-    Without apt-get the default corpus is `werther-faust`, made from the same files.
-    """
-    try:
-        known = find("goethe")
-    except CorpusError:
-        known = find("werther-faust")
-    return works.goethe_works(known=known.split()[1])
-
-
-# ---------------------------------------------------------------------------------------- Project Gutenberg
-
-
-def make_gutenberg(*numbers: int) -> str:
-    """Fetch ebooks by their numbers and join their texts."""
-    pages = [f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt" for number in numbers]
-    return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
-
-
-def gutenberg(description: str, *numbers: int) -> Recipe:
-    """The recipe of the ebooks with these numbers."""
-    source = f"Project Gutenberg, ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
-    make = partial(make_gutenberg, *numbers)
-    return Recipe(description=description, source=source, licence=GUTENBERG_LICENCE, make=make)
-
-
 WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
 WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
 SHAKESPEARE = works.GITHUB + "karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt"
-GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
 PYTHON_DOCS, FAUST = "python-docs", "Habe nun, ach!"
 ELSEWHERE = {"plays": "a text through pip", PYTHON_DOCS: "a text that Python brings"}
 UNNAMED_TEXTS = ("goethe", "werther-faust", "plays", PYTHON_DOCS)  # the first of them that is available
 
-# The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
-# the first download is trusted, its hash printed, and the copy in the cache checked against that.
+# By name. Without `expected` the first download is trusted, its hash printed, and the copy in the cache checked against
+# that. (None here means that each version of Python has its own text.)
 RECIPES = {
     "goethe": Recipe(
-        description="Werther, book 1, and 1,600 quotations of Goethe (420,000 characters)",
         source="the Debian packages php-faker and fortunes-de",
         licence="Goethe's words are in the public domain (he died in 1832); Werther comes under the Project "
         "Gutenberg License, the collection of quotations under GPL-2+, copyright Andreas Tille",
@@ -301,46 +254,7 @@ RECIPES = {
         signed=True,
         prompt=FAUST,
     ),
-    "goethe-works": Recipe(
-        description="six books of prose and 23 plays, of which Die Wahlverwandtschaften and Iphigenie are held out "
-        "(6.4 million characters)",
-        source=WORKS_SOURCE,
-        licence=WORKS_LICENCE,
-        make=make_goethe_works,
-        expected="05f85115d734076ac577b4e1261c23de2b266dcc9d13c49f11fd4cfcffdc9e92",
-        signed=True,  # each file has been compared with its hash; the text depends on what `goethe` holds out, too
-        held_out="Die Wahlverwandtschaften",
-        prompt=FAUST,
-    ),
-    "imdb": Recipe(
-        description="24,904 reviews of films in English, one sentence a line, of which 2,490 reviews are held out "
-        "(32 million characters)",
-        source=f"the Python package {reviews.WHEEL.requirement}",
-        licence="none stated by the authors of the reviews; the package says MIT. For study, not for publication",
-        make=reviews.review_sentences,
-        expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
-        held_out="The movie has several story lines that follow several different characters.",
-    ),
-    "jean-paul": Recipe(
-        description="quotations of Jean Paul, of Goethe's time, to adapt a model to (149,000 characters)",
-        source="the Debian package fortunes-de",
-        licence="Jean Paul's words are in the public domain (he died in 1825); the collection of quotations comes "
-        "under GPL-2+, copyright Andreas Tille",
-        make=make_jean_paul,
-        expected="7a3bd1fe0f8ed1d543a69e36a888f1178f0c1b3fe2b9fb105c9ec37666225f36",
-        signed=True,
-    ),
-    "manual": Recipe(
-        description="prose of German manual pages, far from Goethe, to adapt a model to (383,000 characters)",
-        source="the Debian package manpages-de",
-        licence="GPL-3+, copyright the translators of manpages-de",
-        make=make_manual,
-        expected="33ca52a5365781bf9151f7d1f29cd75351a8134779b26a7e79a08fa3c8633144",
-        signed=True,
-    ),
     "plays": Recipe(
-        description="36 plays of Shakespeare to learn from, two held out: Twelfth Night and Macbeth (4.8 million "
-        "characters)",
         source=f"the Python package {plays.WHEEL.requirement}",
         licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
         "Stewart",
@@ -350,14 +264,12 @@ RECIPES = {
         prompt="ROMEO:",
     ),
     PYTHON_DOCS: Recipe(
-        description="the language reference of the Python that runs this, in English (about 380,000 characters)",
         source=f"Python {sys.version.split()[0]}, module pydoc_data.topics",
         licence="the Python Software Foundation License",
         make=python_docs,
         prompt="The statement",
     ),
     "shakespeare": Recipe(
-        description="scenes of Shakespeare's plays in English, nanoGPT's text (1.1 million characters)",
         source="the repository karpathy/char-rnn on GitHub",
         licence="Shakespeare's words are in the public domain; the repository comes under the MIT licence",
         make=lambda: normalise(fetch.https_text(SHAKESPEARE)),
@@ -365,16 +277,10 @@ RECIPES = {
         prompt="ROMEO:",
     ),
     "werther-faust": Recipe(
-        description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",
         source=WORKS_SOURCE,
         licence=WORKS_LICENCE,
         make=works.werther_and_faust,
         expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
         prompt=FAUST,
     ),
-    "faust": gutenberg("Faust, part one", 2229),
-    "faust2": gutenberg("Faust, part two", 2230),
-    "werther": gutenberg("The Sorrows of Young Werther, both books", 2407, 2408),
 }
-
-CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}

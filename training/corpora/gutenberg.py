@@ -18,9 +18,6 @@ such a file only if there is a header above its first line; one that only mentio
 import re
 from itertools import zip_longest
 
-from tinygrad_lite.errors import CorpusError
-from training.corpora.cleaning import normalise
-
 FLAGS = re.IGNORECASE | re.MULTILINE
 # With a long title the line has several lines, the last ending with ***.
 MARK = re.compile(
@@ -29,14 +26,6 @@ MARK = re.compile(
 LONGEST_HEADER = 30_000  # characters; the licence at the end of a book above the next one has about 20,000
 # A paragraph that announces the end, above its line.
 SAYS_END = re.compile(r"^(?:the )?end(?:e dieses| of)\b.{0,40}?\bproje[ck]t gutenberg.*(?:\n.+)*", FLAGS)
-
-
-def gutenberg_text(page: str, where: str) -> str:
-    """The book in a downloaded file; CorpusError, naming `where`, if it is an error page or an incomplete book."""
-    books, whole = gutenberg_books(normalise(page))
-    if not whole:
-        raise CorpusError(f"{where} is not a whole book of Project Gutenberg with its first and last lines")
-    return "\n\n".join(books)
 
 
 def gutenberg_books(text: str) -> tuple[list[str], bool]:

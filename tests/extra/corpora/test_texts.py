@@ -1,0 +1,60 @@
+"""The further texts: books of Project Gutenberg, and texts from Debian packages to adapt a model to."""
+
+import pytest
+
+from extra.corpora import cleaning
+from extra.corpora.texts import RECIPES, gutenberg_text
+from tests.training.corpora.test_cleaning import FORTUNES
+from tests.training.corpora.test_gutenberg import BOOK, put_into_page
+from tinygrad_lite.errors import CorpusError
+from training.corpora import fetch
+from training.corpora import texts as corpora
+from training.corpora.texts import load_corpus
+
+pytestmark = pytest.mark.usefixtures("offline")
+GUTENBERG = put_into_page("Grün, ach!\n\nSo schön.", "ISO-8859-1")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_named_corpus_is_the_book_alone(monkeypatch, web, encoding):
+    for number in (2407, 2408):
+        url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
+        web.files[url] = GUTENBERG.replace("\n", "\r\n").encode(encoding)
+    assert load_corpus("werther", print).text == "Grün, ach!\n\nSo schön.\n\nGrün, ach!\n\nSo schön.\n"
+    assert [url.rsplit("/", 1)[1] for url in web.asked] == ["pg2407.txt", "pg2408.txt"]
+    web.files[url] = web.files[url].partition(b"*** END")[0]
+    monkeypatch.setattr(corpora, "RULES", "another")
+    with pytest.raises(CorpusError, match=r"\(https://.*/pg2408\.txt is not a whole book of Project Gutenberg"):
+        load_corpus("werther", print)
+
+
+NOT_WHOLE = [
+    *("<html>Forbidden</html>", "*** START OF THE PROJECT GUTENBERG X ***\nhalf a boo", put_into_page(""), ""),
+    put_into_page().partition("ENDE")[0],
+]
+
+
+def test_a_download_is_a_whole_book_or_refused():
+    assert gutenberg_text("\ufeff" + put_into_page().replace("\n", "  \r\n"), "page") == BOOK
+    for page in NOT_WHOLE:
+        with pytest.raises(CorpusError, match="page 7 is not a whole book"):
+            gutenberg_text(page, "page 7")
+
+
+def test_jean_paul_is_another_author_of_the_same_file(monkeypatch):
+    goethes, own = "Die Wolke zieht, der Hügel bleibt!", "Nur Reisen ist Leben.\n"
+    others = f"%\n{goethes}\n\t\t-- Jean Paul\n%\n{own}\t\t-- Jean Paul, Titan\n"
+    monkeypatch.setattr(fetch, "debian_files", lambda wanted: dict.fromkeys(wanted, FORTUNES + others))
+    assert RECIPES["jean-paul"].make() == own
+
+
+def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
+    long = "Die Option \\fB\\-a\\fP zeigt „verborgene“ Dateien an, deren Name … mit einem\nPunkt beginnt."
+    printed = 'Die Option -a zeigt "verborgene" Dateien an, deren Name ... mit einem Punkt beginnt.'
+    macros = '.\\" Copyright\n.TH LS 1\n.SH NAME\nls \\- listet auf\n.PP\n'
+    unclean = long.replace("Datei", "Δatei")
+    broken = f".PP\n{long}\n.BR ls (1)\nund so weiter.\n"
+    assert cleaning.prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
+    assert cleaning.manual_text([macros + long, long]) == printed + "\n"
+    with pytest.raises(CorpusError, match="manpages-de no longer holds"):
+        cleaning.manual_text([macros])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import extra.mixers  # noqa: F401 (what can stand in a block besides attention enters the engine's tables)
+from extra.corpora.pictures import RECIPES as PICTURES
 from extra.encoders.family import BERT, CNN, VIT
 from extra.family import ShelfFamily
 from extra.gpt.data import prepare_both
@@ -26,7 +27,6 @@ from seq2seq.family import Seq2SeqFamily
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.nn import Module
-from training.corpora.names import PICTURES
 from training.family import Family, Trained
 from training.task import Task
 

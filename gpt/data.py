@@ -26,7 +26,7 @@ from text.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from training.corpora.texts import HELD_OUT, Corpus, load_text
+from training.corpora.texts import HELD_OUT, Corpus, load_corpus
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 
@@ -147,7 +147,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
 
     Raises: CorpusError if the text is too short for one context.
     """
-    corpus = load_text(options.text, options.dataset)
+    corpus = load_corpus(options.dataset, files=options.text)
     train_text, held_out_text = corpus.split()
     if tokenizer is None:
         # Words and merges are learned from what is not held out, characters from the whole text: the set of letters

@@ -1,18 +1,21 @@
 """Further texts by name: Goethe's works, film reviews, texts to adapt a model to, and books of Project Gutenberg."""
 
 import gzip
+import hashlib
+import re
+from collections.abc import Iterable
 from functools import partial
 
 from extra.corpora import reviews
-from extra.corpora.cleaning import jean_paul_text, manual_text
 from extra.corpora.goethe_works import goethe_works
 from tinygrad_lite.errors import CorpusError
 from training.cli.files import decode_utf8
 from training.corpora import fetch
-from training.corpora.cleaning import normalise
+from training.corpora.cleaning import GERMAN, GOETHE, normalise, quotations, without_overlaps
 from training.corpora.gutenberg import gutenberg_books
 from training.corpora.texts import FAUST, QUOTATIONS, WORKS_LICENCE, WORKS_SOURCE, Recipe, find
 
+JEAN_PAUL = re.compile(r"Jean Paul\b")
 COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about commands that users call
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
@@ -29,15 +32,55 @@ def make_goethe_works() -> str:
     return goethe_works(known=known.split()[1])
 
 
-def make_jean_paul() -> str:
-    """Fetch the quotations, and keep those of Jean Paul."""
-    return jean_paul_text(fetch.debian_files({"fortunes-de": QUOTATIONS})["fortunes-de"])
+# --------------------------------------------------------------------------------- from packages of Debian
+
+
+def jean_paul() -> str:
+    """Fetch the quotations, and keep those of Jean Paul that do not quote Goethe's, or repeat one another."""
+    fortunes = fetch.debian_files({"fortunes-de": QUOTATIONS})["fortunes-de"]
+    of_goethe = "\n".join(quotations(fortunes, GOETHE, known=""))
+    return "\n\n".join(quotations(fortunes, JEAN_PAUL, known=of_goethe)) + "\n"
 
 
 def make_manual() -> str:
     """Fetch the German manual pages, and keep their prose."""
     files = fetch.debian_folders({"manpages-de": COMMANDS})["manpages-de"]
     return manual_text(decode_utf8(gzip.decompress(page), path) for path, page in files.items())
+
+
+# What roff, the language of manual pages, writes instead of plain characters: fonts, zero-width spaces, hyphens.
+ROFF = ((r"\\f(\w|\(\w\w|\[\w*\])", ""), (r"\\[&/,:%|]", ""), (r"\\\(aq", "'"), (r"\\-", "-"))
+# A line that begins with a dot or an apostrophe is a macro; those that print their words begin with these letters.
+PRINTING_MACRO = re.compile(r"^\.[BIR].*", re.MULTILINE)
+BETWEEN_PARAGRAPHS = re.compile(r"^(?:[.'].*|[^\S\n]*)$", re.MULTILINE)
+PRINTED = str.maketrans(dict.fromkeys("„“”»«", '"') | dict.fromkeys("‚‘’", "'") | {"…": "...", "–": "-", "\xa0": " "})
+SENTENCE = 80  # characters: anything shorter is mostly a title or the name of an option
+
+
+def manual_text(pages: Iterable[str]) -> str:
+    """The paragraphs of manual pages in roff, each one line, in the order of their hashes, without repetitions."""
+    paragraphs = without_overlaps({text for page in pages for text in prose_of(page)}, known="")
+    if not paragraphs:
+        raise CorpusError("the package manpages-de no longer holds German pages where it used to")
+    return "\n\n".join(sorted(paragraphs, key=lambda text: hashlib.sha256(text.encode("utf-8")).digest())) + "\n"
+
+
+def prose_of(page: str) -> list[str]:
+    """The clean paragraphs of a manual page: whole sentences, without macros, fonts and other authors' characters.
+
+    A macro ends a paragraph; one that prints its words leaves a gap in it, so the paragraph is not clean.
+    """
+    texts = []
+    for text in BETWEEN_PARAGRAPHS.split(PRINTING_MACRO.sub(r"\\", normalise(page))):
+        for pattern, plain in ROFF:
+            text = re.sub(pattern, plain, text)
+        text = " ".join(text.translate(PRINTED).split())
+        if len(text) >= SENTENCE and text[-1] in ".:!?" and set(text) <= GERMAN:
+            texts.append(text)
+    return texts
+
+
+# ---------------------------------------------------------------------------------------- Project Gutenberg
 
 
 def make_gutenberg(*numbers: int) -> str:
@@ -83,7 +126,7 @@ RECIPES = {
         source="the Debian package fortunes-de",
         licence="Jean Paul's words are in the public domain (he died in 1825); the collection of quotations comes "
         "under GPL-2+, copyright Andreas Tille",
-        make=make_jean_paul,
+        make=jean_paul,
         expected="7a3bd1fe0f8ed1d543a69e36a888f1178f0c1b3fe2b9fb105c9ec37666225f36",
         signed=True,
     ),

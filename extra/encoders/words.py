@@ -40,7 +40,7 @@ from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import is_plain
-from training.corpora.texts import load_text
+from training.corpora.texts import load_corpus
 from training.task import Report, Task
 
 SPECIALS = (PAD, CLS, SEP, MASK, UNKNOWN)  # in this order, after the byte pairs; WordPiece has its own
@@ -201,7 +201,7 @@ class WordsTask(Task):
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
-        corpus = load_text(options.text, options.dataset)
+        corpus = load_corpus(options.dataset, files=options.text)
         self.corpus_sha256, self.text = corpus.sha256, corpus.text
         train, held_out = corpus.split()
         self.tokenizer = tokenizer or learn_tokenizer(options, train)

@@ -48,7 +48,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from training.corpora.names import CALCULATIONS
 
 from extra.gpt.trained import load_trained
 from extra.pairs.answering import END, longest_answer, separator_of, turns_ids

@@ -81,7 +81,7 @@ from gpt.score import score
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from training.cli.console import run_command, say, show
-from training.corpora.texts import RECIPES, Corpus, load_text
+from training.corpora.texts import RECIPES, Corpus, load_corpus
 from training.family import Trained
 
 OUT = Path("out")
@@ -229,7 +229,7 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
 def main(options: BaselineOptions) -> None:
     """Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text."""
     orders = read_orders(options.orders)
-    corpus = load_text(options.text, options.dataset)
+    corpus = load_corpus(options.dataset, files=options.text)
     train, held_out = cut(corpus)
     gpt = find_gpt(options.checkpoint, corpus)
     say(f"{counted(len(train), 'character')} to learn from, {len(held_out):,} held out")

@@ -40,7 +40,7 @@ from text.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli.console import RESET, run_command, show, wants_colour, write
-from training.corpora.texts import RECIPES, Corpus, load_text
+from training.corpora.texts import RECIPES, Corpus, load_corpus
 
 register()
 COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order of the table
@@ -160,7 +160,7 @@ def main(options: CompareOptions, name: str) -> None:
 
 def read_corpus(name: str) -> Corpus:
     """The text of a file, or of a corpus by its name; its source is printed to stderr."""
-    return load_text([] if name in RECIPES else [name], name)
+    return load_corpus(name, files=[] if name in RECIPES else [name])
 
 
 def split(corpus: Corpus) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from extra.chat.conversations import LANGUAGES, PARTS, Asked, conversations, sentences, table
 from extra.families import GPT as FAMILY
 from extra.pairs.answering import answer, is_conversing
-from extra.studies.program import program
+from extra.studies.program import program, write_lines
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
 from training.cli.console import run_command, say, show

@@ -26,7 +26,7 @@ from extra.families import SEQ2SEQ
 from extra.pairs.answering import answer, separator_of, warn_of_long
 from extra.pairs.pairs import load_pairs as load_answers
 from extra.pairs.pairs import positions
-from extra.studies.program import numbers, program
+from extra.studies.program import numbers, program, write_lines
 from gpt.model import GPT
 from seq2seq.corpus import load_pairs
 from seq2seq.sample import sentences_in

@@ -57,7 +57,7 @@ from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, coun
 from tinygrad_lite.optim import SGD
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import run_command, say
-from training.corpora.texts import Corpus, load_text
+from training.corpora.texts import Corpus, load_corpus
 from training.family import Trained
 
 GPTS = "GPTs that learned from this text: checkpoints, or folders of runs"
@@ -145,7 +145,7 @@ def main(options: TogetherOptions, *names: str) -> None:
     orders, rates = read_orders(options.orders), numbers(options.rates)
     if options.rates and (not rates or rates[0] < 0):
         raise OptionError(f"--rates {options.rates}: write learning rates such as 0.02,0.05")
-    corpus = load_text(options.text, options.dataset)
+    corpus = load_corpus(options.dataset, files=options.text)
     train, held_out = cut(corpus)
     gpts = load_together(names, corpus)
     tokenizer, block = gpts[0].tokenizer, min(gpt.config.block_size for gpt in gpts)

@@ -18,7 +18,7 @@ from text.tokenizers.base import UNKNOWN
 from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, TokenizerError
-from training.corpora.texts import load_text
+from training.corpora.texts import load_corpus
 from training.folder import RunFolder
 
 PROGRAM = "--rewards needs questions of a program: --dataset sums or calculations, not"
@@ -251,7 +251,7 @@ def place(tmp_path_factory):
         saved_gpt(Path("none"), data.tokenizer, positions="none", **small)
         saved_gpt(Path("wider"), data.tokenizer, n_layer=1)
         saved_gpt(Path("run/last.safetensors"), data.tokenizer)
-        saved_gpt(Path("short"), data.tokenizer, corpus_sha256=load_text(["two.txt"], "").sha256, **small)
+        saved_gpt(Path("short"), data.tokenizer, corpus_sha256=load_corpus("", files=["two.txt"]).sha256, **small)
         saved_gpt(Path("talks"), ByteTokenizer(("<answer>", END)), **small)
         saved_gpt(Path("digits"), CharTokenizer.train("0123456789+*<>/calc", specials=(UNKNOWN, "<answer>", END)))
         saved_bert("bert")

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from extra.corpora.gutenberg import gutenberg_books, gutenberg_text
 
 import train
 from extra.corpora.texts import gutenberg_text

@@ -166,6 +166,8 @@ def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(modu
     text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in modules)
     recipes = modules[0].RECIPES | modules[1].RECIPES
     for name, recipe in recipes.items():
+        assert recipe.source
+        assert recipe.licence
         if recipe.expected is not None:
             assert re.fullmatch("[0-9a-f]{64}", recipe.expected), name
         else:

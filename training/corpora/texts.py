@@ -22,7 +22,7 @@ says which text a number was measured on.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,23 +80,26 @@ class Recipe(fetch.Recipe):
 # ------------------------------------------------------------------------------------------ finding a text
 
 
-def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
+def load_corpus(name: str, say: Callable[[str], None] = console.say, files: Sequence[str] = ()) -> Corpus:
     """Find a corpus by name, or fetch it, and print its size in characters, its source and its licence.
 
     Args:
         name: one of `RECIPES`, or the path of a text file.
         say: takes each line meant for the user.
+        files: the user's own, which are taken instead.
     Raises: CorpusError for an unknown name, or if neither the cache nor the network has the text.
     """
-    if local_file(name) or Path(name).name != name:  # a name with a folder in it can only be a path
-        corpus = load_files([local_file(name) or name])
+    local = local_file(name)
+    if files or local or Path(name).name != name:  # a name with a folder in it can only be a path
+        corpus = load_files([*files] or [local or name])
     elif name not in RECIPES:
         raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
     else:
         others = [f"python train.py {other} ({how})" for other, how in ELSEWHERE.items() if other != name]
         with fetch.advising(f"the corpus {name}", *others, "--text FILE"):
             corpus = find(name, say)
-    announce(corpus, say)
+    say(f"corpus {corpus.name}: {counted(len(corpus.text), 'character')} from {corpus.source}")
+    say(f"licence: {corpus.licence}")
     return corpus
 
 
@@ -114,21 +117,6 @@ def find(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     corpus = make_corpus(name, RECIPES[name].make(), say)
     if name != PYTHON_DOCS:  # always at hand, and of another Python it would be another text
         fetch.keep(name, f"corpus {name}", corpus.text, RECIPES[name], RULES, say)
-    return corpus
-
-
-def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
-    """Print the size of a corpus, its source and its licence."""
-    say(f"corpus {corpus.name}: {counted(len(corpus.text), 'character')} from {corpus.source}")
-    say(f"licence: {corpus.licence}")
-
-
-def load_text(files: list[str], name: str) -> Corpus:
-    """The user's own files, or, if there are none, a corpus by name; print what was found, as `load_corpus` does."""
-    if not files:
-        return load_corpus(name)
-    corpus = load_files(files)
-    announce(corpus)
     return corpus
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from extra.corpora import pair_cleaning as cleaning
 from extra.corpora import pairs
 from extra.corpora.pairs import RECIPES, unzip
 from seq2seq.corpus import TEST_FILES
@@ -37,21 +36,15 @@ def test_the_sentences_of_the_dictionary_are_taken(monkeypatch):
 # --------------------------------------------------------------------------------------------------------- zip
 
 
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_a_packed_text_is_read_as_it_was_up_to_a_bound(monkeypatch, compression):
-    text = "\ufeffGrün\r\nGru\u0308n\u00a0\n"
-    assert unzip(zipped({"_about.txt": "?", "deu.txt": text.encode("utf-8")}, compression), "deu.txt", WHERE) == text
-    monkeypatch.setattr(pairs, "MAX_UNPACKED", 1000)
-    assert len(unzip(zipped({"deu.txt": "x" * 1000}, compression), "deu.txt", WHERE)) == 1000
-    with pytest.raises(CorpusError, match=rf"^{WHERE} unpacks to more than 1,000 bytes"):
-        unzip(zipped({"deu.txt": "x" * 1001}, compression), "deu.txt", WHERE)
-
-
-# Bzip2 and LZMA would be unpacked without a bound.
 @pytest.mark.parametrize("pack", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_bomb_is_not_unpacked_whole(monkeypatch, pack):
+def test_a_packed_text_is_read_as_it_was_up_to_a_bound_and_a_bomb_is_not_unpacked_whole(monkeypatch, pack):
+    text, size = "\ufeffGrün\r\nGru\u0308n\u00a0\n", 8 * 2**20
     monkeypatch.setattr(pairs, "MAX_UNPACKED", 1000)
-    size = 8 * 2**20
+    if pack in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # bzip2 and LZMA would be unpacked without a bound
+        for file in (text, "x" * 1000):
+            assert unzip(zipped({"_about.txt": "?", "deu.txt": file.encode("utf-8")}, pack), "deu.txt", WHERE) == file
+        with pytest.raises(CorpusError, match=rf"^{WHERE} unpacks to more than 1,000 bytes"):
+            unzip(zipped({"deu.txt": "x" * 1001}, pack), "deu.txt", WHERE)
     bomb = zipped({"deu.txt": "x" * size}, pack)
     with traced() as most:
         with pytest.raises(CorpusError, match=WHERE):
@@ -80,17 +73,15 @@ def encrypted():
     return bytes(packed)
 
 
+BZIP2, LZMA = (zipped({"deu.txt": "Hund"}, pack) for pack in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+OTHER_NAMES = ("eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt")
 NO_ARCHIVES = [
     *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
     *((data, "cannot be unpacked: Bad CRC-32") for data in (CHANGED, with_size(5))),
     (encrypted(), "cannot be unpacked: .*encrypted"),
-    (zipped({"deu.txt": "Hund"}, zipfile.ZIP_BZIP2), r"cannot .*: deu\.txt has an unusual compression method"),
-    (zipped({"deu.txt": "Hund"}, zipfile.ZIP_LZMA), r"cannot .*: deu\.txt has an unusual compression method"),
+    *((data, r"cannot .*: deu\.txt has an unusual compression method") for data in (BZIP2, LZMA)),
     (zipped({"deu.txt": "Grün".encode("latin-1")}), r"is not UTF-8 \(byte 0xfc at byte offset 2\)$"),
-    *(
-        (zipped({name: "evil"}), r"does not contain the file deu\.txt$")
-        for name in ("eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt")
-    ),
+    *((zipped({name: "evil"}), r"does not contain the file deu\.txt$") for name in OTHER_NAMES),
 ]
 
 
@@ -98,89 +89,67 @@ NO_ARCHIVES = [
 def test_what_is_no_zip_archive_with_the_file_is_refused(data, reason):
     with pytest.raises(CorpusError, match=rf"^{WHERE} {reason}"):
         unzip(data, "deu.txt", WHERE)
-
-
-def test_a_size_that_an_archive_states_too_large_is_not_relied_on():
-    assert unzip(with_size(2**31), "deu.txt", WHERE) == "x" * 900
+    assert unzip(with_size(2**31), "deu.txt", WHERE) == "x" * 900  # the size that it states is not relied on
 
 
 # ------------------------------------------------------------------------------------- LibreOffice's help, Debian
 
-GERMAN_PAGE = """<html><body><p dir="auto">Hilfe für LibreOffice</p>
-<h1 id="hd_1" dir="auto">
-<a name="align"></a>Objekte  ausrichten</h1>
-<p id="par_2" class="paragraph" dir="auto">Wählen Sie <span class="menuitem">Form – Anordnen</span>. Klicken Sie auf
-<b>OK</b>.</p>
-<p id="par_3" class="listitem">Der »Wert« ist &lt; 5 &amp; gerade.</p>
-<p id="par_4" class="code">Dim Zahl As Integer</p>
-<p id="par_5" class="paragraph">Drücken Sie <span hidden="true" class="MAC">Befehl</span><span>Strg</span>+F.</p>
-<p id="par_6" class="tablecontent">eine Zelle<br/>noch eine</p>
-<p id="par_7" class="paragraph">Nur auf Deutsch.</p></body></html>"""
-ENGLISH_PAGE = """<h1 id="hd_1" dir="auto">Aligning Objects</h1>
-<p id="par_2" class="paragraph">Choose <span class="menuitem">Shape - Arrange</span>. Click <b>OK</b>.</p>
-<p id="par_3" class="listitem">The value is &lt; 5 &amp; even.</p>
-<p id="par_4" class="code">Dim Number As Integer</p>
-<p id="par_5" class="paragraph">Press <span hidden="true" class="MAC">Command</span><span>Ctrl</span>+F.</p>
-<p id="par_6" class="tablecontent">a cell<br/>another</p>
-<p id="par_8" class="paragraph">Only in English.</p>"""
+PARAGRAPHS = [  # attributes, and the German and the English paragraph with this id
+    ('class="heading"', '\n<a name="align"></a>Objekte  hier ausrichten', "Aligning Objects here"),
+    (
+        'class="paragraph" dir="auto"',
+        'Wählen Sie <span class="menuitem">Form – Anordnen</span>. Klicken Sie auf\n<b>OK</b>.',
+        'Choose <span class="menuitem">Shape - Arrange</span>. Click <b>OK</b> now.',
+    ),
+    ('class="listitem"', "Der »Wert« ist 5 &amp; ungerade.", "The value is 5 &amp; odd."),
+    ('class="code"', "Dim Zahl As Integer", "Dim Number As Integer"),
+    ('class="paragraph"', 'Drücken Sie <span hidden="true">Befehl</span>.', 'Press <span hidden="true">Ctrl</span>.'),
+    ('class="tablecontent"', "eine Zelle<br/>noch eine", "a cell<br/>another"),
+    ('class="paragraph"', "Hilfe", "Help"),
+]
 
 
-def test_paragraphs_of_the_help_are_paired_by_page_and_id():
+def test_the_help_is_paired_by_package_page_and_id(monkeypatch, capsys):
     """Without markup, code, and what depends on the operating system; sentence by sentence."""
-    pairs = cleaning.help_pairs(
-        {"a.html": GERMAN_PAGE, "b.html": GERMAN_PAGE}, {"a.html": ENGLISH_PAGE, "c.html": ENGLISH_PAGE}
-    )
-    assert list(pairs) == [
-        ("Objekte ausrichten", "Aligning Objects"),
+
+    def debian_folders(wanted):
+        folders = {"de": "usr/share/libreoffice/help/de/", "en-US": "usr/share/libreoffice/help/en-US/"}
+        assert wanted == {f"libreoffice-help-{code.lower()}": f"{path}*.html" for code, path in folders.items()}
+        pages = dict.fromkeys(folders, "<p>Hilfe zu jeder Seite</p>\n")  # without an id
+        for number, (attributes, *words) in enumerate(PARAGRAPHS):
+            for code, text in zip(pages, words, strict=True):
+                pages[code] += f'<p id="par_{number}" {attributes}>{text}</p>\n'
+                pages[code] += f'<p id="only_{code}">Nur in einer Sprache.</p>'
+        files = {code: {f"{folders[code]}text/a.html": page.encode()} for code, page in pages.items()}
+        files["de"][folders["de"] + "b.html"] = files["de"][folders["de"] + "text/a.html"]  # a page that English lacks
+        return {f"libreoffice-help-{code.lower()}": found for code, found in files.items()}
+
+    monkeypatch.setattr(fetch, "debian_folders", debian_folders)
+    assert RECIPES["libreoffice-help"].make().pairs == [
+        ("Objekte hier ausrichten", "Aligning Objects here"),
         ("Wählen Sie Form – Anordnen.", "Choose Shape - Arrange."),
-        ("Klicken Sie auf OK.", "Click OK."),
-        ('Der "Wert" ist < 5 & gerade.', "The value is < 5 & even."),
+        ("Klicken Sie auf OK.", "Click OK now."),
+        ('Der "Wert" ist 5 & ungerade.', "The value is 5 & odd."),
         ("eine Zelle noch eine", "a cell another"),
     ]
+    assert capsys.readouterr().err == "libreoffice-help: 5 pairs; left out: 1 too short or too long\n"
 
 
-GERMAN_LIST = """Package: one
-Description-md5: 1a
-Description-de: kleiner Editor
- Er ist klein.
- Er ist frei.
- .
- Er kann »vieles«:
-  * suchen
-  * ersetzen
- und mehr.
-
-Package: two
-Description-md5: 2b
-Description-de: großer Editor
- Er ist groß.
-
-Package: three
-Description-md5: 3c
-Description-de: veraltet
-
-"""
-ENGLISH_LIST = """Package: two
-Description-md5: 2b
-Description-en: large editor
- It is large.
- .
- It is new.
-
-Package: one
-Description-md5: 1a
-Description-en: small editor
- It is small. It is free.
- .
- It can do a lot:
-  * search
- and more.
-"""
+def listed(language, **descriptions):
+    """A list of apt with these descriptions, by the MD5 of the original."""
+    return "".join(
+        f"Package: x\nDescription-md5: {number}\nDescription-{language}: {text}\n\n"
+        for number, text in descriptions.items()
+    )
 
 
 def test_descriptions_are_paired_by_the_hash_of_the_original():
     """Of a description whose paragraphs do not correspond, the first is used; lists are not."""
-    assert list(cleaning.description_pairs(GERMAN_LIST, ENGLISH_LIST)) == [
+    small = "kleiner Editor\n Er ist klein.\n Er ist frei.\n .\n Er kann »vieles«:\n  * suchen\n  * oder\n und mehr."
+    german = listed("de", a1=small, b2="großer Editor\n Er ist groß.", c3="veraltet")
+    small = "small editor\n It is small. It is free.\n .\n It can do a lot:\n  * search\n and more."
+    english = listed("en", b2="large editor\n It is large.\n .\n It is new.", a1=small)
+    assert list(pairs.description_pairs(german, english)) == [
         ("kleiner Editor", "small editor"),
         ("Er ist klein.", "It is small."),
         ("Er ist frei.", "It is free."),
@@ -207,34 +176,12 @@ LEFT_OUT = [
 
 @pytest.mark.parametrize(("pair", "reason"), LEFT_OUT)
 def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, reason):
-    kept, left_out = cleaning.useful_pairs([GOOD, pair])
+    kept, left_out = pairs.useful_pairs([GOOD, pair])
     assert (kept, left_out) == ([GOOD], {reason: 1})
 
 
-def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsys):
-    def debian_folders(wanted):
-        page = '<h1 id="a">{}</h1><p id="b">{}</p>'
-        texts = {"de": page.format("Eine neue Datei", "Hilfe"), "en-US": page.format("A new file", "Help")}
-        assert wanted == {
-            "libreoffice-help-de": "usr/share/libreoffice/help/de/*.html",
-            "libreoffice-help-en-us": "usr/share/libreoffice/help/en-US/*.html",
-        }
-        return {
-            f"libreoffice-help-{code.lower()}": {f"usr/share/libreoffice/help/{code}/text/a.html": text.encode()}
-            for code, text in texts.items()
-        }
-
-    monkeypatch.setattr(fetch, "debian_folders", debian_folders)
-    assert RECIPES["libreoffice-help"].make() == Found([("Eine neue Datei", "A new file")])
-    assert capsys.readouterr().err == "libreoffice-help: 1 pair; left out: 1 too short or too long\n"
-
-
-STANZA = "Package: editor\nDescription-md5: 1a\nDescription-{}\n"
-FRENCH, ENGLISH = STANZA.format("fr: un petit éditeur"), STANZA.format("en: a small text editor")
-
-
 DESCRIPTIONS = [
-    ({"main_i18n_Translation-fr": FRENCH}, b"", None),
+    ({"main_i18n_Translation-fr": listed("fr", a1="un petit éditeur")}, b"", None),
     ({}, b"", "these sources have none"),
     ({}, b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
 ]
@@ -246,7 +193,7 @@ def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch, french, st
         assert command[-1] == "update"
         folder = Path(options["cwd"])
         assert '"fr";\nAcquire::Languages:: "en";' in (folder / "apt.conf").read_text(encoding="utf-8")
-        english = {"main_i18n_Translation-en": "", "more_i18n_Translation-en": ENGLISH}
+        english = {"main_i18n_Translation-en": "", "more_i18n_Translation-en": listed("en", a1="a small text editor")}
         for name, text in (french | english | {"main_binary-amd64_Packages": ""}).items():
             (folder / "lists" / f"example.org_{name}").write_text(text, encoding="utf-8")
         return subprocess.CompletedProcess(command, 0, b"", stderr)
@@ -272,14 +219,16 @@ def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores
 # -------------------------------------------------------------------------------------- packed files over https
 
 
+USUAL = {"train.de.gz": "Ein Hund.\r\nGru\u0308n.\n", "train.en.gz": "A dog.\nGreen.\n"}
+USUAL |= {"val.de.gz": "Eine Katze.\n", "val.en.gz": "A cat.\n"}
+
+
 @pytest.fixture
 def multi30k(web, monkeypatch):
-    """Put four packed files on the server, and their hashes where the real ones are; options replace texts."""
+    """Four packed files on the server, and their hashes where the real ones are; a call replaces texts."""
 
     def publish(**texts):
-        usual = {"train.de.gz": "Ein Hund.\r\nGru\u0308n.\n", "train.en.gz": "A dog.\nGreen.\n"}
-        usual |= {"val.de.gz": "Eine Katze.\n", "val.en.gz": "A cat.\n"}
-        for name, text in (usual | texts).items():
+        for name, text in (USUAL | texts).items():
             data = gzip.compress(text.encode("utf-8"))
             web.files[pairs.MULTI30K + name] = data
             monkeypatch.setitem(pairs.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
@@ -291,11 +240,12 @@ def multi30k(web, monkeypatch):
 
 def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
     corpus = load_parallel("multi30k", print)
-    assert corpus.pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green.")]
-    assert (corpus.validation, corpus.words) == ([("Eine Katze.", "A cat.")], [])
-    assert [url.rsplit("/", 1)[1] for url in web.asked] == ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"]
+    assert corpus == Found([("Ein Hund.", "A dog."), ("Grün.", "Green.")], validation=[("Eine Katze.", "A cat.")])
     assert load_parallel("multi30k", print) == corpus
-    assert len(web.asked) == 4  # the second time it is in the cache
+    assert [url.rsplit("/", 1)[1] for url in web.asked] == [*USUAL]  # the second time it is in the cache
+    multi30k(**{"val.en.gz": "A cat.\nA dog.\n"})
+    with pytest.raises(CorpusError, match=r"val\.de\.gz has 1 line and https://.*val\.en\.gz has 2:"):
+        RECIPES["multi30k"].make()
 
 
 def test_multi30k_is_of_one_commit_and_each_file_of_one_hash():
@@ -304,7 +254,7 @@ def test_multi30k_is_of_one_commit_and_each_file_of_one_hash():
     assert RECIPES["multi30k"].expected is not None
 
 
-@pytest.mark.parametrize("name", ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"])
+@pytest.mark.parametrize("name", USUAL)
 def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, multi30k, monkeypatch, cache, name):
     url = pairs.MULTI30K + name
     good = web.files[url]
@@ -313,30 +263,18 @@ def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, m
     monkeypatch.setattr(pairs.gzip, "decompress", lambda data: unpacked.append(data) or decompress(data))
     for data in (same_text, good[:-1], good + b"x", b"<html>moved</html>", b""):
         web.files[url] = data
-        found = hashlib.sha256(data).hexdigest()
-        known = hashlib.sha256(good).hexdigest()
+        found, known = (hashlib.sha256(each).hexdigest() for each in (data, good))
         with pytest.raises(CorpusError, match=f"{url} is not the expected file: its sha256 is {found}, not {known}"):
             load_parallel("multi30k", print)
         assert data not in unpacked
     assert not cache.exists()
 
 
-def test_multi30k_with_unequal_numbers_of_lines_is_refused(multi30k):
-    multi30k(**{"val.en.gz": "A cat.\nA dog.\n"})
-    with pytest.raises(CorpusError, match=r"val\.de\.gz has 1 line and https://.*val\.en\.gz has 2:"):
-        RECIPES["multi30k"].make()
-
-
-def test_tatoeba_is_turned_to_german_and_english(web):
+def test_tatoeba_is_turned_to_german_and_english_or_refused(web):
     text = "\ufeffGo.\tGeh.\tCC-BY 2.0 #1\nHi.\tGru\u0308ß\u00a0Gott!\tCC-BY 2.0 #2\r\n"
     web.files[pairs.TATOEBA] = zipped({"_about.txt": "about", "deu.txt": text})
-    found = RECIPES["tatoeba"].make()
-    assert found.pairs == [("Geh.", "Go."), ("Grüß Gott!", "Hi.")]
-    assert (found.words, found.validation) == ([], [])
+    assert RECIPES["tatoeba"].make() == Found([("Geh.", "Go."), ("Grüß Gott!", "Hi.")])
     assert web.asked == [pairs.TATOEBA]
-
-
-def test_tatoeba_in_another_form_is_refused(web):
     no_tab = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
     for data, reason in ((no_tab, ", line 2: expected source TAB target"), (b"<html>moved", " cannot be unpacked: ")):
         web.files[pairs.TATOEBA] = data

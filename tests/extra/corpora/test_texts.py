@@ -2,8 +2,7 @@
 
 import pytest
 
-from extra.corpora import cleaning
-from extra.corpora.texts import RECIPES, gutenberg_text
+from extra.corpora.texts import RECIPES, gutenberg_text, manual_text, prose_of
 from tests.training.corpora.test_cleaning import FORTUNES
 from tests.training.corpora.test_gutenberg import BOOK, put_into_page
 from tinygrad_lite.errors import CorpusError
@@ -54,7 +53,7 @@ def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
     macros = '.\\" Copyright\n.TH LS 1\n.SH NAME\nls \\- listet auf\n.PP\n'
     unclean = long.replace("Datei", "Δatei")
     broken = f".PP\n{long}\n.BR ls (1)\nund so weiter.\n"
-    assert cleaning.prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
-    assert cleaning.manual_text([macros + long, long]) == printed + "\n"
+    assert prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
+    assert manual_text([macros + long, long]) == printed + "\n"
     with pytest.raises(CorpusError, match="manpages-de no longer holds"):
-        cleaning.manual_text([macros])
+        manual_text([macros])

@@ -62,17 +62,29 @@ def test_one_file_is_read_out_of_a_package():
     assert os.listdir() == ["poems_1.0_all.deb"]
 
 
-def test_a_package_that_dpkg_deb_cannot_unpack_is_an_error():
-    with pytest.raises(CorpusError, match=r"cannot unpack .* unknown compression$"):
-        read(b"", run=lambda command, **options: subprocess.CompletedProcess(command, 2, b"", b"unknown compression\n"))
-    with pytest.raises(CorpusError, match=r"`dpkg-deb poems_1\.0_all\.deb` did not end within 60 s"):
-        read(b"", run=Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)))
+NAMES = ["/" + MEMBER, f"../{MEMBER}", f"./usr/../{MEMBER}", f"x/{MEMBER}", MEMBER + ".bak"]
+NO_UNPACKING = [
+    (Mock(return_value=subprocess.CompletedProcess([], 2, b"", b"unknown compression\n")), "unknown compression$"),
+    (
+        Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)),
+        r"`dpkg-deb poems_1\.0_all\.deb` did not end within 60 s",
+    ),
+]
+BROKEN = [
+    *((b"", run, reason) for run, reason in NO_UNPACKING),
+    # Only the exact regular file is read.
+    (make_tar(dict.fromkeys(NAMES, b"evil")), run_dpkg_deb, r"has no file usr/share/poems/poem\.txt"),
+    *(
+        (content, run_dpkg_deb, "cannot be read as a Debian package")
+        for content in (b"", b"PK\x03\x04 a zip", make_tar({MEMBER: b"poem" * 999})[:700])
+    ),
+]
 
 
-def test_only_the_exact_regular_file_is_read():
-    names = ["/" + MEMBER, f"../{MEMBER}", f"./usr/../{MEMBER}", f"x/{MEMBER}", MEMBER + ".bak"]
-    with pytest.raises(CorpusError, match=r"has no file usr/share/poems/poem\.txt"):
-        read(make_tar(dict.fromkeys(names, b"evil")))
+@pytest.mark.parametrize(("content", "run", "reason"), BROKEN)
+def test_a_package_that_is_damaged_or_lacks_the_file_is_an_error(content, run, reason):
+    with pytest.raises(CorpusError, match=reason):
+        read(content, run=run)
 
 
 def test_several_files_are_read_up_to_a_bound_for_all_of_them(monkeypatch):
@@ -81,12 +93,6 @@ def test_several_files_are_read_up_to_a_bound_for_all_of_them(monkeypatch):
     monkeypatch.setattr(fetch, "MAX_UNPACKED", 2)
     with pytest.raises(CorpusError, match="its files have more than 2 bytes"):
         read(tar, "a/de/*.html")
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 a zip", make_tar({MEMBER: b"poem" * 999})[:700]])
-def test_a_damaged_package_is_an_error(content):
-    with pytest.raises(CorpusError, match="cannot be read as a Debian package"):
-        read(content)
 
 
 # ----------------------------------------------------------------------------------------------- apt-get
@@ -117,14 +123,11 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
         assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}) == {"poems": "Übermut", "more": "c"}
     (update, options), (download, _) = run.calls
     folder = Path(options["cwd"])
-    assert (update[0], update[-1]) == ("apt-get", "update")
-    assert download[-3:] == ["download", "more", "poems"]
-    assert update[1:-1] == download[1:-3] == ["-q", "-c", str(folder / "apt.conf")]
+    both = ["apt-get", "-q", "-c", str(folder / "apt.conf")]
+    assert (update, download) == ([*both, "update"], [*both, "download", "more", "poems"])
     assert f'Dir::State::Lists "{folder / "lists"}";\nDir::Cache "{folder / "cache"}";\n' in run.settings
     assert (options["stdin"], options["env"]["LC_ALL"]) == (subprocess.DEVNULL, "C")
-    assert options["timeout"] > 0
-    assert "shell" not in options
-    assert not folder.exists()
+    assert (options["timeout"] > 0, "shell" in options, folder.exists()) == (True, False, False)
 
 
 APT_FAILURES = [
@@ -145,13 +148,10 @@ def test_a_failure_of_apt_get_says_why(run, reason):
         fetch.debian_files({"poems": MEMBER})
 
 
-def test_a_failed_update_of_some_source_does_not_keep_the_download_from_trying():
+def test_a_failed_update_of_some_source_does_not_keep_the_download_from_trying(monkeypatch):
     run = FakeApt([("poems", make_tar({MEMBER: b"p"}))], update=(100, b"E: some other source is broken\n"))
     with started_by(run):
         assert fetch.debian_files({"poems": MEMBER}) == {"poems": "p"}
-
-
-def test_a_system_without_apt_get_is_told_so(monkeypatch):
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
     with pytest.raises(CorpusError, match="no apt-get"):
         fetch.debian_files({"poems": MEMBER})
@@ -180,10 +180,7 @@ def cut_short(request, timeout):
 URL = "https://example.org/poem.txt"
 
 
-OTHER_SCHEMES = ["http://example.org/poem.txt", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"]
-
-
-@pytest.mark.parametrize("url", OTHER_SCHEMES)
+@pytest.mark.parametrize("url", ["http://example.org/x", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"])
 def test_other_schemes_than_https_are_refused(url):
     with pytest.raises(CorpusError, match="is not an https:// address"):
         fetch.https_text(url, Mock(side_effect=AssertionError("not to be opened")))

@@ -48,29 +48,23 @@ def test_words_are_lower_case_without_punctuation():
 # ------------------------------------------------------------------------------------ files with aligned lines
 
 
-def test_aligned_lines_are_paired_in_order():
+def test_aligned_lines_are_paired_in_order_or_their_unequal_numbers_named():
     pairs = cleaning.aligned_pairs("\ufeffEin Hund.\r\nGru\u0308n.\r\n\r\n", "A dog.\n Green. \n\n", "a.de", "a.en")
     assert pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green."), ("", "")]
+    for german, counts in (("Hund\n" * 1200, "1,200 lines and a.en has 1: line i of one must be"), ("", "0 lines and")):
+        with pytest.raises(CorpusError, match=f"^a.de has {counts}"):
+            cleaning.aligned_pairs(german, "dog", "a.de", "a.en")
 
 
-def test_unequal_numbers_of_lines_are_named():
-    with pytest.raises(CorpusError, match=r"^a\.de has 1,200 lines and a\.en has 1: line i of one must be"):
-        cleaning.aligned_pairs("Hund\n" * 1200, "dog", "a.de", "a.en")
-    with pytest.raises(CorpusError, match=r"^a\.de has 0 lines and a\.en has 1"):
-        cleaning.aligned_pairs("", "dog", "a.de", "a.en")
-
-
-def test_tabbed_lines_lose_their_attribution_and_blank_lines_are_ignored():
+def test_tabbed_lines_lose_their_attribution_and_a_line_without_a_tab_is_named_and_not_shown_whole():
     text = "\ufeffGo.\tGeh.\tCC-BY 2.0 (France) #1 (somebody)\tmore\r\n\n \nI\u00a0am.\t Ich  bin. \r\n"
     assert cleaning.tabbed_pairs(text, "the list") == [("Go.", "Geh."), ("I am.", "Ich bin.")]
     assert cleaning.tabbed_pairs("", "the list") == []
-
-
-def test_a_line_without_a_tab_is_named_and_not_shown_whole():
-    with pytest.raises(CorpusError, match="line 2: expected source TAB target, but it has no tab: 'Go Geh'"):
-        cleaning.tabbed_pairs("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "the list")
-    with pytest.raises(CorpusError, match=r": 'x{60}'$"):
-        cleaning.tabbed_pairs("x" * 5000, "the list")
+    for text, shown in (("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "2: .*: 'Go Geh'"), ("x" * 5000, "1: .*: 'x{60}'")):
+        with pytest.raises(
+            CorpusError, match=f"line {shown.replace('.*', 'expected source TAB target, but it has no tab')}$"
+        ):
+            cleaning.tabbed_pairs(text, "the list")
 
 
 # -------------------------------------------------------------------------------------------- the dictionary
@@ -129,17 +123,29 @@ def test_sides_with_other_numbers_of_entries_are_refused(line):
         cleaning.ding_pairs(f"# comment\nHund :: dog\n{line}\nKatze :: cat\n")
 
 
-KEPT = ["Das Boot sinkt.", "Sinkt das Boot?", "Sieh das Boot!", '"Das Boot sinkt."', "'Das Boot sinkt!'"]
-
-
-@pytest.mark.parametrize("german", [*KEPT, "Über uns regnet's."])
-def test_a_sentence_is_kept(german):
-    pair = (german, "The boat is sinking.")
-    assert cleaning.whole_sentences([pair]) == [pair]
-    assert cleaning.whole_sentences([pair[::-1]]) == [pair[::-1]]
-
-
+KEPT = [
+    "Das Boot sinkt.",
+    "Sinkt das Boot?",
+    "Sieh das Boot!",
+    '"Das Boot sinkt."',
+    "'Das Boot sinkt!'",
+    "Über uns regnet's.",
+]
 NO_SENTENCES = [
+    *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
+    *("Ich habe etw. gesehen.", "Hunde, Katzen usw.", "Look at sb. again.", "Give me sth. nice!", "Cats, dogs, ETC."),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"), [*((text, True) for text in KEPT), *((text, False) for text in NO_SENTENCES)]
+)
+def test_what_is_a_sentence_on_either_side(text, kept):
+    pairs = [(text, "The boat is sinking."), ("The boat is sinking.", text)]
+    assert cleaning.whole_sentences(pairs) == pairs * kept
+
+
+SENTENCES = [
     *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
     *("Ich habe etw. gesehen.", "Hunde, Katzen usw.", "Look at sb. again.", "Give me sth. nice!", "Cats, dogs, ETC."),
 ]

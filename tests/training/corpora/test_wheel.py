@@ -65,10 +65,7 @@ def test_the_file_is_read_from_what_pip_gives():
 
 
 FAILURES = [
-    (
-        Pip(complaint="/usr/bin/python: No module named pip\n"),
-        "failed: this environment has no pip; `python -m ensurepip` or",
-    ),
+    (Pip(complaint="python: No module named pip\n"), "failed: this environment has no pip; `python -m ensurepip` or"),
     (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
     (Pip(complaint="WARNING: Retrying connection broken by\nERROR: No matching\n"), "cannot be reached"),
     (Pip(), "failed: it gave no reason"),

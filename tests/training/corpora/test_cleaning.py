@@ -8,12 +8,7 @@ from tinygrad_lite.errors import CorpusError
 from training.corpora import cleaning
 from training.corpora.cleaning import GOETHE, goethe_text, normalise, words_of
 
-PHP = """<?php
-class Text
-{
-    // 'nothing' to keep
-    protected static $baseText = <<<'EOT'
-Am 4. Mai 1771
+LETTERS = """Am 4. Mai 1771
 
 Ein erster Brief, er ist "kurz" und kostet $5 \\n nicht.
 
@@ -25,12 +20,10 @@ Ein zweiter Brief, vom Regen.
 
 Den 17. Mai
 
-Ein dritter Brief, vom Wind.
-EOT;
-    /* legal words */
-}
-"""
-
+Ein dritter Brief, vom Wind."""
+PHP = (
+    f"<?php\nclass Text {{\n  // 'nothing' here\n  static $text = <<<'EOT'\n{LETTERS}\nEOT;\n  /* legal words */\n}}\n"
+)
 FORTUNES = """Die Wolke zieht, der Hügel bleibt
 und keiner fragt warum.
 \t\t-- Johann Wolfgang von Goethe (Ein Stück I, 3. Mai 1830)
@@ -58,20 +51,18 @@ ATTRIBUTIONS = [
     "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
 ]
 LEFT_OUT = [  # words of others, and unclean ones
-    *("Über Goethe spricht jeder.\n\t\t-- Jean Paul\n", "Goethe: Das habe ich gesagt.\n"),
+    *("Über Goethe spricht jeder.\n\t\t-- Jean Paul\n", "Goethe: Das habe ich gesagt.\n", "\n", "\t\t-- Goethe\n"),
     "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
     "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
     "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
-    *("\t\t-- Goethe\n", "Ein [...] Satz.\n\t\t-- Goethe\n", "Ein Apfel = eine Birne.\n\t\t-- Goethe\n"),
-    *("Ein Rück\bschritt.\n\t\t-- Goethe\n", "Goetheaner sind viele.\n\t\t-- Goethebund\n", "\n"),
+    *("Ein [...] Satz.\n\t\t-- Goethe\n", "Ein Apfel = eine Birne.\n\t\t-- Goethe\n"),
+    *("Ein Rück\bschritt.\n\t\t-- Goethe\n", "Goetheaner sind viele.\n\t\t-- Goethebund\n"),
 ]
+INDENTED = "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n"
 ENTRIES = [
     *((f"\nZwei Zeilen,\neine Meinung.\n\t\t{words}\n", "Zwei Zeilen,\neine Meinung.") for words in ATTRIBUTIONS),
     *((entry, None) for entry in LEFT_OUT),
-    (
-        "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n",
-        "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne.",
-    ),
+    (INDENTED, "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne."),
 ]
 
 
@@ -95,19 +86,15 @@ def test_goethe_holds_letters_in_order_among_the_quotations_once_each():
     text = goethe_text(PHP, FORTUNES)
     first, second, third = (text.index(f"Ein {nth} Brief") for nth in ("erster", "zweiter", "dritter"))
     assert first < second < third
-    assert "Am 4. Mai 1771\n\nEin erster Brief" in text
-    assert "$5 \\n nicht." in text  # a quoted block of PHP has no escapes
-    assert text.count("Die Wolke zieht") == 1
-    assert "\n\nMorgens baut der Maurer\n  seine Mauer.\n" in "\n\n" + text
+    # A quoted block of PHP has no escapes; text of two lines keeps them.
+    for wanted in ("Am 4. Mai 1771\n\nEin erster", "$5 \\n nicht.", "\n\nMorgens baut der Maurer\n  seine Mauer.\n"):
+        assert wanted in f"\n\n{text}"
     for unwanted in ("--", "Niemand", "Goethe", "Ohne Namen", "class", "EOT", "%", "\n\n\n", "legal"):
         assert unwanted not in text
-    assert text.endswith("\n")
-    assert not text.endswith("\n\n")
-
-
-def test_goethe_does_not_depend_on_the_order_of_its_sources_nor_on_their_ends_of_lines():
+    assert (text.count("Die Wolke zieht"), text[-1], text[-2] == "\n") == (1, "\n", False)
+    # Neither the order of the sources nor the ends of their lines matter.
     odd = unicodedata.normalize("NFD", "%\n".join(reversed(FORTUNES.split("%\n")))).replace("\n", "\r\n")
-    assert goethe_text("\ufeff" + PHP, odd) == goethe_text(PHP, FORTUNES)
+    assert goethe_text("\ufeff" + PHP, odd) == text
 
 
 def test_goethe_from_changed_packages_is_an_error():

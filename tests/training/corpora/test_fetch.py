@@ -44,69 +44,16 @@ def run_dpkg_deb(command, **options):
     return subprocess.CompletedProcess(command, 0, None, b"")
 
 
-def read(content: bytes, paths: str = MEMBER, run=run_dpkg_deb) -> dict[str, bytes]:
-    """The files that are read from a package with this content, in the current folder."""
-    Path("poems_1.0_all.deb").write_bytes(content)
-    with started_by(run):
-        return fetch.read_deb("poems", Path(), paths)
-
-
-@pytest.fixture(autouse=True)
-def with_apt_in_an_empty_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
-
-
-def test_one_file_is_read_out_of_a_package():
-    assert read(make_tar({"./usr/": b"", f"./{MEMBER}": b"sch\xc3\xb6n", "./last": b"x"})) == {MEMBER: b"sch\xc3\xb6n"}
-    assert os.listdir() == ["poems_1.0_all.deb"]
-
-
-NAMES = ["/" + MEMBER, f"../{MEMBER}", f"./usr/../{MEMBER}", f"x/{MEMBER}", MEMBER + ".bak"]
-NO_UNPACKING = [
-    (Mock(return_value=subprocess.CompletedProcess([], 2, b"", b"unknown compression\n")), "unknown compression$"),
-    (
-        Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60)),
-        r"`dpkg-deb poems_1\.0_all\.deb` did not end within 60 s",
-    ),
-]
-BROKEN = [
-    *((b"", run, reason) for run, reason in NO_UNPACKING),
-    # Only the exact regular file is read.
-    (make_tar(dict.fromkeys(NAMES, b"evil")), run_dpkg_deb, r"has no file usr/share/poems/poem\.txt"),
-    *(
-        (content, run_dpkg_deb, "cannot be read as a Debian package")
-        for content in (b"", b"PK\x03\x04 a zip", make_tar({MEMBER: b"poem" * 999})[:700])
-    ),
-]
-
-
-@pytest.mark.parametrize(("content", "run", "reason"), BROKEN)
-def test_a_package_that_is_damaged_or_lacks_the_file_is_an_error(content, run, reason):
-    with pytest.raises(CorpusError, match=reason):
-        read(content, run=run)
-
-
-def test_several_files_are_read_up_to_a_bound_for_all_of_them(monkeypatch):
-    tar = make_tar({"./a/de/1.html": b"1", "./a/de/b/2.html": b"22", "./a/de/3.htm": b"3", "./a/en/4.html": b"4"})
-    assert read(tar, "a/de/*.html") == {"a/de/1.html": b"1", "a/de/b/2.html": b"22"}
-    monkeypatch.setattr(fetch, "MAX_UNPACKED", 2)
-    with pytest.raises(CorpusError, match="its files have more than 2 bytes"):
-        read(tar, "a/de/*.html")
-
-
-# ----------------------------------------------------------------------------------------------- apt-get
-
-
 class FakeApt:
     """Stands in for subprocess.run: notes the calls, and leaves packages where apt-get would."""
 
-    def __init__(self, packages=(), update=(0, b""), download=(0, b"")):
+    def __init__(self, packages=(), update=(0, b""), download=(0, b""), unpack=run_dpkg_deb):
         self.packages, self.results, self.calls = packages, {"update": update, "download": download}, []
+        self.unpack = unpack
 
     def __call__(self, command, **options):
         if command[0] == "dpkg-deb":
-            return run_dpkg_deb(command, **options)
+            return self.unpack(command, **options)
         self.calls.append((command, options))
         self.settings = (Path(options["cwd"]) / "apt.conf").read_text(encoding="utf-8")
         action = "update" if "update" in command else "download"
@@ -117,8 +64,21 @@ class FakeApt:
         return subprocess.CompletedProcess(command, code, b"", stderr)
 
 
+def poems(content: bytes, **settings) -> FakeApt:
+    """A stand-in with one package, which has this content."""
+    return FakeApt([("poems", content)], **settings)
+
+
+@pytest.fixture(autouse=True)
+def with_apt(monkeypatch):
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
 def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goes():
-    run = FakeApt([("poems", make_tar({MEMBER: "Übermut".encode()})), ("more", make_tar({"a/b": b"c"}))])
+    tar = make_tar({"./usr/": b"", f"./{MEMBER}": "Übermut".encode(), "./last": b"x"})
+    run = FakeApt(
+        [("poems", tar), ("more", make_tar({"a/b": b"c"}))], update=(100, b"E: some other source is broken\n")
+    )
     with started_by(run):
         assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}) == {"poems": "Übermut", "more": "c"}
     (update, options), (download, _) = run.calls
@@ -130,28 +90,42 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
     assert (options["timeout"] > 0, "shell" in options, folder.exists()) == (True, False, False)
 
 
-APT_FAILURES = [
+def test_several_files_are_read_up_to_a_bound_for_all_of_them(monkeypatch):
+    tar = make_tar({"./a/de/1.html": b"1", "./a/de/b/2.html": b"22", "./a/de/3.htm": b"3", "./a/en/4.html": b"4"})
+    with started_by(poems(tar)):
+        found = fetch.debian_folders({"poems": "a/de/*.html"})
+        assert found == {"poems": {"a/de/1.html": b"1", "a/de/b/2.html": b"22"}}
+        monkeypatch.setattr(fetch, "MAX_UNPACKED", 2)
+        with pytest.raises(CorpusError, match="its files have more than 2 bytes"):
+            fetch.debian_folders({"poems": "a/de/*.html"})
+
+
+UNKNOWN = Mock(return_value=subprocess.CompletedProcess([], 2, b"", b"unknown compression\n"))
+SLOW = Mock(side_effect=subprocess.TimeoutExpired("dpkg-deb", 60))
+OTHER_NAMES = ["/" + MEMBER, f"../{MEMBER}", f"./usr/../{MEMBER}", f"x/{MEMBER}", MEMBER + ".bak"]
+DAMAGED = [b"", b"PK\x03\x04 a zip", make_tar({MEMBER: b"poem" * 999})[:700]]
+FAILURES = [
     (FakeApt(download=(100, b"W: hm\nE: Unable to locate package poems\n")), "failed: Unable to locate package"),
     (FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")), "fetch x  no route"),
     (FakeApt(download=(100, b"")), "it gave no reason"),
     (FakeApt(), "left no file of the package poems"),
-    (FakeApt([("poems", make_tar({"other": b""}))]), "has no file usr/share/poems/poem.txt"),
-    (FakeApt([("poems", make_tar({MEMBER: b"sch\xf6n"}))]), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+    (poems(make_tar(dict.fromkeys(OTHER_NAMES, b"evil"))), "has no file usr/share/poems/poem.txt"),
+    (poems(make_tar({MEMBER: b"sch\xf6n"})), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+    *((poems(content), "cannot be read as a Debian package") for content in DAMAGED),
+    (poems(b"", unpack=UNKNOWN), "cannot unpack .* unknown compression$"),
+    (poems(b"", unpack=SLOW), r"`dpkg-deb poems_.*\.deb` did not end within 60 s"),
     (Mock(side_effect=subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
     (Mock(side_effect=PermissionError("no")), "`apt-get update` cannot be started: no"),
 ]
 
 
-@pytest.mark.parametrize(("run", "reason"), APT_FAILURES)
-def test_a_failure_of_apt_get_says_why(run, reason):
+@pytest.mark.parametrize(("run", "reason"), FAILURES)
+def test_a_package_that_cannot_be_had_or_read_says_why(run, reason):
     with started_by(run), pytest.raises(CorpusError, match=reason):
         fetch.debian_files({"poems": MEMBER})
 
 
-def test_a_failed_update_of_some_source_does_not_keep_the_download_from_trying(monkeypatch):
-    run = FakeApt([("poems", make_tar({MEMBER: b"p"}))], update=(100, b"E: some other source is broken\n"))
-    with started_by(run):
-        assert fetch.debian_files({"poems": MEMBER}) == {"poems": "p"}
+def test_a_system_without_apt_get_is_told_so(monkeypatch):
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
     with pytest.raises(CorpusError, match="no apt-get"):
         fetch.debian_files({"poems": MEMBER})
@@ -177,17 +151,20 @@ def cut_short(request, timeout):
     return response
 
 
+def redirected(request, timeout):
+    """An answer that leads to a malformed address."""
+    headers = Message()
+    headers["location"] = "https://[::1"
+    return fetch.OnlyHttps().http_error_302(request, None, 302, "Found", headers)
+
+
 URL = "https://example.org/poem.txt"
 
 
-@pytest.mark.parametrize("url", ["http://example.org/x", "file:///etc/hostname", "ftp://example.org/x", "poem.txt"])
-def test_other_schemes_than_https_are_refused(url):
-    with pytest.raises(CorpusError, match="is not an https:// address"):
-        fetch.https_text(url, Mock(side_effect=AssertionError("not to be opened")))
-
-
 @pytest.mark.parametrize("target", ["http://example.org/b", "file:///etc/hostname", "//example.org/b"])
-def test_redirects_lead_to_https_only(target):
+def test_addresses_and_redirects_are_https_only(target):
+    with pytest.raises(CorpusError, match="is not an https:// address"):
+        fetch.https_text(target, Mock(side_effect=AssertionError("not to be opened")))
     request, handler = urllib.request.Request(URL), fetch.OnlyHttps()
     with pytest.raises(CorpusError, match=r"redirects to .* not https"):
         handler.redirect_request(request, None, 302, "Found", Message(), target)
@@ -195,25 +172,13 @@ def test_redirects_lead_to_https_only(target):
     assert onward.full_url == "https://example.org/b"
 
 
-def test_a_redirect_to_a_malformed_address_is_refused():
-    headers = Message()
-    headers["location"] = "https://[::1"
-
-    def redirected(request, timeout):
-        return fetch.OnlyHttps().http_error_302(request, None, 302, "Found", headers)
-
-    with pytest.raises(CorpusError, match=f"the download of {URL} failed: .*IPv6"):
-        fetch.https_bytes(URL, redirected)
-
-
 HTTPS_FAILURES = [
     (Mock(side_effect=urllib.error.HTTPError(URL, 403, "Forbidden", Message(), None)), "answered 403 Forbidden"),
     (Mock(side_effect=urllib.error.URLError("no route to host")), "cannot be reached: no route to host"),
     (Mock(side_effect=TimeoutError("timed out")), "failed: .*timed out"),
     (Mock(side_effect=http.client.IncompleteRead(b"half")), "failed: IncompleteRead"),
-    (cut_short, "failed: it lacks 6 bytes"),
-    (answer(b"\xff\xfe"), "is not UTF-8"),
-    (answer(b"1234"), "has more than 3 bytes"),
+    *((cut_short, "failed: it lacks 6 bytes"), (redirected, "failed: .*IPv6")),
+    *((answer(b"\xff\xfe"), "is not UTF-8"), (answer(b"1234"), "has more than 3 bytes")),
 ]
 
 
@@ -236,7 +201,7 @@ def test_a_stored_text_is_recalled_with_its_facts(cache):
     fetch.store("poem", "schön\n\nund gut\n", FACTS)
     text, facts = fetch.recall("poem")
     assert (text, facts) == ("schön\n\nund gut\n", {**FACTS, "sha256": fetch.sha256(text)})
-    assert sorted(os.listdir(cache)) == ["poem.json", "poem.txt"]
+    assert {path.name for path in cache.iterdir()} == {"poem.json", "poem.txt"}
     assert (cache / "poem.txt").read_bytes() == text.encode("utf-8")
 
 

@@ -16,37 +16,18 @@ HEADER = """The Project Gutenberg EBook of Das Stück, by Niemand
 This eBook is for the use of anyone anywhere at no cost and with
 almost no restrictions whatsoever.
 
-Title: Das Stück
-
 Character set encoding: {encoding}
 """
-PAGE = (
-    HEADER
-    + """
-*** START OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***
-
-
-
-
-{book}
-
-
-
-
-*** END OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***
-
-***** This file should be named 1-8.txt or 1-8.zip *****
+LICENCE = """***** This file should be named 1-8.txt or 1-8.zip *****
 
 Produced by A Person
-
-Updated editions will replace the previous one--the old editions
-will be renamed.
 
 *** START: FULL LICENSE ***
 
 THE FULL PROJECT GUTENBERG LICENSE
 """
-)
+MARK = "*** {} OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***"
+PAGE = f"{HEADER}\n{MARK.format('START')}\n\n\n\n\n{{book}}\n\n\n\n\n{MARK.format('END')}\n\n{LICENCE}"
 
 
 def put_into_page(book=BOOK, encoding="UTF-8"):
@@ -55,25 +36,19 @@ def put_into_page(book=BOOK, encoding="UTF-8"):
 
 def found_in(page):
     """The only book in a whole file."""
-    books, whole = gutenberg_books(page)
+    (book,), whole = gutenberg_books(page)
     assert whole
-    assert len(books) == 1
-    return books[0]
+    return book
 
 
-START = "*** START OF THE PROJECT GUTENBERG EBOOK X ***"
-END = "*** END OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***"
+START, END = "*** START OF THE PROJECT GUTENBERG EBOOK X ***", "*** END OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***"
 FIRST_LINES = [
-    *(
-        START,
-        "***START OF THE PROJECT GUTENBERG EBOOK X***",
-        "*** START OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK X ***",
-    ),
+    *(START, START.replace("* S", "*S").replace("X *", "X*"), START.replace("THE", "THE COPYRIGHTED")),
     *("  *** START OF THIS PROJECT GUTENBERG EBOOK A*B ***", "*** START OF THE PROJECT GUTENBERG EBOOK, X"),
     "*** START OF THIS PROJECT GUTENBERG EBOOK EIN STÜCK\nIN VIELEN ZEILEN,\nVON NIEMAND ***",
 ]
 ENDS = [
-    *(END, "***END OF THE PROJECT GUTENBERG EBOOK DAS\nSTÜCK***"),
+    "***END OF THE PROJECT GUTENBERG EBOOK DAS\nSTÜCK***",
     "End of the Project Gutenberg EBook of Das Stück, by \nNiemand\n\n*** END OF THIS PROJECT GUTENBERG X ***",
     'Ende dieses Projekt Gutenberg Etexes "Das Stück\nin einem Akt".\n\n*** END OF THE PROJECT GUTENBERG',
 ]
@@ -116,16 +91,12 @@ def test_nothing_of_a_book_is_lost(lines):
 
 
 OTHER_TEXTS = [
-    "",
-    "Habe nun, ach!\n\nProduced by nobody.\n",
+    *("", "Habe nun, ach!\n\nProduced by nobody.\n", "Erst\n\nTranscriber's Note: odd.\n\nTitle: x\n"),
     "Project Gutenberg has it.\n\nEnd of the Project Gutenberg story.\n",
-    # Someone writes about the form of these files.
-    "How the files look\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nand then\n\n"
-    "*** END OF THE PROJECT GUTENBERG EBOOK X ***\n\nThat is all.\n",
-    "Title: is said first, and later\n\n" + "so on\n" * 6000 + "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nZ\n",
+    f"How the files look\n\n{START}\n\nand then\n\n{END}\n\nThat is all.\n",  # someone writes about their form
+    "Title: is said first, and later\n\n" + "so on\n" * 6000 + f"{START}\n\nZ\n",
     "Erst\n\n*** START OF PART ONE ***\n\ndann\n\n*** END OF PART ONE ***\n",
-    "Erst\n\nTranscriber's Note: odd.\n\nTitle: x\n",
-    "Er las: *** START OF THE PROJECT GUTENBERG EBOOK X *** und schwieg.\n",
+    f"Er las: {START} und schwieg.\n",
 ]
 
 

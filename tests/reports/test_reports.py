@@ -124,7 +124,7 @@ tried for the first time.
   What was to be held out was learned, or two random splits overlapped.
   reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   seq2seq/test_corpus.py::test_no_held_out_sentence_is_trained_on_in_either_language
-  training/corpora/test_tables.py::test_rows_that_share_a_text_are_in_one_part
+  extra/corpora/test_tables.py::test_rows_that_share_a_text_are_in_one_part
   extra/chat/test_conversations.py::test_what_the_tests_ask_was_not_in_the_training
 - pytorch/examples#427, huggingface/transformers#34138
   The loss was a mean of means: of windows or batches of unequal length.
@@ -140,8 +140,8 @@ tried for the first time.
   tinygrad_lite/functional/test_cross_entropy.py::test_all_ignored_is_zero_with_zero_gradients
 - pytorch/text#612, pytorch/text#349, Tatoeba/tatoeba2#2973
   A lone quotation mark between tabs swallowed all lines up to the next one.
-  training/corpora/test_tables.py::test_between_tabs_every_character_is_text_and_every_line_a_row
-  training/corpora/test_tables.py::test_what_is_no_table_is_refused_in_one_sentence
+  extra/corpora/test_tables.py::test_between_tabs_every_character_is_text_and_every_line_a_row
+  extra/corpora/test_tables.py::test_what_is_no_table_is_refused_in_one_sentence
   training/cli/test_files.py::test_two_characters_end_a_line_and_no_others
 - karpathy/nanochat#582, NVIDIA-NeMo/Megatron-Bridge#5166, NVIDIA-NeMo/Megatron-Bridge#3359
   Questions were learned too, or marks that a user typed became the ends of turns.

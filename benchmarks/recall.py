@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from extra.gpt.config import GPTConfig
-from extra.studies.program import numbers, program
+from extra.studies.program import numbers, program, write_lines
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option

@@ -16,17 +16,9 @@ from collections.abc import Iterable, Iterator
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
 from training.cli.files import decode_utf8
-from training.corpora import fetch
+from training.corpora import fetch, pair_cleaning
 from training.corpora.fetch import Recipe
-from training.corpora.pair_cleaning import (
-    Pair,
-    aligned_pairs,
-    sentence_by_sentence,
-    tabbed_pairs,
-    tidy,
-    whole_sentences,
-    words,
-)
+from training.corpora.pair_cleaning import Pair, sentence_by_sentence, tidy, words
 from training.corpora.pairs import DING_LICENCE, DING_SOURCE, Found, ding
 
 MAX_UNPACKED = 128 * 2**20  # bytes of an unpacked file; the largest here, Tatoeba, has about 45 MB
@@ -231,7 +223,7 @@ def multi30k(part: str) -> list[Pair]:
         data = fetch.https_bytes(MULTI30K + name)
         fetch.check_sha256(data, MULTI30K_SHA256[name], MULTI30K + name)
         texts.append(gzip.decompress(data).decode("utf-8"))
-    return aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
+    return pair_cleaning.aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
 
 
 def tatoeba() -> list[Pair]:
@@ -244,7 +236,7 @@ def tatoeba() -> list[Pair]:
     except CorpusError as error:
         advice = "if it refuses programs, save it with a browser, unpack it, and use --pairs deu.txt --swap"
         raise CorpusError(f"{error}; {advice}") from None
-    table = tabbed_pairs(unzip(archive, "deu.txt", TATOEBA), TATOEBA)
+    table = pair_cleaning.tabbed_pairs(unzip(archive, "deu.txt", TATOEBA), TATOEBA)
     return [(german, english) for english, german in table]
 
 
@@ -258,7 +250,7 @@ RECIPES = {
     "ding-sentences": Recipe(
         source=DING_SOURCE,
         licence=DING_LICENCE,
-        make=lambda: Found(whole_sentences(ding())),
+        make=lambda: Found(pair_cleaning.whole_sentences(ding())),
         expected="5ae76ae7d51aab8e25764abd4b2bfee0e1ce93cbb2af73fc14ca1d9a1623f286",
     ),
     "libreoffice-help": Recipe(

@@ -7,6 +7,5 @@ from training.corpora import pairs, texts
 
 def register() -> None:
     """Add the texts and the parallel corpora of the shelf, after those of the core; more than once changes nothing."""
-    for table, more in ((texts.RECIPES, more_texts.RECIPES), (pairs.RECIPES, more_pairs.RECIPES)):
-        for name, recipe in more.items():
-            table.setdefault(name, recipe)
+    texts.RECIPES.update(more_texts.RECIPES | texts.RECIPES)
+    pairs.RECIPES.update(more_pairs.RECIPES | pairs.RECIPES)

@@ -35,8 +35,8 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     dataset: str = of_data(
         "goethe",
-        f"text to learn from, by name: {', '.join(texts.RECIPES)}; or pictures: {', '.join(PICTURES)}; or, with separator, "
-        f"pairs: {', '.join((*parallel.RECIPES, *MADE))}",
+        f"text to learn from, by name: {', '.join(texts.RECIPES)}; or pictures: {', '.join(PICTURES)}; or, with "
+        f"separator, pairs: {', '.join((*parallel.RECIPES, *MADE))}",
     )
     pairs: str = of_data(
         "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True

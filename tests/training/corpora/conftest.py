@@ -1,6 +1,7 @@
 """What stands in for the web and the cache, for the tests of what is downloaded."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,25 +9,18 @@ from tinygrad_lite.errors import CorpusError
 from training.corpora import fetch
 
 
-class Web:
-    """Gives the `files`, by their addresses, and notes in `asked` what it is asked for."""
-
-    def __init__(self) -> None:
-        self.files: dict[str, bytes] = {}
-        self.asked: list[str] = []
-
-    def https_bytes(self, url: str, open_url: object = None) -> bytes:
-        self.asked.append(url)
-        if url not in self.files:
-            raise CorpusError(f"{url} answered 404 Not Found")
-        return self.files[url]
-
-
 @pytest.fixture
-def web(monkeypatch) -> Web:
-    """All that is downloaded comes from here."""
-    made = Web()
-    monkeypatch.setattr(fetch, "https_bytes", made.https_bytes)
+def web(monkeypatch) -> SimpleNamespace:
+    """All that is downloaded comes from its `files`, by their addresses; `asked` is what it was asked for."""
+    made = SimpleNamespace(files={}, asked=[])
+
+    def https_bytes(url: str, open_url: object = None) -> bytes:
+        made.asked.append(url)
+        if url not in made.files:
+            raise CorpusError(f"{url} answered 404 Not Found")
+        return made.files[url]
+
+    monkeypatch.setattr(fetch, "https_bytes", https_bytes)
     return made
 
 

@@ -13,7 +13,6 @@ from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
-PAIRS = ChainMap(dict.fromkeys(MADE), parallel.RECIPES)  # by name, which may still be added
 
 
 @dataclass

@@ -181,7 +181,7 @@ tried for the first time.
 - Nerogar/OneTrainer#1604, karpathy/nanoGPT#443, Lightning-AI/litgpt#132
   A resumed run had another schedule, and its rate jumped.
   test_train_resume.py::test_a_jump_of_the_learning_rate_is_said_with_what_avoids_it
-  training/test_options.py::test_no_combination_of_lengths_divides_by_zero
+  extra/test_options.py::test_no_combination_of_lengths_divides_by_zero
 - huggingface/transformers#42612, hiyouga/LlamaFactory#10832, TransformerLensOrg/TransformerLens#1725,
   rasbt/LLMs-from-scratch#822
   Settings said "tied", a file had two different matrices, and one of them won silently.

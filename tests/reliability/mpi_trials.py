@@ -19,10 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import train
-from benchmarks.two_hosts import TwoHosts
 from extra.mpi.mpirun import on_all_ranks
 from tests.reliability.disturbed import kill_all, marked, wait_until, whole_checkpoints
 from tests.tiny_runs import ROOT, arguments, made_up_text, same
@@ -41,6 +42,16 @@ IN_TIME, CUT_IN_TIME = 10.0, 60.0  # seconds from the failure to the end
 STEPS = 1200
 RUN = arguments(max_iters=STEPS, eval_interval=20, dropout=0.1, keep=2, out_dir=None)
 MPIRUN = str(Path(sys.prefix, "bin", "mpirun"))
+HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}
+DEVICE = "veth"  # the name of the network device on each host
+# Called like ssh, with options, a machine and a command, it runs the command in the namespace that represents the
+# machine.
+AGENT = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+case $1 in 10.77.0.1) host=hostA;; *) host=hostB;; esac
+shift
+exec ip netns exec $host unshare --uts sh -c "hostname $host; $*"
+"""
 
 
 def fail_as_asked() -> None:
@@ -132,23 +143,51 @@ def check(run: RunFolder, whole: RunFolder | None) -> None:
         same(run, whole)
 
 
+def ip(*words: str) -> str:
+    """Run the command `ip`; returns what it prints."""
+    return subprocess.run(["ip", *words], capture_output=True, encoding="utf-8", check=True).stdout
+
+
+@contextmanager
+def two_hosts(agent: Path) -> Iterator[list[str]]:
+    """Two network namespaces with a link between them, and the command that starts a rank of a program on each."""
+    agent.write_text(AGENT, encoding="ascii", newline="\n")
+    agent.chmod(0o755)
+    first, second = HOSTS
+    for host in HOSTS:
+        subprocess.run(["ip", "netns", "del", host], stderr=subprocess.DEVNULL, check=False)  # left by a killed run
+        ip("netns", "add", host)
+    ip("link", "add", DEVICE, "netns", first, "type", "veth", "peer", "name", DEVICE, "netns", second)
+    for host, address in HOSTS.items():
+        ip("-n", host, "addr", "add", f"{address}/24", "dev", DEVICE)
+        ip("-n", host, "link", "set", "lo", "up")
+        ip("-n", host, "link", "set", DEVICE, "addrgenmode", "none")  # no IPv6, which needs seconds to be usable
+        ip("-n", host, "link", "set", DEVICE, "up")
+    while any("state UP" not in ip("-n", host, "link", "show", DEVICE) for host in HOSTS):
+        time.sleep(0.1)  # before that, MPICH chooses another device, or fails
+    where = ["-hosts", ",".join(f"{address}:1" for address in HOSTS.values()), "-n", "2"]
+    yield [str(agent), HOSTS[first], MPIRUN, "-launcher", "ssh", "-launcher-exec", str(agent), *where, sys.executable]
+    for host in HOSTS:
+        ip("netns", "del", host)
+
+
 def cut_link(rng: random.Random, folder: Path) -> float:
     """Cut the link between two simulated hosts; returns the seconds until all is over on both."""
-    with TwoHosts() as hosts:
+    with two_hosts(folder.parent / "agent") as start_on_both:
         words = [str(Path(__file__).resolve()), *RUN, "--max_iters=100000", f"--out_dir={folder}"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder.parent}
-        os.environ["TRIAL"] = str(folder)
-        process = hosts.start(*words, **pipes)
+        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
+        network |= {"OPENBLAS_NUM_THREADS": "1", "TRIAL": str(folder), "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen([*start_on_both, *words], env=os.environ | network, **pipes)
         try:
             wait_until(RunFolder(folder).last.exists, 120)
             time.sleep(rng.uniform(0, 1))
-            hosts.cut()
+            ip("-n", "hostA", "link", "set", DEVICE, "down")  # neither side is told
             began = time.monotonic()
             said, _ = process.communicate(timeout=CUT_IN_TIME)
             wait_until(lambda: not {"0", "1"} & processes(str(folder)).keys(), CUT_IN_TIME)
             took = time.monotonic() - began
         finally:
-            del os.environ["TRIAL"]
             kill_all(f"TRIAL={folder}")
     assert process.returncode != 0, said
     assert len(re.findall(r"stopped: rank 0 has not heard from rank 1 on hostB for \d+ s", said)) == 1, said

@@ -4,7 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.tinygrad_lite.cuda.launches import generated_token, narrow, table, training_step
+from tests.emulator.cupy_on_cpu import KERNEL
+from tests.tinygrad_lite.cuda.every_kernel import call_every_kernel
+from tests.tinygrad_lite.cuda.launches import counting, generated_token, narrow, table, training_step
+from tinygrad_lite.cuda import launch
 
 MOST_IN_A_STEP = {"baby": 77, "baby-dropout": 87, "gpt2": 99, "goethe": 144}  # lower them with every launch saved
 # How often a step asks arrays for a shape, an address, a view: the host's work, which no launch shows.
@@ -29,6 +32,14 @@ def test_a_token_launches_no_more_than_before(name):
     assert 1 < sum(launches.counts) <= MOST_FOR_A_TOKEN, launches
     assert sum(replayed.counts) == 1
     assert ms > 0
+
+
+def test_every_kernel_is_called():
+    """By the program that runs under compute-sanitizer."""
+    kernels = {name for path in launch.SOURCES.glob("*.cu") for name, _ in KERNEL.findall(launch.source(path.stem))}
+    with counting() as launches:
+        call_every_kernel("cuda")
+    assert set(launches.own) == kernels
 
 
 def test_counts_do_not_depend_on_the_sizes():

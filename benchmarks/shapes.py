@@ -86,11 +86,6 @@ class Shape:
         return self.tokens * (self.pairs if self.translates else self.options.batch_size)
 
     @property
-    def is_modern(self) -> bool:
-        """Whether it is a GPT with the parts of the preset `goethe`, not GPT-2's."""
-        return self.model is GPT and self.options.optimizer == "muon"
-
-    @property
     def translates(self) -> bool:
         """Whether it is the translation model."""
         return self.model is Seq2Seq

@@ -1,52 +1,123 @@
 """The same GPT written in PyTorch: to check every gradient, and as the baseline of the timings.
 
-It is the model of `gpt/model.py` in PyTorch's own idiom. `from_ours` copies the weights by name, so both can start
-from the same point and train on the same batches.
+It is the model of `gpt/model.py` in PyTorch's own idiom, with the parts of GPT-2 or of the preset `goethe`. `from_ours`
+copies the weights by name, so both can start from the same point and train on the same batches.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from extra.gpt.config import GPTConfig
 from gpt.model import GPT
+from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.nn import Module
-from tinygrad_lite.transformer import sinusoidal_positions
+from tinygrad_lite.transformer import rotary_frequencies, sinusoidal_positions
+
+ACTIVATIONS = {
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "relu2": lambda x: F.relu(x).square(),
+}
+# The settings of which this model has only one version.
+PARTS = {"mixer": "attention", "tie_weights": True, "n_kv_head": None, "head_dim": None, "window": None}
+PARTS |= {"norm_first": True, "residual": True, "rope_scaling": None, "rope_theta": 10000.0}
+Turned = tuple[torch.Tensor, torch.Tensor]
+
+
+def norm_of(config: ModelConfig) -> nn.Module:
+    """A norm of vectors with C numbers."""
+    if config.norm == "rmsnorm":
+        return nn.RMSNorm(config.n_embd, config.norm_eps, elementwise_affine=config.norm_weight)
+    return nn.LayerNorm(config.n_embd, config.norm_eps, bias=config.bias)
 
 
 class TorchBlock(nn.Module):
-    """One pre-norm layer: x + attention(norm(x)), then x + feed-forward(norm(x))."""
+    """One layer: attention, then a feed-forward part; the norm is before each, or after it (BERT).
 
-    def __init__(self, config: GPTConfig) -> None:
+    Muon treats each matrix separately, so for it queries, keys and values have one each. AdamW does not care, and one
+    product with all three is faster.
+    """
+
+    def __init__(self, config: ModelConfig, packed: bool = False, is_causal: bool = False) -> None:
         super().__init__()
-        c, bias, eps = config.n_embd, config.bias, config.norm_eps
-        self.n_head, self.dropout = config.n_head, config.dropout
-        self.gelu = nn.GELU("tanh" if config.activation == "gelu_tanh" else "none")
-        self.mixer_norm = nn.LayerNorm(c, eps, bias=bias)
-        self.qkv = nn.Linear(c, 3 * c, bias=bias)
-        self.output = nn.Linear(c, c, bias=bias)
-        self.mlp_norm = nn.LayerNorm(c, eps, bias=bias)
-        self.up = nn.Linear(c, config.n_hidden, bias=bias)
-        self.down = nn.Linear(config.n_hidden, c, bias=bias)
+        c, self.config, self.is_causal = config.n_embd, config, is_causal
+        self.mixer_norm, self.mlp_norm = norm_of(config), norm_of(config)
+        for name in ("qkv",) if packed else ("query", "key", "value"):
+            setattr(self, name, nn.Linear(c, 3 * c if packed else c, bias=config.bias))
+        self.packed = packed
+        self.output = nn.Linear(c, c, bias=config.bias)
+        self.up = nn.Linear(c, config.n_hidden, bias=config.bias)
+        self.down = nn.Linear(config.n_hidden, c, bias=config.bias)
+        self.activation = ACTIVATIONS[config.activation]
 
-    def forward(self, x: torch.Tensor, cache: TorchCache | None = None) -> torch.Tensor:
-        """(B, T, C) -> (B, T, C); with a cache, x follows the positions in it."""
-        b, t, c = x.shape
-        p = self.dropout if self.training else 0.0
-        q, k, v = (
-            part.view(b, t, self.n_head, c // self.n_head).transpose(1, 2)
-            for part in self.qkv(self.mixer_norm(x)).split(c, dim=2)
-        )
+    def forward(
+        self,
+        x: torch.Tensor,
+        turned: Turned | None = None,
+        mask: torch.Tensor | None = None,
+        cache: TorchCache | None = None,
+    ) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C); with a cache, x follows the positions in it.
+
+        Args:
+            turned: cos and sin (T, 1, D/2) of the angles by which queries and keys are rotated.
+            mask: (B, 1, 1, T), True where there is text.
+        """
+        if self.config.norm_first:
+            x = x + self.mix(self.mixer_norm(x), turned, mask, cache)
+            return x + self.feed_forward(self.mlp_norm(x))
+        x = self.mixer_norm(x + self.mix(x, turned, mask, cache))
+        return self.mlp_norm(x + self.feed_forward(x))
+
+    def mix(
+        self, x: torch.Tensor, turned: Turned | None, mask: torch.Tensor | None, cache: TorchCache | None
+    ) -> torch.Tensor:
+        """Self-attention."""
+        (b, t, c), config = x.shape, self.config
+        parts = self.qkv(x).split(c, dim=2) if self.packed else (self.query(x), self.key(x), self.value(x))
+        q, k, v = (part.view(b, t, config.n_head, c // config.n_head) for part in parts)
+        if config.qk_norm:
+            q, k = (F.rms_norm(part, part.shape[-1:], eps=config.norm_eps) for part in (q, k))
+        if turned:
+            q, k = turn(q, *turned), turn(k, *turned)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         if cache is not None:
             k, v = cache.extend(k, v)
-        # A single new token may attend to all cached positions.
-        heads = F.scaled_dot_product_attention(q, k, v, is_causal=cache is None or t > 1, dropout_p=p)
-        x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
-        return x + F.dropout(self.down(self.gelu(self.up(self.mlp_norm(x)))), p)
+        causal = self.is_causal and (cache is None or t > 1)  # a single new token may attend to all cached positions
+        p, scale = config.dropout if self.training else 0.0, config.attention_scale
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, scale=scale)
+        return F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
+
+    def feed_forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Two linear maps with the activation in between."""
+        return F.dropout(self.down(self.activation(self.up(x))), self.config.dropout if self.training else 0.0)
+
+
+def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotary positions: the pairs (x_i, x_(i + D/2)) of (B, T, H, D), rotated."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+class Rotary(nn.Module):
+    """The angles of rotary positions."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        angles = torch.tensor(np.outer(np.arange(config.block_size), rotary_frequencies(config.head_width)))
+        self.register_buffer("cos", angles.cos()[:, None], persistent=False)
+        self.register_buffer("sin", angles.sin()[:, None], persistent=False)
+
+    def forward(self, past: int, end: int) -> Turned:
+        """cos and sin (T, 1, D/2) of these positions."""
+        return self.cos[past:end], self.sin[past:end]
 
 
 class TorchCache:
@@ -68,14 +139,16 @@ class TorchCache:
 class TorchGPT(nn.Module):
     """A decoder-only Transformer with a tied head, like `gpt.model.GPT`."""
 
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(self, config: GPTConfig, packed: bool = True) -> None:
         super().__init__()
+        check(config, PARTS)
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.block_size, config.n_embd)
-        self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.n_layer))
-        self.final_norm = nn.LayerNorm(config.n_embd, config.norm_eps, bias=config.bias)
+        self.rotary = Rotary(config) if config.positions == "rotary" else None
+        self.blocks = nn.ModuleList(TorchBlock(config, packed, is_causal=True) for _ in range(config.n_layer))
+        self.final_norm = norm_of(config)
 
     def hidden(self, ids: torch.Tensor, caches: list[TorchCache] | None = None) -> torch.Tensor:
         """The input of the head: (B, T) integers -> (B, T, C). With caches, the ids follow the tokens in them."""
@@ -84,11 +157,12 @@ class TorchGPT(nn.Module):
         x = self.token_embedding(ids)
         if self.config.positions == "learned":
             x = x + self.position_embedding.weight[past:end]
-        else:
+        elif self.config.positions == "sinusoidal":
             x = x * math.sqrt(c) + torch.tensor(sinusoidal_positions(end, c)[past:]).to(x)
-        x = F.dropout(x, self.config.dropout if self.training else 0.0)
+        turned = self.rotary(past, end) if self.rotary else None
+        x = F.dropout(x, self.config.dropout, self.training)
         for number, block in enumerate(self.blocks):
-            x = block(x, caches[number] if caches else None)
+            x = block(x, turned, cache=caches[number] if caches else None)
         return self.final_norm(x)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -112,37 +186,36 @@ class TorchGPT(nn.Module):
         return ids
 
 
-def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
+def check(config: ModelConfig, parts: dict[str, object]) -> None:
+    """Raise ValueError if a setting differs from the PyTorch model's."""
+    for name, value in parts.items():
+        if getattr(config, name) != value:
+            raise ValueError(f"the PyTorch model supports only {name} {value}, not {getattr(config, name)}")
+
+
+def our_names(torch_model: nn.Module, model: Module) -> dict[str, tuple[str, ...]]:
     """Each parameter of the PyTorch model, and the names of ours that make it up.
 
-    PyTorch packs queries, keys and values into one parameter.
+    Queries, keys and values may be packed into one parameter.
     """
-    kinds = ("weight", "bias") if config.bias else ("weight",)
-    names = {"token_embedding.weight": ("token_embedding.weight",)}
-    if config.positions == "learned":
-        names["position_embedding.weight"] = ("position_embedding.weight",)
-    for kind in kinds:
-        names[f"final_norm.{kind}"] = (f"final_norm.{kind}",)
-        for i in range(config.n_layer):
-            block = f"blocks.{i}"
-            names[f"{block}.qkv.{kind}"] = tuple(f"{block}.mixer.{n}.{kind}" for n in ("query", "key", "value"))
-            names[f"{block}.output.{kind}"] = (f"{block}.mixer.output.{kind}",)
-            for part in ("up", "down"):
-                names[f"{block}.{part}.{kind}"] = (f"{block}.mlp.{part}.{kind}",)
-            for part in ("mixer_norm", "mlp_norm"):
-                names[f"{block}.{part}.{kind}"] = (f"{block}.{part}.{kind}",)
-    return names
+    ours = {name.replace("mixer.", "").replace("mlp.", ""): name for name, _ in model.named_parameters()}
+    return {
+        name: tuple(ours[name.replace("qkv", part)] for part in (("query", "key", "value") if "qkv" in name else ("",)))
+        for name, _ in torch_model.named_parameters()
+    }
 
 
 def with_weights(torch_model: nn.Module, model: Module, names: dict[str, tuple[str, ...]]) -> nn.Module:
     """The PyTorch model with the weights and dtype of our model, whose parameters `names` maps to its."""
     state = model.state_dict()
-    packed = {name: torch.cat([torch.tensor(state[ours]) for ours in parts]) for name, parts in names.items()}
-    torch_model = torch_model.to(next(iter(packed.values())).dtype)
-    torch_model.load_state_dict(packed)
+    torch_model = torch_model.to(torch.tensor(next(iter(state.values()))).dtype)
+    with torch.no_grad():
+        for name, parameter in torch_model.named_parameters():
+            parameter.copy_(torch.cat([torch.tensor(state[ours]) for ours in names[name]]))
     return torch_model
 
 
-def from_ours(model: GPT) -> TorchGPT:
+def from_ours(model: GPT, packed: bool = True) -> TorchGPT:
     """The PyTorch counterpart of one of our models, with the same weights and dtype."""
-    return with_weights(TorchGPT(model.config), model, our_names(model.config))
+    torch_model = TorchGPT(model.config, packed)
+    return with_weights(torch_model, model, our_names(torch_model, model))

@@ -12,18 +12,25 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.torch_gpt import with_weights
+from benchmarks.torch_gpt import check, with_weights
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.transformer import sinusoidal_positions
 
 # nn.Transformer offers a choice of the norms' position and of the activation, but of no other part.
-PARTS: dict[str, object] = {
-    "positions": "sinusoidal",
-    "norm": "layernorm",
-    "norm_eps": 1e-5,
-    "qk_norm": False,
-    "attention_scale": None,
+PARTS = {"positions": "sinusoidal", "norm": "layernorm", "norm_eps": 1e-5, "qk_norm": False, "attention_scale": None}
+PACKED = "in_proj_"
+OURS = {  # parts of the names in nn.Transformer, and of ours
+    "transformer.": "",
+    "layers.": "",
+    "coder.norm.": "coder_norm.",
+    "self_attn": "mixer",
+    "multihead_attn": "cross",
+    "out_proj": "output",
+    "linear1": "mlp.up",
+    "linear2": "mlp.down",
+    "norm1": "mixer_norm",
+    "norm3": "mlp_norm",
 }
 
 
@@ -32,9 +39,7 @@ class TorchSeq2Seq(nn.Module):
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
-        for name, value in PARTS.items():
-            if getattr(config, name) != value:
-                raise ValueError(f"the PyTorch model supports only {name} {value}, not {getattr(config, name)}")
+        check(config, PARTS)
         self.config = config
         width, bias = config.n_embd, config.bias
         settings = {"dropout": config.dropout, "activation": config.activation, "bias": bias}
@@ -80,32 +85,22 @@ class TorchSeq2Seq(nn.Module):
         return F.cross_entropy(logits, wanted, ignore_index=self.config.pad, label_smoothing=smoothing)
 
 
-def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
+def our_names(torch_model: TorchSeq2Seq) -> dict[str, tuple[str, ...]]:
     """Each parameter of the PyTorch model, and the names of ours that make it up.
 
     PyTorch packs queries, keys and values into one parameter.
     """
-    names = {"token_embedding.weight": ("token_embedding.weight",)}
-    for kind in ("weight", "bias") if config.bias else ("weight",):
-        for stack in ("encoder", "decoder"):
-            if config.norm_first:
-                names[f"transformer.{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
-            for i in range(config.n_layer):
-                theirs, ours = f"transformer.{stack}.layers.{i}", f"{stack}.{i}"
-                attentions, norms = {"self_attn": "mixer"}, ("mixer_norm", "mlp_norm")
-                if stack == "decoder":
-                    attentions["multihead_attn"], norms = "cross", ("mixer_norm", "cross_norm", "mlp_norm")
-                for their_part, part in attentions.items():
-                    packed = tuple(f"{ours}.{part}.{name}.{kind}" for name in ("query", "key", "value"))
-                    names[f"{theirs}.{their_part}.in_proj_{kind}"] = packed
-                    names[f"{theirs}.{their_part}.out_proj.{kind}"] = (f"{ours}.{part}.output.{kind}",)
-                for number, part in enumerate(("up", "down"), start=1):
-                    names[f"{theirs}.linear{number}.{kind}"] = (f"{ours}.mlp.{part}.{kind}",)
-                for number, part in enumerate(norms, start=1):
-                    names[f"{theirs}.norm{number}.{kind}"] = (f"{ours}.{part}.{kind}",)
+    names = {}
+    for theirs, _ in torch_model.named_parameters():
+        name = theirs.replace("norm2", "cross_norm" if "decoder" in theirs else "mlp_norm")
+        for old, new in OURS.items():
+            name = name.replace(old, new)
+        parts = ("query", "key", "value") if PACKED in name else ("",)
+        names[theirs] = tuple(name.replace(PACKED, f"{part}.") for part in parts)
     return names
 
 
 def from_ours(model: Seq2Seq) -> TorchSeq2Seq:
     """The PyTorch counterpart of one of our models, with the same weights and dtype."""
-    return with_weights(TorchSeq2Seq(model.config), model, our_names(model.config))
+    torch_model = TorchSeq2Seq(model.config)
+    return with_weights(torch_model, model, our_names(torch_model))

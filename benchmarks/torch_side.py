@@ -1,6 +1,6 @@
 """PyTorch's side of the rows: the tasks of `our_side.py`, from the same weights, on the same batches.
 
-PyTorch runs with its defaults: eagerly, with its default AdamW; modern parts as in `torch_modern.py`. One side compiles
+PyTorch runs with its defaults: eagerly, with its default AdamW; Muon as in `torch_muon.py`. One side compiles
 the model and its loss, forward and backward, with torch.compile.
 """
 
@@ -22,8 +22,7 @@ from benchmarks.steps import Step
 from benchmarks.torch_encoder import from_ours as encoder_from_ours
 from benchmarks.torch_gpt import TorchCache, TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
-from benchmarks.torch_modern import ModernGPT, MuonAndAdamW, decay_groups
-from benchmarks.torch_modern import from_ours as modern_from_ours
+from benchmarks.torch_muon import MuonAndAdamW, decay_groups
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from extra.encoders.bert import Bert
 from extra.encoders.vit import ViT
@@ -54,7 +53,13 @@ def prepare(work: str, shape: str, side: str) -> tuple[Repeat, list[str]]:
 
 def torch_model_of(shape: Shape) -> torch.nn.Module:
     """The model in PyTorch with the initial weights of ours."""
-    return (modern_from_ours if shape.is_modern else FROM_OURS[shape.model])(make_model(shape))
+    packed = {"packed": is_packed(shape)} if shape.model is GPT else {}
+    return FROM_OURS[shape.model](make_model(shape), **packed)
+
+
+def is_packed(shape: Shape) -> bool:
+    """Whether a GPT has one matrix for queries, keys and values: not for Muon, which treats each by itself."""
+    return shape.options.optimizer != "muon"
 
 
 def train(shape: Shape) -> Repeat:
@@ -64,7 +69,7 @@ def train(shape: Shape) -> Repeat:
 
 def train_alone(shape: Shape) -> Repeat:
     """The same from PyTorch's own initial weights, so that its process never holds a model of ours."""
-    return steps_of(shape, (ModernGPT if shape.is_modern else TorchGPT)(shape.config).float())
+    return steps_of(shape, TorchGPT(shape.config, is_packed(shape)).float())
 
 
 def train_compiled(shape: Shape) -> tuple[Repeat, float]:

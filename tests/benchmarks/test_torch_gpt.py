@@ -18,8 +18,8 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.random import keyed_rng, random_key
 
 torch = pytest.importorskip("torch")
-from benchmarks import torch_modern  # noqa: E402 (needs torch)
-from benchmarks.torch_gpt import from_ours, our_names  # noqa: E402
+from benchmarks.torch_gpt import from_ours, our_names  # noqa: E402 (needs torch)
+from benchmarks.torch_muon import MuonAndAdamW  # noqa: E402
 
 pytestmark = pytest.mark.torch
 torch.set_num_threads(1)  # more of them would wait for the cores that other tests keep busy
@@ -84,7 +84,8 @@ def test_gradients_equal_those_of_torch(dtype, allowed, bias, kind, version):
     model = make_model(dtype, n_layer=2, n_head=3, n_embd=48, block_size=80, bias=bias, **kind)
     arrays = batch_of(0, 5, 80)
     batch = tuple(map(Tensor, arrays))
-    assert_same_gradients(model, batch, from_ours(model), arrays, our_names(model.config), allowed)
+    torch_model = from_ours(model)
+    assert_same_gradients(model, batch, torch_model, arrays, our_names(torch_model, model), allowed)
 
 
 def test_the_command_compares_two_processes(tmp_path, monkeypatch, capfd):
@@ -108,8 +109,9 @@ def test_the_default_preset_equals_torch(monkeypatch):
     options = shape.options.changed(n_layer=2, n_head=2, n_embd=16, block_size=24, batch_size=3)
     shape = replace(shape, options=options, vocab_size=70, tokens=24)
     model = with_noise(make_model_of(shape), "float64")
-    torch_model, names = torch_modern.from_ours(model), torch_modern.our_names(model)
-    optimizers = options.make_optimizer(model), torch_modern.MuonAndAdamW(options, torch_model)
+    torch_model = from_ours(model, packed=False)
+    names = our_names(torch_model, model)
+    optimizers = options.make_optimizer(model), MuonAndAdamW(options, torch_model)
     ours, theirs = (dict(one.named_parameters()) for one in (model, torch_model))
     for arrays in shape.batches()[:3]:
         for optimizer in optimizers:

@@ -12,7 +12,7 @@ from extra.encoders.bert import Bert
 from tinygrad_lite import Tensor
 
 torch = pytest.importorskip("torch")
-from benchmarks import torch_encoder, torch_seq2seq, torch_side  # noqa: E402 (needs torch)
+from benchmarks import torch_gpt, torch_seq2seq, torch_side  # noqa: E402 (needs torch)
 from tests.benchmarks.test_torch_gpt import assert_same_gradients, with_noise  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -47,23 +47,24 @@ def test_both_sides_have_the_same_losses(shape, monkeypatch):
 
 
 GRADIENTS = [
-    ("translation", {"dropout": 0.0}, torch_seq2seq),
-    ("translation", {"dropout": 0.0, "norm_first": False}, torch_seq2seq),
-    ("bert-no-dropout", {"batch_size": 3}, torch_encoder),
-    ("vit-no-dropout", {"batch_size": 3}, torch_encoder),
+    ("translation", {"dropout": 0.0}),
+    ("translation", {"dropout": 0.0, "norm_first": False}),
+    ("bert-no-dropout", {"batch_size": 3}),
+    ("vit-no-dropout", {"batch_size": 3}),
 ]
 
 
-@pytest.mark.parametrize(("name", "settings", "kind"), GRADIENTS)
-def test_gradients_equal_those_of_torch(name, settings, kind):
+@pytest.mark.parametrize(("name", "settings"), GRADIENTS)
+def test_gradients_equal_those_of_torch(name, settings):
     shape = changed(name, n_layer=2, n_embd=32, **settings)
     model = with_noise(our_side.make_model(shape), "float64")
     arrays = [x.astype("float64") if x.dtype.kind == "f" else x for x in shape.arguments(shape.batches()[0])]
     if shape.model is Bert:
         arrays[0][0, 40:] = shape.config.pad  # which made-up batches do not have
     batch = NAMED.get(shape.model, lambda *parts: parts)(*map(Tensor, arrays))
-    names = kind.our_names(model if kind is torch_encoder else model.config)
-    assert_same_gradients(model, batch, kind.from_ours(model), arrays, names, 1e-7)
+    torch_model = torch_side.FROM_OURS[shape.model](model)
+    of_torch = torch_seq2seq.our_names(torch_model) if shape.translates else torch_gpt.our_names(torch_model, model)
+    assert_same_gradients(model, batch, torch_model, arrays, of_torch, 1e-7)
 
 
 def test_all_sides_generate_the_same_tokens():

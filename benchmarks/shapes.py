@@ -185,8 +185,6 @@ GPT2 |= {"bias": True, "activation": "gelu_tanh", "learning_rate": 3e-4}
 VOCABULARY = 84  # the 83 characters of the text that the default preset learns from, and the unknown one
 
 SMALL = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12}
-# One size of the small shape is varied at a time.
-SCALES = {"block_size": (32, 64, 128, 256, 512), "n_embd": (64, 128, 256, 512), "batch_size": (2, 6, 12, 24, 48)}
 
 GOETHE = preset(GPTOptions, "goethe")
 BERT, PICTURES = preset(BertOptions, "bert-goethe"), preset(ViTOptions, "vit-fashion")
@@ -209,16 +207,6 @@ SHAPES = {
     "vit-no-dropout": Shape(PICTURES.changed(dropout=0.0), PICTURES.vocab_size, 1),
 }
 
-
-def scaled(measure: str, value: int) -> str:
-    """The name of the shape that differs from the small one in this size."""
-    return f"{measure}-{value}"
-
-
-for measure, values in SCALES.items():
-    for value in values:
-        settings = SMALL | {measure: value}
-        SHAPES[scaled(measure, value)] = Shape(GPTOptions.of(**settings), VOCABULARY, settings["block_size"])
 
 # For a GPU. The base Transformer of Vaswani et al. 2017, table 3, with about half of the paper's batch of 25,000 source
 # and 25,000 target tokens: the same number as in a step of GPT-2 here.

@@ -122,7 +122,9 @@ def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
         "",
     ]
     compared = others(findings)
-    columns = header(compared)
-    table = [columns, ["---"] * len(columns), *(cells(finding, compared) for finding in findings)]
-    lines += ["| " + " | ".join(line) + " |" for line in table]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, markdown(header(compared), [cells(finding, compared) for finding in findings])])
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import sample
-from benchmarks import explorer as benchmark
 from extra.chat.chat import AnswerFormat, Chat, Fitting
 from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside, without_heads
@@ -736,15 +735,3 @@ def test_it_fits_a_phone_in_light_and_dark(explained, drawn, width, scheme, tmp_
     assert page.evaluate("session.data.textless.map((token) => session.label(token))") == list(specials)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")
-
-
-def test_the_benchmark_measures_every_number(browser, tmp_path):
-    tokenizer = BPETokenizer.train(benchmark.PROMPT * 9, 280)
-    trained = load_trained(saved_gpt(tmp_path / "m.safetensors", tokenizer, block_size=32))
-    html = benchmark.page(SampleOptions(), trained, benchmark.PROMPT)
-    (tmp_path / "page.html").write_text(html, encoding="utf-8", newline="\n")
-    found = benchmark.measured(browser, tmp_path / "page.html")
-    (tmp_path / "learn.html").write_text(benchmark.learning.page(), encoding="utf-8", newline="\n")
-    found |= benchmark.learned(browser, tmp_path / "learn.html", 2)
-    assert found.keys() == benchmark.ROWS.keys()
-    assert min(found.values()) > 0

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.children import Handle, SideFailed
 from benchmarks.gpu_side import WIDTHS, WRITTEN, shape_of
 from benchmarks.machine import cpu_model, installed
-from benchmarks.table import shown, spread
+from benchmarks.table import markdown, shown, spread
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write, write_out
 from tinygrad_lite.config import option
 from tinygrad_lite.device import get_device
@@ -73,6 +73,11 @@ class GpuRow:
     beside: tuple[str, ...] = ()
     floor: float = 0.0
     aim: float = 0.0
+
+    @property
+    def part(self) -> str:
+        """Which of a turn's times counts."""
+        return "asked_ms" if self.unit == "µs" else "ms"
 
     def variants(self, compiled: bool) -> dict[str, str]:
         """What is timed -> the side that does it. What may end its process comes first, before others are ready."""
@@ -158,7 +163,9 @@ def main(argv: list[str]) -> int:
     if not find_spec("torch"):
         say("note: torch is not installed, so this project is measured alone")
         names = [name for name in names if name != "torch"]
-    sides = {name: handle(name, options, deadline) for name in names}
+    quick = ["quick"] if options.quick else []
+    commands = {name: [sys.executable, "-m", "benchmarks.gpu_side", name, *quick] for name in names}
+    sides = {name: Handle(command, deadline, options.patience) for name, command in commands.items()}
     try:
         meet(sides, report)
         for row, precision in itertools.product(rows, precisions):
@@ -181,13 +188,7 @@ def main(argv: list[str]) -> int:
     return 0 if any("ours" in finding.turns for finding in report.findings) else 1
 
 
-# --- the processes --------------------------------------------------------------------------------------------
-
-
-def handle(name: str, options: GpuOptions, deadline: float) -> Handle:
-    """A side in its own process, which has not been started yet."""
-    command = [sys.executable, "-m", "benchmarks.gpu_side", name, *(["quick"] if options.quick else [])]
-    return Handle(command, deadline, options.patience)
+# --- measuring ------------------------------------------------------------------------------------------------
 
 
 def meet(sides: dict[str, Handle], report: Report) -> None:
@@ -205,9 +206,6 @@ def meet(sides: dict[str, Handle], report: Report) -> None:
                 raise UserError(f"this project's side cannot be measured: {failure}") from None
             say(f"note: {SIDES[name]} cannot be measured ({failure})")
             sides.pop(name).close()
-
-
-# --- measuring ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -228,18 +226,16 @@ class Finding:
 
     def values(self, variant: str, facts: dict[str, Any]) -> list[float]:
         """One number for each turn, in the row's unit."""
-        part = "asked_ms" if self.row.unit == "µs" else "ms"
-        times = [turn[part] for turn in self.turns[variant]]
-        if self.row.unit in ("ms", "µs"):
-            return [ms * (1e3 if self.row.unit == "µs" else 1) for ms in times]
-        scale = 1e3 if self.row.unit == "tokens/s" else 1e-9  # per ms to per second, or to 10^12 per second
+        times, unit = [turn[self.row.part] for turn in self.turns[variant]], self.row.unit
+        if unit in ("ms", "µs"):
+            return [ms * (1e3 if unit == "µs" else 1) for ms in times]
+        scale = 1e3 if unit == "tokens/s" else 1e-9  # per ms to per second, or to 10^12 per second
         return [facts["amounts"][self.row.work] / ms * scale for ms in times]
 
     def ratios(self, variant: str) -> list[float]:
         """The other variant's time divided by ours, turn by turn."""
-        part = "asked_ms" if self.row.unit == "µs" else "ms"
         pairs = zip(self.turns.get("ours", []), self.turns.get(variant, []), strict=False)
-        return [theirs[part] / ours[part] for ours, theirs in pairs]
+        return [theirs[self.row.part] / ours[self.row.part] for ours, theirs in pairs]
 
 
 def measure(
@@ -388,11 +384,10 @@ def render(findings: Sequence[Finding], about: Sequence[str], facts: dict[str, A
         "matrix products, and its share of the rate of one large product in the same precision, in this run. "
         "`reached` refers to the floor, parity with eager torch, and to the aim, a ratio to torch.compile.",
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
+        markdown(COLUMNS, [cells(finding, findings, facts) for finding in findings]),
+        *conclusions(findings),
     ]
-    lines += ["| " + " | ".join(cells(finding, findings, facts)) + " |" for finding in findings]
-    return "\n".join([*lines, "", *conclusions(findings)]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def cells(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) -> list[str]:
@@ -457,11 +452,10 @@ def conclusions(findings: Sequence[Finding]) -> list[str]:
             f"CPU and GPU, {precision}: {crossing(ratios)}; {largest}. An epoch of {EPOCH:,} tokens, in seconds:",
             "",
         ]
-        said += ["| width | CPU | GPU |", "|---|---|---|"]
-        for width, finding in beside.items():
-            seconds = [shown(epoch_of(finding, variant)) for variant in ("cpu", "ours")]
-            said.append(f"| {width} | {seconds[0]} | {seconds[1]} |")
-        said.append("")
+        rows = [
+            (str(width), *(shown(epoch_of(one, side)) for side in ("cpu", "ours"))) for width, one in beside.items()
+        ]
+        said.append(markdown(("width", "CPU", "GPU"), rows))
     return said
 
 
@@ -530,18 +524,12 @@ def kernel_table(title: str, answer: dict[str, Any], limit: int = 25) -> str:
     ordered = sorted(sums.items(), key=lambda item: -sum(item[1]))
     rest = [us for _, times in ordered[limit:] for us in times]
     entries = [(f"`{name}`", us) for name, us in ordered[:limit]] + [(f"{len(ordered) - limit} others", rest)]
-    lines = [
-        f"## {title}",
-        "",
-        f"A step takes {answer['ms']:.2f} ms, of which Python needs {answer['asked_ms']:.2f} ms to launch it. "
+    rows = [(name, str(len(us)), f"{sum(us):.1f}", f"{sum(us) / total:.1%}") for name, us in entries if us and total]
+    return (
+        f"## {title}\n\nA step takes {answer['ms']:.2f} ms, of which Python needs {answer['asked_ms']:.2f} ms to launch it. "
         f"{len(answer['kernels'])} kernels and copies, measured with {answer['source']}, take {total / 1e3:.2f} ms "
-        "on the GPU.",
-        "",
-        "| kernel | times | µs | share |",
-        "|---|---|---|---|",
-        *(f"| {name} | {len(us)} | {sum(us):.1f} | {sum(us) / total:.1%} |" for name, us in entries if us and total),
-    ]
-    return "\n".join(lines) + "\n"
+        f"on the GPU.\n\n{markdown(('kernel', 'times', 'µs', 'share'), rows)}"
+    )
 
 
 if __name__ == "__main__":

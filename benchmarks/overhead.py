@@ -4,33 +4,30 @@
     python -m benchmarks.overhead --quick     a few turns: checks that everything runs
 
 Each is measured forward, which makes a node of the graph, and forward and backward, which also computes gradients. The
-time reported is that of the fastest group of calls: other load on the machine only makes a group slower.
+time reported is that of the fastest group of calls: other load on the machine only makes a group slower. Both libraries
+are in one process, in which they take turns: so few numbers wake none of their threads.
 """
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from benchmarks.children import ask, serve, start, take_turns
 from benchmarks.machine import load
 from benchmarks.rows import QUICK
-from benchmarks.table import conditions
+from benchmarks.table import conditions, markdown
+from extra.studies.program import program
 from tinygrad_lite import Tensor
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.random import keyed_rng
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say
 
-SIDES = ("ours", "torch")
 WAYS = ("forward", "forward and backward")
 CALLS, GROUPS = 200, 10  # calls that are timed together; such groups in a turn
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {  # the same in both libraries
@@ -46,8 +43,6 @@ OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {  # the same in both librari
     "x[1:3]": lambda x, y: x[1:3],
 }
 
-Turns = dict[str, list[float]]  # by side, the microseconds of a call, one number for each turn
-
 
 @dataclass
 class OverheadOptions:
@@ -55,94 +50,79 @@ class OverheadOptions:
 
     turns: int = option(15, "turns of each side", unit="turns", low=1)
     quick: bool = option(False, f"only {QUICK} short turns, to check that everything runs")
-    side: str = option("", "for the child processes: ours or torch", hidden=True)
 
 
-def main(argv: list[str]) -> int:
-    """Measure and print the table; with --side, answer as a child process."""
-    options, _ = read_command(OverheadOptions, argv, "python -m benchmarks.overhead", __doc__.split("\n")[0])
-    if options.side:
-        serve(Side(options.side).reply)
-        return 0
+@program("benchmarks.overhead", OverheadOptions)
+def main(options: OverheadOptions) -> None:
+    """Measure the overhead of an operation, against PyTorch: ten operations on 4 × 4 numbers."""
     if find_spec("torch") is None:
         raise UserError('the comparison needs PyTorch, which is not installed: pip install -e ".[bench]"')
+    import torch
+
     if options.quick:
         options.turns = min(QUICK, options.turns)
     about = conditions(options, load())
-    found: dict[str, list[Turns]] = {}
-    with ExitStack() as running:  # at its end their stdin is closed, which ends them
-        command = [sys.executable, "-m", "benchmarks.overhead", "--side"]
-        children = {name: running.enter_context(start([*command, name], {})) for name in SIDES}
-        for operation in OPERATIONS:
-            found[operation] = []
-            for way in WAYS:
-                answers = [ask(child, {"operation": operation, "way": way})["values"] for child in children.values()]
-                if not np.allclose(*answers, rtol=1e-5):
-                    raise UserError(f"{operation}: the sides compute different numbers, so their times are meaningless")
-                found[operation].append(take_turns(children, options.turns, 1 if options.quick else GROUPS))
-            say(f"{operation}: " + ", ".join(f"{min(turns['ours']):.2f} µs" for turns in found[operation]))
+    arrays = keyed_rng(1, "benchmark").uniform(1, 2, (2, 4, 4)).astype(np.float32)
+    makers: tuple[Callable, ...] = (Tensor, torch.tensor)
+    sides = [[make(array, requires_grad=True) for array in arrays] for make in makers]
+    found: dict[str, list[float]] = {}
+    for name, operation in OPERATIONS.items():
+        found[name] = []
+        for way in WAYS:
+            calls = [call_of(operation, way, *side) for side in sides]
+            answers = [results(call, side) for call, side in zip(calls, sides, strict=True)]
+            if not np.allclose(*answers, rtol=1e-5):
+                raise UserError(f"{name}: the sides compute different numbers, so their times are meaningless")
+            found[name] += fastest(calls, options.turns, 1 if options.quick else GROUPS)
+        say(f"{name}: " + ", ".join(f"{microseconds:.2f} µs" for microseconds in found[name][::2]))
     print(table(found, about), end="")
-    return 0
 
 
-class Side:
-    """One side in its child process: it prepares an operation, then times its calls."""
+def call_of(operation: Callable[[Any, Any], Any], way: str, x: Any, y: Any) -> Callable[[], Any]:
+    """A function that calls an operation, and for the second way the backward pass."""
+    z = operation(x, y).detach()
+    dz = z * 0 + 1
 
-    def __init__(self, name: str) -> None:
-        arrays = keyed_rng(1, "benchmark").uniform(1, 2, (2, 4, 4)).astype(np.float32)
-        if name == "ours":
-            self.x, self.y = (Tensor(array, requires_grad=True) for array in arrays)
-            self.ones_like = lambda z: z.ones_like()
-        else:
-            import torch
-
-            self.x, self.y = (torch.tensor(array, requires_grad=True) for array in arrays)
-            self.ones_like = torch.ones_like
-        self.call: Callable[[], Any] = lambda: None
-
-    def reply(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The results of an operation, or the microseconds of a call in the fastest group."""
-        if "operation" in question:
-            return {"values": self.prepare(OPERATIONS[question["operation"]], question["way"])}
-        return {"values": [min(time_calls(self.call) for _ in range(question["repeats"]))]}
-
-    def prepare(self, operation: Callable[[Any, Any], Any], way: str) -> list[float]:
-        """Make `call`, and call it once; returns the sums of its result and of the gradients."""
-        x, y = self.x, self.y
-        dz = self.ones_like(operation(x, y).detach())
-
-        def forward_and_backward() -> Any:
-            x.grad = y.grad = None
-            z = operation(x, y)
-            z.backward(dz)
-            return z
-
+    def forward_and_backward() -> Any:
         x.grad = y.grad = None
-        self.call = (lambda: operation(x, y)) if way == WAYS[0] else forward_and_backward
-        tensors = [self.call(), x.grad, y.grad]
-        return [0.0 if tensor is None else float(tensor.detach().numpy().sum()) for tensor in tensors]
+        z = operation(x, y)
+        z.backward(dz)
+        return z
+
+    return (lambda: operation(x, y)) if way == WAYS[0] else forward_and_backward
 
 
-def time_calls(call: Callable[[], Any]) -> float:
-    """Microseconds of a call, on average over a group of them."""
-    began = time.perf_counter()
-    for _ in range(CALLS):
-        call()
-    return (time.perf_counter() - began) * 1e6 / CALLS
+def results(call: Callable[[], Any], side: Sequence[Any]) -> list[float]:
+    """The sums of an operation's result and of the gradients that it has computed."""
+    for tensor in side:
+        tensor.grad = None
+    tensors = [call(), *(tensor.grad for tensor in side)]
+    return [0.0 if tensor is None else float(tensor.detach().numpy().sum()) for tensor in tensors]
 
 
-def table(found: dict[str, list[Turns]], about: Sequence[str]) -> str:
+def fastest(calls: Sequence[Callable[[], Any]], turns: int, groups: int) -> list[float]:
+    """The microseconds of each call, on average over the fastest group of them, where they take turns."""
+    best = [float("inf")] * len(calls)
+    for turn in range(turns):
+        for side in range(len(calls))[:: -1 if turn % 2 else 1]:
+            for _ in range(groups):
+                began = time.perf_counter()
+                for _ in range(CALLS):
+                    calls[side]()
+                best[side] = min(best[side], (time.perf_counter() - began) * 1e6 / CALLS)
+    return best
+
+
+def table(found: dict[str, list[float]], about: Sequence[str]) -> str:
     """The page: machine and settings, and a line for each operation."""
-    columns = "this project, µs | torch, µs | ratio"
     lines = ["# The cost of an operation on 4 × 4 numbers", "", *(f"- {line}" for line in about), ""]
-    lines += [f"| | {WAYS[0]}: {columns} | {WAYS[1]}: {columns} |", "|" + "---|" * 7]
-    for operation, ways in found.items():
-        cells = [f"`{operation}`"]
-        for turns in ways:
-            ours, theirs = (min(turns[side]) for side in SIDES)
-            cells += [f"{ours:.2f}", f"{theirs:.2f}", f"**{theirs / ours:.2f}**"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    header = ["", *(f"{way}: {column}" for way in WAYS for column in ("this project, µs", "torch, µs", "ratio"))]
+    rows = []
+    for name, times in found.items():
+        pairs = zip(times[::2], times[1::2], strict=True)
+        cells = [f"{ours:.2f} | {theirs:.2f} | **{theirs / ours:.2f}**" for ours, theirs in pairs]
+        rows.append([f"`{name}`", *cells])
+    return "\n".join([*lines, markdown(header, rows)])
 
 
 if __name__ == "__main__":

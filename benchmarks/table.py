@@ -127,4 +127,5 @@ def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table."""
-    return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
+    first, *others = (f"| {' | '.join(line)} |\n" for line in (header, *rows))
+    return "".join([first, "|" + "---|" * len(header) + "\n", *others])

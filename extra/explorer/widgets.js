@@ -172,7 +172,6 @@ function startAfterPaint(start) {
     try {
       start(readData());
       status.textContent = "";
-      performance.mark("ready");
     } catch (error) {
       status.textContent = `This browser cannot run the page: ${error.message}`;
       throw error;

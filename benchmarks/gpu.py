@@ -448,14 +448,9 @@ def conclusions(findings: Sequence[Finding]) -> list[str]:
         ratios = {width: statistics.median(finding.ratios("cpu")) for width, finding in beside.items()}
         best = max(ratios, key=ratios.__getitem__)
         largest = f"largest ratio {shown(ratios[best])}, at a width of {best}"
-        said += [
-            f"CPU and GPU, {precision}: {crossing(ratios)}; {largest}. An epoch of {EPOCH:,} tokens, in seconds:",
-            "",
-        ]
-        rows = [
-            (str(width), *(shown(epoch_of(one, side)) for side in ("cpu", "ours"))) for width, one in beside.items()
-        ]
-        said.append(markdown(("width", "CPU", "GPU"), rows))
+        rows = [(str(width), *(shown(epoch_of(one, v)) for v in ("cpu", "ours"))) for width, one in beside.items()]
+        epochs = f"An epoch of {EPOCH:,} tokens, in seconds:\n\n{markdown(('width', 'CPU', 'GPU'), rows)}"
+        said.append(f"CPU and GPU, {precision}: {crossing(ratios)}; {largest}. {epochs}")
     return said
 
 
@@ -526,7 +521,8 @@ def kernel_table(title: str, answer: dict[str, Any], limit: int = 25) -> str:
     entries = [(f"`{name}`", us) for name, us in ordered[:limit]] + [(f"{len(ordered) - limit} others", rest)]
     rows = [(name, str(len(us)), f"{sum(us):.1f}", f"{sum(us) / total:.1%}") for name, us in entries if us and total]
     return (
-        f"## {title}\n\nA step takes {answer['ms']:.2f} ms, of which Python needs {answer['asked_ms']:.2f} ms to launch it. "
+        f"## {title}\n\n"
+        f"A step takes {answer['ms']:.2f} ms, of which Python needs {answer['asked_ms']:.2f} ms to launch it. "
         f"{len(answer['kernels'])} kernels and copies, measured with {answer['source']}, take {total / 1e3:.2f} ms "
         f"on the GPU.\n\n{markdown(('kernel', 'times', 'µs', 'share'), rows)}"
     )

@@ -15,6 +15,7 @@ import gc
 import math
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -26,7 +27,6 @@ from benchmarks.children import serve
 from benchmarks.machine import gpu_model
 from benchmarks.our_side import greedy, make_model
 from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, VOCABULARY, Shape
-from benchmarks.steps import Step, time_group, trainer, warm_up
 from extra.gpt.options import GPTOptions
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
@@ -34,15 +34,21 @@ from tinygrad_lite.cuda import gemm as products
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.cuda.launch import kernel, launch
 from tinygrad_lite.device import Array, get_device
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import precision
-from tinygrad_lite.random import keyed_rng
+from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import run_command, say
 from training.folder import tune_memory
+from training.options import TrainOptions
+from training.processes.processes import OneGPU, OneProcess
 
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models used to compare GPU and CPU
 WRITTEN = {"write": 1, "write many": 32}  # the tasks of writing, and how many texts they write at once
 FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree
+MAX_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
+Step = Callable[[int], Any]  # does repeat number n of a task; on a GPU it only queues the work
 Spent = list[tuple[str, float]]  # kernels in the order in which they ran, with their microseconds
 
 
@@ -140,6 +146,63 @@ class Side:
             asked_ms = min(time_group(step, self.synchronize, 1, number)[1] for number in range(5))
             spent, source = self.kernels_of(step)
         return {"ms": ms, "asked_ms": asked_ms, "kernels": spent, "source": source}
+
+
+# --- time on any device ---------------------------------------------------------------------------------------
+
+# Python only queues work for a GPU and continues at once. So the clock is read when the GPU has finished
+# (`synchronize`), and only after a group of steps, since training does not wait between steps either.
+
+
+def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Callable[[Any, int], Tensor]:
+    """Make a function that trains on a batch: forward, backward, clipping, update, as train.py does on this device.
+
+    It takes the batch and the number of the step, and returns the loss before the update, not yet fetched.
+    """
+    comm = OneGPU(optimizer) if optimizer.memory.values.device == "cuda" else OneProcess()
+
+    def train(batch: Any, number: int) -> Tensor:
+        optimizer.zero_grad()
+        for _, (part, _) in comm.passes([(batch, 1.0)], optimizer, number):
+            with comm.recorded(), random_key(options.seed, number):
+                loss = model.loss(part)
+                loss.backward()
+                comm.losses.append(loss.detach())
+        comm.sum_gradients(optimizer, number)
+        comm.clip(optimizer, options.grad_clip)
+        optimizer.step()
+        return comm.losses[0]
+
+    return train
+
+
+def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin: int = 0) -> tuple[float, float, Any]:
+    """Do `repeats` consecutive steps, numbered from `begin`.
+
+    Returns: milliseconds of a step; those in which Python queued it; and the result of the last step.
+    """
+    synchronize()
+    began = time.perf_counter()
+    for number in range(begin, begin + repeats):
+        result = step(number)
+    asked = time.perf_counter()
+    synchronize()
+    done = time.perf_counter()
+    return (done - began) * 1e3 / repeats, (asked - began) * 1e3 / repeats, result
+
+
+def warm_up(
+    step: Step, synchronize: Callable[[], None], seconds: float, max_repeats: int = MAX_REPEATS
+) -> tuple[float, int]:
+    """Do a few untimed steps: the first compiles kernels, the next allocates memory.
+
+    Returns: milliseconds of the first step, and the number of steps that take about `seconds`.
+    """
+    first, _, _ = time_group(step, synchronize, 1)
+    ms, _, _ = time_group(step, synchronize, 1, 1)
+    if ms < 1e3 * seconds:  # a long step needs no others
+        ms, _, _ = time_group(step, synchronize, 2, 2)
+    return first, max(1, min(max_repeats, round(1e3 * seconds / ms)))
 
 
 # --- this project ---------------------------------------------------------------------------------------------
@@ -354,9 +417,9 @@ def main(argv: list[str]) -> int:
     quick = argv[1:] == ["quick"]
     with contextlib.redirect_stdout(sys.stderr):
         if argv[0] == "torch":
-            from benchmarks.torch_side import OnGPU  # only here, since our side must not load PyTorch
+            from benchmarks.torch_side import TorchSide  # only here, since our side must not load PyTorch
 
-            side: Side = OnGPU(quick)
+            side: Side = TorchSide(quick)
         else:
             side = Ours(quick, "cpu" if argv[0] == "cpu" else "cuda")
     serve(reply_of(side))

@@ -71,7 +71,7 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
     if work.startswith("write"):
         return write(SHAPES[shape]), facts
     update, comm = updates_of(SHAPES[shape], workers, until_end)
-    return time_updates(update), [*facts, f"{shape} in {comm.size} process" + ("es" if comm.size > 1 else "")]
+    return timed(update), [*facts, f"{shape} in {comm.size} process" + ("es" if comm.size > 1 else "")]
 
 
 def make_model(shape: Shape) -> Any:
@@ -100,29 +100,30 @@ def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callab
     return update, comm
 
 
-def time_updates(update: Callable[[int], float]) -> Repeat:
-    """Training steps, in milliseconds."""
+def per_second(amount: float) -> Callable[[float], float]:
+    """A function that makes a speed of seconds."""
+    return lambda seconds: amount / seconds
 
-    def repeat(step: int) -> dict[str, float]:
+
+def timed(step: Callable[[int], Any], value: Callable[[float], float] = lambda seconds: 1e3 * seconds) -> Repeat:
+    """Does a task once, and makes a number of the seconds that it takes: milliseconds by default.
+
+    The loss is what the step returns, if that is a number.
+    """
+
+    def repeat(number: int) -> dict[str, float]:
         began = time.perf_counter()
-        loss = update(step)
-        return {"value": (time.perf_counter() - began) * 1e3, "loss": loss}
+        result = step(number)
+        found = {"value": value(time.perf_counter() - began)}
+        return found | ({"loss": result} if isinstance(result, float) else {})
 
     return repeat
 
 
 def write(shape: Shape) -> Repeat:
     """Greedy generation until the context is full, in tokens per second."""
-    model = make_model(shape)
-    model.eval()
-    count = shape.options.config.block_size - 1  # after a prompt of one token
-
-    def repeat(number: int) -> dict[str, float]:
-        began = time.perf_counter()
-        [tokens] = greedy(model, [number % shape.vocab_size], count)
-        return {"value": len(tokens) / (time.perf_counter() - began)}
-
-    return repeat
+    model, count = make_model(shape).eval(), shape.options.config.block_size - 1  # after a prompt of one token
+    return timed(lambda number: greedy(model, [number % shape.vocab_size], count), per_second(count))
 
 
 def compare_writing(shape: Shape, other: Shape) -> Repeat:
@@ -220,13 +221,7 @@ def cut(text: str) -> str:
 
 def learn(text: str) -> Repeat:
     """Learning a vocabulary, in seconds."""
-
-    def repeat(number: int) -> dict[str, float]:
-        began = time.perf_counter()
-        BPETokenizer.train(text, BYTES + MERGES)
-        return {"value": time.perf_counter() - began}
-
-    return repeat
+    return timed(lambda number: BPETokenizer.train(text, BYTES + MERGES), float)
 
 
 def encode(text: str) -> Repeat:
@@ -235,8 +230,6 @@ def encode(text: str) -> Repeat:
 
     def repeat(number: int) -> dict[str, float]:
         tokenizer = BPETokenizer.from_json(learned)
-        began = time.perf_counter()
-        tokenizer.encode(text)
-        return {"value": len(text.encode("utf-8")) / MEGABYTE / (time.perf_counter() - began)}
+        return timed(lambda _: tokenizer.encode(text), per_second(len(text.encode("utf-8")) / MEGABYTE))(number)
 
     return repeat

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 
 from benchmarks.children import Child, ask, limits, start, take_turns
-from benchmarks.memory import Peak, is_measurable
+from benchmarks.machine import is_measurable, peak
 from benchmarks.shapes import SHAPES
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
@@ -214,7 +214,7 @@ def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
             finding.turns[name] = []
             ask(child, {"begin": 0, "repeats": 1})  # the optimizer's state, which some allocate in the first step
             for turn in range(min(options.turns, MEMORY_TURNS)):
-                with Peak(child.pid) as peak:
+                with peak(child.pid) as megabytes:
                     ask(child, {"begin": 1 + turn * repeats, "repeats": repeats})
-                finding.turns[name].append(peak.megabytes)
+                finding.turns[name].append(max(megabytes))
     return finding

@@ -1,28 +1,29 @@
-"""PyTorch's side of the rows: the tasks of `our_side.py`, from the same weights, on the same batches.
+"""PyTorch's side: the tasks of `our_side.py` and `gpu_side.py`, from the same weights, on the same batches.
 
-PyTorch runs with its defaults: eagerly, with its default AdamW; Muon as in `torch_muon.py`. One side compiles
-the model and its loss, forward and backward, with torch.compile.
+On a CPU PyTorch runs with its defaults: eagerly, with its default AdamW. One side compiles the model and its loss,
+forward and backward, with torch.compile.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
+from torch import nn
 
-from benchmarks.gpu_side import WRITTEN, Side, Spent, seen_by_cupti
-from benchmarks.our_side import MALLOC, Repeat, make_model
+from benchmarks.gpu_side import WRITTEN, Side, Spent, Step, seen_by_cupti
+from benchmarks.our_side import MALLOC, Repeat, make_model, per_second, timed
 from benchmarks.shapes import SHAPES, Shape
-from benchmarks.steps import Step
 from benchmarks.torch_encoder import from_ours as encoder_from_ours
 from benchmarks.torch_gpt import TorchCache, TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
-from benchmarks.torch_muon import MuonAndAdamW, decay_groups
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from extra.encoders.bert import Bert
 from extra.encoders.vit import ViT
@@ -30,125 +31,54 @@ from extra.pretrained.gpt2 import LAYOUT
 from gpt.model import GPT
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.optim.muon import EPS, ROUNDS
 from training.folder import tune_memory
 from training.options import TrainOptions
 
 FROM_OURS = {GPT: gpt_from_ours, Seq2Seq: seq2seq_from_ours} | dict.fromkeys((Bert, ViT), encoder_from_ours)
 MODES = {"compiled": None, "reduce-overhead": "reduce-overhead"}  # of torch.compile
-AnyOptimizer = torch.optim.Optimizer | MuonAndAdamW
 
 
-def prepare(work: str, shape: str, side: str) -> tuple[Repeat, list[str]]:
-    """The function that does this work, and facts for the reader.
+def prepare(work: str, name: str, side: str) -> tuple[Repeat, list[str]]:
+    """The function that does this work on a CPU, and facts for the reader.
 
     Args:
         side: torch; torch-malloc, with the memory settings of our scripts instead of the system's; torch-compiled.
+    Raises: UserError if the model cannot be compiled.
     """
     facts = [f"threads: {torch.get_num_threads()}", MALLOC[side == "torch-malloc" and tune_memory()]]
+    here, shape = TorchSide(quick=False, device="cpu"), SHAPES[name]
+    here.make(shape, work)
     if side == "torch-compiled":
-        repeat, seconds = train_compiled(SHAPES[shape])
-        return repeat, [*facts, f"compiling {shape} took {seconds:.0f} s"]
-    return WORKS[work](SHAPES[shape]), facts
+        facts.append(f"compiling {name} took {compiled_in_advance(here):.0f} s")
+    if work.startswith("train"):
+        return timed(lambda number: here.train("float32", here.torch_model.loss, number).item()), facts
+    here.tokens = shape.options.config.block_size - 1  # after a prompt of one token
+    return timed(here.work(work, "float32", "eager"), per_second(here.tokens)), facts
 
 
-def torch_model_of(shape: Shape) -> torch.nn.Module:
-    """The model in PyTorch with the initial weights of ours."""
-    packed = {"packed": is_packed(shape)} if shape.model is GPT else {}
-    return FROM_OURS[shape.model](make_model(shape), **packed)
-
-
-def is_packed(shape: Shape) -> bool:
-    """Whether a GPT has one matrix for queries, keys and values: not for Muon, which treats each by itself."""
-    return shape.options.optimizer != "muon"
-
-
-def train(shape: Shape) -> Repeat:
-    """Training steps, in milliseconds."""
-    return steps_of(shape, torch_model_of(shape))
-
-
-def train_alone(shape: Shape) -> Repeat:
-    """The same from PyTorch's own initial weights, so that its process never holds a model of ours."""
-    return steps_of(shape, TorchGPT(shape.config, is_packed(shape)).float())
-
-
-def train_compiled(shape: Shape) -> tuple[Repeat, float]:
-    """The same with the model's loss compiled in advance; and the seconds that this takes.
-
-    Raises: UserError if it cannot be compiled.
-    """
-    torch_model, began = torch_model_of(shape), time.perf_counter()
-    torch_model.loss = torch.compile(torch_model.loss)
+def compiled_in_advance(side: TorchSide) -> float:
+    """Compile the loss of a side's model; returns the seconds that this takes."""
+    model, began = side.torch_model, time.perf_counter()
+    model.loss = torch.compile(model.loss)
     try:
-        torch_model.loss(*torch_batches(shape)[0]).backward()
-        seconds = time.perf_counter() - began
+        model.loss(*side.batches[0]).backward()
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(
             f"torch.compile failed here, so leave out --compile: {type(error).__name__}: {reason}"
         ) from None
-    return steps_of(shape, torch_model), seconds
+    return time.perf_counter() - began
 
 
-def torch_batches(shape: Shape) -> list[tuple[torch.Tensor, ...]]:
-    """The training batches."""
-    return [tuple(torch.from_numpy(part.copy()) for part in shape.arguments(rows)) for rows in shape.batches()]
+def torch_model_of(shape: Shape, model: Any) -> nn.Module:
+    """The model in PyTorch with the weights of ours."""
+    return FROM_OURS[shape.model](model, **({"packed": is_packed(shape)} if shape.model is GPT else {}))
 
 
-def steps_of(shape: Shape, torch_model: torch.nn.Module) -> Repeat:
-    """The training steps of a model."""
-    batches = torch_batches(shape)
-    optimizer = (MuonAndAdamW if shape.options.optimizer == "muon" else torch_optimizer)(shape.options, torch_model)
-
-    def repeat(step: int) -> dict[str, float]:
-        began = time.perf_counter()
-        loss = torch_update(shape.options, torch_model, optimizer, batches[step % len(batches)])
-        return {"value": (time.perf_counter() - began) * 1e3, "loss": loss}
-
-    return repeat
-
-
-def torch_update(
-    options: TrainOptions, torch_model: torch.nn.Module, optimizer: AnyOptimizer, batch: Sequence[torch.Tensor]
-) -> float:
-    """Train on one batch, with a model that has `loss(*batch)`; returns the loss before the update."""
-    return torch_step(options, torch_model, optimizer, torch_model.loss, batch).item()
-
-
-def torch_step(
-    options: TrainOptions,
-    torch_model: torch.nn.Module,
-    optimizer: AnyOptimizer,
-    loss_of: Callable[..., torch.Tensor],
-    batch: Sequence[torch.Tensor],
-) -> torch.Tensor:
-    """The same without waiting for the loss; `loss_of` is the model's `loss`, compiled or not."""
-    optimizer.zero_grad()
-    loss = loss_of(*batch)
-    loss.backward()
-    if options.grad_clip:
-        torch.nn.utils.clip_grad_norm_(torch_model.parameters(), options.grad_clip)
-    optimizer.step()
-    return loss.detach()
-
-
-def torch_optimizer(options: TrainOptions, torch_model: torch.nn.Module, **settings: Any) -> torch.optim.AdamW:
-    """AdamW with nanoGPT's groups."""
-    groups = decay_groups(torch_model.parameters(), options.weight_decay)
-    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), **settings)
-
-
-def write(shape: Shape) -> Repeat:
-    """Greedy generation by Hugging Face's GPT-2 with its key-value cache, in tokens per second."""
-    model, count = hugging_face(make_model(shape)), shape.options.config.block_size - 1
-
-    def repeat(number: int) -> dict[str, float]:
-        prompt = torch.tensor([[number % shape.vocab_size]])
-        began = time.perf_counter()
-        tokens = model.generate(prompt, **greedily(count))
-        return {"value": (tokens.shape[1] - 1) / (time.perf_counter() - began)}
-
-    return repeat
+def is_packed(shape: Shape) -> bool:
+    """Whether a GPT has one matrix for queries, keys and values: not for Muon, which treats each by itself."""
+    return shape.options.optimizer != "muon"
 
 
 def hugging_face(model: GPT) -> Any:
@@ -168,27 +98,11 @@ def greedily(count: int) -> dict[str, Any]:
     return {"max_new_tokens": count, "min_new_tokens": count, "do_sample": False, "use_cache": True}
 
 
-def write_uncached(shape: Shape) -> Repeat:
-    """Greedy generation without a cache, as nanoGPT samples, in tokens per second."""
-    torch_model, count = torch_model_of(shape).eval(), shape.options.config.block_size - 1
-
-    def repeat(number: int) -> dict[str, float]:
-        prompt = torch.tensor([[number % shape.vocab_size]])
-        began = time.perf_counter()
-        tokens = torch_model.generate(prompt, count)
-        return {"value": (tokens.shape[1] - 1) / (time.perf_counter() - began)}
-
-    return repeat
+# --- the side -------------------------------------------------------------------------------------------------
 
 
-WORKS = {"train": train, "train-alone": train_alone, "write": write, "write-uncached": write_uncached}
-
-
-# --- on a GPU (gpu_side.py) -----------------------------------------------------------------------------------
-
-
-class OnGPU(Side):
-    """The side of `python -m benchmarks.gpu`. Variants of training: "eager" and those of MODES; of writing: `write`.
+class TorchSide(Side):
+    """The tasks. Variants of training: "eager" and those of MODES; of writing: `write`.
 
     PyTorch is used in the usual way: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
     bfloat16 in training, bfloat16 weights for writing, and `set_float32_matmul_precision("high")` for TF32.
@@ -224,13 +138,20 @@ class OnGPU(Side):
             torch.cuda.empty_cache()
 
     def make(self, shape: Shape, work: str) -> None:
-        self.model = make_model(shape)
-        self.torch_model = FROM_OURS[shape.model](self.model).to(self.device)
-        if work in WRITTEN:
+        self.shape = shape
+        if work == "train-alone":  # with PyTorch's own weights, so that this process never holds a model of ours
+            self.torch_model = TorchGPT(shape.config, is_packed(shape)).float()
+        else:
+            self.model = make_model(shape)
+            self.torch_model = torch_model_of(shape, self.model).to(self.device)
+        if work.startswith("write"):
             self.torch_model.eval()
             return
-        self.optimizer = torch_optimizer(shape.options, self.torch_model, fused=self.device.type == "cuda")
-        batches = shape.batches()
+        if shape.options.optimizer == "muon":
+            self.optimizer = MuonAndAdamW(shape.options, self.torch_model)
+        else:
+            self.optimizer = torch_optimizer(shape.options, self.torch_model, fused=self.device.type == "cuda" or None)
+        batches = map(shape.arguments, shape.batches())
         self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
 
     def log_probs_of(self, text: list[int]) -> list[float]:
@@ -259,6 +180,9 @@ class OnGPU(Side):
             return lambda number: self.train(precision, loss_of, number)
         if work in WRITTEN:
             return self.write(work, torch.bfloat16 if precision == "bfloat16" else torch.float32, variant)
+        if work == "write-uncached":
+            first = torch.zeros(1, 1, dtype=torch.int64)
+            return lambda number: self.torch_model.generate(first + number % self.shape.vocab_size, self.tokens)
         if work == "copy":
             a = self.random(self.bytes // 4)
             b = torch.empty_like(a)
@@ -282,10 +206,15 @@ class OnGPU(Side):
             with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
                 return loss_of(*batch)
 
-        batch = self.batches[number % len(self.batches)]
         if self.has_compiled:
             torch.compiler.cudagraph_mark_step_begin()
-        return torch_step(self.shape.options, self.torch_model, self.optimizer, in_autocast, batch)
+        self.optimizer.zero_grad()
+        loss = in_autocast(*self.batches[number % len(self.batches)])
+        loss.backward()
+        if self.shape.options.grad_clip:
+            torch.nn.utils.clip_grad_norm_(self.torch_model.parameters(), self.shape.options.grad_clip)
+        self.optimizer.step()
+        return loss.detach()
 
     def write(self, work: str, dtype: torch.dtype, variant: str) -> Step:
         """Greedy generation by Hugging Face's GPT-2 with weights of this dtype.
@@ -308,3 +237,66 @@ class OnGPU(Side):
 
     def kernels_of(self, step: Step) -> tuple[Spent, str]:
         return seen_by_cupti(step), "CUPTI"
+
+
+# --- optimizers -----------------------------------------------------------------------------------------------
+
+
+def torch_optimizer(options: TrainOptions, torch_model: nn.Module, **settings: Any) -> torch.optim.AdamW:
+    """AdamW with nanoGPT's groups."""
+    groups = decay_groups(torch_model.parameters(), options.weight_decay)
+    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), **settings)
+
+
+class MuonAndAdamW:
+    """The optimizers of `--optimizer muon`: Muon for the matrices of the blocks, AdamW for the rest.
+
+    Muon is PyTorch's, except for the polynomials of its rounds, which are ours (`orthogonal`): with its own, it would
+    take five rounds instead of three. Its other defaults are ours too. PyTorch always orthogonalises in bfloat16: about
+    as fast as float32, or faster, with AVX512-BF16, and many times slower without. The first update alone is not
+    rounded, since after it the losses of both sides are compared. AdamW is the fused one: it is faster.
+    """
+
+    def __init__(self, options: TrainOptions, model: nn.Module) -> None:
+        lr, decay = options.learning_rate, options.weight_decay
+        muon = {"lr": options.muon_lr_factor * lr, "momentum": options.muon_momentum, "weight_decay": decay}
+        adamw = {"lr": lr, "betas": (options.beta1, options.beta2), "fused": True}
+        matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+        chosen = set(matrices)
+        rest = [p for p in model.parameters() if p not in chosen]
+        self.both = torch.optim.Muon(matrices, **muon), torch.optim.AdamW(decay_groups(rest, decay), **adamw)
+        self.is_rounded = False
+
+    def zero_grad(self) -> None:
+        """Remove all gradients."""
+        for optimizer in self.both:
+            optimizer.zero_grad()
+
+    def step(self) -> None:
+        """Update all weights."""
+        rounds = functools.partial(orthogonal, is_rounded=self.is_rounded)
+        with mock.patch("torch.optim._muon._zeropower_via_newtonschulz", rounds):
+            for optimizer in self.both:
+                optimizer.step()
+        self.is_rounded = True
+
+
+def orthogonal(matrix: torch.Tensor, *_: Any, is_rounded: bool = True) -> torch.Tensor:
+    """What PyTorch's function of the same purpose computes, in the same way, with a polynomial for each round."""
+    is_tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if is_tall else matrix
+    x = x.bfloat16() if is_rounded else x
+    x = x / x.norm().clamp(min=EPS)
+    for a, b, c in ROUNDS:
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if is_tall else x
+
+
+def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """nanoGPT's groups: parameters with two or more axes decay, the others do not."""
+    parameters = list(parameters)
+    return [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]

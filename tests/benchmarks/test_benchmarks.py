@@ -11,7 +11,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import children, our_side, rows
 from benchmarks.children import start
-from benchmarks.memory import is_measurable
+from benchmarks.machine import is_measurable
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, measure
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from extra.gpt.trained import load_trained
@@ -97,7 +97,7 @@ def test_workers_share_a_batch_that_fits_the_model(name):
 def test_our_side_learns(workers):
     with ExitStack() as until_end:
         update, comm = our_side.updates_of(SHAPES["small"], workers, until_end)
-        losses = [our_side.time_updates(update)(step)["loss"] for step in range(2)]
+        losses = [our_side.timed(update)(step)["loss"] for step in range(2)]
     assert comm.size == workers
     assert losses[0] == pytest.approx(math.log(SHAPES["small"].vocab_size), abs=0.3)
     assert losses[1] < losses[0]

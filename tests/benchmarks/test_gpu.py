@@ -52,10 +52,10 @@ def test_our_side_does_every_task(row, cuda):
 @pytest.mark.parametrize("row", [row for row in TASKS if row.beside != ("cpu",)], ids=lambda row: row.what[:40])
 def test_both_sides_compute_the_same_and_torch_does_every_task(row, cuda):
     torch = pytest.importorskip("torch")
-    from benchmarks.torch_side import OnGPU
+    from benchmarks.torch_side import TorchSide
 
     torch.set_num_threads(1)  # more of them would wait for the cores that other tests keep busy
-    side, before = OnGPU(True, "cpu"), torch.get_float32_matmul_precision()
+    side, before = TorchSide(True, "cpu"), torch.get_float32_matmul_precision()
     asked, question = reply_of(side), {"do": "prepare", "work": row.work, "shape": row.shape}
     check = {"ours": reply_of(Ours(True))(question), "torch": asked(question)}
     assert (differs(check), check["ours"].keys()) == ("", check["torch"].keys())

@@ -16,7 +16,7 @@ from tinygrad_lite.random import keyed_rng, random_key
 
 torch = pytest.importorskip("torch")
 from benchmarks.torch_gpt import from_ours, our_names  # noqa: E402 (needs torch)
-from benchmarks.torch_muon import MuonAndAdamW  # noqa: E402
+from benchmarks.torch_side import MuonAndAdamW  # noqa: E402
 
 pytestmark = pytest.mark.torch
 torch.set_num_threads(1)  # more of them would wait for the cores that other tests keep busy

@@ -33,11 +33,13 @@ LEARNING = {
 }
 
 
-@pytest.mark.parametrize(("shape", "steps"), LEARNING.values(), ids=LEARNING)
-def test_both_sides_have_the_same_losses(shape, steps, monkeypatch):
+@pytest.mark.parametrize("name", LEARNING)
+def test_both_sides_have_the_same_losses(name, monkeypatch):
     """PyTorch's Muon would round to bfloat16, whose 8 bits the first round magnifies."""
     monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
-    step = torch_side.train(shape)
+    shape, steps = LEARNING[name]
+    monkeypatch.setitem(SHAPES, name, shape)
+    step, _ = torch_side.prepare("train", name, "torch")
     theirs = [step(number)["loss"] for number in range(steps)]
     with ExitStack() as until_end:
         update, _ = our_side.updates_of(shape, 1, until_end)
@@ -63,7 +65,7 @@ def test_gradients_equal_those_of_torch(name, settings):
     if shape.model is Bert:
         arrays[0][0, 40:] = shape.config.pad  # which made-up batches do not have
     batch = NAMED.get(shape.model, lambda *parts: parts)(*map(Tensor, arrays))
-    torch_model = torch_side.FROM_OURS[shape.model](model)
+    torch_model = torch_side.torch_model_of(shape, model)
     of_torch = torch_seq2seq.our_names(torch_model) if shape.translates else torch_gpt.our_names(torch_model, model)
     assert_same_gradients(model, batch, torch_model, arrays, of_torch, 1e-7)
 
@@ -73,7 +75,7 @@ def test_all_sides_generate_the_same_tokens():
     shape = changed("small", n_layer=2, block_size=24)
     model = our_side.make_model(shape).eval()
     ours, prompt = [3, *our_side.greedy(model, [3], 23)[0]], torch.tensor([[3]])
-    uncached = torch_side.torch_model_of(shape).eval().generate(prompt, 23)
+    uncached = torch_side.torch_model_of(shape, model).eval().generate(prompt, 23)
     cached = torch_side.hugging_face(model).generate(prompt, **torch_side.greedily(23))
     assert uncached[0].tolist() == cached[0].tolist() == ours
 

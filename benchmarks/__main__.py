@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
-from pathlib import Path
 
 from benchmarks.machine import load
-from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
+from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, chosen, measure
 from benchmarks.table import conditions, render, spread
-from tinygrad_lite.errors import OptionError, UserError
+from extra.plots.figure import write_or_refuse
+from tinygrad_lite.errors import UserError
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say
 
@@ -28,18 +29,19 @@ from training.cli.console import run_command, say
 def main(argv: list[str]) -> int:
     """Measure the chosen rows, and write the table after each."""
     options, _ = read_command(BenchmarkOptions, argv, "python -m benchmarks", __doc__.split("\n")[0])
-    rows = rows_asked_for(options.rows)
+    numbers = chosen(options.rows, [str(row.number) for row in ROWS], "rows")
+    rows = [row for row in ROWS if str(row.number) in numbers]
     check_libraries(rows)
     if options.compile:
         check_compiler()
     about = conditions(options, load())
     findings: list[Finding] = []
-    write(options.out, render(findings, about))  # fails at once if the file cannot be written
+    write(options, findings, about)  # fails at once if the file cannot be written
     for row in rows:
         say(f"row {row.number}: {row.what}")
         findings.append(measure(row, options, options.compile))
         say("  " + ", ".join(f"{side} {spread(values, row.unit)}" for side, values in findings[-1].turns.items()))
-        write(options.out, render(findings, about))
+        write(options, findings, about)
     print(render(findings, about), end="")
     return 0
 
@@ -47,13 +49,10 @@ def main(argv: list[str]) -> int:
 def check_libraries(rows: list[Row]) -> None:
     """Raise UserError if a row needs a library that is not installed."""
     for row in rows:
-        for library in row.needs:
-            if find_spec(library) is None:
-                free = ",".join(str(number) for number in sorted({r.number for r in ROWS if not r.needs}))
-                raise UserError(
-                    f'row {row.number} needs {library}, which is not installed: pip install -e ".[bench]"; '
-                    f"--rows {free} run without it"
-                )
+        if missing := [library for library in row.needs if not find_spec(library)]:
+            free = ",".join(dict.fromkeys(str(r.number) for r in ROWS if not r.needs))
+            needed = f'row {row.number} needs {missing[0]}, which is not installed: pip install -e ".[bench]"'
+            raise UserError(f"{needed}; --rows {free} run without it")
 
 
 def check_compiler() -> None:
@@ -66,17 +65,10 @@ def check_compiler() -> None:
         )
 
 
-def write(path: str, page: str) -> None:
-    """Write the page to the file, if one is given.
-
-    Raises: OptionError if it cannot be written.
-    """
-    if not path:
-        return
-    try:
-        Path(path).write_text(page, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
+def write(options: BenchmarkOptions, findings: Sequence[Finding], about: Sequence[str]) -> None:
+    """Write the page to the file, if one is given."""
+    if options.out:
+        write_or_refuse(options.out, render(findings, about), "--out ")
 
 
 if __name__ == "__main__":

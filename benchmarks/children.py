@@ -157,8 +157,5 @@ class Handle:
         """End the process."""
         process, self.process, self.prepared = self.process, None, None
         if process is not None:
-            process.kill()
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-            process.stdout.close()
-            process.wait()
+            with contextlib.suppress(BrokenPipeError), process:  # whose end closes the pipes, and waits
+                process.kill()

@@ -30,6 +30,7 @@ from typing import Any
 from benchmarks.children import Handle, SideFailed
 from benchmarks.gpu_side import WIDTHS, WRITTEN, shape_of
 from benchmarks.machine import cpu_model, installed
+from benchmarks.rows import chosen
 from benchmarks.table import markdown, shown, spread
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write, write_out
 from tinygrad_lite.config import option
@@ -135,17 +136,6 @@ class GpuOptions:
     def __post_init__(self) -> None:
         if self.quick:
             self.turns, self.seconds = min(QUICK_TURNS, self.turns), min(0.01, self.seconds)
-
-
-def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
-    """The names in a text like "baby,gpt2", in the order of `known`; all if it is empty.
-
-    Raises: OptionError for anything else.
-    """
-    parts = [part.strip() for part in text.split(",")] if text else list(known)
-    if unknown := [part for part in parts if part not in known]:
-        raise OptionError(f"--{name} {text}: there is no {unknown[0]!r}, only {', '.join(known)}")
-    return [one for one in known if one in parts]
 
 
 def main(argv: list[str]) -> int:

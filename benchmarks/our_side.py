@@ -27,11 +27,9 @@ from seq2seq.toys import german_number
 from text.decoding.sample_options import SampleOptions
 from text.decoding.sampling import generate
 from text.tokenizers.bpe import BPETokenizer
-from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.random import keyed_rng, random_key
 from train import only_updates
-from training.checkpoint import Checkpoint, save_checkpoint
 from training.cli.console import say
 from training.corpora.texts import from_cache
 from training.folder import tune_memory
@@ -65,7 +63,7 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
         text, source = german_text()
         return (learn if work == "learn" else encode)(text), [*facts, f"text: {source}"]
     if work == "first-character":
-        return first_character(SHAPES[shape], until_end), facts
+        return first_character(until_end), facts
     if work == "write-parts":
         return compare_writing(SHAPES[shape], SHAPES[f"{shape}-gpt2"]), facts
     if work.startswith("write"):
@@ -161,44 +159,29 @@ def run_import() -> Repeat:
     return repeat
 
 
-def first_character(shape: Shape, until_end: ExitStack) -> Repeat:
-    """`python sample.py` from its start to the first generated character, in seconds."""
-    folder = until_end.enter_context(tempfile.TemporaryDirectory(prefix="tinygrad_lite-"))
-    save_checkpoint(Path(folder) / "best.safetensors", fresh_checkpoint(shape))
+def first_character(until_end: ExitStack) -> Repeat:
+    """`python sample.py` from its start to the first generated character, in seconds; the model is untrained."""
+    folder = Path(until_end.enter_context(tempfile.TemporaryDirectory(prefix="tinygrad_lite-")))
+    alphabet = "\n" + "".join(chr(ord("!") + i) for i in range(SHAPES["small"].vocab_size - 2))  # and the unknown one
+    (folder / "text.txt").write_text(alphabet * 20, encoding="utf-8", newline="\n")
+    untrained = "goethe-char --text text.txt --max_iters 0 --sample_tokens 0 --workers 1 --out_dir run".split()
+    train = [sys.executable, str(ROOT / "train.py"), *untrained]
+    subprocess.run(train, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     prompt = len(SampleOptions.start.encode("utf-8"))  # it is written first
 
     def repeat(number: int) -> dict[str, float]:
         began = time.perf_counter()
-        command = [sys.executable, str(ROOT / "sample.py"), folder]
+        command = [sys.executable, str(ROOT / "sample.py"), str(folder / "run")]
         pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
         with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=nowhere, bufsize=0) as process:
             for _ in range(prompt + 1):
                 if not process.stdout.read(1):
-                    raise UserError(f"`python sample.py {folder}` wrote nothing: run it to see why")
+                    raise UserError("`python sample.py` wrote nothing for an untrained model: run it to see why")
             seconds = time.perf_counter() - began
             process.kill()
         return {"value": seconds}
 
     return repeat
-
-
-def fresh_checkpoint(shape: Shape) -> Checkpoint:
-    """The checkpoint that train.py would save for this shape before the first update."""
-    model = make_model(shape)
-    others = range(shape.vocab_size - 2)  # besides the end of a line and the unknown character, which is always there
-    alphabet = "\n" + "".join(chr(ord("!") + i) for i in others)
-    return Checkpoint(
-        family="gpt",
-        model=shape.config.to_json(),
-        training={},
-        tokenizer=CharTokenizer.train(alphabet).to_json(),
-        step=0,
-        best_loss=None,
-        best_step=None,
-        corpus_sha256="",
-        weights=model.state_dict(),
-        optimizer=shape.options.make_optimizer(model).state_dict(),
-    )
 
 
 # --- tokenizing -----------------------------------------------------------------------------------------------

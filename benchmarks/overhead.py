@@ -10,7 +10,7 @@ are in one process, in which they take turns: so few numbers wake none of their 
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -67,21 +67,18 @@ def main(options: OverheadOptions) -> None:
     sides = [[make(array, requires_grad=True) for array in arrays] for make in makers]
     found: dict[str, list[float]] = {}
     for name, operation in OPERATIONS.items():
-        found[name] = []
-        for way in WAYS:
-            calls = [call_of(operation, way, *side) for side in sides]
-            answers = [results(call, side) for call, side in zip(calls, sides, strict=True)]
-            if not np.allclose(*answers, rtol=1e-5):
-                raise UserError(f"{name}: the sides compute different numbers, so their times are meaningless")
-            found[name] += fastest(calls, options.turns, 1 if options.quick else GROUPS)
+        forward, both = zip(*(calls_of(operation, *side) for side in sides), strict=True)
+        if not np.allclose(*(numbers_of(call, side) for call, side in zip(both, sides, strict=True)), rtol=1e-5):
+            raise UserError(f"{name}: the sides compute different numbers, so their times are meaningless")
+        groups = 1 if options.quick else GROUPS
+        found[name] = fastest(forward, options.turns, groups) + fastest(both, options.turns, groups)
         say(f"{name}: " + ", ".join(f"{microseconds:.2f} µs" for microseconds in found[name][::2]))
     print(table(found, about), end="")
 
 
-def call_of(operation: Callable[[Any, Any], Any], way: str, x: Any, y: Any) -> Callable[[], Any]:
-    """A function that calls an operation, and for the second way the backward pass."""
-    z = operation(x, y).detach()
-    dz = z * 0 + 1
+def calls_of(operation: Callable[[Any, Any], Any], x: Any, y: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """An operation forward, and with its backward pass."""
+    dz = operation(x, y).detach() * 0 + 1
 
     def forward_and_backward() -> Any:
         x.grad = y.grad = None
@@ -89,13 +86,11 @@ def call_of(operation: Callable[[Any, Any], Any], way: str, x: Any, y: Any) -> C
         z.backward(dz)
         return z
 
-    return (lambda: operation(x, y)) if way == WAYS[0] else forward_and_backward
+    return lambda: operation(x, y), forward_and_backward
 
 
-def results(call: Callable[[], Any], side: Sequence[Any]) -> list[float]:
+def numbers_of(call: Callable[[], Any], side: Sequence[Any]) -> list[float]:
     """The sums of an operation's result and of the gradients that it has computed."""
-    for tensor in side:
-        tensor.grad = None
     tensors = [call(), *(tensor.grad for tensor in side)]
     return [0.0 if tensor is None else float(tensor.detach().numpy().sum()) for tensor in tensors]
 
@@ -105,11 +100,8 @@ def fastest(calls: Sequence[Callable[[], Any]], turns: int, groups: int) -> list
     best = [float("inf")] * len(calls)
     for turn in range(turns):
         for side in range(len(calls))[:: -1 if turn % 2 else 1]:
-            for _ in range(groups):
-                began = time.perf_counter()
-                for _ in range(CALLS):
-                    calls[side]()
-                best[side] = min(best[side], (time.perf_counter() - began) * 1e6 / CALLS)
+            seconds = min(timeit.repeat(calls[side], number=CALLS, repeat=groups))
+            best[side] = min(best[side], seconds * 1e6 / CALLS)
     return best
 
 

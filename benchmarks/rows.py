@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.children import Child, ask, limits, start, take_turns
@@ -20,9 +21,12 @@ OWN_WORK = ("import", "first-character", "learn", "encode", "write-parts")  # no
 
 
 @dataclass
-class MeasureOptions:
-    """How to measure."""
+class BenchmarkOptions:
+    """The options of `python -m benchmarks`."""
 
+    rows: str = option("", "numbers of the rows, such as 1,2,5; empty: all")
+    compile: bool = option(False, "training steps by torch.compile, too, which needs a C++ compiler")
+    out: str = option("", "file for the table, besides stdout", unit="file")
     turns: int = option(15, "turns of each side", unit="turns", low=1)
     quick: bool = option(False, f"only {QUICK} turns of one repeat each, to check that everything runs")
     threads: int | None = option(2, "threads of PyTorch; none: its default", low=1)
@@ -31,15 +35,6 @@ class MeasureOptions:
     def __post_init__(self) -> None:
         if self.quick:
             self.turns = min(QUICK, self.turns)
-
-
-@dataclass
-class BenchmarkOptions(MeasureOptions):
-    """The options of `python -m benchmarks`."""
-
-    rows: str = option("", "numbers of the rows, such as 1,2,5; empty: all")
-    compile: bool = option(False, "training steps by torch.compile, too, which needs a C++ compiler")
-    out: str = option("", "file for the table, besides stdout", unit="file")
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ ROWS = (
     Row(8, f"peak memory of a training step: {BABY}, batch 8", "train-alone", "baby", "MB", 1.0, 0.6, repeats=2),
     Row(8, f"peak memory of a training step: {GPT2}", "train-alone", "gpt2", "MB", 1.0, 0.6, repeats=2),
     Row(9, "`import tinygrad_lite`, after NumPy", "import", "", "s", 0.15, 0.05),
-    Row(10, "`python sample.py` to its first character", "first-character", "small", "s", 0.6, 0.3),
+    Row(10, "`python sample.py` to its first character", "first-character", "", "s", 0.6, 0.3),
     Row(11, "learning 1,000 BPE merges on 1 MB of German", "learn", "", "s", 5, 2),
     Row(11, "encoding it", "encode", "", "MB/s", 1, 3),
     Row(12, f"training step: {DEFAULT}, without dropout", "train", "goethe-no-dropout", "ms", 1.3, 1.5, repeats=10),
@@ -139,23 +134,18 @@ ROWS = (
 )
 
 
-NUMBERS = sorted({row.number for row in ROWS})
-
-
-def rows_asked_for(text: str) -> list[Row]:
-    """The rows with the numbers in a text like "1,2,5"; all, if it is empty.
+def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
+    """The names in a text like "baby,gpt2", in the order of `known`; all if it is empty.
 
     Raises: OptionError for anything else.
     """
-    parts = [part.strip() for part in text.split(",")] if text else [str(number) for number in NUMBERS]
-    known = {str(number): number for number in NUMBERS}
+    parts = [part.strip() for part in text.split(",")] if text else list(known)
     if unknown := [part for part in parts if part not in known]:
-        raise OptionError(f"--rows {text}: there is no row {unknown[0]!r}, only 1 to {NUMBERS[-1]}, written like 1,2,5")
-    numbers = {known[part] for part in parts}
-    return [row for row in ROWS if row.number in numbers]
+        raise OptionError(f"--{name} {text}: there is no {unknown[0]!r}, only {', '.join(known)}")
+    return [one for one in known if one in parts]
 
 
-def measure(row: Row, options: MeasureOptions, with_compile: bool = False) -> Finding:
+def measure(row: Row, options: BenchmarkOptions, with_compile: bool = False) -> Finding:
     """Measure one row.
 
     Args:
@@ -176,7 +166,7 @@ def measure(row: Row, options: MeasureOptions, with_compile: bool = False) -> Fi
         return Finding(row, take_turns(children, options.turns, repeats, begin=COMPARED), facts)
 
 
-def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
+def start_side(name: str, row: Row, options: BenchmarkOptions) -> Child:
     """A side in its own process. PyTorch gets its number of threads; ours runs as its scripts do."""
     command = [sys.executable, "-m", "benchmarks.side", name, row.work, row.shape, str(options.workers)]
     return start(command, limits(options.threads) if name != "ours" else {})
@@ -198,7 +188,7 @@ def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
             )
 
 
-def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
+def measure_memory(row: Row, options: BenchmarkOptions, repeats: int) -> Finding:
     """The peak memory in each turn, all processes of a side together.
 
     The sides run one after the other: at the same time, pages of libraries that both use would count as half for each.

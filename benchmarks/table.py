@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.machine import cpu_model, installed, numpy_blas
-from benchmarks.rows import MEMORY_TURNS, Finding, MeasureOptions, Row
+from benchmarks.rows import MEMORY_TURNS, BenchmarkOptions, Finding, Row
 from training.folder import available_cores
 
 SIDES = {"ours": "This project", "torch": "torch", "torch-malloc": "torch, same malloc"}
@@ -88,7 +88,7 @@ def cells(finding: Finding, others: Sequence[str]) -> list[str]:
     return [*line, bound(row, row.floor), bound(row, row.aim), verdict(finding)]
 
 
-def conditions(options: MeasureOptions, load_before: str) -> list[str]:
+def conditions(options: BenchmarkOptions, load_before: str) -> list[str]:
     """The conditions of the measurement, a line each."""
     versions = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "torch", "transformers"))
     lines = [

@@ -41,7 +41,7 @@ class TorchBert(nn.Module):
         """Mean nats per hidden token; the arguments are the parts of a `MaskedBatch`."""
         x = self.embedding_norm(self.token_embedding(ids) + self.segment_embedding(segments))
         x = F.dropout(x, self.config.dropout, self.training)
-        turned = self.rotary(0, ids.shape[1])
+        turned = self.rotary(ids.shape[1])
         is_text = ids != self.config.pad
         mask = None if is_text.all() else is_text[:, None, None, :]  # attention without a mask is faster
         for block in self.blocks:

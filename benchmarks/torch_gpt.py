@@ -57,28 +57,20 @@ class TorchBlock(nn.Module):
         self.down = nn.Linear(config.n_hidden, c, bias=config.bias)
         self.activation = ACTIVATIONS[config.activation]
 
-    def forward(
-        self,
-        x: torch.Tensor,
-        turned: Turned | None = None,
-        mask: torch.Tensor | None = None,
-        cache: TorchCache | None = None,
-    ) -> torch.Tensor:
-        """(B, T, C) -> (B, T, C); with a cache, x follows the positions in it.
+    def forward(self, x: torch.Tensor, turned: Turned | None = None, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C).
 
         Args:
             turned: cos and sin (T, 1, D/2) of the angles by which queries and keys are rotated.
             mask: (B, 1, 1, T), True where there is text.
         """
         if self.config.norm_first:
-            x = x + self.mix(self.mixer_norm(x), turned, mask, cache)
+            x = x + self.mix(self.mixer_norm(x), turned, mask)
             return x + self.feed_forward(self.mlp_norm(x))
-        x = self.mixer_norm(x + self.mix(x, turned, mask, cache))
+        x = self.mixer_norm(x + self.mix(x, turned, mask))
         return self.mlp_norm(x + self.feed_forward(x))
 
-    def mix(
-        self, x: torch.Tensor, turned: Turned | None, mask: torch.Tensor | None, cache: TorchCache | None
-    ) -> torch.Tensor:
+    def mix(self, x: torch.Tensor, turned: Turned | None, mask: torch.Tensor | None) -> torch.Tensor:
         """Self-attention."""
         (b, t, c), config = x.shape, self.config
         parts = self.qkv(x).split(c, dim=2) if self.packed else (self.query(x), self.key(x), self.value(x))
@@ -88,11 +80,8 @@ class TorchBlock(nn.Module):
         if turned:
             q, k = turn(q, *turned), turn(k, *turned)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        if cache is not None:
-            k, v = cache.extend(k, v)
-        causal = self.is_causal and (cache is None or t > 1)  # a single new token may attend to all cached positions
         p, scale = config.dropout if self.training else 0.0, config.attention_scale
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal, scale=scale)
+        heads = F.scaled_dot_product_attention(q, k, v, mask, p, self.is_causal, scale=scale)
         return F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
 
     def feed_forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -115,25 +104,9 @@ class Rotary(nn.Module):
         self.register_buffer("cos", angles.cos()[:, None], persistent=False)
         self.register_buffer("sin", angles.sin()[:, None], persistent=False)
 
-    def forward(self, past: int, end: int) -> Turned:
-        """cos and sin (T, 1, D/2) of these positions."""
-        return self.cos[past:end], self.sin[past:end]
-
-
-class TorchCache:
-    """The keys and values of the positions already seen, of one layer, in memory allocated once."""
-
-    def __init__(self, capacity: int) -> None:
-        self.capacity, self.length = capacity, 0
-
-    def extend(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append (B, H, t, D) keys and values, and return all so far."""
-        start, self.length = self.length, self.length + k.shape[2]
-        if start == 0:
-            self.both = k.new_empty(2, *k.shape[:2], self.capacity, k.shape[3])
-        self.both[0, :, :, start : self.length] = k
-        self.both[1, :, :, start : self.length] = v
-        return tuple(self.both[:, :, :, : self.length])
+    def forward(self, length: int) -> Turned:
+        """cos and sin (T, 1, D/2) of the first positions."""
+        return self.cos[:length], self.sin[:length]
 
 
 class TorchGPT(nn.Module):
@@ -150,19 +123,18 @@ class TorchGPT(nn.Module):
         self.blocks = nn.ModuleList(TorchBlock(config, packed, is_causal=True) for _ in range(config.n_layer))
         self.final_norm = norm_of(config)
 
-    def hidden(self, ids: torch.Tensor, caches: list[TorchCache] | None = None) -> torch.Tensor:
-        """The input of the head: (B, T) integers -> (B, T, C). With caches, the ids follow the tokens in them."""
-        past, c = caches[0].length if caches else 0, self.config.n_embd
-        end = past + ids.shape[1]
+    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        """The input of the head: (B, T) integers -> (B, T, C)."""
+        t, c = ids.shape[1], self.config.n_embd
         x = self.token_embedding(ids)
         if self.config.positions == "learned":
-            x = x + self.position_embedding.weight[past:end]
+            x = x + self.position_embedding.weight[:t]
         elif self.config.positions == "sinusoidal":
-            x = x * math.sqrt(c) + torch.tensor(sinusoidal_positions(end, c)[past:]).to(x)
-        turned = self.rotary(past, end) if self.rotary else None
+            x = x * math.sqrt(c) + torch.tensor(sinusoidal_positions(t, c)).to(x)
+        turned = self.rotary(t) if self.rotary else None
         x = F.dropout(x, self.config.dropout, self.training)
-        for number, block in enumerate(self.blocks):
-            x = block(x, turned, cache=caches[number] if caches else None)
+        for block in self.blocks:
+            x = block(x, turned)
         return self.final_norm(x)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:

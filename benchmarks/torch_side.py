@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -22,7 +21,7 @@ from benchmarks.gpu_side import WRITTEN, Side, Spent, Step, seen_by_cupti
 from benchmarks.our_side import MALLOC, Repeat, make_model, per_second, timed
 from benchmarks.shapes import SHAPES, Shape
 from benchmarks.torch_encoder import from_ours as encoder_from_ours
-from benchmarks.torch_gpt import TorchCache, TorchGPT
+from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from extra.encoders.bert import Bert
@@ -155,15 +154,10 @@ class TorchSide(Side):
         self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
 
     def log_probs_of(self, text: list[int]) -> list[float]:
-        """The log-probability of each token except the first, read with the cache."""
-        model, found = self.torch_model, []
-        caches = [TorchCache(model.config.block_size) for _ in model.blocks]
+        """The log-probability of each token except the first."""
+        ids = torch.tensor(text, device=self.device)
         with torch.no_grad():
-            for token, following in itertools.pairwise(text):
-                x = model.hidden(torch.tensor([[token]], device=self.device), caches)
-                logits = torch.nn.functional.linear(x[0, -1], model.token_embedding.weight)
-                found.append(logits.log_softmax(-1)[following].item())
-        return found
+            return self.torch_model(ids[None, :-1])[0].log_softmax(-1)[range(len(text) - 1), ids[1:]].tolist()
 
     def loss(self) -> float:
         """With its graph, since without one nn.Transformer uses another implementation."""

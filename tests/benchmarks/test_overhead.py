@@ -20,11 +20,15 @@ def test_the_command_measures_both_sides_and_refuses_if_they_differ(monkeypatch,
 
 
 def test_the_fastest_group_counts_and_the_table_has_the_ratio(monkeypatch):
-    clock = iter([0, 9, 0, 4, 0, 3, 0, 2, 0, 8, 0, 5])  # the beginning and the end of each group
-    monkeypatch.setattr(overhead.time, "perf_counter", lambda: 1e-6 * overhead.CALLS * next(clock))
-    called = []
-    calls = [lambda: called.append("ours"), lambda: called.append("torch")]
-    assert overhead.fastest(calls, turns=3, groups=1) == pytest.approx([2, 3])
-    assert called[:: overhead.CALLS] == ["ours", "torch", "torch", "ours", "ours", "torch"]
+    times = {"ours": iter([9, 2, 8]), "torch": iter([4, 3, 5])}
+    asked = []
+
+    def repeat(side, number, repeat):
+        asked.append(side)
+        return [1e-6 * number * next(times[side]), 1.0]
+
+    monkeypatch.setattr(overhead.timeit, "repeat", repeat)
+    assert overhead.fastest(["ours", "torch"], turns=3, groups=2) == pytest.approx([2, 3])
+    assert asked == ["ours", "torch", "torch", "ours", "ours", "torch"]
     lines = overhead.table({"x + y": [4.0, 2.0, 10.0, 20.0]}, ["Machine: a small one"]).splitlines()
     assert lines[-1] == "| `x + y` | 4.00 | 2.00 | **0.50** | 10.00 | 20.00 | **2.00** |"

@@ -9,11 +9,6 @@
 The table goes to stdout, everything else to stderr. README.md in this folder says what each row means.
 """
 
-from __future__ import annotations
-
-import os
-import shutil
-import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -32,8 +27,6 @@ def main(argv: list[str]) -> int:
     numbers = chosen(options.rows, [str(row.number) for row in ROWS], "rows")
     rows = [row for row in ROWS if str(row.number) in numbers]
     check_libraries(rows)
-    if options.compile:
-        check_compiler()
     about = conditions(options, load())
     findings: list[Finding] = []
     write(options, findings, about)  # fails at once if the file cannot be written
@@ -53,16 +46,6 @@ def check_libraries(rows: list[Row]) -> None:
             free = ",".join(dict.fromkeys(str(r.number) for r in ROWS if not r.needs))
             needed = f'row {row.number} needs {missing[0]}, which is not installed: pip install -e ".[bench]"'
             raise UserError(f"{needed}; --rows {free} run without it")
-
-
-def check_compiler() -> None:
-    """Raise UserError if the C++ compiler that torch.compile calls is missing."""
-    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler) is None:
-        raise UserError(
-            f"--compile needs a C++ compiler, and torch.compile finds no {compiler}: install it, or name another one "
-            "in the environment variable CXX"
-        )
 
 
 def write(options: BenchmarkOptions, findings: Sequence[Finding], about: Sequence[str]) -> None:

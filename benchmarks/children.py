@@ -7,8 +7,6 @@ the other, and the ratio of a turn's times is meaningful.
 In one process it would not be: idle threads of each library spin for a while and keep the cores busy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -10,8 +10,6 @@ frequent token. The standard error of a difference is computed over pairs: for e
 from either model.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

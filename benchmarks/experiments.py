@@ -42,8 +42,6 @@ What a row says (`COLUMNS` in `results.py`):
     base_bits_per_char   after --init_from and on another text: bits on what the base's own text holds out
 """
 
-from __future__ import annotations
-
 import csv
 import shlex
 import signal
@@ -59,6 +57,7 @@ from pathlib import Path
 import train
 from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
+from benchmarks.rows import chosen
 from extra.encoders.labels import LabelsTask
 from extra.encoders.pictures import PicturesTask
 from extra.studies.accuracy import accuracy
@@ -69,7 +68,7 @@ from tinygrad_lite.errors import OptionError, UserError
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say
-from training.cli.options import build, find_preset, list_presets, nearest, read_preset, whole_numbers
+from training.cli.options import build, find_preset, list_presets, read_preset, whole_numbers
 from training.folder import RunFolder, find_checkpoint
 from training.options import TrainOptions
 from training.processes.processes import OneProcess
@@ -79,16 +78,7 @@ from training.task import Task
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"
 RESULTS = ROOT / "docs" / "experiments"
-CODE = (
-    "train.py",
-    "extra",
-    "gpt",
-    "seq2seq",
-    "text",
-    "tinygrad_lite",
-    "training",
-    "presets",
-)  # what a result depends on
+CODE = ["train.py", *"extra gpt seq2seq text tinygrad_lite training presets".split()]  # what a result depends on
 KEY = ("name", "options", "seed", "commit")
 # Evaluate on everything, write no samples, and ask no teacher.
 WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0, "teachers": []}
@@ -142,12 +132,12 @@ def main(argv: list[str]) -> int:
         "NAME",
         about_positional="the experiment: benchmarks/experiments/NAME.toml",
     )
-    name = names[0] if names else None
-    if name is None:
+    if not names:
         if not options.list:
             raise OptionError("name an experiment, as in: python -m benchmarks.experiments NAME (--list lists all)")
         print("".join(f"{name:<16} {about}\n" for name, about in list_presets(EXPERIMENTS).items()), end="")
         return 0
+    [name] = names
     file = find_preset(name, [EXPERIMENTS], "experiment")
     results = RESULTS / f"{file.stem}.csv"
     settings = read_settings(file, options)
@@ -196,13 +186,7 @@ def read_settings(file: Path, options: ExperimentOptions) -> list[Setting]:
         if not setting.name or setting.name in [other.name for other in settings]:
             raise OptionError(f"{file}: every setting needs its own name, but one is called {setting.name!r}")
         settings.append(setting)
-    names = [setting.name for setting in settings]
-    only = [name.strip() for name in options.only.split(",")] if options.only else names
-    for name in only:
-        if name not in names:
-            near = nearest(name, names)
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
-            raise OptionError(f"--only {name}: {file} has no such setting; {hint}")
+    only = chosen(options.only, [setting.name for setting in settings], "only")
     return [setting for setting in settings if setting.name in only]
 
 

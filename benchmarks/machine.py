@@ -5,8 +5,6 @@ every page of memory counts once, in equal shares for the processes that map it.
 Linux reports it in /proc/PID/smaps_rollup, see proc(5).
 """
 
-from __future__ import annotations
-
 import contextlib
 import platform
 import threading

@@ -4,8 +4,6 @@ A task is a function that prepares something, untimed, and returns a function th
 task once and returns a number in the row's unit, and for a training step its loss.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -5,8 +5,6 @@
 It counts how often each shade follows the pixel to its left and the one above it (`neighbour_bits`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -15,14 +15,13 @@ The models have two layers and are otherwise small, and all have the same number
 says what a layer can do easily, not what it could do with more.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import chosen
 from extra.gpt.config import GPTConfig
 from extra.studies.program import numbers, program, write_lines
 from gpt.model import GPT
@@ -34,7 +33,6 @@ from tinygrad_lite.optim import AdamW, cosine
 from tinygrad_lite.random import keyed_rng, random_key
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import run_command, say
-from training.cli.options import not_among
 
 SYMBOLS = 16  # keys, and as many values; one more token is noise
 KINDS = {
@@ -66,13 +64,9 @@ def main(options: RecallOptions) -> None:
     if not distances or distances[0] < 2 * options.pairs:
         least = f"of at least {2 * options.pairs}, twice the pairs"
         raise OptionError(f"--distances {options.distances}: write whole numbers {least}, such as 8,32,128")
-    names = [name.strip() for name in options.mixers.split(",")]
-    for name in names:
-        if name not in KINDS:
-            raise OptionError(f"--mixers: there is no {not_among(name, KINDS)}")
     rows = [["mixer", "parameters", "seconds", *map(str, distances)]]
     print(f"{'accuracy behind':<12} {'parameters':>10} {'seconds':>8}" + "".join(f"{d:>7}" for d in distances))
-    for name in names:
+    for name in chosen(options.mixers, list(KINDS), "mixers"):
         model, seconds = trained(name, options, distances)
         right = [accuracy(model, options, d) for d in distances]
         rows.append([name, str(model.num_parameters()), f"{seconds:.1f}", *(f"{share:.3f}" for share in right)])

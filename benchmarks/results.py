@@ -3,8 +3,6 @@
 `experiments.py` says what the columns mean.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import statistics

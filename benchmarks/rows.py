@@ -1,7 +1,5 @@
 """The rows of the table: what each measures, its floor and aim, and how it is measured."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The batches are synthetic: the time of a step does not depend on the content of 
 text, few tokens are frequent and many are rare.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar

@@ -6,9 +6,6 @@
 `rows.py` starts these. The first question is {}; the reply, facts for the reader, comes when everything is ready.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,24 +20,21 @@ def main(argv: list[str]) -> int:
         if side == "ours":
             from benchmarks.our_side import prepare
 
-            answer(*prepare(work, shape, int(workers), until_end))
+            repeat, facts = prepare(work, shape, int(workers), until_end)
         else:
             from benchmarks.torch_side import prepare as prepare_torch
 
-            answer(*prepare_torch(work, shape, side))
+            repeat, facts = prepare_torch(work, shape, side)
+
+        def reply(question: dict[str, Any]) -> dict[str, Any]:
+            """Do the task as often as requested."""
+            if not question:
+                return {"facts": facts}
+            done = [repeat(question["begin"] + i) for i in range(question["repeats"])]
+            return {"values": [one["value"] for one in done], "losses": [one["loss"] for one in done if "loss" in one]}
+
+        serve(reply)
     return 0
-
-
-def answer(repeat: Callable[[int], dict[str, float]], facts: list[str]) -> None:
-    """Do the task as often as requested."""
-
-    def reply(question: dict[str, Any]) -> dict[str, Any]:
-        if not question:
-            return {"facts": facts}
-        done = [repeat(question["begin"] + i) for i in range(question["repeats"])]
-        return {"values": [one["value"] for one in done], "losses": [one["loss"] for one in done if "loss" in one]}
-
-    serve(reply)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The table of the measurements: ratios turn by turn, their medians and quartiles, Markdown."""
 
-from __future__ import annotations
-
 import platform
 import statistics
 from collections.abc import Sequence
@@ -72,12 +70,6 @@ def others(findings: Sequence[Finding]) -> list[str]:
     return [name for name in SIDES if name in ("torch", "torch-malloc") or name in measured - {"ours"}]
 
 
-def header(others: Sequence[str]) -> list[str]:
-    """The names of the columns."""
-    compared = [title for other in others for title in (SIDES[other], "ratio")]
-    return ["row", "work", "this project", *compared, "floor", "aim", "reached"]
-
-
 def cells(finding: Finding, others: Sequence[str]) -> list[str]:
     """The line of the table."""
     row, turns = finding.row, finding.turns
@@ -122,7 +114,9 @@ def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
         "",
     ]
     compared = others(findings)
-    return "\n".join([*lines, markdown(header(compared), [cells(finding, compared) for finding in findings])])
+    titles = [title for other in compared for title in (SIDES[other], "ratio")]
+    columns = ["row", "work", "this project", *titles, "floor", "aim", "reached"]
+    return "\n".join([*lines, markdown(columns, [cells(finding, compared) for finding in findings])])
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

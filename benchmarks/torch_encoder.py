@@ -3,8 +3,6 @@
 Patches are cut by a reshape; a convolution over the picture, which computes the same, takes longer on a CPU.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

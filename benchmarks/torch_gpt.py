@@ -4,8 +4,6 @@ It is the model of `gpt/model.py` in PyTorch's own idiom, with the parts of GPT-
 copies the weights by name, so both can start from the same point and train on the same batches.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 

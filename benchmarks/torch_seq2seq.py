@@ -4,8 +4,6 @@
 `seq2seq/model.py`. Its feed-forward part has one more dropout than ours, between the two maps, which is removed.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@ On a CPU PyTorch runs with its defaults: eagerly, with its default AdamW. One si
 forward and backward, with torch.compile.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc
@@ -56,7 +54,7 @@ def prepare(work: str, name: str, side: str) -> tuple[Repeat, list[str]]:
     return timed(here.work(work, "float32", "eager"), per_second(here.tokens)), facts
 
 
-def compiled_in_advance(side: TorchSide) -> float:
+def compiled_in_advance(side: Side) -> float:
     """Compile the loss of a side's model; returns the seconds that this takes."""
     model, began = side.torch_model, time.perf_counter()
     model.loss = torch.compile(model.loss)

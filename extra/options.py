@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
+from extra.corpora.register import register
 from extra.plots.figure import check_file
 from text.decoding.sample_options import SILENT, SampleOptions, of_run, of_text
 from text.decoding.sampling import RANDOM
@@ -18,6 +19,8 @@ from training.options import TrainOptions
 
 of_training, of_evaluation = under("training", "evaluation")
 of_adapting, of_pictures, of_explorer = under("adapting", "pictures", "explorer")
+
+register()  # so that the options of all families name all texts and pairs
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from extra.corpora.register import register
 from extra.encoders.config import MASK_SHARE, BertConfig
 from extra.options import ShelfOptions
 from tinygrad_lite.config import under
@@ -12,8 +11,6 @@ from training.model_config import ModelOptions, settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
-
-register()  # so that --help names all texts
 
 
 @dataclass

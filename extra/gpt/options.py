@@ -6,9 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from extra.corpora.pictures import RECIPES as PICTURES
-from extra.corpora.pictures import are_cached
-from extra.corpora.register import register
+from extra.corpora import pictures
 from extra.gpt.config import GPTConfig
 from extra.options import ShelfOptions
 from extra.pairs.made import CALCULATIONS, MADE, SUMS
@@ -21,10 +19,9 @@ from tinygrad_lite.errors import OptionError
 from training.cli.console import with_value
 from training.corpora import pairs as parallel
 from training.corpora import texts
-from training.corpora.texts import is_at_hand
 from training.model_config import settings_of
 
-register()  # so that --help names all texts
+PAIRS = (*parallel.RECIPES, *MADE)
 
 
 @dataclass
@@ -35,8 +32,8 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     dataset: str = of_data(
         "goethe",
-        f"text to learn from, by name: {', '.join(texts.RECIPES)}; or pictures: {', '.join(PICTURES)}; or, with "
-        f"separator, pairs: {', '.join((*parallel.RECIPES, *MADE))}",
+        f"text to learn from, by name: {', '.join(texts.RECIPES)}; or pictures: {', '.join(pictures.RECIPES)}; or, "
+        f"with separator, pairs: {', '.join(PAIRS)}",
     )
     pairs: str = of_data(
         "", "or a file of texts and answers: source TAB target in each line; needs separator", is_path=True
@@ -57,7 +54,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
     replay: str | None = of_data(
         None,
         "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
-        choices=[*texts.RECIPES],
+        choices=texts.RECIPES,
     )
     replay_share: float = of_data(0.1, "this share, with --replay", above=0.0, below=1.0)
 
@@ -81,7 +78,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     eval_pairs: int = of_evaluation(200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0)
 
-    DATASETS = (*texts.RECIPES, *PICTURES, *parallel.RECIPES, *MADE)
+    DATASETS = (*texts.RECIPES, *pictures.RECIPES, *PAIRS)
     FILES = ("text", "pairs")
     MODELS = ("teachers", "reference")
 
@@ -119,7 +116,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         Raises: OptionError.
         """
         named = with_value("pairs", Path(self.pairs)) if self.pairs else f"--dataset {self.dataset}"
-        has_pairs = bool(self.pairs) or (not self.text and self.dataset in (*parallel.RECIPES, *MADE))
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in PAIRS)
         if self.pairs and self.text:
             raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
         if has_pairs and not self.separator:
@@ -154,7 +151,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
             )
         super().check(learns_tokenizer)
         if learns_tokenizer:
-            if (self.tokenizer == "pixels") != (not self.text and self.dataset in PICTURES):
+            if (self.tokenizer == "pixels") != (not self.text and self.dataset in pictures.RECIPES):
                 raise OptionError("--tokenizer pixels and --dataset digits or other pictures belong together")
             if self.replay and self.tokenizer == "pixels":
                 raise OptionError(f"--replay {self.replay} is a text, but --dataset {self.dataset} are pictures")
@@ -168,6 +165,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
             return bool(self.pairs or self.dataset in MADE or parallel.is_at_hand(self.dataset))
-        if self.dataset in PICTURES and not self.text:
-            return are_cached(self.dataset)
-        return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))
+        if self.dataset in pictures.RECIPES and not self.text:
+            return pictures.are_cached(self.dataset)
+        needed = (None if self.text else self.dataset, self.replay)
+        return all(texts.is_at_hand(name) for name in needed if name)

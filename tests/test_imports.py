@@ -199,6 +199,7 @@ before = dict(os.environ), np.geterr()
 import tinygrad_lite as tg
 tg.nn.Linear, tg.optim.AdamW, tg.functional.softmax
 assert not {"cupy", "matplotlib", "safetensors", "tqdm"} & sys.modules.keys()
+assert {name for name in sys.modules if name.startswith("extra.")} <= {"extra.torch_names"}
 import training.folder, gpt.model
 assert (dict(os.environ), np.geterr()) == before
 assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

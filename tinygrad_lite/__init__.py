@@ -5,14 +5,14 @@
 (5, 3)
 """
 
-import functools
+from contextlib import suppress
 
 # isort: off
 from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the others use them
 from tinygrad_lite import methods
 
 # isort: on
-from tinygrad_lite import adapt, functional, nn, optim, quantize, spelling
+from tinygrad_lite import adapt, functional, nn, optim, quantize
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.random import manual_seed
@@ -21,5 +21,5 @@ from tinygrad_lite.version import VERSION as __version__
 
 __all__ = "NonFiniteError Tensor adapt detect_anomaly functional manual_seed nn no_grad optim recompute".split()
 
-spelling.install()
-__getattr__ = functools.partial(spelling.no_such_name, __name__)
+with suppress(ModuleNotFoundError):  # torch's names, which are on the shelf, enter themselves where it exists
+    import extra.torch_names

@@ -5,8 +5,8 @@ on together with its own last arguments:
 
     axis, keepdim = respelled(prod, more, names, axis, keepdim)
 
-Where that would be felt, it first asks whether there are any. The tables are empty until `spelling.py` fills them;
-without it, no other name is known.
+Where that would be felt, it first asks whether there are any. The tables are for everybody to fill: without entries, no
+other name is known.
 """
 
 import functools
@@ -15,7 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 ACCEPTED: dict[str, str] = {}  # another name of an argument -> the names here: the first one that the function has
-INSTEAD: dict[str, str] = {}  # an argument that no function has -> what to write; ignored if given as None
+INSTEAD = {  # an argument that no function has -> what to write; None is ignored: np.sum(x) calls x.sum(out=None)
+    "dtype": "write .cast(dtype) before or after it",
+    "out": "write y = ...; every operation returns a new tensor",
+}
 BY_NAME_ONLY: dict[str, str] = {}  # a function that takes or returns something else elsewhere -> what to write
 
 

@@ -30,7 +30,7 @@ else:
 class Listed(type):
     """The type of a class whose `help()` and `dir()` list its methods and properties, one name for each."""
 
-    hidden: tuple[type, ...] = (str, bool, type(None))  # default values of attributes; spelling.py adds other names
+    hidden: tuple[type, ...] = (str, bool, type(None))  # default values of attributes
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if name[0] == "_" or not isinstance(getattr(cls, name), cls.hidden)]

@@ -134,7 +134,7 @@ class ViT(Classifier):
             row, column = self.row_embedding.weight, self.column_embedding.weight
             x = x + (row.unsqueeze(1) + column.unsqueeze(0)).reshape(c.rows**2, c.n_embd)
         if c.pooling == "cls":
-            x = Tensor.cat(self.class_token.expand(x.shape[0], 1, c.n_embd), x, dim=1)
+            x = Tensor.cat(self.class_token.expand(x.shape[0], 1, c.n_embd), x, axis=1)
         if c.positions == "1d":
             x = x + self.position_embedding.weight
         x = self.dropout(x)

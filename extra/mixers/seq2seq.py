@@ -86,7 +86,7 @@ class Alignment(Module):
         near = (distance.detach().abs() <= self.reach) & mask
         weights = scores.masked_fill(~near, -math.inf).softmax(-1)
         if self.attend == "predictive":
-            weights = weights * (distance.square() * (-2 / self.reach**2)).exp()
+            weights = weights * (distance**2 * (-2 / self.reach**2)).exp()
         return weights
 
     def scores(self, h: Tensor, memory: Tensor) -> Tensor:

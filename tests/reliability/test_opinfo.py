@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import tinygrad_lite
+from extra.torch_names import Elsewhere
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.spelling import Elsewhere
 
 pytestmark = pytest.mark.torch
 
@@ -93,7 +93,7 @@ def shared(torch):
 def spellings(torch, op, name):
     """The ways to type an operation: what stands before the name, torch's function, ours, the arguments' order."""
     here = getattr(Tensor, name, None)
-    is_here = here is not None and not (isinstance(here, Elsewhere) and not here.accepted)
+    is_here = here is not None and not isinstance(here, Elsewhere)
     is_method = is_here and hasattr(torch.Tensor, name)
     function = getattr(torch.nn.functional, name, None) or getattr(torch, name, None)
     sign = OPERATORS.get(name) or (op.operator_variant if name == op.name else None)

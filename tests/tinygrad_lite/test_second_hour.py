@@ -11,7 +11,6 @@ import re
 import numpy as np
 import pytest
 
-import tinygrad_lite as tg
 from tests.places import here
 from tinygrad_lite import Tensor, nn, no_grad, optim
 from tinygrad_lite import functional as F
@@ -48,18 +47,11 @@ def child_with_parent():
 
 REFUSED = [
     # positions
-    (lambda x: x.max(1), "max: x.amax(axis) gives the values, x.argmax(axis) their positions"),
-    (lambda x: x.max(dim=-1, keepdim=True), "max: x.amax(axis) gives the values, x.argmax(axis) their positions"),
-    (lambda x: x.min(0), "min: x.amin(axis) gives the values, x.argmin(axis) their positions"),
-    (lambda x: x.max(x), "max: x.amax(axis) gives the values"),
     (lambda x: x.sum(0, 1), "sum: by position it takes x, axis, and by name keepdim=..."),
     (lambda x: x.var(-1, False), "var: by position it takes x, axis, and by name keepdim=..., correction=..."),
     (lambda x: x.std(False), "sum: an axis is a whole number, not False"),
     (lambda x: attention(x, None, 0.1), "scaled_dot_product_attention: by"),
     (lambda x: F.cross_entropy(x, Tensor([0, 1]), x[0]), "cross_entropy: by position it takes logits, targets, and"),
-    (lambda x: F.layer_norm(x, (3,), x[0], x[0], eps=1e-5), "layer_norm: leave out torch's"),
-    (lambda x: F.layer_norm(x, (3,)), "layer_norm: leave out torch's normalized_shape"),
-    (lambda x: F.rms_norm(x, (3,)), "rms_norm: leave out torch's normalized_shape"),
     (lambda x: F.softmax(x, 0, 3), "softmax: by position it takes x, axis, and no more"),
     (lambda x: F.relu_squared(x, x), "relu_squared: by position it takes x, and no more"),
     (lambda x: F.embedding(x, Tensor([0])), "embedding: ids must be integers, not float32"),
@@ -110,10 +102,6 @@ REFUSED = [
     (lambda x: optim.SGD([x]).clip_grad_norm(math.nan), "clip_grad_norm: max_norm is nan: use at least 0"),
     (lambda x: grown(optim.SGD([x])).step(), "optimizer: a group keeps its parameters: make a new optimizer to"),
     (lambda x: grown(optim.SGD([x])).clip_grad_norm(1.0), "optimizer: a group keeps its parameters"),
-    (lambda x: optim.SGD([x]).add_param_group({"params": x}), "a SGD has no 'add_param_group': write all groups when"),
-    (lambda x: nn.Linear(2, 3).register_forward_hook(print), "a Linear has no 'register_forward_hook': write `with nn"),
-    (lambda x: tg.autograd.grad(x.sum(), x), "tinygrad_lite.autograd has no 'grad': write loss.backward(), and read"),
-    (lambda x: tg.autograd.Function, "tinygrad_lite.autograd has no 'Function': write a function that returns node("),
     (
         lambda x: x.sum().backward(2.0),
         "backward: the gradient is a float, not a tensor of shape (): for a factor",
@@ -132,19 +120,6 @@ REFUSED = [
     (lambda x: np.exp(x), "np.exp: NumPy knows no gradients: write x.exp() or np.exp(x.numpy())"),
     (lambda x: np.arctan2(x, x), "np.arctan2: NumPy knows no gradients: write np.arctan2(x.numpy())"),
     (lambda x: np.ones(3, np.float32).__isub__(x[0]), "np.subtract: NumPy knows no gradients: write x -= y, or x.data"),
-    # names
-    (lambda x: x.cumprod, "a Tensor has no 'cumprod': np.cumprod(x.numpy()) has no gradient; docs/api.md lists all"),
-    (lambda x: x.arctan_(), "a Tensor has no 'arctan_': results are new tensors"),
-    (lambda x: optim.lr_scheduler, "tinygrad_lite.optim has no 'lr_scheduler': write optimizer.lr = cosine(step, "),
-    (lambda x: optim.Lion, "tinygrad_lite.optim has no 'Lion': docs/api.md lists all names"),
-    (lambda x: nn.L1Loss, "tinygrad_lite.nn has no 'L1Loss': write (x - y).abs().mean()"),
-    (lambda x: F.pixel_shuffle, "tinygrad_lite.functional has no 'pixel_shuffle': docs/api.md lists all names"),
-    (lambda x: x.log10(), "a Tensor has no 'log10': write x.log() / math.log(2), or / math.log(10)"),
-    (lambda x: x.fmod(2), "a Tensor has no 'fmod': write x % y for positive numbers; for others np.fmod("),
-    (lambda x: x.hstack(x), "a Tensor has no 'hstack': write x.cat(y, axis=1)"),
-    (lambda x: x.inner(x), "a Tensor has no 'inner': write (x * y).sum(-1) of vectors, or x @ y.transpose(-2, -1)"),
-    (lambda x: x.grad_fn, "a Tensor has no 'grad_fn': write x.op, which is empty for a leaf; `with tinygrad_lite."),
-    (lambda x: x.roll(1), "a Tensor has no 'roll': write x[count:].cat(x[:count])"),
 ]
 
 
@@ -367,17 +342,3 @@ def test_adamw_updates_arrays_of_any_shape(lay_out):
     optim.adamw.composed(*right, *settings)
     for x, y in zip(given, right, strict=True):
         np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12)
-
-
-@pytest.mark.torch
-def test_every_public_name_of_torchs_tensor_is_answered():
-    torch = pytest.importorskip("torch")
-    x = Tensor([1.0])
-    names = [name for name in dir(torch.Tensor) if name[0] != "_" and not hasattr(x, name)]
-    for name in names:
-        with pytest.raises(AttributeError, match=f"^a Tensor has no {name!r}: "):
-            getattr(x, name)
-    for module, theirs in ((tg.nn, torch.nn), (tg.optim, torch.optim), (F, torch.nn.functional)):
-        for name in [name for name in dir(theirs) if name[0] != "_" and not hasattr(module, name)]:
-            with pytest.raises(AttributeError, match=f"^{module.__name__} has no {name!r}: "):
-                getattr(module, name)

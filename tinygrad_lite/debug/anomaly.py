@@ -22,7 +22,7 @@ Place = tuple[str, int]  # the name of a file, and a line in it
 
 # Modules whose lines do not identify the caller. nn is among them: `return F.linear(x, self.weight, ...)` does not show
 # which layer it was. NumPy is, because its errstate is wrapped around the operations.
-PARTS = "autograd tensor methods ops compositions spelling functional cuda nn".split()
+PARTS = "autograd tensor methods ops compositions functional cuda nn".split()
 ENGINE = (*(f"tinygrad_lite.{part}" for part in PARTS), "numpy")
 
 

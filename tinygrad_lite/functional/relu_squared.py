@@ -21,7 +21,7 @@ from tinygrad_lite.tensor import Tensor, node
 
 def relu_squared_composed(x: Tensor) -> Tensor:
     """y = max(x, 0)^2, element-wise. Has the shape and dtype of x."""
-    return x.relu().square()
+    return x.relu() ** 2
 
 
 def relu_squared_fused(x: Tensor) -> Tensor:

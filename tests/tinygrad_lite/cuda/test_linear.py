@@ -47,7 +47,7 @@ def results(x, maps, weights=(1.0, 2.0, 3.0)):
     """The results, and all gradients of a loss that needs them all."""
     x = Tensor(x, device=maps[0].weight.device, requires_grad=True)
     ys = linear_maps(x, maps)
-    sum(((y.cast(np.float32) * weight).square().sum() for y, weight in zip(ys, weights, strict=True))).backward()
+    sum((((y.cast(np.float32) * weight) ** 2).sum() for y, weight in zip(ys, weights, strict=True))).backward()
     return [*ys, x.grad, *(p.grad for one in maps for p in one.parameters())]
 
 
@@ -121,7 +121,7 @@ def test_a_result_that_nothing_uses_and_a_frozen_weight_have_no_gradient(cuda, l
         given = Tensor(x, device=device, requires_grad=True)
         maps[left_out].weight.requires_grad_(not frozen)
         ys = linear_maps(given, maps)
-        sum((y * (i + 1.0)).square().sum() for i, y in enumerate(ys) if frozen or i != left_out).backward()
+        sum(((y * (i + 1.0)) ** 2).sum() for i, y in enumerate(ys) if frozen or i != left_out).backward()
         found[device] = [given.grad, *(p.grad for i, one in enumerate(maps) if i != left_out for p in one.parameters())]
         if frozen:
             assert maps[left_out].weight.grad is None

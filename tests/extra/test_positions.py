@@ -8,9 +8,9 @@ import inspect
 
 import pytest
 
+from extra.torch_names import ACCEPTED_ARGUMENTS, Accepted, Elsewhere
 from tinygrad_lite import Tensor, nn, optim
 from tinygrad_lite import functional as F
-from tinygrad_lite.spelling import ACCEPTED_ARGUMENTS, Elsewhere
 
 pytestmark = pytest.mark.torch
 
@@ -77,7 +77,7 @@ def functions():
     """All that both have: the heading, the name, our function, how many of its parameters to skip, torch's owner."""
     for name in dir(Tensor):
         value = inspect.getattr_static(Tensor, name)
-        if name[0] != "_" and callable(getattr(Tensor, name)) and not isinstance(value, Elsewhere):
+        if name[0] != "_" and callable(getattr(Tensor, name)) and not isinstance(value, Accepted | Elsewhere):
             is_static = isinstance(value, staticmethod)
             yield "Tensor", name, getattr(Tensor, name), 0 if is_static else 1
     for name in F.__all__:

@@ -2,19 +2,18 @@
 
 The tables are all there is to edit. A name that is accepted works like the one it stands for; `help()` and docs/api.md
 list only that one. Any other name in the tables raises an error that says what to write. Those of arguments are read by
-`arguments.py`, all others are attributes of classes and modules: nothing here runs in a call under its own name.
+`tinygrad_lite/arguments.py`, all others are attributes of classes and modules: nothing here runs in a call under its
+own name, and no function of this file stands in the traceback of a call that is accepted.
 """
 
 from __future__ import annotations
 
 import functools
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
-
-from tinygrad_lite import arguments, autograd, functional, nn, optim
-from tinygrad_lite.tensor import Listed, Tensor
 
 # --- arguments --------------------------------------------------------------------------------------------------
 
@@ -38,15 +37,12 @@ ACCEPTED_ARGUMENTS = {
     "start_dim": "start_axis",
     "target": "targets",
 }
-# Ignored if given as None: `np.sum(x)` calls `x.sum(axis=None, out=None)`.
 ARGUMENTS_INSTEAD = {
     "ceil_mode": "pad x first, with x.pad(...)",
     "count_include_pad": "leave it out: the zeros of the padding count",
     "create_graph": "second derivatives are not offered",
-    "dtype": "write .cast(dtype) before or after it",
     "inplace": "write x = ...; every operation returns a new tensor",
     "order": "write .permute() first",
-    "out": "write y = ...; every operation returns a new tensor",
     "retain_graph": "add the losses and call backward() once",
     "training": "use nn.Dropout, which knows model.train() and model.eval()",
     "unbiased": "write correction=0 to divide by n, correction=1 to divide by n - 1",
@@ -63,19 +59,19 @@ BY_NAME_ONLY = {
 
 # --- methods of a tensor ----------------------------------------------------------------------------------------
 
-# The name there -> the method here, and the arguments to call it with first.
-ACCEPTED_METHODS: dict[str, tuple] = {
-    "add": ("__add__",),
-    "clamp": ("clip",),
-    "div": ("__truediv__",),
-    "float": ("cast", "float32"),
-    "matmul": ("__matmul__",),
-    "mul": ("__mul__",),
-    "neg": ("__neg__",),
-    "pow": ("__pow__",),
-    "square": ("__pow__", 2),
-    "sub": ("__sub__",),
-    "view": ("reshape",),
+# The name there -> the method here, and an argument that it is called with.
+ACCEPTED_METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "add": ("__add__", {}),
+    "clamp": ("clip", {}),
+    "div": ("__truediv__", {}),
+    "float": ("cast", {"dtype": "float32"}),
+    "matmul": ("__matmul__", {}),
+    "mul": ("__mul__", {}),
+    "neg": ("__neg__", {}),
+    "pow": ("__pow__", {}),
+    "square": ("__pow__", {"exponent": 2}),
+    "sub": ("__sub__", {}),
+    "view": ("reshape", {}),
 }
 # The names there (several on a line mean the same) -> what to write here.
 METHODS_INSTEAD = {
@@ -180,19 +176,24 @@ ALL_NAMES = "docs/api.md lists all names"
 
 
 def install() -> None:
-    """Make the package's classes, functions and modules accept or answer the other names."""
+    """Make the engine's classes, functions and modules accept or answer the other names."""
+    # Not at the top of the file: `import tinygrad_lite` imports this file, in its last line.
+    import tinygrad_lite
+    from tinygrad_lite import Tensor, arguments, autograd, functional, nn, optim
+    from tinygrad_lite.tensor import Listed
+
     arguments.ACCEPTED.update(ACCEPTED_ARGUMENTS)
     arguments.INSTEAD.update(ARGUMENTS_INSTEAD)
     arguments.BY_NAME_ONLY.update(BY_NAME_ONLY)
-    for name, method in ACCEPTED_METHODS.items():
-        setattr(Tensor, name, Elsewhere(name, accepted=method))
-    answers = {Tensor: others() | written(METHODS_INSTEAD), nn.Module: written(MODULES_INSTEAD)}
+    for name, (method, given) in ACCEPTED_METHODS.items():
+        setattr(Tensor, name, Accepted(getattr(Tensor, method), **given))
+    answers = {Tensor: others(Tensor) | written(METHODS_INSTEAD), nn.Module: written(MODULES_INSTEAD)}
     for kind, table in (answers | {optim.Optimizer: written(OPTIMIZERS_INSTEAD)}).items():
         for name, instead in table.items():
-            setattr(kind, name, Elsewhere(name, instead=instead))
-    for module in (autograd, functional, nn, optim):
-        module.__getattr__ = functools.partial(no_such_name, module.__name__)
-    Listed.hidden += (Elsewhere,)
+            setattr(kind, name, Elsewhere(name, instead))
+    for module in (tinygrad_lite, autograd, functional, nn, optim):
+        module.__getattr__ = functools.partial(no_such_name, module, Tensor)
+    Listed.hidden += (Accepted, Elsewhere)
 
 
 def written(table: dict[str, str]) -> dict[str, str]:
@@ -200,9 +201,9 @@ def written(table: dict[str, str]) -> dict[str, str]:
     return {name: f"write {instead}" for names, instead in table.items() for name in names.split()}
 
 
-def others() -> dict[str, str]:
+def others(tensor: type) -> dict[str, str]:
     """The same for NumPy's functions, the names in torch_names.txt, and torch's in-place ones, which end in "_"."""
-    known = {name for kind in Tensor.__mro__ for name in vars(kind)}
+    known = {name for kind in tensor.__mro__ for name in vars(kind)}
     functions = [name for name, value in vars(np).items() if callable(value) and name[0] != "_"]
     # Names of torch.Tensor that need no advice of their own.
     found = dict.fromkeys(Path(__file__).with_name("torch_names.txt").read_text(encoding="utf-8").split(), ALL_NAMES)
@@ -212,31 +213,38 @@ def others() -> dict[str, str]:
     return {name: instead for name, instead in found.items() if name not in known}
 
 
-def no_such_name(module: str, name: str) -> NoReturn:
+def no_such_name(module: ModuleType, tensor: type, name: str) -> NoReturn:
     """Raise the AttributeError of a module for a name that it does not have."""
     instead = written(NAMES_INSTEAD | METHODS_INSTEAD).get(name, ALL_NAMES)
-    if instead is ALL_NAMES and not name.startswith("_") and hasattr(Tensor, name):
+    if instead is ALL_NAMES and not name.startswith("_") and hasattr(tensor, name):
         instead = f"write Tensor.{name}(...): it is a method of tensors"
-    raise AttributeError(f"{module} has no {name!r}: {instead}", name=name)
+    raise AttributeError(f"{module.__name__} has no {name!r}: {instead}", name=name)
+
+
+class Accepted(functools.partial):
+    """A method by another name: `x.view(2, 3)`, or `Tensor.view(x, 2, 3)`, called without a frame of its own."""
+
+    def __get__(self, x: Any, owner: type | None = None) -> functools.partial:
+        return self if x is None else functools.partial(self.func, x, **self.keywords)
 
 
 class Elsewhere:
-    """An attribute of a class that has another name here: the accepted method, or an error that says what to write.
+    """An attribute of a class that has another name here: an error that says what to write.
 
     A `__getattr__` in the class would do the same in three lines, but it slows down every attribute in Python 3.11.
     """
 
-    def __init__(self, name: str, accepted: tuple = (), instead: str = ALL_NAMES) -> None:
-        self.name, self.accepted, self.instead = name, accepted, instead
+    def __init__(self, name: str, instead: str) -> None:
+        self.name, self.instead = name, instead
 
     def __get__(self, x: Any, owner: type | None = None) -> Any:
         if x is None:
             return self
-        if not self.accepted:
-            raise AttributeError(f"a {type(x).__name__} has no {self.name!r}: {self.instead}", name=self.name, obj=x)
-        method, *first = self.accepted
-        return functools.partial(getattr(x, method), *first)
+        raise AttributeError(f"a {type(x).__name__} has no {self.name!r}: {self.instead}", name=self.name, obj=x)
 
-    def __call__(self, x: Any = None, *args: Any, **options: Any) -> Any:
-        """`Tensor.add(x, y)`, called on the class instead of a tensor."""
-        return self.__get__(... if x is None else x)(*args, **options)
+    def __call__(self, x: Any = ..., *args: Any, **options: Any) -> NoReturn:
+        """`Tensor.norm(x)`, called on the class instead of a tensor."""
+        self.__get__(x)
+
+
+install()

@@ -204,11 +204,7 @@ class MultiHeadAttention(Module):
             positions: for frequencies: (T,) or (B, T) integers, the positions of x; if None, they continue after the
                 cache, or, with a memory, start at 0. Those of a memory are 0 to S - 1.
         """
-        if memory is not None:
-            query, key, value = self._cross(x, memory, cache, positions)
-        else:
-            rows = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
-            query, key, value = self._split(rows, cache, positions)  # (B, H, T, D) each
+        query, key, value = self._projected(x, memory, cache, positions)
         p = self.weight_dropout if self.training else 0.0
         heads = self._attend_in_groups(query, key, value, mask, is_causal, p)  # (B, H, T, D)
         joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
@@ -223,10 +219,7 @@ class MultiHeadAttention(Module):
         them at a time, its results are P itself, whatever it computes.
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
-        if memory is not None:
-            query, key, _ = self._cross(x, memory)
-        else:
-            query, key, _ = self._split([self.query(x), self.key(x), self.value(x)])
+        query, key, _ = self._projected(x, memory)
         length, width = key.shape[2:]
         count = -(-length // width)  # of D columns each; those after the last position are 0
         columns = np.split(np.eye(length, count * width), count, axis=1)
@@ -262,22 +255,21 @@ class MultiHeadAttention(Module):
             return self.attend(rows, key, value, None, False, dropout_p).reshape(query.shape)
         return self.attend(query, self._grouped(key), self._grouped(value), mask, is_causal, dropout_p)
 
-    def _split(self, rows: list[Tensor], cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
-        """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those in the cache."""
-        query, key, value = rows
+    def _projected(
+        self, x: Tensor, memory: Tensor | None, cache: KVCache | None = None, positions: Tensor | None = None
+    ) -> Heads:
+        """Queries (B, H, T, D) of x; keys and values (B, n_kv_head, S, D) of x, after cached ones, or of a memory."""
         if positions is None:
-            positions = self._places(query, cache.length if cache else 0)
+            positions = self._places(x, cache.length if cache and memory is None else 0)
+        if memory is None:
+            query, key, value = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
+        elif cache and cache.length:
+            return self._heads(self.query(x), self.query_norm, positions), *cache.contents()
+        else:
+            query, (key, value) = self.query(x), linear_maps(memory, [self.key, self.value])
         query = self._heads(query, self.query_norm, positions)
-        key, value = self._heads(key, self.key_norm, positions), self._heads(value)
-        return query, *(cache.extend(key, value) if cache else (key, value))
-
-    def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
-        """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), or the cached ones."""
-        query = self._heads(self.query(x), self.query_norm, self._places(x) if positions is None else positions)
-        if cache and cache.length:
-            return query, *cache.contents()
-        key, value = linear_maps(memory, [self.key, self.value])
-        key, value = self._heads(key, self.key_norm, self._places(memory)), self._heads(value)
+        key = self._heads(key, self.key_norm, positions if memory is None else self._places(memory))
+        value = self._heads(value)
         return query, *(cache.extend(key, value) if cache else (key, value))
 
     def _places(self, x: Tensor, past: int = 0) -> Tensor | None:

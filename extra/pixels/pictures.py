@@ -153,7 +153,3 @@ def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: s
     caption = f"The model was given the first {given} and drew the others, each pixel from its distribution."
     arrays = {"picture": picture, "completed": completed}
     return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays, has_photographs=True)
-
-
-if __name__ == "__main__":
-    raise SystemExit("extra.pixels.pictures as a command is now python -m benchmarks.pixel_counts")

@@ -1,10 +1,9 @@
-"""How well counting neighbours predicts pixels, and where the command was before."""
+"""How well counting neighbours predicts pixels."""
 
 import numpy as np
 import pytest
 
 from benchmarks.pixel_counts import neighbour_bits
-from tests.tiny_runs import finish, script
 
 
 def test_counting_neighbours_is_a_distribution_and_learns():
@@ -15,8 +14,3 @@ def test_counting_neighbours_is_a_distribution_and_learns():
     assert neighbour_bits(noise, noise, 2) == pytest.approx(1.0, abs=0.02)
     nothing = np.zeros((0, 6, 6), int)
     assert neighbour_bits(nothing, noise, 2) == pytest.approx(1.0)  # only the uniform distribution is left
-
-
-def test_its_former_command_says_where_it_is():
-    said = "extra.pixels.pictures as a command is now python -m benchmarks.pixel_counts\n"
-    assert finish(script("extra/pixels/pictures.py")) == (1, "", said)

@@ -257,7 +257,7 @@ def test_a_subclass_that_defines_attend_has_a_cache_and_shows_its_weights(n_kv_h
     whole, cache = attention(x, is_causal=True).numpy(), KVCache(5)
     parts = [attention(x[:, i:j], is_causal=True, cache=cache).numpy() for i, j in ((0, 3), (3, 4), (4, 5))]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-12)
-    query, key, _ = attention._split([attention.query(x), attention.key(x), attention.value(x)])
+    query, key, _ = attention._projected(x, None)
     expected = np.tril((query @ attention._grouped(key).transpose(-2, -1)).sigmoid().numpy())
     np.testing.assert_allclose(attention.weights(x, is_causal=True).numpy(), expected, atol=1e-12)
 

@@ -1,11 +1,11 @@
 """What tasks have in common that name the class of an item, a text or a picture: batches, and how many are right."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from text.decoding.scores import with_interval
 from tinygrad_lite.nn import Module
 from training.epochs import items_in_epochs
 from training.task import Report, Task
@@ -61,3 +61,15 @@ class ClassesTask(Task):
             right += int((model.class_logits(batch).numpy().argmax(-1) == batch.labels.numpy()).sum())
         words = f"{with_interval(right, count)} of {count:,} {self.classes} right"
         return Report({"accuracy": right / count}, words, "")
+
+
+def with_interval(right: int, asked: int) -> str:
+    """A share of right answers, with Wilson's 95 % interval.
+
+    >>> with_interval(90, 100)
+    '90.0% (82.6% to 94.5%)'
+    """
+    z, p = 1.96, right / asked
+    middle = (p + z * z / (2 * asked)) / (1 + z * z / asked)
+    half = z * math.sqrt(p * (1 - p) / asked + z * z / (4 * asked * asked)) / (1 + z * z / asked)
+    return f"{p:.1%} ({middle - half:.1%} to {middle + half:.1%})"

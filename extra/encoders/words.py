@@ -24,13 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from extra.encoders.bert import Bert, MaskedBatch
+from extra.encoders.classes import with_interval
 from extra.encoders.options import BertOptions
 from extra.inside import numbers
 from extra.tokenizers.wordpiece import CLASS as CLS
 from extra.tokenizers.wordpiece import MASK, UNKNOWN, WordPieceTokenizer
 from extra.tokenizers.wordpiece import PADDING as PAD
 from extra.tokenizers.wordpiece import SEPARATOR as SEP
-from text.decoding.scores import with_interval
 from text.tokenizers import learn
 from text.tokenizers.base import Tokenizer
 from text.tokenizers.bpe import BPETokenizer

@@ -12,6 +12,12 @@
 The held-out pairs are those of the training run, found by the settings in the checkpoint; the paths of the run's files
 are in the options.json next to it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout. The
 simple summaries, which a model must beat, are the first sentence of the text and its first eight words.
+
+ROUGE-1 and ROUGE-2 count the words and the pairs of words that a summary shares with its reference, ROUGE-L the longest
+common subsequence of words; each is the harmonic mean of precision and recall, in percent, of Porter's stems. The
+package rouge-score computes them, an extra: pip install -e ".[translate]"
+
+Reference: Lin 2004 (ROUGE).
 """
 
 from __future__ import annotations
@@ -20,6 +26,8 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from extra.families import GPT as GPT_FAMILY
 from extra.families import SEQ2SEQ
@@ -32,9 +40,9 @@ from seq2seq.corpus import load_pairs
 from seq2seq.sample import sentences_in
 from seq2seq.translate import translate
 from text.decoding.sample_options import LENGTH_PENALTY
-from text.decoding.scores import mean_with_interval, metrics, rouge, scores, scores_with_brevity, scores_with_confidence
+from text.decoding.scores import NO_BLEU, metrics, scores
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from training.cli.console import run_command, say, show
 from training.corpora.divided_pairs import read_table, read_two, without_empty
 from training.corpora.pair_cleaning import SENTENCE_END, Pair
@@ -44,6 +52,8 @@ from training.origin import options_of_run
 from training.pair_data import encode_pairs
 
 FIRST_WORDS = 8
+SAMPLES = 1000  # of the bootstrap, for a confidence interval
+ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}  # rouge-score's names, and the usual ones
 
 
 @dataclasses.dataclass
@@ -178,6 +188,68 @@ def rouge_table(sources: Sequence[str], targets: Sequence[str], written: Sequenc
     for name, measures in found.items():
         lines.append(f"{name:20}" + "".join(f"{mean_with_interval(values):>14}" for values in measures.values()))
     return lines
+
+
+# --- measures ------------------------------------------------------------------------------------------------
+
+
+def scores_with_brevity(written: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+    """BLEU, and a row of numbers: BLEU, chrF, BLEU's brevity penalty, and the number of words over the references'.
+
+    The brevity penalty is 1 if the translations have r words or more, as the references do, else exp(1 - r / c) for c
+    words: the factor by which BLEU falls because they are too short (Papineni et al. 2002, section 2.2.2).
+
+    Raises: UserError if sacrebleu is not installed, or if there is no BLEU.
+    """
+    found = metrics(references)
+    if not all(found):
+        raise CorpusError(f"--compare compares BLEU. {NO_BLEU}")
+    bleu, chrf = (metric.corpus_score(list(written), [list(references)]) for metric in found)
+    return bleu.score, f"{bleu.score:8.2f}{chrf.score:8.2f}{bleu.bp:17.3f}{bleu.sys_len / bleu.ref_len:12.3f}"
+
+
+def scores_with_confidence(written: Sequence[str], references: Sequence[str]) -> list[str]:
+    """BLEU and chrF as sacrebleu prints them: with their parts, 95 % confidence intervals, and signatures.
+
+    The interval estimates how the score would vary with other sentences of the same kind: sacrebleu resamples all
+    sentences with replacement, SAMPLES times, with a fixed seed (the bootstrap of Koehn 2004).
+
+    Raises: UserError if sacrebleu is not installed.
+    """
+    bleu, chrf = metrics(references)
+    lines = [] if bleu else [NO_BLEU]
+    for metric in filter(None, (bleu, chrf)):
+        try:
+            score = metric.corpus_score(list(written), [list(references)], n_bootstrap=SAMPLES)
+        except TypeError:  # sacrebleu 2.6 fails where a few of the samples score exactly 0: then without an interval
+            score = metric.corpus_score(list(written), [list(references)])
+        lines += [str(score), f"  signature {metric.get_signature()}"]
+    return lines
+
+
+def rouge(written: Sequence[str], references: Sequence[str]) -> dict[str, np.ndarray]:
+    """ROUGE-1, ROUGE-2 and ROUGE-L of each summary, from 0 to 100.
+
+    Raises: UserError if rouge-score is not installed.
+    """
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError:
+        raise UserError('rouge-score is not installed; for ROUGE: pip install -e ".[translate]"') from None
+    scorer = RougeScorer([*ROUGE], use_stemmer=True)
+    found = [scorer.score(target=right, prediction=one) for one, right in zip(written, references, strict=True)]
+    return {ROUGE[name]: np.array([100 * score[name].fmeasure for score in found]) for name in ROUGE}
+
+
+def mean_with_interval(values: np.ndarray) -> str:
+    """A mean, with half the width of its 95 % interval by the bootstrap: SAMPLES times, the items are drawn again.
+
+    >>> mean_with_interval(np.array([10.0, 20.0] * 50))
+    '15.0 ± 1.0'
+    """
+    drawn = np.random.default_rng(0).integers(0, len(values), (SAMPLES, len(values)))
+    low, high = np.percentile(values[drawn].mean(-1), (2.5, 97.5))
+    return f"{values.mean():.1f} ± {(high - low) / 2:.1f}"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from extra.studies import scores as evaluate
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
 from tests.gpt.small_gpts import gradients, small_gpt
-from text.decoding.scores import rouge
 from text.tokenizers import tokenizer_from_json
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import UserError
@@ -135,7 +134,7 @@ def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():
     texts = ["a b c d. E f.", "one two three four five six seven eight nine"]
     if importlib.util.find_spec("rouge_score") is None:
         with pytest.raises(UserError, match=r"rouge-score is not installed; for ROUGE: pip install"):
-            rouge(texts, texts)
+            evaluate.rouge(texts, texts)
         return
     _, model, sentence, words = evaluate.rouge_table(texts, ["a b c d.", "one"], ["a b", "one"])
     assert model.split()[2::3] == ["83.3", "25.0", "83.3"]  # 2 of 4 words, 1 of 3 pairs of words; one word, no pair

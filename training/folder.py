@@ -6,13 +6,10 @@ Nothing here depends on a model or affects a result.
 from __future__ import annotations
 
 import ctypes
-import functools
 import json
-import math
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -22,15 +19,13 @@ from typing import Any
 
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
-from tinygrad_lite.precision import bfloat16, check_precision
-from tinygrad_lite.random import keyed_rng
+from tinygrad_lite.precision import check_precision
 from training.checkpoint import describe, fact_in, load_checkpoint, missing_folder, no_checkpoint, save_file
 from training.cli.console import say
 from training.cli.files import MAX_SETTINGS, POSIX, TEMPORARY, text_of
 
 # The columns of metrics.csv of every run; those that the task measures follow.
 METRICS = ("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss")
-LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 # The signals that stop a run: Ctrl-C, `kill`, and the end of a terminal, which Windows does not signal.
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 MAX_DEFAULT_WORKERS = 4  # processes, unless the user gives a number
@@ -287,26 +282,3 @@ def choose_device(options: Any) -> str:
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_precision(options.dtype, device)
     return device
-
-
-@functools.cache
-def matmul_rate(device: str, dtype: str) -> float:
-    """The peak rate of the machine: floating-point operations per second of a product of two large matrices.
-
-    It bounds the rate of a training step, and `--profile` prints the share that a step reaches. It takes about a tenth
-    of a second. On a GPU the products have the chosen precision (precision.py). The numbers are random, because a GPU
-    multiplies equal numbers faster, with less power; one block of them is repeated, which costs no time.
-    """
-    place, size = get_device(device), LARGE[device]
-    kind, block = "float64" if dtype == "float64" else "float32", min(size, 1024)
-    a = place.from_host(keyed_rng(1, "matmul_rate").standard_normal((block, block), kind))
-    a = place.xp.tile(a, (size // block, size // block))
-    if dtype == "bfloat16":
-        a = a.astype(bfloat16())
-    multiply, best = place.module("gemm").gemm if device == "cuda" else place.xp.matmul, math.inf
-    for _ in range(6):
-        began = time.perf_counter()
-        multiply(a, a)
-        place.synchronize()
-        best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best

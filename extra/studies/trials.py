@@ -6,6 +6,8 @@ they are nearly all the work of a large model. docs/costs.md explains the number
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import time
 from collections import Counter
@@ -19,9 +21,10 @@ from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, get_device
 from tinygrad_lite.errors import counted
 from tinygrad_lite.nn import Module
+from tinygrad_lite.precision import bfloat16
+from tinygrad_lite.random import keyed_rng
 from training.cli.console import say, show
 from training.estimate import Size, cache_bytes, size_of
-from training.folder import matmul_rate
 from training.options import TrainOptions
 from training.processes.processes import Program
 from training.task import Task
@@ -33,6 +36,7 @@ PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 WARM_UP = {"cpu": 1, "cuda": 5}  # steps; on a GPU the third or fourth is recorded (cuda/graph.py), the fifth replayed
 LONG = 2.0  # seconds: if a step takes longer, --dry_run measures only one
 TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
+LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 JOULES = 3.6e6  # in a kilowatt-hour
 # The part to which a parameter belongs: the first whose word is in its name, such as blocks.0.mixer.query.weight.
 PARTS = {
@@ -227,6 +231,29 @@ def energy(seconds: float, watts: float) -> str:
     """
     kilowatt_hours = seconds * watts / JOULES
     return f"{kilowatt_hours:,.0f} kWh" if kilowatt_hours >= 1000 else f"{kilowatt_hours:.3g} kWh"
+
+
+@functools.cache
+def matmul_rate(device: str, dtype: str) -> float:
+    """The peak rate of the machine: floating-point operations per second of a product of two large matrices.
+
+    It bounds the rate of a training step, and `--profile` prints the share that a step reaches. It takes about a tenth
+    of a second. On a GPU the products have the chosen precision (precision.py). The numbers are random, because a GPU
+    multiplies equal numbers faster, with less power; one block of them is repeated, which costs no time.
+    """
+    place, size = get_device(device), LARGE[device]
+    kind, block = "float64" if dtype == "float64" else "float32", min(size, 1024)
+    a = place.from_host(keyed_rng(1, "matmul_rate").standard_normal((block, block), kind))
+    a = place.xp.tile(a, (size // block, size // block))
+    if dtype == "bfloat16":
+        a = a.astype(bfloat16())
+    multiply, best = place.module("gemm").gemm if device == "cuda" else place.xp.matmul, math.inf
+    for _ in range(6):
+        began = time.perf_counter()
+        multiply(a, a)
+        place.synchronize()
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best
 
 
 def free_memory(device: str) -> int | None:

@@ -9,17 +9,14 @@ import sys
 from dataclasses import replace
 from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from safetensors.numpy import save as to_bytes
 
 from tests.tiny_runs import ROOT, rows
 from tests.training.test_checkpoint import example
-from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
-from training import folder as run_folder
 from training.checkpoint import KEY, save_checkpoint
-from training.folder import METRICS, STOPPING, RunFolder, StopRequest, find_checkpoint, matmul_rate
+from training.folder import METRICS, STOPPING, RunFolder, StopRequest, find_checkpoint
 
 pytestmark = pytest.mark.every_device
 
@@ -177,17 +174,6 @@ def test_resuming_drops_the_samples_that_will_be_written_again(run):
     assert "Text 500" in run.samples.read_text(encoding="utf-8")
     run.rewind(0)
     assert run.samples.read_text(encoding="utf-8") == ""
-
-
-def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypatch):
-    seen = []
-    monkeypatch.setattr("tinygrad_lite.cuda.gemm.gemm", lambda a, b: seen.append(a))
-    monkeypatch.setattr(run_folder, "LARGE", {"cuda": 2048})
-    assert matmul_rate.__wrapped__(cuda, "float32") > 0
-    factor = get_device(cuda).to_host(seen[0])
-    assert factor.shape == (2048, 2048)
-    assert len(np.unique(factor)) > 1e6
-    assert factor.std() == pytest.approx(1, abs=0.01)
 
 
 # --- which checkpoint a folder means --------------------------------------------------------------------------

@@ -8,11 +8,13 @@ import pytest
 import train
 from extra.families import SEQ2SEQ
 from extra.gpt.config import GPTConfig
+from extra.studies import trials
 from extra.studies.sizes import SIZES, published_of
 from extra.studies.trials import parameters_by_part, quantity
 from families import FAMILIES
 from gpt.model import GPT
 from tests.tiny_runs import arguments
+from tinygrad_lite.device import get_device
 from training.estimate import cache_bytes, size_of
 from training.start import read_setup
 
@@ -127,3 +129,14 @@ def test_the_sizes_are_listed_apart_from_the_presets(capsys):
     for name, about in SIZES.items():
         assert f"  {name:<16} {about}\n" in sizes
         assert f"  {name} " not in presets
+
+
+def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tinygrad_lite.cuda.gemm.gemm", lambda a, b: seen.append(a))
+    monkeypatch.setattr(trials, "LARGE", {"cuda": 2048})
+    assert trials.matmul_rate.__wrapped__(cuda, "float32") > 0
+    factor = get_device(cuda).to_host(seen[0])
+    assert factor.shape == (2048, 2048)
+    assert len(np.unique(factor)) > 1e6
+    assert factor.std() == pytest.approx(1, abs=0.01)

@@ -61,6 +61,7 @@ from benchmarks.rows import chosen
 from extra.encoders.labels import LabelsTask
 from extra.encoders.pictures import PicturesTask
 from extra.studies.accuracy import accuracy
+from extra.studies.program import whole_numbers
 from families import FAMILIES
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
@@ -68,7 +69,7 @@ from tinygrad_lite.errors import OptionError, UserError
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say
-from training.cli.options import build, find_preset, list_presets, read_preset, whole_numbers
+from training.cli.options import build, find_preset, list_presets, read_preset
 from training.folder import RunFolder, find_checkpoint
 from training.options import TrainOptions
 from training.processes.processes import OneProcess

@@ -6,8 +6,8 @@
     4  doors               train.py and sample.py, and families.py, the table that they read
     5  extra/              the shelf: whatever the core does not need
 
-The core imports inwards only, and nothing of the shelf but what EDGES lists. No feature raises a number: who needs
-lines finds lines that can go.
+The core imports inwards only; the shelf, where it exists, is imported by its doors alone. No feature raises a number:
+who needs lines finds lines that can go.
 """
 
 import ast
@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-from tests.test_imports import FILES, ROOT, imports_at_start, nodes, own_imports
+from tests.test_imports import FILES, ROOT, nodes, own_imports
 
 # The ring of a module is that of the longest name here that it begins with.
 RINGS = {
@@ -32,7 +32,11 @@ CORE = 12038  # lines of code; it is to become 11,500
 PRODUCT = 21602  # core and shelf together
 NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
-DOORS = {("tinygrad_lite", "extra.torch_names"), ("families", "extra.families"), ("families", "extra.mpi.mpirun")}  # imports of the shelf where it exists
+DOORS = {  # the only imports of the shelf by the core, where the shelf exists
+    ("tinygrad_lite", "extra.torch_names"),
+    ("families", "extra.families"),
+    ("families", "extra.mpi.mpirun"),
+}
 
 
 def ring(module: str) -> int:
@@ -60,23 +64,18 @@ def test_the_product_has_no_more_lines_than_its_caps():
     assert lines["nano"] <= NANO
 
 
-def test_the_core_imports_inwards_only_and_of_the_shelf_only_what_is_listed():
-    listed = {(module, target) for module, targets in EDGES.items() for target in targets.split()}
-    outwards = {(m, t) for m in FILES for t in own_imports(m) if 0 < ring(m) < ring(t)} - DOORS
-    assert outwards == listed, f"new: {outwards - listed}; gone, so remove them: {listed - outwards}"
+def test_the_core_imports_inwards_only_but_for_its_doors():
+    outwards = {(m, t) for m in FILES for t in own_imports(m) if 0 < ring(m) < ring(t)}
+    assert outwards == DOORS
 
 
-def test_what_imports_nothing_of_the_shelf_works_without_it():
-    """As if extra/ were deleted; when EDGES is empty, that is the whole core."""
-    core = {module for module in FILES if 0 < ring(module) < 5}
-    needs = {m: imports_at_start(m) | {p for p in core if m.startswith(f"{p}.")} for m in core}
-    optional = {target for _, target in DOORS} | {"extra"}
-    while fallen := {m for m in core if not needs[m] <= core | optional}:
-        core -= fallen
-    code = "import sys; sys.modules['extra'] = None\n" + "\n".join(f"import {module}" for module in sorted(core))
+def test_the_core_works_without_the_shelf():
+    """As if extra/ were deleted."""
+    core = sorted(module for module in FILES if 0 < ring(module) < 5)
+    code = "import sys; sys.modules['extra'] = None\n" + "\n".join(f"import {module}" for module in core)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert {"tinygrad_lite.optim", "tinygrad_lite.transformer", "text.tokenizers", "training.cli.options"} <= core
+    assert len(core) > 150
 
 
 def test_no_more_files_import_the_folder_for_gpus():

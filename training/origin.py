@@ -13,7 +13,7 @@ from typing import Any
 
 from text.tokenizers import tokenizer_from_json
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
-from training.checkpoint import Checkpoint, load_checkpoint
+from training.checkpoint import Checkpoint
 from training.cli.console import say
 from training.cli.options import build, difference, is_preset, values_of
 from training.family import Family, Trained, check_specials
@@ -102,18 +102,6 @@ def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None
         outside.append("dataset")
     if outside:
         raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
-
-
-def options_of_run(family: Family, path: Path) -> TrainOptions:
-    """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
-
-    Raises: CheckpointError or OptionError if they cannot be used.
-    """
-    training, folder = load_checkpoint(path).training, RunFolder(path.parent)
-    check_saved(path, family, training)
-    noted = folder.noted_options()
-    files = {name: noted[name] for name in family.options.FILES if name in noted}
-    return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))
 
 
 # --- fine-tuning ----------------------------------------------------------------------------------------------

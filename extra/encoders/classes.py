@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from extra.corpora.epochs import items_in_epochs
 from tinygrad_lite.nn import Module
-from training.epochs import items_in_epochs
 from training.task import Report, Task
 
 

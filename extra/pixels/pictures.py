@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from extra.corpora.epochs import items_in_epochs
 from extra.corpora.pictures import load_pictures, named_picture
 from extra.gpt.options import GPTOptions
 from extra.plots.figure import Picture, write
@@ -30,7 +31,6 @@ from text.decoding.sampling import generate
 from tinygrad_lite.errors import OptionError, counted
 from training.cli.console import say, show
 from training.corpora.texts import Corpus
-from training.epochs import items_in_epochs
 from training.family import Trained
 
 # Options of sample.py for these models.

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extra.encoders.family import BERT, CNN, VIT
-from extra.studies.program import program
+from extra.studies.program import options_of_run, program
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, show
 from training.family import family_of_weights
 from training.folder import find_checkpoint
-from training.origin import options_of_run
 
 RUNS = "checkpoints or folders of runs, separated by commas"
 

@@ -46,7 +46,7 @@ import numpy as np
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention, without, without_heads
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
-from extra.studies.program import numbers, program
+from extra.studies.program import numbers, program, whole_numbers
 from extra.studies.quantized import MODELS, QuantizedOptions, named_text
 from gpt.model import GPT
 from gpt.score import score
@@ -56,7 +56,6 @@ from tinygrad_lite.nn import Linear
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import run_command, say, show
-from training.cli.options import whole_numbers
 
 WAYS = ("random weights", "smallest weights", "random heads", "least important heads")
 WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: the maximum number, and tokens in each

@@ -1,4 +1,4 @@
-"""What small programs begin with, the command line, as checked options and positional arguments; and how they write."""
+"""What small programs begin with: checked options and positional arguments; a run's options; how they write."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import Any
 
 from extra.corpora.register import register
 from tinygrad_lite.errors import OptionError
+from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
 from training.cli.files import write_named
+from training.cli.options import build
+from training.family import Family
+from training.folder import RunFolder
+from training.options import TrainOptions
+from training.origin import check_saved
 
 register()  # so that all of them know the shelf's texts
 Main = Callable[[list[str]], int]
@@ -70,3 +76,26 @@ def write_lines(path: Path, lines: list[str]) -> None:
         write_named(path, "".join(f"{line}\n" for line in lines))
     except OSError as error:
         raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
+
+
+def whole_numbers(text: str, label: str, example: str) -> list[int]:
+    """The numbers from 0 to 999,999,999 in a text such as "1,2,3".
+
+    Raises: OptionError with the label and an example if it is not such a text.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        raise OptionError(f"{label} {text}: write whole numbers with commas between them, such as {example}")
+    return [int(word) for word in words]
+
+
+def options_of_run(family: Family, path: Path) -> TrainOptions:
+    """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
+
+    Raises: CheckpointError or OptionError if they cannot be used.
+    """
+    training, folder = load_checkpoint(path).training, RunFolder(path.parent)
+    check_saved(path, family, training)
+    noted = folder.noted_options()
+    files = {name: noted[name] for name in family.options.FILES if name in noted}
+    return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))

@@ -34,7 +34,7 @@ from extra.families import SEQ2SEQ
 from extra.pairs.answering import answer, separator_of, warn_of_long
 from extra.pairs.pairs import load_pairs as load_answers
 from extra.pairs.pairs import positions
-from extra.studies.program import numbers, program, write_lines
+from extra.studies.program import numbers, options_of_run, program, write_lines
 from gpt.model import GPT
 from seq2seq.corpus import load_pairs
 from seq2seq.sample import sentences_in
@@ -48,7 +48,6 @@ from training.corpora.divided_pairs import read_table, read_two, without_empty
 from training.corpora.pair_cleaning import SENTENCE_END, Pair
 from training.family import Trained, read_any
 from training.folder import tune_memory
-from training.origin import options_of_run
 from training.pair_data import encode_pairs
 
 FIRST_WORDS = 8

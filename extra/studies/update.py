@@ -28,7 +28,7 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.studies.damage import linear_maps
-from extra.studies.program import program
+from extra.studies.program import program, whole_numbers
 from extra.studies.quantized import QuantizedOptions, text_to_predict
 from gpt.model import GPT
 from gpt.score import score
@@ -36,7 +36,6 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Parameter
 from training.cli.console import run_command, say, show
-from training.cli.options import whole_numbers
 
 MODELS = "two: the model before the training, and after it"
 

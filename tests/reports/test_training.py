@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import train
+from extra.corpora.epochs import items_in_epochs
 from extra.encoders.bert import Bert
 from extra.encoders.options import BertOptions
 from extra.encoders.words import WordsTask, predictions
@@ -24,7 +25,6 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.adapt import add_lora, freeze, learned, merge
 from tinygrad_lite.recomputing import recompute
-from training.epochs import items_in_epochs
 from training.processes.processes import OneProcess
 
 TO = "<to-en>"

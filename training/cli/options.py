@@ -191,17 +191,6 @@ def brief(value: Any, quotes: bool = False) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def whole_numbers(text: str, label: str, example: str) -> list[int]:
-    """The numbers from 0 to 999,999,999 in a text such as "1,2,3".
-
-    Raises: OptionError with the label and an example if it is not such a text.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        raise OptionError(f"{label} {text}: write whole numbers with commas between them, such as {example}")
-    return [int(word) for word in words]
-
-
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """The known name that is closest to a mistyped or shortened one, if any."""
     name, names = name.lower(), list(names)

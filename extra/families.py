@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import extra.mixers  # noqa: F401 (what can stand in a block besides attention enters the engine's tables)
 from extra.corpora.pictures import RECIPES as PICTURES
 from extra.encoders.family import BERT, CNN, VIT
@@ -26,8 +23,7 @@ from gpt.task import TextTask
 from seq2seq.family import Seq2SeqFamily
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import ModelConfig
-from tinygrad_lite.nn import Module
-from training.family import Family, Trained
+from training.family import Family
 from training.task import Task
 
 
@@ -41,6 +37,7 @@ class ShelfGPT(PretrainedGPT):
     """The GPT that also learns from pairs, images, teachers and rewards."""
 
     options = GPTOptions
+    sample = staticmethod(sample_gpt)
 
     def make_task(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
         """The task for the data that the options name: a text, alone or with teachers, or pairs, or images."""
@@ -53,23 +50,16 @@ class ShelfGPT(PretrainedGPT):
         kind = TaughtTask if options.teachers else MixedTask if options.replay else TextTask
         return kind(options, tokenizer)
 
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
-        """Do what the options of sample.py ask for."""
-        sample_gpt(options, given, trained, model)
-
 
 class ShelfSeq2Seq(ShelfFamily, Seq2SeqFamily):
     """The translation model, also with recurrent layers."""
 
     options = Seq2SeqOptions
+    sample = staticmethod(sample_seq2seq)
 
     def model_of(self, config: ModelConfig) -> type:
         """The class of models with these settings."""
         return RecurrentSeq2Seq if config.mixer in RECURRENT else self.model
-
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
-        """Do what the options of sample.py ask for."""
-        sample_seq2seq(options, given, trained, model)
 
 
 register()

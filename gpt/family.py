@@ -1,16 +1,14 @@
 """The GPT, a decoder-only Transformer, as a family of models for train.py and sample.py."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.sample import sample
 from gpt.task import TextTask
-from text.tokenizers.base import Tokenizer
-from training.family import Family, Trained
-from training.task import Task
+from training.family import Family
 
 
 class GPTFamily(Family):
@@ -28,14 +26,8 @@ class GPTFamily(Family):
     config = GPTConfig
     model = GPT
     options = GPTOptions
-
-    def make_task(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
-        """A training text."""
-        return TextTask(options, tokenizer)
-
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: GPT) -> None:
-        """Continue a prompt, or measure a loss."""
-        sample(options, given, trained, model)
+    make_task = TextTask
+    sample = staticmethod(sample)
 
 
 FAMILY = GPTFamily()

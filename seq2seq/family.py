@@ -1,16 +1,14 @@
 """The translation model, an encoder-decoder Transformer, as a family of models for train.py and sample.py."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.sample import sample
 from seq2seq.task import TranslationTask
-from text.tokenizers.base import Tokenizer
-from training.family import Family, Trained
-from training.task import Task
+from training.family import Family
 
 
 class Seq2SeqFamily(Family):
@@ -28,14 +26,8 @@ class Seq2SeqFamily(Family):
     config = Seq2SeqConfig
     model = Seq2Seq
     options = Seq2SeqOptions
-
-    def make_task(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> Task:
-        """Sentence pairs."""
-        return TranslationTask(options, tokenizer)
-
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
-        """Translate."""
-        sample(options, given, trained, model)
+    make_task = TranslationTask
+    sample = staticmethod(sample)
 
 
 FAMILY = Seq2SeqFamily()

@@ -21,8 +21,6 @@ from extra.family import ShelfFamily
 from extra.pretrained import bert, vit
 from extra.tokenizers.others import register
 from text.tokenizers.base import Tokenizer
-from tinygrad_lite.nn import Module
-from training.family import Trained
 from training.task import Task
 
 
@@ -43,14 +41,11 @@ class BertFamily(ShelfFamily):
     options = BertOptions
     layouts: ClassVar[Mapping[str, Any]] = {"bert": bert.LAYOUT}
     fetched: ClassVar[Mapping[str, Any]] = {"minilm": minilm}
+    sample = staticmethod(reading.sample)
 
     def make_task(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
         """What an encoder of text learns: hidden words, or labels."""
         return (LabelsTask if options.config.objective == "labels" else WordsTask)(options, tokenizer)
-
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
-        """Say what a text means, or fill in hidden words."""
-        reading.sample(options, given, trained, model)
 
     def fit(self, weights: Mapping[str, np.ndarray], config: BertConfig) -> dict[str, np.ndarray]:
         """The weights for a model with these settings, which may have another head."""
@@ -60,13 +55,8 @@ class BertFamily(ShelfFamily):
 class PictureFamily(ShelfFamily):
     """Models that say what is in an image."""
 
-    def make_task(self, options: Any, tokenizer: Tokenizer | None = None) -> Task:
-        """Images and their classes."""
-        return PicturesTask(options, tokenizer)
-
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
-        """Say what is in an image."""
-        looking.sample(options, given, trained, model)
+    make_task = PicturesTask
+    sample = staticmethod(looking.sample)
 
 
 class ViTFamily(PictureFamily):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import extra.mixers  # noqa: F401 (what can stand in a block besides attention enters the engine's tables)
+import extra.mixers  # whose other parts of a block enter the engine's tables
+import extra.tokenizers  # noqa: F401 (and further kinds of tokens the table of tokenizers)
 from extra.corpora.pictures import RECIPES as PICTURES
 from extra.encoders.family import BERT, CNN, VIT
 from extra.family import ShelfFamily
@@ -18,7 +19,6 @@ from extra.pixels.pictures import PixelsTask
 from extra.rewards.rewards import RewardTask
 from extra.seq2seq.options import Seq2SeqOptions
 from extra.seq2seq.sample import sample as sample_seq2seq
-from extra.tokenizers.others import register
 from gpt.task import TextTask
 from seq2seq.family import Seq2SeqFamily
 from text.tokenizers.base import Tokenizer
@@ -62,6 +62,5 @@ class ShelfSeq2Seq(ShelfFamily, Seq2SeqFamily):
         return RecurrentSeq2Seq if config.mixer in RECURRENT else self.model
 
 
-register()
 GPT, SEQ2SEQ = ShelfGPT(), ShelfSeq2Seq()
 FAMILIES: dict[str, Family] = {family.name: family for family in (GPT, SEQ2SEQ, BERT, VIT, CNN)}

@@ -19,7 +19,6 @@ from extra.encoders.vit import ViT, ViTConfig
 from extra.encoders.words import WordsTask
 from extra.family import ShelfFamily
 from extra.pretrained import bert, vit
-from extra.tokenizers.others import register
 from text.tokenizers.base import Tokenizer
 from training.task import Task
 
@@ -92,5 +91,4 @@ class CNNFamily(PictureFamily):
     options = CNNOptions
 
 
-register()
 BERT, VIT, CNN = BertFamily(), ViTFamily(), CNNFamily()

@@ -33,7 +33,6 @@ from dataclasses import dataclass
 
 from extra.studies.program import program
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
-from extra.tokenizers.others import register
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import learn
 from text.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
@@ -42,7 +41,6 @@ from tinygrad_lite.errors import CorpusError, counted
 from training.cli.console import RESET, run_command, show, wants_colour, write
 from training.corpora.texts import RECIPES, Corpus, load_corpus
 
-register()
 COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order of the table
 ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(RECIPES)
 CODE_POINT = 21  # bits that name any character of Unicode

@@ -13,7 +13,7 @@ from tinygrad_lite.errors import TokenizerError
 # The kinds that every model can learn from its text, each with its class. A kind named here is a choice of
 # --tokenizer, is compared with the others, and can be read from a checkpoint.
 LEARNED = {"char": CharTokenizer, "byte": ByteTokenizer, "bpe": BPETokenizer, "word": WordTokenizer}
-KINDS: dict[str, type[Tokenizer]] = {**LEARNED}  # and those that `others.py` adds
+KINDS: dict[str, type[Tokenizer]] = {**LEARNED}  # whoever has others enters them
 
 
 def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -> Tokenizer:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extra.tokenizers import OTHERS
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
-from extra.tokenizers.others import OTHERS
 from tests.text.tokenizers.test_bpe import some_german
 from text.tokenizers import LEARNED, learn, tokenizer_from_json
 from text.tokenizers.base import StreamDecoder, Tokenizer

@@ -96,21 +96,6 @@ class Generator(Module):
         context = None if self.is_endless else -self.config.block_size
         return self._read([np.asarray(prompt)[context:] for prompt in prompts], use_cache, on_host=on_host)
 
-    def resume(self, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
-        """Like `start` with one prompt, but whatever the state has already read of it is not read again.
-
-        A conversation, for example, begins as it did before the last turn. The state cannot be used afterwards, since
-        the new one takes over its caches.
-        """
-        window = np.asarray(prompt)[None if self.is_endless else -self.config.block_size :]
-        read = state.window[0, : len(window) - 1]  # the last token is read in any case: the prediction is its result
-        same = int(np.append(window[: len(read)] != read, True).argmax())
-        for cache in state.caches:
-            cache.cut(same)
-        same = state.caches[0].length  # 0 for a recurrent state that would have to go back
-        state = GenerationState(window[None], state.caches)
-        return self._log_probs(window[None, same:], state), state
-
     def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
         """Append one token per row (B,): log-probabilities (B, V) of the next token, and the new state.
 
@@ -125,7 +110,7 @@ class Generator(Module):
             half = max(1, block_size // 2)
             texts = [text[-half:] if len(text) > block_size else text for text in state.texts()]
             return self._read(texts, state.caches is not None, on_host=state.on_host)
-        return self._log_probs(window if state.caches is None else tokens[:, None], state), state
+        return self.log_probs(window if state.caches is None else tokens[:, None], state), state
 
     def new_caches(self, capacity: int | None = None) -> list[KVCache]:
         """An empty key-value cache for each layer, with room for a whole context unless told otherwise."""
@@ -158,9 +143,9 @@ class Generator(Module):
         padding = np.array([window.shape[1] - len(text) for text in texts])
         caches = self.new_caches() if use_cache else None
         state = GenerationState(window, caches, padding if padding.any() else None, memory, on_host=on_host)
-        return self._log_probs(window, state), state
+        return self.log_probs(window, state), state
 
-    def _log_probs(self, ids: np.ndarray, state: GenerationState) -> Array:
+    def log_probs(self, ids: np.ndarray, state: GenerationState) -> Array:
         """For what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
         if ids.shape[1] == 1 and state.caches is not None:
             if state.fast is None and state.padding is None and state.memory is None:

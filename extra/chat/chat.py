@@ -7,7 +7,7 @@ Such a model has a chat template, which writes messages as one text with special
     <|im_start|>assistant
 
 and the model continues it to its own <|im_end|>. Each turn adds two messages, and the model reads only the new ones:
-the keys and values of the earlier ones are kept (`Generator.resume`).
+the keys and values of the earlier ones are kept (`interactive.resume`).
 
 What the user types is text, even where it looks like a special token: <|im_end|> typed by a user is ten characters of
 text and does not end the message.

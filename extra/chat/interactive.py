@@ -10,7 +10,7 @@ A line that begins with / is a command and not part of the text: it changes a se
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -131,7 +131,7 @@ class RememberingModel:
         if self._state is None or not use_cache:
             return self._keep(*self._model.start(prompts, use_cache))
         state, self._state = self._state, None  # until it is complete again
-        return self._keep(*self._model.resume(prompts[0], state))
+        return self._keep(*resume(self._model, prompts[0], state))
 
     def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
         """Append a token: see `Generator.step`."""
@@ -140,6 +140,22 @@ class RememberingModel:
     def _keep(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
         self._state = state if state.caches else None
         return log_probs, state
+
+
+def resume(model: GPT, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+    """Like `Generator.start` with one prompt, but whatever the state has already read of it is not read again.
+
+    A conversation, for example, begins as it did before the last turn. The state cannot be used afterwards, since the
+    new one takes over its caches.
+    """
+    window = np.asarray(prompt)[None if model.is_endless else -model.config.block_size :]
+    read = state.window[0, : len(window) - 1]  # the last token is read in any case: the prediction is its result
+    same = int(np.append(window[: len(read)] != read, True).argmax())
+    for cache in state.caches:
+        cache.cut(same)
+    same = state.caches[0].length  # 0 for a recurrent state that would have to go back
+    state = GenerationState(window[None], state.caches)
+    return model.log_probs(window[None, same:], state), state
 
 
 def typed_lines() -> Iterator[str]:

@@ -40,7 +40,7 @@ from seq2seq.corpus import load_pairs
 from seq2seq.sample import sentences_in
 from seq2seq.translate import translate
 from text.decoding.sample_options import LENGTH_PENALTY
-from text.decoding.scores import NO_BLEU, metrics, scores
+from text.decoding.scores import metrics, scores
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError, counted
 from training.cli.console import run_command, say, show
@@ -51,6 +51,7 @@ from training.folder import tune_memory
 from training.pair_data import encode_pairs
 
 FIRST_WORDS = 8
+NO_BLEU = "no BLEU: it counts four words in a row, and no reference has four"
 SAMPLES = 1000  # of the bootstrap, for a confidence interval
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}  # rouge-score's names, and the usual ones
 

@@ -41,16 +41,6 @@ def test_a_step_reads_only_the_new_token_or_without_a_cache_the_window(use_cache
     assert model.given == (new if use_cache else whole)
 
 
-def test_tokens_in_the_cache_are_not_read_again():
-    model = Successor()
-    log_probs, state = model.start([[1, 2]])
-    for prompt, new in (([1, 2, 5], [5]), ([1, 2, 5], [5]), ([1, 3], [3]), ([1, 3, 4, 5, 6], [3, 4, 5, 6]), ([3], [3])):
-        del model.given[:]
-        log_probs, state = model.resume(prompt, state)
-        assert (model.given, log_probs.argmax()) == ([[new]], prompt[-1] + 1)
-        assert state.window.tolist() == [prompt[-4:]]
-
-
 def test_shorter_texts_are_padded_on_the_left_and_returned_without_padding():
     _, state = Successor().start([[1], [2, 3, 4], [5, 6, 7, 8, 9]])
     assert state.window.tolist() == [[0, 0, 0, 1], [0, 2, 3, 4], [6, 7, 8, 9]]

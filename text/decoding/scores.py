@@ -16,7 +16,6 @@ from typing import Any
 from tinygrad_lite.errors import UserError
 
 INSTALL = 'for BLEU and chrF: pip install -e ".[translate]"'
-NO_BLEU = "no BLEU: it counts four words in a row, and no reference has four"
 HAN = "\u3400-\u9fff\uf900-\ufaff"
 OTHERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff"  # Thai, Lao, Burmese, Khmer, kana
 UNSPACED, KANA_AND_OTHERS = re.compile(f"[{HAN}{OTHERS}]"), re.compile(f"[{OTHERS}]")

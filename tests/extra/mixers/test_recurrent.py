@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from extra.chat.interactive import resume
 from extra.gpt.config import GPTConfig
 from extra.mixers.recurrent import LSTM, RNN, RecurrentMixer, RecurrentState
 from gpt.model import GPT
@@ -81,7 +82,7 @@ def test_a_conversation_goes_back_and_on(mixer):
         whole = model(Tensor(tokens[None])).log_softmax().numpy()[0]  # far beyond block_size
     _, state = model.start([tokens[:50]])
     for end in (51, 55, 53, 60, 20):  # on, on, back, on, back
-        found, state = model.resume(tokens[:end], state)
+        found, state = resume(model, tokens[:end], state)
         np.testing.assert_allclose(found[0], whole[end - 1], rtol=0, atol=1e-12 if mixer == "lstm" else 1e-10)
         assert state.caches[0].length == end
 

@@ -161,21 +161,6 @@ def test_a_graph_is_for_the_caches_that_it_was_recorded_with(cuda):
     assert fast.graph is not None
 
 
-def test_a_conversation_is_resumed(cuda):
-    """The general step reads more tokens after those of the fast one, from the same caches."""
-    model, text = make_model("float32", **COMBINED["qwen"]).to(cuda), TOKENS[0]
-    _, state = model.start(text[None, :3])
-    for token in text[3:6]:
-        _, state = model.step(np.array([token]), state)
-    assert type(state.fast) is FastStepCuda
-    found, state = model.resume(text[:9], state)
-    following, _ = model.step(text[9:10], state)
-    for log_probs, length in ((found, 9), (following, 10)):
-        with composed():
-            expected, _ = model.start(text[None, :length])
-        np.testing.assert_allclose(on_host(log_probs), expected, rtol=0, atol=2e-5)
-
-
 def test_weights_are_laid_out_again_after_every_change(cuda):
     model, prompt = make_model("float32").to(cuda), np.array([[3]])
     first = fast_step(model)

@@ -5,8 +5,6 @@ python sample.py smollm2                        a model that is downloaded first
 python sample.py gpt2/ --adapter out/mine       what was learned on top of it (adapters/)
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The options that the shelf adds to train.py, for every family, and to sample.py."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar

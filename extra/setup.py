@@ -5,8 +5,6 @@ mpirun -n 4 python train.py                         the processes are ranks (mpi
 python train.py gpt3 --dry_run                      an estimate, or with --profile a look at a step (studies/trials.py)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ list only that one. Any other name in the tables raises an error that says what 
 own name, and no function of this file stands in the traceback of a call that is accepted.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from types import ModuleType

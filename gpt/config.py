@@ -1,7 +1,5 @@
 """The settings of the GPT."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 

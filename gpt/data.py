@@ -11,8 +11,6 @@ The last tenth of the text (of some corpora, their last works) is held out: the 
 loss there measures how well the model generalises.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Sequence

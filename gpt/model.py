@@ -10,8 +10,6 @@ learned from, in one pass.
 References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of nanoGPT.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

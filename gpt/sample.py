@@ -1,7 +1,5 @@
 """`sample.py` with a GPT: continue a prompt, or measure a loss."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

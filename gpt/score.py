@@ -18,8 +18,6 @@ An unknown character counts as the token <unk>, that is, with the probability of
 one it is would cost more bits. So a text with many of them seems easier than it is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

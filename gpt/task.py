@@ -1,7 +1,5 @@
 """The GPT's training task: predict a text token by token, and generate samples at evaluations."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

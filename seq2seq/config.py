@@ -1,7 +1,5 @@
 """The settings of the translation model."""
 
-from __future__ import annotations
-
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 

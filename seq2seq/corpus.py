@@ -4,8 +4,6 @@ The pairs come from a named corpus (training/corpora/pairs.py), from files, or f
 sentences in TEST_FILES were written for testing translations: no run on a named corpus sees them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from seq2seq.options import Seq2SeqOptions

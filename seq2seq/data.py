@@ -3,8 +3,6 @@
 How pairs become batches is in training/pair_data.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

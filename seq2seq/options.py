@@ -1,7 +1,5 @@
 """The options of a training run of the translation model."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from dataclasses import dataclass
 

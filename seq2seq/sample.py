@@ -3,8 +3,6 @@
 Each line is a sentence and produces a line on stdout; an empty line produces an empty line.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The training task of the translation model: learn from pairs, and translate held-out ones at evaluations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from seq2seq.corpus import load_pairs

@@ -11,8 +11,6 @@ Reversal shows attention in its simplest form: output t attends to input n - t. 
 output token. Numbers are the smallest example of real translation: German says "zweiundvierzig", two-and-forty.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinygrad_lite.errors import counted

@@ -4,8 +4,6 @@ A translation does not depend on the other sentences of its batch (up to roundin
 length of a translation depends on its sentence alone, since only sentences with the same maximum share a batch.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

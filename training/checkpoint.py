@@ -16,8 +16,6 @@ pickle, so loading an untrusted file runs no code.
 Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

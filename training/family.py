@@ -4,8 +4,6 @@
 its `Task` (task.py) is the work that the training loop does step by step. families.py lists them.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

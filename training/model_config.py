@@ -1,7 +1,5 @@
 """A model's settings, and where they meet the outside: as JSON in a checkpoint, and as options of train.py."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import reprlib

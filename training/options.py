@@ -3,8 +3,6 @@
 The names are nanoGPT's wherever nanoGPT has one.
 """
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping

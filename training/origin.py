@@ -4,8 +4,6 @@ The weights determine the shape of the model and its tokenizer, so a run that st
 and an option that contradicts them is an error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from pathlib import Path

@@ -12,8 +12,6 @@ A batch holds at most `batch_tokens` tokens, padding included: many short pairs,
 about the same; within it, all target tokens have the same weight.
 """
 
-from __future__ import annotations
-
 import bisect
 import math
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 The encoder-decoder translates (seq2seq/task.py); a GPT translates or summarises (extra/pairs/pairs.py).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

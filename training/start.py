@@ -9,8 +9,6 @@ learning rate. The optimizer and the step count start from zero; the tokenizer i
 row for each of its tokens.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields

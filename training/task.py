@@ -1,7 +1,5 @@
 """What the training loop asks of a model's data: batches to learn from, batches to evaluate on, and a report."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

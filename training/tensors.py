@@ -3,8 +3,6 @@
 Format: https://huggingface.co/docs/safetensors
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

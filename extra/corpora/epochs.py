@@ -1,7 +1,5 @@
 """Passes over all items of a data set, each in a different order."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Encoders, which read a whole text or image at once, as families of models for train.py and sample.py."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -6,8 +6,6 @@
 All numbers are computed here, while the page is written; the `explorer*.js` next to this file show them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 If the model is too large for a page to compute, the page has what it computed for one text instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@
 `watching.js` are what the user sees.
 """
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -16,8 +16,6 @@ What is shown first comes first in the file; data and scripts follow, so that a 
 Reference: W3C, Content Security Policy Level 3, sections 2.3 and 6.7 (https://www.w3.org/TR/CSP3/).
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import html

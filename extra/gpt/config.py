@@ -1,7 +1,5 @@
 """The settings of the GPT with all parts that the shelf offers, so that it can also be a Llama, a Qwen or an LSTM."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A training text with windows of another one among its own: `--replay`, against forgetting what came before."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

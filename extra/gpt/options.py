@@ -1,7 +1,5 @@
 """The options of a training run of the GPT with all that the shelf adds: pairs, images, teachers, rewards."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

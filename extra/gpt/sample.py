@@ -1,7 +1,5 @@
 """`sample.py` with a GPT in all its ways: answer, take turns, talk, complete an image, explain, or as the core does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

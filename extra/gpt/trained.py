@@ -1,7 +1,5 @@
 """Trained GPTs: checkpoints, folders in the layouts of GPT-2, Llama and Qwen, and smollm2, which is fetched."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

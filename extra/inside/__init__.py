@@ -1,7 +1,5 @@
 """What a stack of blocks computes while it reads: attention, the stream, and what each part adds to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

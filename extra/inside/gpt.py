@@ -11,8 +11,6 @@ References: Vaswani et al. 2017, section 3.2; Elhage et al. 2021 ("A mathematica
 on the stream; nostalgebraist 2020 on reading it early (the "logit lens").
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ attend to source tokens, and target tokens to those before them.
 Reference: Vaswani et al. 2017, section 3.2.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -25,8 +25,6 @@ References: Poli et al. 2023 (arXiv:2302.10866), section 3; Dao, Gu 2024 (arXiv:
 Katharopoulos et al. 2020 (arXiv:2006.16236) on attention as a recurrence.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

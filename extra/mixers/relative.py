@@ -13,8 +13,6 @@ References: Press, Smith, Lewis 2022 (arXiv:2108.12409) on ALiBi; Shaw, Uszkorei
 section 3, with vectors for keys only.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinygrad_lite.nn import Module, Parameter, uniform

@@ -30,8 +30,6 @@ References: Luong, Pham, Manning 2015 (arXiv:1508.04025), sections 2 and 3, eq. 
 (arXiv:1409.0473); Sutskever, Vinyals, Le 2014 (arXiv:1409.3215).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

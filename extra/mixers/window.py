@@ -12,8 +12,6 @@ loses these keys loses the weight they absorbed, and the text falls apart.
 References: Beltagy et al. 2020 (arXiv:2004.05150) on windows; Xiao et al. 2023 (arXiv:2309.17453) on sinks.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

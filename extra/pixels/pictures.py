@@ -8,8 +8,6 @@ To the model a shade is a token like any other; it must learn that a pixel has n
 Reference: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Collection

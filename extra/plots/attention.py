@@ -7,8 +7,6 @@ causal model a token cannot attend to later ones; these squares are blue.
 References: Bahdanau, Cho, Bengio 2015 (arXiv:1409.0473), figure 3; Vaswani et al. 2017, section 3.2.3 and figures 3-5.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Text cut into tokens, as rows of boxes: one text cut by several tokenizers, and byte-pair encoding step by step."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ An .svg is dark where its reader prefers that.
 matplotlib is an extra, imported in this file alone: pip install -e ".[viz]"
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

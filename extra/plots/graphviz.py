@@ -8,8 +8,6 @@
 Then `dot -Tsvg graph.dot -o graph.svg` makes a picture of it.
 """
 
-from __future__ import annotations
-
 import textwrap
 
 from tinygrad_lite.debug.graph import Graph

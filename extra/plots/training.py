@@ -19,8 +19,6 @@ Runs that have no value of a measure are missing in its panel. A third picture s
 for presets and for options of train.py.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -11,8 +11,6 @@ References: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors; Vaswani et
 et al. 2021 (arXiv:2104.09864), section 3.4.3, on what rotary positions do to the similarity of distant tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

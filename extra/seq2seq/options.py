@@ -1,7 +1,5 @@
 """The options of a training run of the translation model with all that the shelf adds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from extra.options import ShelfOptions

@@ -1,7 +1,5 @@
 """`sample.py` with a translation model in all its ways: typed lines, a plot, the page, or as the core."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@
 Several runs are summarised by their mean and standard deviation, and pairs by their mean gain and its standard error.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import dataclass

@@ -65,8 +65,6 @@ study of smoothing techniques for language modeling", sections 2.6, 2.7 and 4.1.
 with other discounts for counts of 1, 2, and 3 or more, needs 2.09 bits here.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -32,8 +32,6 @@ second order, and call removing the smallest a reasonable start; Michel, Levy, N
 Better than One?", arXiv:1905.10650), section 4.1, whose importance this is, not normalised by layer.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 from collections.abc import Mapping, Sequence

@@ -14,8 +14,6 @@ function that makes a `Picture`. The file that a picture is written to decides i
 .csv and .npz the numbers in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -7,8 +7,6 @@ Open it in any browser. Its JavaScript is nano.py again, and trains in the page;
 it shows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from extra.explorer.learning import page

@@ -9,8 +9,6 @@ model that can use it gets better. Many get worse instead: beyond T they meet po
 text had. Learned positions have no vectors there, and such models are left out.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What small programs begin with: checked options and positional arguments; a run's options; how they write."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from pathlib import Path

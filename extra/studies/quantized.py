@@ -10,8 +10,6 @@ memory of everything in the model; embeddings, norms and the output matrix stay 
 median of `TIMED`, while most of the model's context is still free.
 """
 
-from __future__ import annotations
-
 import statistics
 import sys
 import time

@@ -10,8 +10,6 @@ two is right if it is the one that the conversations give; one of the third, if 
 question is refused if it is answered by "Das weiß ich nicht." or "I do not know that.".
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

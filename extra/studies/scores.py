@@ -20,8 +20,6 @@ package rouge-score computes them, an extra: pip install -e ".[translate]"
 Reference: Lin 2004 (ROUGE).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Sequence

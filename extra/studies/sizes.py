@@ -4,8 +4,6 @@ Each is a file in presets/sizes/ with the options of its family, like a preset. 
 time and hardware (published.toml), these are shown next to the operations that are counted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -37,8 +37,6 @@ References: Hansen, Salamon 1990, "Neural network ensembles"; Lakshminarayanan e
 evaluation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

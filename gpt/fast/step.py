@@ -13,8 +13,6 @@ formulas without it, in as few NumPy calls as possible, since each takes 0.3 to 
 `GPT.forward` is the definition, and tests compare the two.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

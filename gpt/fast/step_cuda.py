@@ -21,8 +21,6 @@ five texts on, the tensor cores compute these products, without rounding x (cuda
 `GPT.forward` is the definition, and tests compare the two.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 

@@ -13,8 +13,6 @@
 - Weights are stored as (in, out), the order in which a row vector times a matrix reads them fastest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

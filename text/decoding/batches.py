@@ -1,7 +1,5 @@
 """Beam search for many prompts at once: a batch of them takes hardly more time than one."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

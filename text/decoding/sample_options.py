@@ -3,8 +3,6 @@
 The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging Face's transformers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar

@@ -7,8 +7,6 @@ sacrebleu's signature states. The package sacrebleu computes them, an extra: pip
 References: Papineni et al. 2002 (BLEU); Popović 2015 (chrF); Post 2018, "A call for clarity in reporting BLEU scores".
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`swiglu` and `relu_squared` on a GPU: one kernel forward and one backward each."""
 
-from __future__ import annotations
-
 import math
 
 from tinygrad_lite.cuda.columns import as_rows, stride_of

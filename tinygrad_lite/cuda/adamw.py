@@ -1,7 +1,5 @@
 """`adamw` on a GPU: one kernel that reads four arrays and writes three."""
 
-from __future__ import annotations
-
 import math
 
 from tinygrad_lite.cuda.launch import launch_packs

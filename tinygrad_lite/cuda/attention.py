@@ -5,8 +5,6 @@ causal, the queries are taken in blocks, and each block is multiplied by only th
 almost half the work and half the memory. In bfloat16, flash_attention.py usually does without that array.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

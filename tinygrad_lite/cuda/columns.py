@@ -1,7 +1,5 @@
 """What all rows of a matrix share: sums of columns, and kernels that add a bias to every row."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

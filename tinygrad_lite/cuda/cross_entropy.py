@@ -5,8 +5,6 @@ on a GPU computation is cheaper than memory. The rows of the logits need not be 
 size, padded rows begin at addresses from which the kernels and cuBLAS can load several numbers at once.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinygrad_lite.cuda.columns import as_rows, stride_of

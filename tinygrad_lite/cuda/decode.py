@@ -9,8 +9,6 @@ the tokens, is in the GPU's memory, so that all launches can be one graph (graph
     B texts    C width of the model    N results    H heads    D width of a head    T positions    V tokens
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 

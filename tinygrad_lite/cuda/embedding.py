@@ -4,8 +4,6 @@ The tokens are not checked, because the host would have to wait for them: one th
 NaN, so the loss becomes NaN, and gets no gradient.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinygrad_lite.cuda.launch import ROWS, kernel, launch, launch_rows, pack

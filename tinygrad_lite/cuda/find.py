@@ -5,8 +5,6 @@ headers, which CuPy's own kernels include; the driver, which must not be older; 
 capability*), which the libraries must support.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import warnings

@@ -16,8 +16,6 @@ in every run.
 Reference: Dao et al. 2022 (arXiv:2205.14135), algorithms 1 and 4; Dao 2023 (arXiv:2307.08691) on the work of each warp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

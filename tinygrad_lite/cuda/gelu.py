@@ -1,7 +1,5 @@
 """`gelu` and `linear_gelu` on a GPU: one kernel forward and one backward, in addition to the products."""
 
-from __future__ import annotations
-
 from tinygrad_lite.cuda.columns import column_gradients, launch_matrix
 from tinygrad_lite.cuda.launch import are_known, kernel, pack
 from tinygrad_lite.cuda.linear import linear_cuda

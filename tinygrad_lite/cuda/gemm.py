@@ -11,8 +11,6 @@ cuBLAS stores matrices column by column: it takes a matrix stored row by row for
 Reference: the cuBLAS manual, cublasGemmEx and cublasGemmStridedBatchedEx.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import math

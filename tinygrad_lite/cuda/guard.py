@@ -13,8 +13,6 @@ stay there, and the kernel that updates the weights reads them (adamw.py): it mu
 if the second is not negative. Python reads them only when it writes a line to the log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tinygrad_lite.cuda.launch import kernel, launch, pack

@@ -9,8 +9,6 @@ argument is missing, the kernel reads whatever follows the others. So the parame
 source file: the number of arguments must match, and each is converted to the declared type.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Sequence

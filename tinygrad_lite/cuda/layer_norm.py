@@ -1,7 +1,5 @@
 """`layer_norm` on a GPU: one kernel forward; backward one, plus sums of columns, and one more for wide rows."""
 
-from __future__ import annotations
-
 from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, blocks_of_rows, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends

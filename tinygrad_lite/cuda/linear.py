@@ -8,8 +8,6 @@ of one matrix, and so are their gradients. One large product then does the work 
 is one product too, instead of a sum of three in bfloat16.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`muon` on a GPU: the products by cuBLAS in the precision in use, everything else by four kernels."""
 
-from __future__ import annotations
-
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import kernel, launch, launch_elements, pack
 from tinygrad_lite.optim.muon import EPS, ROUNDS, scale_of

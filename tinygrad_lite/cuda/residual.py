@@ -9,8 +9,6 @@ In the backward pass, the norm's kernel adds the gradient that has bypassed it t
 part's gradient; otherwise another kernel would read the total again to convert it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

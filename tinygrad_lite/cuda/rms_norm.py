@@ -1,7 +1,5 @@
 """`rms_norm` on a GPU: one kernel forward, one backward, and two more for the gradient of the weight."""
 
-from __future__ import annotations
-
 import math
 
 from tinygrad_lite.cuda.columns import chunks_of, column_gradients

@@ -1,7 +1,5 @@
 """`rotary` on a GPU: one kernel, which reads the positions itself, so that Python does not wait for them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

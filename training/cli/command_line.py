@@ -9,8 +9,6 @@
 ({'eggs': 3}, [])
 """
 
-from __future__ import annotations
-
 import dataclasses
 import decimal
 import re

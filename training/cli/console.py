@@ -1,7 +1,5 @@
 """What surrounds a command: its messages for the user, its exit after an error, and the programs that it starts."""
 
-from __future__ import annotations
-
 import errno
 import math
 import os

@@ -4,8 +4,6 @@ Files are named by a user, or come from anyone. A FIFO may keep its reader waiti
 has no end, and a huge file fills the memory. A full disk or a crash must not destroy what a file held before.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

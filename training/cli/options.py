@@ -20,8 +20,6 @@ Traceback (most recent call last):
 tinygrad_lite.errors.OptionError: --eggs -1 (preset odd): must be at least 0 (eggs)
 """
 
-from __future__ import annotations
-
 import codecs
 import dataclasses
 import difflib

@@ -1,7 +1,5 @@
 """The prompt of sample.py, for every family of models."""
 
-from __future__ import annotations
-
 import reprlib
 import sys
 from collections.abc import Iterable

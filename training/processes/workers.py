@@ -22,8 +22,6 @@ This is data parallelism as in Goyal et al. 2017 (arXiv:1706.02677), section 3; 
 part of the weights is the first stage of ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import multiprocessing

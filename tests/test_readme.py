@@ -27,7 +27,7 @@ from extra.corpora import reviews
 from extra.corpora.pictures import RECIPES, Pictures
 from extra.encoders import minilm
 from extra.encoders.export import export as export_bert
-from extra.studies import trials
+from extra.studies import scores, trials
 from extra.studies.sizes import SIZES
 from seq2seq.toys import toy_pairs
 from tests.extra.pretrained.test_bert import made as made_bert
@@ -37,7 +37,6 @@ from tests.extra.pretrained.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import byte_folder
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
-from text.decoding import scores
 from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
@@ -254,6 +253,7 @@ def test_a_page_names_only_files_that_exist(path):
     """Links and their headings, presets, modules after `python -m`, paths after `pytest`, names of source files."""
     page, missing = path.read_text(encoding="utf-8"), []
     page = re.sub(r"^```markdown\n.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)  # what a recipe adds to a page
+    page = re.sub(r"version \d\.\d\.\d's `[^`]*`", "", page)  # a command that is gone
     for file, heading in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", page):
         target = path.parent / file if file else path
         if not target.exists() or (heading and heading not in headings(target.read_text(encoding="utf-8"))):
@@ -273,7 +273,13 @@ def test_a_page_names_only_files_that_exist(path):
 def known_files() -> list[str]:
     """The files whose names a page may mention."""
     files = [file for name in (*FOLDERS, "tests") for file in (ROOT / name).glob("**/*.*")]
-    return ["/train.py", "/sample.py", "/families.py", *(f"/{file.relative_to(ROOT).as_posix()}" for file in files)]
+    return [
+        "/train.py",
+        "/sample.py",
+        "/families.py",
+        "/nano.py",
+        *(f"/{file.relative_to(ROOT).as_posix()}" for file in files),
+    ]
 
 
 def headings(page: str) -> set[str]:

@@ -182,7 +182,7 @@ CASES = {
         (f"{SEQ} --start a --beam 17", "a tree of at most 16 hypotheses"),
         (SEQ, "give a sentence"),
         *each("recall --distances {}", "--distances {}: write whole numbers of at least 8, twice the pairs", "4", "x"),
-        ("recall --mixers gru", "--mixers: there is no 'gru'"),
+        ("recall --mixers gru", "--mixers gru: there is no 'gru', only attention"),
         ("pixel_counts goethe", "python -m benchmarks.pixel_counts digits"),
     ],
     CorpusError: [

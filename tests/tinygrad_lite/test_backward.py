@@ -208,16 +208,23 @@ def test_gradients_share_no_memory():
 
 
 def test_no_grad_records_no_graph():
-    x = leaf([2.0])
-    with no_grad():
+    """It may be nested, in itself too, and decorate a function that calls itself."""
+    x, inside = leaf([2.0]), no_grad()
+    with inside:
         y = x * x
-        with no_grad():
+        with inside, no_grad():
             pass
         z = x * y
     assert not y.requires_grad
     assert not z.requires_grad
     assert y.op == "mul"
     assert (x * x).requires_grad
+
+    @no_grad()
+    def twice(depth):
+        return twice(depth - 1) if depth else x * 2
+
+    assert not twice(2).requires_grad
     with pytest.raises(KeyError), no_grad():
         raise KeyError
     assert (x * y).requires_grad  # and after an error too

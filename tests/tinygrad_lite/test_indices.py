@@ -222,15 +222,16 @@ def test_each_device_reads_and_adds_at_the_same_positions(index, dtype, device):
     np.testing.assert_array_equal(x.grad.numpy(), dx.reshape(a.shape))
 
 
-def test_an_index_that_is_overwritten_later_changes_no_gradient():
+def test_an_index_or_a_condition_that_is_overwritten_later_changes_no_gradient():
     x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
-    i, ids, array_of_ids = Tensor(0), Tensor([0]), np.array(0)
-    y = x[i] + x[ids].sum() + x[array_of_ids] + x[(ids,)].sum()
+    i, ids, array_of_ids, condition = Tensor(0), Tensor([0]), np.array([0, 0]), Tensor([True, False, True])
+    y = x[i] + x[ids].sum() + x[array_of_ids].sum() + x[(ids,)].sum() + condition.where(x, 0.0).sum()
     i += 1
     ids += 1
     array_of_ids += 1
+    condition[:] = False
     y.backward()
-    assert x.grad.tolist() == [4.0, 0.0, 0.0]
+    assert x.grad.tolist() == [6.0, 0.0, 1.0]
 
 
 REFUSED = [{0}, {0: 1}, "ab", b"a", [[0], [1, 2]], 0.5, [0.5], np.float32(1), object(), [None], [slice(1)], Tensor([])]

@@ -226,14 +226,6 @@ def test_layers_take_lists():
     assert LayerNorm(2)([1, 3]).tolist() == LayerNorm(2)(Tensor([1.0, 3.0])).tolist()
 
 
-def test_a_parameter_is_a_leaf_that_requires_gradients():
-    parameter = Parameter([1.0, 2.0])
-    assert parameter.requires_grad
-    assert parameter.dtype == np.float32
-    with pytest.raises(TypeError, match="only float32 and float64 have gradients"):
-        Parameter([1, 2])
-
-
 def test_shapes_only_allocates_no_values():
     if here() != "cpu":
         pytest.skip("elsewhere, the tests move every parameter to another device")

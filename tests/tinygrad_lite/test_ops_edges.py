@@ -381,12 +381,3 @@ def test_too_many_or_wrong_indices_name_the_shape():
     for index in ((0, 0), 0.5, Tensor([0.5]), Tensor([True, False, True])):
         with pytest.raises(IndexError, match=r"^getitem: .* \(a tensor of shape \(2,\)\)$"):
             ones(2)[index]
-
-
-def test_an_index_and_a_condition_may_be_reused_after_the_forward_pass():
-    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
-    index, condition = np.array([0, 0]), Tensor([True, False, True])
-    y = x[index].sum() + condition.where(x, 0.0).sum()
-    index[:], condition[:] = 2, False
-    y.backward()
-    assert x.grad.tolist() == [3.0, 0.0, 1.0]

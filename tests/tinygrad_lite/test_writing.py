@@ -302,19 +302,3 @@ def test_no_grad_concerns_its_own_thread_only():
     left.set()
     thread.join()
     assert (x * 2).requires_grad
-
-
-def test_no_grad_may_be_nested_and_used_again():
-    x, inside = Tensor([1.0], requires_grad=True), no_grad()
-    with inside:
-        with inside, no_grad():
-            pass
-        assert not (x * 2).requires_grad
-    assert (x * 2).requires_grad
-
-    @no_grad()
-    def twice(depth):
-        return twice(depth - 1) if depth else x * 2
-
-    assert not twice(2).requires_grad
-    assert (x * 2).requires_grad

@@ -161,20 +161,6 @@ def test_very_wide_rows_are_summed_in_pieces(cuda, monkeypatch):
         assert gradient(cuda, ids, dy, 5).tobytes() == whole.tobytes()
 
 
-def test_gradients_of_a_sum_are_read_although_their_strides_are_zero(cuda, no_atomic_additions):
-    x = Tensor(np.ones((3, 2), np.float32), device=cuda, requires_grad=True)
-    x[[2, 0, 2]].sum().backward()
-    assert x.grad.tolist() == [[1, 1], [0, 0], [2, 2]]
-
-
-def test_other_indices_are_right_too(cuda):
-    x = Tensor(np.ones((2, 3), np.float32), device=cuda, requires_grad=True)
-    x[:, [1, 1]].sum().backward()
-    x[np.zeros(0, np.int64)].sum().backward()
-    x[np.array([True, False])].sum().backward()
-    assert x.grad.tolist() == [[1, 3, 1], [0, 2, 0]]
-
-
 @pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 @pytest.mark.parametrize("is_composed", [False, True])
 def test_models_train_without_atomic_additions(cuda, no_atomic_additions, make, is_composed):

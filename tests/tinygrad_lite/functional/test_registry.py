@@ -10,7 +10,6 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed, set_composed
-from tinygrad_lite.optim import adamw
 from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
@@ -179,12 +178,6 @@ def test_the_switch_changes_which_version_runs(name):
     assert REGISTRY[name](**tensors(arguments, np.float64)).op == name
     with composed():
         assert REGISTRY[name](**tensors(arguments, np.float64)).op != name
-
-
-def test_composed_applies_to_the_optimizer():
-    assert adamw.version_for("cpu") is adamw.fused["cpu"]
-    with composed():
-        assert adamw.version_for("cpu") is adamw.composed
 
 
 def test_a_device_without_a_fused_version_runs_the_composed_one():

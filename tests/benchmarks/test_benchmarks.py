@@ -18,25 +18,28 @@ from tinygrad_lite.errors import UserError
 
 SIDE = """
 import json, sys
-losses, factor = map(json.loads, sys.argv[1:])
+losses, factor = map(json.loads, sys.argv[1:3])
 for line in sys.stdin:
     question = json.loads(line)
     answer = {"facts": ["made up"]}
     if question:
+        with open(sys.argv[4], "a") as log:
+            log.write(f"{sys.argv[3]}{question['begin']}+{question['repeats']} ")
         numbers = range(question["begin"], question["begin"] + question["repeats"])
-        answer = {"values": [factor * number for number in numbers], "losses": losses}
+        answer = {"values": [factor * number for number in numbers], "losses": losses[:2]}
     print(json.dumps(answer), flush=True)
 """
 
 
 @pytest.fixture
-def sides(monkeypatch):
+def sides(monkeypatch, tmp_path):
     """Synthetic sides: by name, the first losses of a side. It takes 1, 2, ... ms, and PyTorch twice as long."""
     losses = {name: [4.0, 4.0] for name in ("ours", "torch", "torch-malloc", "torch-compiled")}
 
     def start_side(name, row, options):
         factor = "1" if name == "ours" else "2"
-        return start([sys.executable, "-c", SIDE, json.dumps(losses[name]), factor], {})
+        log = str(tmp_path / "log")
+        return start([sys.executable, "-c", SIDE, json.dumps(losses[name]), factor, name, log], {})
 
     monkeypatch.setattr(rows, "start_side", start_side)
     monkeypatch.setattr(children, "PAUSE", 0)
@@ -54,15 +57,23 @@ def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, capsys)
     assert "row 11: encoding it" in said.err
 
 
-def test_a_row_is_measured_in_turns_and_not_if_the_first_losses_differ(sides):
-    finding = measure(ROWS[0], BenchmarkOptions(turns=2, quick=True))
-    # The first two times, numbers 0 and 1, do not count.
-    assert finding.turns == {"ours": [2, 3], "torch": [4, 6], "torch-malloc": [4, 6]}
+def test_a_row_is_measured_in_turns_and_not_if_the_first_losses_differ(sides, tmp_path):
+    row = replace(ROWS[0], repeats=3)
+    finding = measure(row, BenchmarkOptions(turns=2))
+    # The first two times, numbers 0 and 1, do not count; of three in a turn, the median does.
+    assert finding.turns == {"ours": [3, 6], "torch": [6, 12], "torch-malloc": [6, 12]}
     assert finding.facts["torch"] == ["made up"]
+    asked = (tmp_path / "log").read_text().split()
+    assert asked[:3] == ["ours0+2", "torch0+2", "torch-malloc0+2"]
+    assert asked[3:] == "ours2+3 torch2+3 torch-malloc2+3 torch-malloc5+3 torch5+3 ours5+3".split()
     assert list(measure(ROWS[0], BenchmarkOptions(turns=1, quick=True), with_compile=True).turns) == list(sides)
     sides["torch"] = [4.0, 4.01]
     with pytest.raises(UserError, match="row 1: the losses of the sides after 1 updates differ"):
         measure(ROWS[0], BenchmarkOptions(turns=1))
+    sides["torch"] = None  # an error in the side, which ends with its status
+    with pytest.raises(SystemExit) as ended:
+        measure(ROWS[0], BenchmarkOptions(turns=1))
+    assert ended.value.code == 1
 
 
 @pytest.mark.skipif(not is_measurable(), reason="this system does not tell how much memory a process holds")

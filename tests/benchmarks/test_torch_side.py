@@ -1,8 +1,9 @@
-"""PyTorch's side does the same tasks as ours: the same losses, the same text."""
+"""PyTorch's side does the same tasks as ours, with the same gradients, losses and text."""
 
 from contextlib import ExitStack
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from benchmarks import our_side
@@ -10,12 +11,15 @@ from benchmarks.__main__ import main
 from benchmarks.shapes import NAMED, SHAPES, Shape
 from extra.encoders.bert import Bert
 from tinygrad_lite import Tensor
+from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.nn import Module
+from tinygrad_lite.random import keyed_rng
 
 torch = pytest.importorskip("torch")
 from benchmarks import torch_gpt, torch_seq2seq, torch_side  # noqa: E402 (needs torch)
-from tests.benchmarks.test_torch_gpt import assert_same_gradients, with_noise  # noqa: E402
 
 pytestmark = pytest.mark.torch
+torch.set_num_threads(1)  # more of them would wait for the cores that other tests keep busy
 
 
 def changed(name: str, **settings) -> Shape:
@@ -49,25 +53,86 @@ def test_both_sides_have_the_same_losses(name, monkeypatch):
     assert ours[-1] < ours[0]
 
 
+def with_noise(model: Module, dtype: str) -> Module:
+    """The model in another type, and other parameters: zero biases and unit gains would hide mistakes."""
+    model.to("cpu", np.dtype(dtype))
+    for name, parameter in model.named_parameters():
+        parameter.data[...] += (0.1 * keyed_rng(1, name).standard_normal(parameter.shape)).astype(dtype)
+    return model
+
+
+def assert_same_gradients(model, batch, torch_model, arrays, names, allowed: float) -> None:
+    """Both losses and all gradients agree; `names` maps each parameter of PyTorch's to the parts of ours."""
+    loss, torch_loss = model.loss(batch), torch_model.loss(*map(torch.tensor, arrays))
+    loss.backward()
+    torch_loss.backward()
+    assert loss.item() == pytest.approx(torch_loss.item(), rel=allowed)
+    ours = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
+    theirs = {name: parameter.grad.numpy() for name, parameter in torch_model.named_parameters()}
+    assert {part for name in theirs for part in names[name]} == ours.keys()
+    largest = max(np.abs(gradient).max() for gradient in theirs.values())
+    for name, gradient in theirs.items():
+        packed = np.concatenate([ours[part] for part in names[name]])
+        assert np.abs(packed - gradient).max() <= allowed * largest, name
+
+
+@pytest.fixture(params=["fused", "composed"])
+def version(request):
+    set_composed(request.param == "composed")
+    yield request.param
+    set_composed(False)
+
+
+# The context is longer than one row block of attention.
+OF_GPT = {"n_head": 3, "n_embd": 48, "block_size": 80, "batch_size": 5}
+GPT_KINDS = [
+    {"positions": "learned"},
+    {"positions": "sinusoidal"},
+    {"activation": "gelu_tanh", "n_inner": 80, "norm_eps": 1e-3},
+]
 GRADIENTS = [
     ("translation", {"dropout": 0.0}),
     ("translation", {"dropout": 0.0, "norm_first": False}),
     ("bert-no-dropout", {"batch_size": 3}),
     ("vit-no-dropout", {"batch_size": 3}),
+    *(("small", OF_GPT | kind | {"bias": bias}) for kind in GPT_KINDS for bias in (False, True)),
 ]
 
 
+@pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-5), ("float64", 1e-9)])
 @pytest.mark.parametrize(("name", "settings"), GRADIENTS)
-def test_gradients_equal_those_of_torch(name, settings):
-    shape = changed(name, n_layer=2, n_embd=32, **settings)
-    model = with_noise(our_side.make_model(shape), "float64")
-    arrays = [x.astype("float64") if x.dtype.kind == "f" else x for x in shape.arguments(shape.batches()[0])]
+def test_gradients_equal_those_of_torch(name, settings, dtype, allowed, version):
+    shape = changed(name, **{"n_layer": 2, "n_embd": 32} | settings)
+    shape = replace(shape, tokens=80) if name == "small" else shape
+    model = with_noise(our_side.make_model(shape), dtype)
+    arrays = [x.astype(dtype) if x.dtype.kind == "f" else x for x in shape.arguments(shape.batches()[0])]
     if shape.model is Bert:
         arrays[0][0, 40:] = shape.config.pad  # which made-up batches do not have
     batch = NAMED.get(shape.model, lambda *parts: parts)(*map(Tensor, arrays))
     torch_model = torch_side.torch_model_of(shape, model)
     of_torch = torch_seq2seq.our_names(torch_model) if shape.translates else torch_gpt.our_names(torch_model, model)
-    assert_same_gradients(model, batch, torch_model, arrays, of_torch, 1e-7)
+    assert_same_gradients(model, batch, torch_model, arrays, of_torch, allowed)
+
+
+def test_the_default_preset_equals_torch(monkeypatch):
+    """Loss and gradients, and the weights after three updates, in float64. PyTorch's Muon would cast to bfloat16."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
+    shape = SHAPES["goethe-no-dropout"]
+    options = shape.options.changed(n_layer=2, n_head=2, n_embd=16, block_size=24, batch_size=3)
+    shape = replace(shape, options=options, vocab_size=70, tokens=24)
+    model = with_noise(our_side.make_model(shape), "float64")
+    torch_model = torch_side.torch_model_of(shape, model)
+    names = torch_gpt.our_names(torch_model, model)
+    optimizers = options.make_optimizer(model), torch_side.MuonAndAdamW(options, torch_model)
+    ours, theirs = (dict(one.named_parameters()) for one in (model, torch_model))
+    for arrays in shape.batches()[:3]:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        assert_same_gradients(model, tuple(map(Tensor, arrays)), torch_model, arrays, names, 1e-10)
+        for optimizer in optimizers:
+            optimizer.step()
+        for name, (own,) in names.items():
+            np.testing.assert_allclose(ours[own].numpy(), theirs[name].detach().numpy(), atol=1e-8, err_msg=name)
 
 
 def test_all_sides_generate_the_same_tokens():

@@ -9,7 +9,6 @@ A line that begins with / is a command and not part of the text: it changes a se
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -25,7 +24,7 @@ from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.generator import GenerationState
 from training.cli.command_line import parse_command_line
-from training.cli.console import say, write
+from training.cli.console import say, typed_lines, write
 from training.cli.prompt import warn_of_cut, warn_of_unknown
 from training.family import Trained
 
@@ -156,16 +155,6 @@ def resume(model: GPT, prompt: Sequence[int], state: GenerationState) -> tuple[n
     same = state.caches[0].length  # 0 for a recurrent state that would have to go back
     state = GenerationState(window[None], state.caches)
     return model.log_probs(window[None, same:], state), state
-
-
-def typed_lines() -> Iterator[str]:
-    """Each line that the user types after a prompt, with its line end, until the end of the input."""
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    print("> ", end="", file=sys.stderr, flush=True)
-    for line in iter(sys.stdin.readline, ""):
-        yield line
-        print("> ", end="", file=sys.stderr, flush=True)
-    say("")
 
 
 def converse(conversation: Conversation, prepare: Callable[[str], str], hint: str = HINT) -> None:

@@ -83,29 +83,25 @@ def test_a_method_has_the_text_and_the_signature_of_its_function():
 
 # --- without the shelf ------------------------------------------------------------------------------------------
 
+REFUSED = {
+    "x.sum(dim=1)": "sum: there is no argument 'dim'; it takes x, axis, keepdim",
+    "x.sum(out=x)": "sum: there is no argument 'out'; write y = ...; every operation returns a new tensor",
+    "x.view(2)": "'Tensor' object has no attribute 'view'",
+    "tg.nn.LSTM": "module 'tinygrad_lite.nn' has no attribute 'LSTM'",
+}
 
-def test_without_the_shelf_torchs_names_are_refused():
-    program = """
+
+def test_without_the_shelf_torchs_names_are_refused_and_numpys_functions_work():
+    program = f"""
 import sys
 sys.modules["extra"] = None
-import numpy as np
-import tinygrad_lite as tg
+import numpy as np, tinygrad_lite as tg
 x = tg.Tensor([[1.0, 3.0]])
-assert (x.sum(axis=1).tolist(), np.sum(x).item()) == ([4.0], 4.0)
-for call in (lambda: x.sum(dim=1), lambda: x.sum(out=x), lambda: x.view(2), lambda: tg.nn.LSTM):
+for call in ["np.sum(x).item()", *{[*REFUSED]}]:
     try:
-        call()
+        print(eval(call))
     except (AttributeError, TypeError) as error:
         print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8")
-    assert (done.returncode, done.stderr, done.stdout.splitlines()) == (
-        0,
-        "",
-        [
-            "sum: there is no argument 'dim'; it takes x, axis, keepdim",
-            "sum: there is no argument 'out'; write y = ...; every operation returns a new tensor",
-            "'Tensor' object has no attribute 'view'",
-            "module 'tinygrad_lite.nn' has no attribute 'LSTM'",
-        ],
-    )
+    assert (done.stderr, done.stdout.splitlines()) == ("", ["4.0", *REFUSED.values()])

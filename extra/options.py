@@ -13,6 +13,7 @@ from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, quantize
+from training.cli.unread import Readers
 from training.options import TrainOptions
 
 of_training, of_evaluation = under("training", "evaluation")
@@ -71,6 +72,12 @@ class ShelfOptions:
         """The settings of the optimizer besides the learning rate and the weight decay."""
         of_muon = {"muon_lr_factor": self.muon_lr_factor, "momentum": self.muon_momentum}
         return super().optimizer_settings() | (of_muon if self.optimizer == "muon" else {})
+
+    def readers(self) -> Readers:
+        """What the parts of a run read, among the options that not every run reads."""
+        found = super().readers()
+        of_muon = (*found["optimizer"]["muon"], "muon_lr_factor", "muon_momentum")
+        return found | {"optimizer": {**found["optimizer"], "muon": of_muon}}
 
     def rate_settings(self) -> dict[str, Any]:
         """The options on which the learning rate depends, with the values that none of their values stands for."""
@@ -170,6 +177,7 @@ class ShelfSampleOptions(SampleOptions):
         "python sample.py --explain page.html": "write a page that shows the model from inside",
         "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
     }
+    READERS = SampleOptions.READERS | {"image": {True: ("keep_rows",)}}
     RUN = (*SampleOptions.RUN, "adapter", "quantize")
     MODELS = "a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2"
     COMMON = (*SampleOptions.COMMON, "interactive")

@@ -9,6 +9,7 @@ of_model, of_training = under("model", "training")
 # Settings that only one kind of model has: the Transformer, and the model of recurrent layers.
 TRANSFORMERS = "norm_first activation positions norm norm_weight norm_eps qk_norm attention_scale recompute n_inner"
 RECURRENTS = "attend score attention_reach input_feeding"
+FOR_NEAR = ("score", "attention_reach")  # what those decoders read that look near a place
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Seq2SeqConfig(ModelConfig):
         + ("norm_first", "activation", "positions", "dropout", "label_smoothing")
     )
 
+    READERS: ClassVar = {"attend": {"global": ("score",)} | dict.fromkeys(("monotonic", "predictive"), FOR_NEAR)}
     CACHES: ClassVar[int] = 2  # of a layer: for its own positions, and for those of the source
 
     def misfit(self, mark: str = "") -> str:

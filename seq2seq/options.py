@@ -2,6 +2,7 @@
 
 from collections import ChainMap
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
@@ -45,6 +46,12 @@ class Seq2SeqOptions(ModelOptions, TrainOptions):
     UNNAMED = dict.fromkeys(("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH))
     find_text = staticmethod(find)
     FILES = ("pairs", "src", "tgt", "val_src", "val_tgt")
+    READERS: ClassVar = {
+        "pairs": {False: ("dataset", "toy_size")},
+        "src": {False: ("dataset", "toy_size")},
+        "dataset": dict.fromkeys(TOYS, ("toy_size",)),
+        "val_src": {False: ("held_out",)},
+    }
 
     def check(self, learns_tokenizer: bool) -> None:
         """Check that the options can be used together, before any text is fetched.

@@ -40,7 +40,9 @@ from tests.tiny_runs import undone
 from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
+from training import setup
 from training.cli.options import PRESETS, find_preset, list_presets, read_preset
+from training.cli.unread import refuse_unread
 from training.corpora import fetch, texts, wheel
 from training.corpora.pairs import RULES, Found, to_table
 
@@ -163,7 +165,7 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     python, script, *arguments = words[1:] if "=" in words[0] else words  # after a variable of the environment
     assert python == "python"
     if script == "train.py":
-        return run_training(arguments)
+        return run_training(arguments, monkeypatch)
     if script == "-m":
         return run_module(*arguments)
     assert script == "sample.py"
@@ -191,7 +193,7 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     return 1
 
 
-def run_training(arguments: list[str]) -> int:
+def run_training(arguments: list[str], monkeypatch) -> int:
     """Run one training command, shortened; 1 if it worked."""
     if "--help" in arguments:
         with pytest.raises(SystemExit) as stop:
@@ -208,6 +210,13 @@ def run_training(arguments: list[str]) -> int:
     cut = [*SHORT.get(family, "").split(), "--eval_interval=2", f"--max_iters={3 if resumed else 2}", *shape]
     if "smollm2" in arguments:  # it has 14 layers
         cut += "--workers 1 --block_size 16 --gradient_accumulation_steps 1".split()
+    # What shortens a run may change nothing in it; the words of the page may not.
+    typed = {word.partition("=")[0].removeprefix("--") for word in arguments}
+
+    def refuse(options, given, readers):
+        refuse_unread(options, {name: given[name] for name in given if name in typed}, readers)
+
+    monkeypatch.setattr(setup, "refuse_unread", refuse)
     if "cuda" in arguments and why_no_cuda():
         with pytest.raises(DeviceError):
             train.main([*arguments, *cut])

@@ -59,7 +59,7 @@ TODAYS = {"positions": "rotary", "norm": "rmsnorm", "norm_weight": False, "qk_no
 TODAYS |= {"activation": "swiglu", "zero_init": True, "bias": False}
 
 
-LUONG = {"mixer": "lstm", "attend": "predictive", "attention_reach": 4, "input_feeding": True}
+LUONG = {"mixer": "lstm", "n_head": None, "attend": "predictive", "attention_reach": 4, "input_feeding": True}
 
 
 OTHER_PARTS = [pytest.param(TODAYS, "adamw", 30, marks=pytest.mark.slow), (TODAYS, "muon", 30), (LUONG, "adamw", 20)]
@@ -76,7 +76,7 @@ def test_a_model_with_other_parts_learns_resumes_and_translates(kind, optimizer,
     run_training(**settings, max_iters=steps * 3 // 5)
     assert train.main(["--resume", "--out_dir=run", f"--max_iters={steps}"]) == 0
     held, resumed = (load_checkpoint(RunFolder(name).last) for name in ("whole", "run"))
-    assert {name: held.model[name] for name in kind} == kind
+    assert kind.items() <= (held.model | {"n_head": None}).items()
     assert all(resumed.weights[name].tobytes() == array.tobytes() for name, array in held.weights.items())
     start = ["whole", "--start=abcdefghij"]
     for more in (["--beam=3"], ["--temperature=1"], *([["--quantize=int8", "--device=cpu"]] if kind is TODAYS else [])):
@@ -99,7 +99,9 @@ def test_words_are_trained_translated_and_scored(workplace, capsys):
     """Pairs from a file: the loss falls, translations have the original spaces and no <unk>, a run continues."""
     pairs = [(source, f"{target}, bitte. ") for source, target in toy_pairs("numbers", 200)]
     (workplace / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
-    run = run_training(pairs="pairs.tsv", tokenizer="word", vocab_size=24, max_iters=24, eval_interval=24)
+    run = run_training(
+        pairs="pairs.tsv", toy_size=None, tokenizer="word", vocab_size=24, max_iters=24, eval_interval=24
+    )
     validation, said = losses(run, "val_loss"), capsys.readouterr().err
     assert validation[24] < validation[0] - 0.4
     assert "word tokenizer with 24 tokens" in said
@@ -175,11 +177,11 @@ def test_the_error_about_long_pairs_says_what_helps(workplace):
     table = "".join(f"{'abcdefgh'[: 4 + i % 4]} {i}\t{'x' * (i % 9 + 1)} {i}\n" for i in range(10, 60))
     (workplace / "pairs.tsv").write_text(table, encoding="utf-8")
     with pytest.raises(UserError, match=r"--block_size 4 is too short for pairs\.tsv: use \d or more") as refused:
-        train.main(arguments(pairs="pairs.tsv", block_size=4))
+        train.main(arguments(pairs="pairs.tsv", toy_size=None, block_size=4))
     needed = int(re.search("use (.) or", str(refused.value))[1])
     with pytest.raises(UserError, match="too short"):
-        train.main(arguments(pairs="pairs.tsv", block_size=needed - 1))
-    run_training(pairs="pairs.tsv", block_size=needed, max_iters=1)
+        train.main(arguments(pairs="pairs.tsv", toy_size=None, block_size=needed - 1))
+    run_training(pairs="pairs.tsv", toy_size=None, block_size=needed, max_iters=1)
 
 
 def test_a_dry_run_writes_nothing(capsys):
@@ -245,11 +247,11 @@ def test_translations_can_be_sampled(trained, capsys):
 
 
 def test_a_greedy_translation_respects_the_repetition_settings(trained, capsys):
-    greedy, seeded, varied, twice = (
+    greedy, varied, twice = (
         sampled(capsys, "run", "--start=abcdefghij", "--greedy", *more).out
-        for more in ([], ["--seed=1"], ["--no_repeat_ngram_size=1"], ["--num_samples=2"])
+        for more in ([], ["--no_repeat_ngram_size=1"], ["--num_samples=2"])
     )
-    assert (greedy, twice, len(set(varied))) == (seeded, greedy * 2, len(varied))
+    assert (twice, len(set(varied))) == (greedy * 2, len(varied))
 
 
 def test_a_long_line_is_cut_with_a_warning(trained, capsys):

@@ -118,10 +118,12 @@ class ModelConfig:
         ALWAYS: the settings in every checkpoint since version 0.1.0. Any other one may be missing, and then has its
             default: so the default of a new setting must match what models did before it existed.
         CACHES: key-value caches of a layer.
+        READERS: settings that some models do not read: by the choice that decides it, which of its values read them.
     """
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
     CACHES: ClassVar[int] = 1
+    READERS: ClassVar = {}
     # Unless a model has these settings:
     n_kv_head = head_dim = attention_scale = n_state = window = None
     mixer = "attention"
@@ -182,7 +184,7 @@ class ModelConfig:
     @property
     def is_recurrent(self) -> bool:
         """Whether a recurrent layer takes the place of attention."""
-        return MIXERS[self.mixer].is_recurrent
+        return "n_state" in MIXERS[self.mixer].reads
 
     @property
     def state_width(self) -> int:
@@ -217,16 +219,16 @@ class ModelConfig:
             mark: precedes the names, such as -- for options.
         """
         if self.mixer != "attention":
-            unused = {"n_kv_head": None, "head_dim": None, "attention_scale": None, "window": None, "qk_norm": False}
-            wrong = {name: value for name, value in unused.items() if getattr(self, name) != value}
+            usual = {name: getattr(ModelConfig, name, getattr(self, name)) for name in MIXERS["attention"].reads}
+            wrong = {name: value for name, value in usual.items() if getattr(self, name) != value}
             wrong |= {"positions": "none"} if self.positions == "rotary" or POSITIONS.get(self.positions) else {}
             if wrong:
                 changes = " ".join(f"{mark}{name} {str(value).lower()}" for name, value in wrong.items())
                 return f"{mark}mixer {self.mixer} has no use for settings of attention: choose {changes}"
         if self.n_state is not None and not self.is_recurrent:
-            recurrent = " or ".join(name for name, mixer in MIXERS.items() if mixer.is_recurrent)
+            recurrent = " or ".join(name for name, mixer in MIXERS.items() if "n_state" in mixer.reads)
             return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {recurrent}"
-        if self.n_embd % self.n_head and self.head_dim is None and self.mixer in ("attention", "mamba2"):
+        if self.n_embd % self.n_head and self.head_dim is None and "n_head" in MIXERS[self.mixer].reads:
             widths = f"{mark}n_embd {self.n_embd} is not a multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"
         if not self.norm_weight and self.norm != "rmsnorm":

@@ -422,13 +422,13 @@ class Mixer(NamedTuple):
         make: makes it, from a model's settings.
         kept: how many numbers it keeps of a position for the backward pass; of attention, without its weights.
         cached: how many it keeps of a text of block_size tokens while text is generated.
-        is_recurrent: whether the setting n_state is the width of its state.
+        reads: the settings that not every mixer reads. One of n_state is recurrent: that is the width of its state.
     """
 
     make: Callable[[Any], Module]
     kept: Callable[[Any], int]
     cached: Callable[[Any], int]
-    is_recurrent: bool = False
+    reads: tuple[str, ...]
 
 
 def attention_of(config: ModelConfig, kind: type = MultiHeadAttention, **more: Any) -> MultiHeadAttention:
@@ -455,8 +455,14 @@ def kept_by_attention(config: ModelConfig) -> int:
     return 4 * heads + (heads + config.cached_width if config.qk_norm and config.positions == "rotary" else 0)
 
 
+def cached_by_attention(config: ModelConfig) -> int:
+    """Keys and values of all positions."""
+    return 2 * config.CACHES * config.block_size * config.cached_width
+
+
+OF_ATTENTION = ("n_head", "n_kv_head", "head_dim", "attention_scale", "qk_norm")
 # By name. Whoever has another one enters it, as the layers in extra/mixers/ do; so for positions.
-MIXERS = {"attention": Mixer(self_attention, kept_by_attention, lambda c: 2 * c.CACHES * c.block_size * c.cached_width)}
+MIXERS = {"attention": Mixer(self_attention, kept_by_attention, cached_by_attention, OF_ATTENTION)}
 # How positions are encoded; and what makes the term that they add to attention's scores, if that is all they do.
 POSITIONS: dict[str, Callable[[Any], Module] | None]
 POSITIONS = dict.fromkeys(("learned", "sinusoidal", "rotary", "none", "index", "binary"))

@@ -13,11 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from text.tokenizers import KINDS as TOKENIZERS
 from tinygrad_lite import optim
 from tinygrad_lite.config import under
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
+from tinygrad_lite.transformer import MIXERS
 from training.cli.options import values_of
+from training.cli.unread import Readers
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
 # paths of `paths()`).
@@ -32,6 +35,9 @@ OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
     "sgd": (optim.SGD, {"momentum": attrgetter("beta1")}),
     "muon": (optim.Muon, BETAS | {"muon_lr_factor": lambda options: MUON_LR_FACTOR}),
 }
+
+# The options that each schedule takes. (Its first parameter is the step.)
+RATES = {name: [*inspect.signature(schedule).parameters][1:] for name, schedule in optim.SCHEDULES.items()}
 
 of_run, of_training, of_evaluation = under("run", "training", "evaluation")
 
@@ -86,12 +92,26 @@ class TrainOptions:
     find_text: ClassVar[Callable[[str], object]]
     # The options whose product is the size of a micro-step, the batch's first, and the units of their values.
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
+    # Which options are read only with some values of others: training/cli/unread.py.
+    READERS: ClassVar = {"text": {False: ("dataset",)}}
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 
     @classmethod
     def paths(cls) -> tuple[str, ...]:
         """The options that no checkpoint holds because they are paths; options.json has them."""
         return cls.FILES
+
+    def readers(self) -> Readers:
+        """What the parts of a run read, among the options that not every run reads."""
+        return {
+            "decay_lr": {True: {"schedule"}.union(*RATES.values()) - {"learning_rate"}},
+            "schedule": RATES,
+            "optimizer": dict.fromkeys(("adamw", "adam", "muon"), ("beta2",)),
+            "tokenizer": {kind: ("vocab_size",) for kind, tokenizer in TOKENIZERS.items() if tokenizer.takes_size},
+            "mixer": {name: mixer.reads for name, mixer in MIXERS.items()},
+            **self.READERS,
+            **self.config.READERS,
+        }
 
     @property
     def moments(self) -> int:
@@ -142,7 +162,7 @@ class TrainOptions:
         """The options on which the learning rate depends, with the values that none of their values stands for."""
         values = {"lr_decay_iters": self.max_iters, **vars(self)}
         values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
-        _, *names = inspect.signature(optim.SCHEDULES[self.schedule]).parameters  # the first is the step
+        names = RATES[self.schedule]
         return {name: values[name] for name in (names if self.decay_lr else ("learning_rate",)) if name in values}
 
     def learning_rate_at(self, step: int) -> float:

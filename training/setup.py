@@ -20,6 +20,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint
 from training.cli.console import say
+from training.cli.unread import refuse_unread
 from training.folder import MAX_DEFAULT_WORKERS, METRICS, RunFolder, StopRequest, available_cores, choose_device
 from training.log import RunLog
 from training.options import TrainOptions
@@ -152,6 +153,7 @@ class RunSetup:
             for path in [paths] if isinstance(paths, str) else paths:
                 if path and not os.path.exists(path):
                     raise CorpusError(f"--{name} {path}: there is no such file")
+        refuse_unread(options, given, options.readers())
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder of a new run holds another one."""

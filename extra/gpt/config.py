@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gpt import config as core
 from gpt.config import of_model
@@ -31,6 +32,8 @@ class GPTConfig(core.GPTConfig):
     norm_first: bool = part("norm_first")
     residual: bool = of_model(True, "add the input of each part of a block to its output")
     recompute: bool = recompute_option()
+
+    READERS: ClassVar = {"positions": {"rotary": ("rope_theta", "rope_scaling")}}
 
     @property
     def rope_scaling_numbers(self) -> tuple[float, ...]:

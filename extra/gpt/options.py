@@ -79,6 +79,14 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
     DATASETS = (*texts.RECIPES, *pictures.RECIPES, *PAIRS)
     FILES = ("text", "pairs")
     MODELS = ("teachers", "reference")
+    READERS = core.GPTOptions.READERS | {
+        "pairs": {False: ("dataset",)},
+        "separator": {True: ("swap", "held_out", "train_pairs", "eval_pairs"), False: ("data_order", "eval_iters")},
+        "replay": {True: ("replay_share",)},
+        "teachers": {True: ("teachers_share",)},
+        "rewards": {True: ("method", "group", "reference", "beta")},
+        "method": {"dpo": ("reference", "beta")},
+    }
 
     def check_rewards(self, learns_tokenizer: bool) -> None:
         """Refuse rewards that cannot be computed.

@@ -30,8 +30,8 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: GPT)
         raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
     if trained.tokenizer.kind == "pixels":
         show_completions(options, given, trained, model)
-    elif "image" in given:
-        raise OptionError("--image is for models of pictures, such as those of vit-digits and igpt-digits")
+    elif of_images := [name for name in ("image", "keep_rows", "out") if name in given]:
+        raise OptionError(f"--{of_images[0]} is for models of pictures, such as those of vit-digits and igpt-digits")
     elif options.score:
         show_score(options, model, trained.tokenizer)
     else:

@@ -215,8 +215,8 @@ def mamba2(config: Any) -> Module:
 
 
 MIXERS |= {
-    "rnn": Mixer(recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width, is_recurrent=True),
-    "lstm": Mixer(recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width, is_recurrent=True),
-    "hyena": Mixer(hyena, lambda c: 18 * c.n_embd, lambda c: 3 * c.block_size * c.n_embd),
-    "mamba2": Mixer(mamba2, lambda c: 30 * c.n_embd, lambda c: c.n_embd * (c.n_embd // c.n_head + 6)),
+    "rnn": Mixer(recurrent, lambda c: 2 * c.state_width, lambda c: c.state_width, ("n_state",)),
+    "lstm": Mixer(recurrent, lambda c: 8 * c.state_width, lambda c: 2 * c.state_width, ("n_state",)),
+    "hyena": Mixer(hyena, lambda c: 18 * c.n_embd, lambda c: 3 * c.block_size * c.n_embd, ()),
+    "mamba2": Mixer(mamba2, lambda c: 30 * c.n_embd, lambda c: c.n_embd * (c.n_embd // c.n_head + 6), ("n_head",)),
 }

@@ -82,4 +82,5 @@ def through_window(config: Any) -> MultiHeadAttention:
     return self_attention(config, WindowAttention, window=config.window) if config.window else self_attention(config)
 
 
-MIXERS["attention"] = MIXERS["attention"]._replace(make=through_window)
+ATTENTION = MIXERS["attention"]
+MIXERS["attention"] = ATTENTION._replace(make=through_window, reads=(*ATTENTION.reads, "window"))

@@ -31,6 +31,8 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2
     refuse_others(given, KNOWN, "is for models that continue a text; a translation takes")
     if not given.keys() & {"start", "interactive"}:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
+    if options.interactive and "start" in given:
+        raise OptionError("--start changes nothing with --interactive, which reads what is typed: omit it")
     others = [f"--{name}" for name in sorted(SAMPLING) if name in given]
     if options.attention and others:
         raise OptionError(f"--attention plots the best translation, so omit {others[0]}")

@@ -27,6 +27,7 @@ LEARNS = "is for a model that learns from points: add --rewards right"
 ESTIMATES = "only for estimates of the cost: add --dry_run"
 MISSING = "the checkpoint is missing: python -m extra.studies"
 MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
+CONSTANT, RATES = "decay_lr false", ("--warmup_iters", "--lr_decay_iters")
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
@@ -88,6 +89,12 @@ CASES = {
         ("merge own run run/last.safetensors", "must be a new file whose name ends in .safetensors"),
         *each("train {}", ESTIMATES, "gpt3", "--watts 10", "goethe-char --flops_per_second 1e12"),
         ("train gpt3 --dry_run --text my.txt", "--text changes nothing in the cost of gpt3, which reads no text"),
+        ("train goethe-char --plateau 0", "--plateau changes nothing with --schedule cosine: omit it"),
+        *each(f"train --text text.txt --{CONSTANT} {{}} 9", f"{{}} changes nothing with --{CONSTANT}: omit it", *RATES),
+        ("train goethe-char --vocab_size 99", "--vocab_size changes nothing with --tokenizer char: omit it"),
+        ("train --text text.txt --dataset goethe", "--dataset changes nothing with --text: omit it"),
+        ("train goethe-char --swap", "--swap changes nothing without --separator: omit it"),
+        ("train goethe-char --rope_theta 9", "--rope_theta changes nothing with --positions learned: omit it"),
         ("baselines --text text.txt --orders x", "--orders x"),
         ("baselines --order 3", "did you mean --orders?"),
         ("baselines --mix out/goethe", "--mix is a program of its own: python -m extra.studies.together MODEL"),
@@ -145,6 +152,12 @@ CASES = {
         ("sample run --interactive --start -", "--interactive cannot be combined with --start -"),
         *each("sample run --beam 2 {} 0.5", "--beam cannot be combined with {}", "--min_p", "--temperature"),
         ("sample run --greedy --temperature 2", "--greedy cannot be combined with --temperature"),
+        ("sample run --greedy --seed 2", "--seed changes nothing with --greedy true: omit it"),
+        *each("sample {} --seed 2 --beam 4", "--seed changes nothing with --beam 4: omit it", "run", "seq"),
+        ("sample run --temperature 0 --top_k 5", "--top_k changes nothing with --temperature 0.0: omit it"),
+        ("sample digits --keep_rows 3", "--keep_rows changes nothing without --image: omit it"),
+        ("sample run --out a.png", "--out is for models of pictures, such as those of vit-digits and igpt-digits"),
+        ("sample seq --interactive --start a", "--start changes nothing with --interactive, which reads what is typed"),
         ("sample run --beam 2 --n_best 3", "--n_best 3: a beam search with --beam 2 finds at most 2"),
         ("sample run --beam 2 --length_penalty -1", "--length_penalty -1: must be at least 0"),
         ("sample talks --chat --interactive", "--chat cannot be combined with --interactive"),

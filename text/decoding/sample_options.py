@@ -11,6 +11,7 @@ from text.decoding.sampling import RANDOM, REPETITION, Sampling, of_sampling, of
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.precision import PRECISIONS
+from training.cli.unread import refuse_unread
 from training.corpora.cleaning import normalise
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have their own
@@ -54,6 +55,12 @@ class SampleOptions(Sampling):
         'python sample.py --start "Habe nun"': "continue a prompt, with the newest run",
         "python sample.py out/goethe": "generate text with the model of this run",
     }
+    # Which options are read only with some values of others: training/cli/unread.py.
+    READERS: ClassVar = {
+        "greedy": {False: ("seed",)},
+        "beam": {False: ("seed",)},
+        "temperature": {True: ("top_k", "top_p", "min_p", "seed")},
+    }
     RUN: ClassVar[tuple[str, ...]] = ("out_dir", "device", "dtype")  # what each way of using the script has
     MODELS: ClassVar[str] = "a checkpoint, or a run's folder"
     COMMON: ClassVar[tuple[str, ...]] = (
@@ -94,6 +101,7 @@ class SampleOptions(Sampling):
             raise OptionError(
                 f"--n_best {self.n_best}: a beam search with --beam {self.beam} finds at most {self.beam}"
             )
+        refuse_unread(self, given, self.READERS)
 
 
 # Options of text that is generated token by token.

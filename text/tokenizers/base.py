@@ -75,6 +75,7 @@ class Tokenizer:
     kind = ""
     parts: ClassVar[Mapping[str, type]] = {"specials": list}
     needed: ClassVar[tuple[str, ...]] = ()  # the specials that every tokenizer of this kind has
+    takes_size = True  # vocab_size says how many tokens it learns
     unknown_name = UNKNOWN
     is_foreign = False  # it came with a pretrained model, which reads text as it is
     added: Collection[int] = ()  # the ids of tokens that were added to a pretrained model's vocabulary by hand

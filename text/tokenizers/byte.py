@@ -26,7 +26,7 @@ class ByteTokenizer(Tokenizer):
         specials: names of the special tokens.
     """
 
-    kind = "byte"
+    kind, takes_size = "byte", False
 
     def __init__(self, specials: Iterable[str] = ()):
         super().__init__([bytes([byte]) for byte in range(256)], specials)

@@ -28,7 +28,7 @@ class CharTokenizer(Tokenizer):
     Raises: TokenizerError if the characters are missing, not single or not ascending, or if <unk> is missing.
     """
 
-    kind = "char"
+    kind, takes_size = "char", False
     parts, needed = {"characters": list, "specials": list}, (UNKNOWN,)
 
     def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):

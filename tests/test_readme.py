@@ -28,7 +28,7 @@ from extra.corpora.pictures import RECIPES, Pictures
 from extra.encoders import minilm
 from extra.encoders.export import export as export_bert
 from extra.studies import scores, trials
-from extra.studies.sizes import SIZES
+from extra.studies.sizes import OWN_PRESETS, SIZES
 from seq2seq.toys import toy_pairs
 from tests.extra.pretrained.test_bert import made as made_bert
 from tests.extra.pretrained.test_llama import LLAMA, QWEN3
@@ -203,7 +203,7 @@ def run_training(arguments: list[str], monkeypatch) -> int:
         return train.main(arguments) == 0
     resumed = "--resume" in arguments
     # Later options win, so the short run replaces the README's long one.
-    named = next((word for word in arguments if word in list_presets(PRESETS)), "goethe")
+    named = next((word for word in arguments if word in list_presets(PRESETS, OWN_PRESETS)), "goethe")
     family = read_preset(find_preset(named)).get("family", "gpt")
     # Trained weights have a shape already.
     shape = [] if resumed or "--init_from" in arguments else TINY.get(named, TINY[family])
@@ -267,7 +267,7 @@ def test_a_page_names_only_files_that_exist(path):
         target = path.parent / file if file else path
         if not target.exists() or (heading and heading not in headings(target.read_text(encoding="utf-8"))):
             missing.append(f"{file}#{heading}")
-    presets = {"mine", *SIZES, *(file.stem for file in (ROOT / "presets").glob("*.toml"))}  # mine.toml is the reader's
+    presets = {"mine", *SIZES, *list_presets(PRESETS, OWN_PRESETS)}  # mine.toml is the reader's
     missing += set(re.findall(r"python train\.py ([a-z][\w-]*)", page)) - presets
     for words in re.findall(r"pytest ([^`\n#]*)", page):
         missing += [word for word in words.split() if word.startswith("tests/") and not (ROOT / word).exists()]

@@ -36,6 +36,7 @@ from training.corpora.texts import RECIPES
 from training.folder import METRICS, RunFolder
 
 DEFAULT_VAL_LOSS = 3.588  # nats per token, as in the README, for the default run
+FOLDERS = PRESETS, PRESETS / "extra"  # of presets: the core's and the shelf's
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, for the real corpus
 
 
@@ -316,8 +317,8 @@ ANSWERS = {
         ("text.txt --max_iters 3", "text.txt is not a preset; did you mean: python train.py --text text.txt"),
         ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
         (".", ". is not a preset; did you mean: python train.py --init_from ."),
-        ("gone.toml", "no preset gone.toml: there are baby-gpt, bert-goethe"),
-        ("goethe-chars", "no preset goethe-chars: did you mean goethe-char? (there are baby-gpt, bert-goethe"),
+        ("gone.toml", "no preset gone.toml: there are baby-gpt, goethe-bpe"),
+        ("goethe-chars", "no preset goethe-chars: did you mean goethe-char? (there are baby-gpt, goethe-bpe"),
         ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: omit one of them"),
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
         ("--resume --init_from a", "--resume continues a run and --init_from a starts a new one: omit one"),
@@ -370,7 +371,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
         assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
 
 
-@pytest.mark.parametrize("preset", [[], *([name] for name in list_presets(PRESETS))])
+@pytest.mark.parametrize("preset", [[], *([name] for name in list_presets(*FOLDERS))])
 def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run(preset, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     page = help_for([*preset, "--help"], capsys)
@@ -387,7 +388,7 @@ def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run
 
 @pytest.mark.parametrize("family", [*FAMILIES.values()])
 def test_the_examples_of_the_help_are_valid(family):
-    presets = list_presets(PRESETS)
+    presets = list_presets(*FOLDERS)
     for command in family.examples:
         python, script, *words = shlex.split(command)
         _, named = parse_command_line(family.options, words, prog="train.py", description="", positional="preset")

@@ -48,8 +48,9 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
         families: by name; the first is that of a command that names none.
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
-    described = {folder: list_presets(folder) for folder in PRESET_FOLDERS}
-    lists = [line for folder, title in PRESET_FOLDERS.items() for line in listed(title, described[folder])]
+    titles = PRESET_FOLDERS.items()
+    described = {title: list_presets(*(folder for folder, its in titles if its == title)) for _, title in titles}
+    lists = [line for title, presets in described.items() for line in listed(title, presets)]
     family, named = choose_family(argv, families)
     hints, explained = options_elsewhere(family, families)
     preset = named if is_preset(named) else family.preset

@@ -1,18 +1,19 @@
 """Models by name that nobody trains here: `python train.py gpt3 --dry_run` says what they would cost.
 
-Each is a file in presets/sizes/ with the options of its family, like a preset. If a training run was published with its
-time and hardware (published.toml), these are shown next to the operations that are counted.
+Each is a file in presets/extra/sizes/ with the options of its family, like a preset. If a training run was published
+with its time and hardware (published.toml), these are shown next to the operations that are counted.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.cli.options import PRESET_FOLDERS, list_presets, read_preset
+from training.cli.options import PRESET_FOLDERS, PRESETS, list_presets, read_preset
 
-FOLDER = Path(__file__).parents[2] / "presets" / "sizes"
+OWN_PRESETS = PRESETS / "extra"  # those that need the shelf
+FOLDER = OWN_PRESETS / "sizes"
 SIZES = list_presets(FOLDER)  # each name, with one line for --help
 PUBLISHED = Path(__file__).with_name("published.toml")
-PRESET_FOLDERS[FOLDER] = "sizes, for --dry_run only"
+PRESET_FOLDERS |= {OWN_PRESETS: PRESET_FOLDERS[PRESETS], FOLDER: "sizes, for --dry_run only"}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import tracemalloc
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,11 @@ from families import FAMILIES
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig, GPTOptions
 from tinygrad_lite.errors import CheckpointError, OptionError
-from training.cli.options import build, list_presets, read_preset
+from training.cli.options import PRESETS, build, find_preset, list_presets, read_preset
 from training.model_config import read_model_config
 from training.start import family_of
 
-PRESETS = Path(__file__).parent.parent.parent / "presets"
+FOLDERS = PRESETS, PRESETS / "extra"  # the core's and the shelf's
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
 
 
@@ -107,13 +106,13 @@ def test_options_give_the_settings_of_the_model():
         GPTOptions.of(n_head=3, n_embd=8).model_config(17)
 
 
-@pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
+@pytest.mark.parametrize("name", list_presets(*FOLDERS))
 def test_every_preset_is_valid(name):
-    preset = read_preset(PRESETS / f"{name}.toml")
+    preset = read_preset(find_preset(name, FOLDERS))
     options = build(family_of(preset, FAMILIES).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer="init_from" not in preset)
     assert options.model_config(100).n_embd > 0
-    assert list_presets(PRESETS)[name]
+    assert list_presets(*FOLDERS)[name]
 
 
 def test_the_default_preset_is_nanogpts_recipe_for_a_cpu():

@@ -43,7 +43,7 @@ from training.corpora.texts import load_corpus, load_files
 
 SEED = 20240712
 TEXT = made_up_text(60)
-PRESETS = sorted((ROOT / "presets").glob("*.toml"))
+PRESETS = sorted((ROOT / "presets").glob("**/*.toml"))
 
 
 # --- tokenizers -------------------------------------------------------------------------------------------------------

@@ -223,10 +223,10 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 # --- presets --------------------------------------------------------------------------------------------------
 
 
-def list_presets(folder: Path) -> dict[str, str]:
-    """The presets of a folder by name, each described by the first comment line of its file."""
-    described = {}
-    for path in sorted(path for path in folder.glob("*.toml") if path.is_file()):
+def list_presets(*folders: Path) -> dict[str, str]:
+    """The presets in folders by name, each described by the first comment line of its file."""
+    described, files = {}, (path for folder in folders for path in folder.glob("*.toml"))
+    for path in sorted(filter(Path.is_file, files), key=lambda path: path.name):
         with open(path, encoding="utf-8-sig", errors="replace") as file:
             comments = (line.lstrip("# ").rstrip() for line in file if line.startswith("#"))
             described[path.stem] = next(comments, "")

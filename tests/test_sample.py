@@ -16,9 +16,9 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
 from tests.extra.pretrained import test_llama as test_llama_layout
+from tests.extra.pretrained.gpt2_folders import padded
 from tests.extra.tokenizers import test_huggingface
 from tests.gpt.configs import GPTConfig, load_trained
-from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import made_up_text, run_training, sampled
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer

@@ -7,7 +7,7 @@ import pytest
 
 import sample
 import train
-from tests.gpt.gpt2_folders import byte_folder
+from tests.extra.pretrained.gpt2_folders import byte_folder
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, sampled
 from tinygrad_lite.errors import CheckpointError, OptionError
 from training.checkpoint import load_checkpoint

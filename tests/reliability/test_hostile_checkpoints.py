@@ -29,10 +29,10 @@ from extra.studies import questions
 from extra.studies import scores as evaluate
 from gpt import sample as speaking
 from seq2seq.translate import translate
+from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.extra.pretrained.test_llama import LLAMA3, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights
 from tests.extra.pretrained.test_llama import write_folder as write_llama
-from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.saved_models import saved_gpt
 from tests.reliability.mutations import (
     harmless,

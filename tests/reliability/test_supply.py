@@ -24,7 +24,7 @@ TESTS_MAY = {
     Path("tests/reliability/test_hostile_checkpoints.py"): {"pickle"},
     Path("tests/tinygrad_lite/test_second_hour.py"): {"pickle"},
     Path("tests/tinygrad_lite/debug/test_anomaly.py"): {"code"},
-    Path("tests/test_site.py"): {"exec", "eval", "compile"},
+    Path("tests/extra/test_site.py"): {"exec", "eval", "compile"},
 }
 MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "pty"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}

@@ -12,7 +12,7 @@ from extra.chat import chat, chat_template
 from extra.chat.chat import Chat, ChatFormat, Fitting, render
 from extra.chat.interactive import RememberingModel
 from gpt.model import GPT
-from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.small_gpts import small_gpt
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer

@@ -1,4 +1,4 @@
-"""The page of a GPT: one closed file, whose data are those of the checkpoint. tests/e2e runs its scripts."""
+"""The page of a GPT: one closed file, whose data are those of the checkpoint. tests/extra/e2e runs its scripts."""
 
 import ast
 import base64

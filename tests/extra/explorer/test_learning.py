@@ -1,4 +1,4 @@
-"""The page in which a GPT learns is written: one closed file with its texts. tests/e2e runs its scripts."""
+"""The page in which a GPT learns is written: one closed file with its texts. tests/extra/e2e runs its scripts."""
 
 import json
 import re

@@ -12,8 +12,8 @@ from extra.gpt.config import GPTConfig
 from extra.pretrained.export import export, main
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
 from gpt.model import GPT
+from tests.extra.pretrained import gpt2_folders as folders
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
-from tests.gpt import gpt2_folders as folders
 from tests.gpt.saved_models import saved_gpt
 from tests.places import here
 from text.tokenizers.bpe import BPETokenizer

@@ -16,8 +16,8 @@ from extra.pretrained.gguf_file import convert, main, their_names, tokenizer, un
 from extra.pretrained.read import load_pretrained
 from extra.tokenizers.huggingface import HFTokenizer, byte_characters
 from gpt.model import GPT
+from tests.extra.pretrained.gpt2_folders import IDS, greedy
 from tests.extra.pretrained.test_llama import LLAMA, forward, random_weights
-from tests.gpt.gpt2_folders import IDS, greedy
 from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
 from tinygrad_lite.tensor import Tensor
 

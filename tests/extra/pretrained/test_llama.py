@@ -12,9 +12,16 @@ from extra.pretrained.export import export, main
 from extra.pretrained.llama import LAYOUT
 from extra.pretrained.read import load_pretrained
 from gpt.model import GPT
+from tests.extra.pretrained.gpt2_folders import (
+    SETTINGS,
+    assert_as_transformers,
+    assert_computes,
+    attended,
+    load_model,
+    write_model,
+)
 from tests.extra.pretrained.test_export import KINDS as GPT2S
 from tests.extra.pretrained.test_export import LLAMA_PARTS, make_trained
-from tests.gpt.gpt2_folders import SETTINGS, assert_as_transformers, assert_computes, attended, load_model, write_model
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor

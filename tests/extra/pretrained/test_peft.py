@@ -13,7 +13,7 @@ from extra.pretrained import export
 from extra.pretrained.read import load_pretrained
 from gpt.model import GPT
 from tests.extra.pretrained import test_llama as test_llama_layout
-from tests.gpt.gpt2_folders import byte_folder
+from tests.extra.pretrained.gpt2_folders import byte_folder
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
 from tinygrad_lite.errors import CheckpointError

@@ -13,8 +13,8 @@ from extra.encoders.reading import show_labels, show_similar, show_words
 from extra.pairs.answering import END, prepare_prompt, warn_of_long
 from seq2seq.sample import sentences_in
 from tests.extra.chat.test_chat import TEMPLATE, TOKENIZER, plain_render
+from tests.extra.pretrained.gpt2_folders import byte_folder
 from tests.extra.pretrained.test_bert import made
-from tests.gpt.gpt2_folders import byte_folder
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer
 

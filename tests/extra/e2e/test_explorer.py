@@ -1,6 +1,6 @@
 """The page of a GPT in a browser: its numbers are those of NumPy, and it works by mouse, by keyboard and on a phone.
 
-pip install -e ".[dev,e2e]" && pytest -m e2e tests/e2e
+pip install -e ".[dev,e2e]" && pytest -m e2e tests/extra/e2e
 """
 
 import re

@@ -1,7 +1,7 @@
 """Trials of failures of a run that mpirun started, each at a random moment.
 
-    python -m tests.reliability.mpi_trials          20 of each kind, about 20 minutes; needs root to cut a link
-    python -m tests.reliability.mpi_trials 3 kill
+    python -m tests.extra.reliability.mpi_trials          20 of each kind, about 20 minutes; needs root to cut a link
+    python -m tests.extra.reliability.mpi_trials 3 kill
 
 Each trial starts a training, waits until a checkpoint exists, lets something go wrong, and asserts how it ends: in
 time, with the expected exit status, with one sentence, without a process that is left behind, and with whole

@@ -11,9 +11,9 @@ from extra.families import GPT as FAMILY
 from extra.pretrained.gpt2 import LAYOUT
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained, read_config
 from gpt.model import GPT
+from tests.extra.pretrained import gpt2_folders as folders
+from tests.extra.pretrained.gpt2_folders import SETTINGS, assert_computes, load_model, random_weights, write_folder
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
-from tests.gpt import gpt2_folders as folders
-from tests.gpt.gpt2_folders import SETTINGS, assert_computes, load_model, random_weights, write_folder
 from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, TokenizerError
 

@@ -9,8 +9,8 @@ import sample
 import train
 from extra.pairs.answering import END, separator_of, turns_ids
 from extra.tokenizers.huggingface import TURNS, HFTokenizer
+from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
-from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tinygrad_lite.errors import TokenizerError
 from training.checkpoint import load_checkpoint
 

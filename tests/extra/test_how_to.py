@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_readme import commands
+from tests.extra.test_readme import commands
 from tests.tiny_runs import ROOT, arguments, losses, made_up_text
 from training.checkpoint import load_checkpoint
 from training.folder import RunFolder

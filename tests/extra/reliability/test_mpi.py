@@ -17,7 +17,7 @@ import train
 from extra.gpt.options import GPTOptions
 from extra.mpi import mpi, mpirun
 from extra.setup import ShelfSetup
-from tests.reliability import mpi_trials
+from tests.extra.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, finish, losses, run_training, same, script
 from tinygrad_lite.errors import OptionError, UserError
 from training.checkpoint import load_checkpoint

@@ -25,14 +25,14 @@ import pytest
 
 import tinygrad_lite
 from docs.course import check
+from tests.extra.test_readme import anchor
 from tests.gpt.configs import GPTConfig
 from tests.test_imports import FILES
-from tests.test_readme import anchor
 from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
 from tinygrad_lite.random import random_key
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
 
 

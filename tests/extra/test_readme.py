@@ -30,11 +30,11 @@ from extra.encoders.export import export as export_bert
 from extra.studies import scores, trials
 from extra.studies.sizes import OWN_PRESETS, SIZES
 from seq2seq.toys import toy_pairs
+from tests.extra.pretrained.gpt2_folders import byte_folder
 from tests.extra.pretrained.test_bert import made as made_bert
 from tests.extra.pretrained.test_llama import LLAMA, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights
 from tests.extra.pretrained.test_llama import write_folder as write_llama
-from tests.gpt.gpt2_folders import byte_folder
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
 from text.tokenizers.bpe import BPETokenizer
@@ -46,7 +46,7 @@ from training.cli.unread import refuse_unread
 from training.corpora import fetch, texts, wheel
 from training.corpora.pairs import RULES, Found, to_table
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # In the order of reading: later pages use the runs of the README's commands.
 GUIDES = [

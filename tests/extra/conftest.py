@@ -1,0 +1,6 @@
+"""What the tests of the shelf add to the fixtures of all."""
+
+from extra.studies import scores
+from tests import places
+
+places.SCRIPTS.append(scores)

@@ -3,8 +3,8 @@
  * nano.py's GPT and AdamW in JavaScript, so that a page can train: the same names, formulas and order of weights.
  *
  * This is the one place where the project has a second engine, because a browser cannot run the first: the backward
- * pass is written by hand, with derivatives.js. tests/extra/e2e/test_learning.py compares loss, all gradients and ten updates
- * with those of nano.py.
+ * pass is written by hand, with derivatives.js. tests/extra/e2e/test_learning.py compares loss, all gradients and ten
+ * updates with those of nano.py.
  *
  * B sequences of T positions are M = B T rows. C width   H heads of width D   V characters, the unknown one included
  * A matrix (rows, columns) is a Float32Array, row after row.

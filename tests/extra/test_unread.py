@@ -13,9 +13,11 @@ from tests.training.cli.test_unread import (  # noqa: F401 (place is a fixture)
     place,
     refuses_what_changes_nothing,
 )
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import SCHEDULES
 from tinygrad_lite.transformer import MIXERS, POSITIONS
 from training.cli.options import fields_of
+from training.cli.unread import refuse_unread
 from training.options import OPTIMIZERS
 
 GPT, SEQ2SEQ = FAMILIES["gpt"], FAMILIES["seq2seq"]
@@ -60,3 +62,18 @@ def test_an_option_is_refused_if_and_only_if_it_changes_nothing():
     proven = refuses_what_changes_nothing(GPT, TINY_GPT, OF_GPTS)
     assert proven | TESTED_ELSEWHERE >= core.in_tables(GPT) - core.in_tables(core.GPT)
     refuses_what_changes_nothing(SEQ2SEQ, TINY_SEQ2SEQ, OF_TRANSLATORS)
+
+
+SHARES = [
+    ({"replay": "python-docs"}, {"replay_share": 0.2}),
+    ({"teachers": ["a"]}, {"teachers_share": 0.2}),
+    ({"rewards": ["right"]}, {"group": 2}),
+]
+
+
+@pytest.mark.parametrize(("whole", "share"), SHARES, ids=str)
+def test_a_share_of_nothing_changes_nothing(whole, share):
+    options = GPT.options.of(**whole, **share)
+    refuse_unread(options, whole | share, options.readers())
+    with pytest.raises(OptionError, match=f"--{next(iter(share))} changes nothing without --{next(iter(whole))}"):
+        refuse_unread(GPT.options.of(**share), share, options.readers())

@@ -152,7 +152,7 @@ CASES = {
         ("sample run --interactive --start -", "--interactive cannot be combined with --start -"),
         *each("sample run --beam 2 {} 0.5", "--beam cannot be combined with {}", "--min_p", "--temperature"),
         ("sample run --greedy --temperature 2", "--greedy cannot be combined with --temperature"),
-        ("sample run --greedy --seed 2", "--seed changes nothing with --greedy true: omit it"),
+        ("sample run --greedy --seed 2", "--seed changes nothing with --greedy: omit it"),
         *each("sample {} --seed 2 --beam 4", "--seed changes nothing with --beam 4: omit it", "run", "seq"),
         ("sample run --temperature 0 --top_k 5", "--top_k changes nothing with --temperature 0.0: omit it"),
         ("sample digits --keep_rows 3", "--keep_rows changes nothing without --image: omit it"),

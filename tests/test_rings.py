@@ -11,11 +11,15 @@ who needs lines finds lines that can go.
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
 
+from gpt.options import GPTOptions
+from seq2seq.options import Seq2SeqOptions
 from tests.test_imports import FILES, ROOT, nodes, own_imports
+from training.cli.options import fields_of
 
 # The ring of a module is that of the longest name here that it begins with.
 RINGS = {
@@ -76,6 +80,40 @@ def test_the_core_works_without_the_shelf():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert len(core) > 150
+
+
+# Concepts of the shelf: what names one in the core, comments and docstrings apart, may be a hook that only it reaches.
+SHELF = "reward teacher lora adapter peft gguf smollm mpi mpirun calculator pixel bert vit chat replay quantize profile"
+IN_CHECKPOINTS = {("training.checkpoint", "adapter"), ("training.checkpoint", "quantize")}  # whose format stays
+
+
+def test_the_core_names_no_concept_of_the_shelf():
+    found = set()
+    for module in (module for module in FILES if 1 < ring(module) < 5):
+        documented = {node.body[0].value for node in nodes(module) if has_docstring(node)}
+        for node in nodes(module):
+            texts = (
+                [getattr(node, name, "") for name in ("id", "attr", "arg", "name")] if node not in documented else []
+            )
+            texts += [node.value] if isinstance(node, ast.Constant) and node not in documented else []
+            words = {word for text in texts if isinstance(text, str) for word in re.findall("[a-z]+", text.lower())}
+            found |= {(module, word) for word in SHELF.split() if words & {word, f"{word}s"}}
+    assert found == IN_CHECKPOINTS
+
+
+def has_docstring(node: ast.AST) -> bool:
+    """Whether a node begins with a docstring."""
+    return isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
+
+
+def test_every_option_of_the_core_is_read_by_the_core():
+    """By the name of an attribute or of a parameter; and the GPT has no more of them than a reader can keep in mind."""
+    core = [module for module in FILES if 0 < ring(module) < 5]
+    read = {node.attr for module in core for node in nodes(module) if isinstance(node, ast.Attribute)}
+    read |= {node.arg for module in core for node in nodes(module) if isinstance(node, ast.arg)}
+    for options in (GPTOptions, Seq2SeqOptions):
+        assert fields_of(options)[0].keys() <= read
+    assert len(fields_of(GPTOptions)[0]) <= 45
 
 
 def test_no_more_files_import_the_folder_for_gpus():

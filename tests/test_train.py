@@ -17,9 +17,8 @@ import train
 from extra.studies import trials
 from families import FAMILIES
 from gpt.model import GPT
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from tests.gpt.configs import GPTConfig
+from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from text.decoding.sample_options import SampleOptions
 from tinygrad_lite import Tensor, manual_seed

@@ -17,11 +17,11 @@ from extra.families import SEQ2SEQ as FAMILY
 from extra.studies import scores as evaluate
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from seq2seq.data import SPECIALS
-from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
 from tests import tiny_runs
+from tests.gpt.configs import Seq2SeqOptions
 from tests.tiny_runs import losses, rows, sampled, undone
 from text.decoding.scores import scores
 from text.tokenizers.char import CharTokenizer

@@ -35,7 +35,7 @@ import math
 import numpy as np
 
 from extra.mixers.recurrent import RECURRENT, RecurrentState
-from seq2seq.config import Seq2SeqConfig
+from extra.seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Memory, Seq2Seq
 from tinygrad_lite.generator import GenerationState, Generator
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module

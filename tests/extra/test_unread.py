@@ -26,7 +26,7 @@ OF_ALL = """
     dry_run watts flops_per_second profile exchange freeze lora_rank lora_alpha lora_targets lora_dropout quantize
     keep stop_on_disk_error log_interval
 """
-OF_THIS_GPT = "pairs separator replay teachers rewards residual"
+OF_THIS_GPT = "pairs separator replay teachers rewards residual mixer"
 TESTED_ELSEWHERE = {*"replay_share teachers_share method group reference beta".split()}
 PAIRS = {"pairs": "pairs.tsv", "text": [], "separator": "<to>"}
 SUMS = {"dataset": "sums", "text": [], "separator": "<to>", "train_pairs": 60}
@@ -45,6 +45,7 @@ OF_GPTS = [
     *((way, {"dataset": "calculations"}) for way in ({}, PAIRS, SUMS)),
 ]
 OF_TRANSLATORS = [
+    ({"mixer": "attention"}, {"n_head": 4, "attention_scale": 0.1, "qk_norm": True, "attention_reach": 2}),
     *(({"mixer": name}, {"n_head": 4}) for name in ("attention", "rnn", "lstm")),
     *(
         ({"mixer": "lstm", "attention_reach": 4, "attend": name}, {"score": "dot", "attention_reach": 1})
@@ -53,7 +54,7 @@ OF_TRANSLATORS = [
 ]
 
 
-@pytest.mark.parametrize(("family", "own"), [(GPT, f"{OF_GPT} {OF_THIS_GPT}"), (SEQ2SEQ, OF_SEQ2SEQ)])
+@pytest.mark.parametrize(("family", "own"), [(GPT, f"{OF_GPT} {OF_THIS_GPT}"), (SEQ2SEQ, f"{OF_SEQ2SEQ} mixer attend input_feeding")])
 def test_every_option_has_an_entry(family, own):
     assert fields_of(family.options)[0].keys() <= {*f"{ALWAYS} {OF_ALL} {own}".split()} | core.in_tables(family)
 

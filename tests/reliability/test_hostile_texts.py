@@ -23,8 +23,8 @@ from extra.tokenizers.huggingface import HFTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from families import FAMILIES
 from seq2seq.corpus import load_pairs
-from seq2seq.options import Seq2SeqOptions
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
+from tests.gpt.configs import Seq2SeqOptions
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, traced
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from text.tokenizers import tokenizer_from_json

@@ -19,12 +19,11 @@ import sample
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt.model import GPT
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
-from tests.gpt.configs import GPTConfig
+from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tests.tiny_runs import made_up_text, undone
 from text.tokenizers.base import UNKNOWN, Tokenizer
 from text.tokenizers.bpe import BPETokenizer

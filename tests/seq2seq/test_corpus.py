@@ -3,7 +3,7 @@
 import pytest
 
 from seq2seq.corpus import TEST_FILES, load_pairs
-from seq2seq.options import Seq2SeqOptions
+from tests.gpt.configs import Seq2SeqOptions
 from tinygrad_lite.errors import CorpusError, OptionError
 from training.corpora.divided_pairs import key_of, read_table, read_two, split
 from training.corpora.pairs import Found

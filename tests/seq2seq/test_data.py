@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
+from tests.gpt.configs import Seq2SeqConfig
 from tests.lively import gradients, lively
 from text.tokenizers.byte import ByteTokenizer
 from training.pair_data import area, batches_of, encode_pairs

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from extra.families import SEQ2SEQ as FAMILY
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
+from tests.gpt.configs import Seq2SeqConfig
 from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck

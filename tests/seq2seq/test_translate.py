@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, longest_translation, translate
 from tests.extra.pretrained.gpt2_folders import padded
+from tests.gpt.configs import Seq2SeqConfig
 from tests.lively import lively
 from tests.places import here
 from text.decoding.batches import same_limit

@@ -5,9 +5,8 @@ import pytest
 
 from gpt.fast.step import FastStep
 from gpt.model import GPT
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from tests.gpt.configs import GPTConfig
+from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tests.places import fill, here
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import LoRA, add_lora, attach, counts, freeze, learned, load_learned, merge, sizes

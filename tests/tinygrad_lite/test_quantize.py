@@ -14,9 +14,8 @@ from extra.encoders.cnn import CNN, CNNConfig
 from extra.encoders.config import BertConfig
 from gpt.fast.step import FastStep
 from gpt.model import GPT
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
-from tests.gpt.configs import GPTConfig
+from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from seq2seq.config import Seq2SeqConfig
-from seq2seq.options import Seq2SeqOptions
-from tests.gpt.configs import GPTConfig, GPTOptions
+from tests.gpt.configs import GPTConfig, GPTOptions, Seq2SeqConfig, Seq2SeqOptions
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, OptionError
 from training.cli.command_line import help_page, parse_command_line

@@ -7,8 +7,8 @@ import pytest
 
 import train
 from extra.inside.seq2seq import PARTS, attention_weights
+from extra.seq2seq.config import Seq2SeqConfig
 from extra.studies import draw
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.tiny_runs import undone

@@ -7,7 +7,7 @@ import pytest
 
 from extra.inside.seq2seq import attention_weights
 from extra.mixers.seq2seq import Alignment, RecurrentSeq2Seq
-from seq2seq.config import Seq2SeqConfig
+from extra.seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from tests.lively import lively
 from text.tokenizers.char import CharTokenizer

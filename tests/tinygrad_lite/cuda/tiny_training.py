@@ -17,10 +17,9 @@ import numpy as np
 
 import gpt.fast.step_cuda  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
-from tests.gpt.configs import GPTConfig
+from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.graph import Repeated
 from tinygrad_lite.cuda.guard import Guard

@@ -66,7 +66,6 @@ class ShelfOptions:
 
     NOT_SAVED = TrainOptions.NOT_SAVED | {*"dry_run watts flops_per_second profile stop_on_disk_error".split()}
     FIXED = TrainOptions.FIXED | {*"freeze lora_rank lora_alpha lora_targets quantize".split()}
-    MODELS: ClassVar[tuple[str, ...]] = ()  # the options that are paths of models to learn from
 
     def optimizer_settings(self) -> dict[str, Any]:
         """The settings of the optimizer besides the learning rate and the weight decay."""
@@ -83,11 +82,6 @@ class ShelfOptions:
         """The options on which the learning rate depends, with the values that none of their values stands for."""
         found = super().rate_settings()
         return found | ({"lr_decay_iters": self.lr_decay_iters or self.max_iters} if "lr_decay_iters" in found else {})
-
-    @classmethod
-    def paths(cls) -> tuple[str, ...]:
-        """The options that no checkpoint holds because they are paths; options.json has them."""
-        return (*super().paths(), *cls.MODELS)
 
     @property
     def adapts(self) -> bool:

@@ -9,14 +9,14 @@ from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from training.corpora import texts
 from training.corpora.texts import UNNAMED_TEXTS, find
-from training.model_config import ModelOptions, settings_of
+from training.model_config import settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class GPTOptions(ModelOptions, TrainOptions):
+class GPTOptions(TrainOptions):
     """The options of `train.py` for training a GPT."""
 
     config: GPTConfig = settings_of(GPTConfig)
@@ -41,12 +41,3 @@ class GPTOptions(ModelOptions, TrainOptions):
     UNNAMED = dict.fromkeys([None], UNNAMED_TEXTS)
     find_text = staticmethod(find)
     FILES = ("text",)
-
-    def check(self, learns_tokenizer: bool) -> None:
-        """Refuse what cannot be computed, before any text is fetched.
-
-        Raises: OptionError.
-        """
-        self.take_path()
-        if learns_tokenizer:
-            self.model_config(2)

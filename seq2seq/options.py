@@ -10,14 +10,14 @@ from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from training.corpora.pairs import AUF_DEUTSCH, RECIPES, find, is_at_hand
-from training.model_config import ModelOptions, settings_of
+from training.model_config import settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class Seq2SeqOptions(ModelOptions, TrainOptions):
+class Seq2SeqOptions(TrainOptions):
     """The options of `train.py` for a translation model."""
 
     config: Seq2SeqConfig = settings_of(Seq2SeqConfig)
@@ -58,7 +58,7 @@ class Seq2SeqOptions(ModelOptions, TrainOptions):
 
         Raises: OptionError if not.
         """
-        self.model_config(3)
+        super().check(learns_tokenizer)
         for there, missing in (("src", "tgt"), ("tgt", "src"), ("val_src", "val_tgt"), ("val_tgt", "val_src")):
             if getattr(self, there) and not getattr(self, missing):
                 raise OptionError(f"--{there} needs --{missing}: sentences and translations are in two files")

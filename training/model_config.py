@@ -4,11 +4,11 @@ import dataclasses
 import functools
 import reprlib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError, OptionError
-from training.cli.options import allowed, base_type, check, contained, fields_of, values_of
+from training.cli.options import allowed, base_type, check, fields_of
 
 
 def read_model_config(cls: type[ModelConfig], data: Mapping[str, Any]) -> Any:
@@ -45,32 +45,3 @@ def unfinished(config: type[ModelConfig]) -> ModelConfig:
     """The defaults, before a tokenizer decides the size of the vocabulary and the ids of special tokens."""
     ids = {name: number for number, name in enumerate(config.special_fields())}
     return config(vocab_size=len(ids) + 1, **ids)
-
-
-class ModelOptions:
-    """What all options of a run with a model can do; its settings are the field `config`."""
-
-    config: ModelConfig
-
-    @classmethod
-    def of(cls, **values: Any) -> Self:
-        """Options with these values, those of the model among them, which are not checked."""
-        return cls(**contained(cls, values))
-
-    def changed(self, **values: Any) -> Self:
-        """The same options with other values."""
-        return self.of(**values_of(self) | values)
-
-    def model_config(self, vocab_size: int, specials: Mapping[str, int] | None = None) -> Any:
-        """The model's settings for a vocabulary of this size.
-
-        Args:
-            specials: the ids of special tokens by name; None: arbitrary ones, to find the size of the model.
-        Raises: OptionError if the options contradict each other.
-        """
-        names = self.config.special_fields()
-        ids = {name: specials[self.config.special_token(name)] for name in names} if specials else {}
-        config = dataclasses.replace(self.config, vocab_size=vocab_size, **ids)
-        if misfit := config.misfit("--"):
-            raise OptionError(misfit)
-        return config

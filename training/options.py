@@ -3,28 +3,25 @@
 The names are nanoGPT's wherever nanoGPT has one.
 """
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from text.tokenizers import KINDS as TOKENIZERS
 from tinygrad_lite import optim
 from tinygrad_lite.config import under
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.transformer import MIXERS
-from training.cli.options import values_of
+from training.cli.options import contained, fields_of, values_of
 from training.cli.unread import Readers
-
-# These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor the
-# paths of `paths()`).
-NOT_SAVED = frozenset("out_dir init_from resume overwrite".split())
 
 # The class of each optimizer, and the options for its settings.
 MUON_LR_FACTOR = 10.0  # of the learning rate, for muon's matrices
@@ -42,7 +39,7 @@ RATES = {name: [*inspect.signature(schedule).parameters][1:] for name, schedule 
 of_run, of_training, of_evaluation = under("run", "training", "evaluation")
 
 
-@dataclass
+@dataclasses.dataclass
 class TrainOptions:
     """Options of the training loop, with their defaults, units and ranges."""
 
@@ -83,7 +80,9 @@ class TrainOptions:
     log_interval: ClassVar[int] = 10  # steps between rows of metrics.csv
     # The options that are paths of training data, named by each model's class.
     FILES: ClassVar[tuple[str, ...]] = ()
-    NOT_SAVED: ClassVar[frozenset[str]] = NOT_SAVED
+    # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor
+    # the paths of `paths()`).
+    NOT_SAVED: ClassVar[frozenset[str]] = frozenset("out_dir init_from resume overwrite".split())
     FIXED: ClassVar[frozenset[str]] = frozenset({"dtype"})  # by the weights of a run that is resumed
     DATASETS: ClassVar[Collection[str]] = ()  # the names that --dataset accepts, if it accepts others too
     # Of a command that names no text, by the preset that it names (None: none): the texts of which it takes the first
@@ -98,8 +97,32 @@ class TrainOptions:
 
     @classmethod
     def paths(cls) -> tuple[str, ...]:
-        """The options that no checkpoint holds because they are paths; options.json has them."""
-        return cls.FILES
+        """The options that no checkpoint holds because they are paths to read; options.json has them."""
+        fields = fields_of(cls)[0].items()
+        return tuple(name for name, field in fields if field.metadata["is_path"] and name not in cls.NOT_SAVED)
+
+    @classmethod
+    def of(cls, **values: Any) -> Self:
+        """Options with these values, those of the model among them, which are not checked."""
+        return cls(**contained(cls, values))
+
+    def changed(self, **values: Any) -> Self:
+        """The same options with other values."""
+        return self.of(**values_of(self) | values)
+
+    def model_config(self, vocab_size: int, specials: Mapping[str, int] | None = None) -> Any:
+        """The model's settings for a vocabulary of this size.
+
+        Args:
+            specials: the ids of special tokens by name; None: arbitrary ones, to find the size of the model.
+        Raises: OptionError if the options contradict each other.
+        """
+        names = self.config.special_fields()
+        ids = {name: specials[self.config.special_token(name)] for name in names} if specials else {}
+        config = dataclasses.replace(self.config, vocab_size=vocab_size, **ids)
+        if misfit := config.misfit("--"):
+            raise OptionError(misfit)
+        return config
 
     def readers(self) -> Readers:
         """What the parts of a run read, among the options that not every run reads."""
@@ -118,11 +141,17 @@ class TrainOptions:
         """How many numbers the optimizer keeps for each trained one."""
         return len(OPTIMIZERS[self.optimizer][0].state_names)
 
-    def take_path(self) -> None:
-        """Move a path from --dataset to --text, which keeps it out of the checkpoint, which may be given away."""
+    def check(self, learns_tokenizer: bool) -> None:
+        """Refuse what cannot be computed, before any text is fetched.
+
+        A path in --dataset moves to --text, which keeps it out of the checkpoint, which may be given away.
+
+        Raises: OptionError.
+        """
         named = Path(self.dataset)
-        if not self.text and (named.name != self.dataset or named.is_file()):
+        if "text" in self.FILES and not self.text and (named.name != self.dataset or named.is_file()):
             self.text, self.dataset = [self.dataset], type(self).dataset
+        self.model_config(self.config.vocab_size)
 
     def max_workers(self) -> int:
         """How many processes there is work for: each needs a row of the batch."""

@@ -7,14 +7,14 @@ from extra.encoders.config import MASK_SHARE, BertConfig
 from extra.options import ShelfOptions
 from tinygrad_lite.config import under
 from training.corpora.texts import RECIPES, is_at_hand
-from training.model_config import ModelOptions, settings_of
+from training.model_config import settings_of
 from training.options import TrainOptions
 
 of_data, of_training, of_evaluation = under("data", "training", "evaluation")
 
 
 @dataclass
-class BertOptions(ShelfOptions, ModelOptions, TrainOptions):
+class BertOptions(ShelfOptions, TrainOptions):
     """The options of `train.py` for training a BERT."""
 
     config: BertConfig = settings_of(BertConfig)
@@ -34,15 +34,6 @@ class BertOptions(ShelfOptions, ModelOptions, TrainOptions):
     )
 
     FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
-
-    def check(self, learns_tokenizer: bool) -> None:
-        """Refuse what cannot be computed, before any text is fetched.
-
-        Raises: OptionError.
-        """
-        self.take_path()
-        if learns_tokenizer:
-            self.model_config(6)
 
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""

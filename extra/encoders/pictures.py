@@ -17,14 +17,14 @@ from tinygrad_lite.config import under
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from training.model_config import ModelOptions, settings_of
+from training.model_config import settings_of
 from training.options import TrainOptions
 
 of_data, of_training = under("data", "training")
 
 
 @dataclass
-class PictureOptions(ShelfOptions, ModelOptions, TrainOptions):
+class PictureOptions(ShelfOptions, TrainOptions):
     """The options of `train.py` that all models of pictures have."""
 
     dataset: str = of_data("digits", "pictures to learn from", choices=RECIPES)
@@ -37,13 +37,6 @@ class PictureOptions(ShelfOptions, ModelOptions, TrainOptions):
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "pictures"),)
     COUNTED: ClassVar[tuple[int, str]] = (1, "picture")
-
-    def check(self, learns_tokenizer: bool) -> None:
-        """Refuse what cannot be computed, before any pictures are fetched.
-
-        Raises: OptionError.
-        """
-        self.model_config(2)
 
     def is_at_hand(self) -> bool:
         """Whether the pictures can be read without a network."""
@@ -97,10 +90,6 @@ class PicturesTask(ClassesTask):
             f"evaluate on, {len(data.test.labels):,} for a test at the end; {len(data.labels)} classes; an epoch is "
             f"{counted(math.ceil(len(data.train.labels) / self.target_tokens(0)), 'step')}"
         )
-
-    def unknown(self) -> dict[str, int]:
-        """Nothing: a picture has no characters."""
-        return {}
 
     def training_batch(self, numbers: np.ndarray, own: slice, step: int, first: int) -> PictureBatch:
         """A process's own pictures of a batch, augmented."""

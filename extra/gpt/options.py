@@ -78,7 +78,6 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     DATASETS = (*texts.RECIPES, *pictures.RECIPES, *PAIRS)
     FILES = ("text", "pairs")
-    MODELS = ("teachers", "reference")
     READERS = core.GPTOptions.READERS | {
         "pairs": {False: ("dataset",)},
         "separator": {True: ("swap", "held_out", "train_pairs", "eval_pairs"), False: ("data_order", "eval_iters")},

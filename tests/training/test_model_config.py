@@ -9,7 +9,7 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, OptionError
 from training.cli.command_line import help_page, parse_command_line
 from training.cli.options import build, fields_of
-from training.model_config import ModelOptions, read_model_config, settings_of
+from training.model_config import read_model_config, settings_of
 from training.options import TrainOptions
 
 # As version 0.1.0 wrote them, key by key.
@@ -32,7 +32,7 @@ class Switched(GPTConfig):
 
 
 @dataclass
-class SwitchedOptions(ModelOptions, TrainOptions):
+class SwitchedOptions(TrainOptions):
     """The options of train.py for it."""
 
     config: Switched = settings_of(Switched)

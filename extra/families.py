@@ -5,7 +5,7 @@ import extra.tokenizers  # noqa: F401 (and further kinds of tokens the table of 
 from extra.corpora.pictures import RECIPES as PICTURES
 from extra.encoders.family import BERT, CNN, VIT
 from extra.family import ShelfFamily
-from extra.gpt.data import prepare_both
+from extra.gpt.data import MixedTask
 from extra.gpt.options import GPTOptions
 from extra.gpt.sample import sample as sample_gpt
 from extra.gpt.trained import PretrainedGPT
@@ -18,18 +18,11 @@ from extra.rewards.rewards import RewardTask
 from extra.seq2seq.config import Seq2SeqConfig
 from extra.seq2seq.options import Seq2SeqOptions
 from extra.seq2seq.sample import sample as sample_seq2seq
-from gpt.task import TextTask
 from seq2seq.family import Seq2SeqFamily
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.config import ModelConfig
 from training.family import Family
 from training.task import Task
-
-
-class MixedTask(TextTask):
-    """A training text with windows of another one."""
-
-    prepare = staticmethod(prepare_both)
 
 
 class ShelfGPT(PretrainedGPT):
@@ -46,8 +39,7 @@ class ShelfGPT(PretrainedGPT):
             return AnswerTask(options, tokenizer)
         if options.dataset in PICTURES and not options.text:
             return PixelsTask(options, tokenizer)
-        kind = TaughtTask if options.teachers else MixedTask if options.replay else TextTask
-        return kind(options, tokenizer)
+        return (TaughtTask if options.teachers else MixedTask)(options, tokenizer)
 
 
 class ShelfSeq2Seq(ShelfFamily, Seq2SeqFamily):

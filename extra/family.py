@@ -16,6 +16,7 @@ from extra.adapters.adapter import Change, adapter_in, base_of, fingerprint
 from extra.options import ShelfSampleOptions
 from extra.pretrained.read import PEFT_CONFIG, is_pretrained_folder, load_pretrained, model_type
 from extra.setup import ShelfSetup
+from text.tokenizers import tokenizer_from_json
 from tinygrad_lite.adapt import attach
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from tinygrad_lite.nn import Module
@@ -184,21 +185,19 @@ class ShelfFamily(Family):
             path = self.fetched[str(path)].fetched_folder()
         if self.layouts and is_pretrained_folder(path):
             return self.read_folder(path)
-        path = find_checkpoint(path)
-        checkpoint = load_checkpoint(path)
-        self.check_family(path, checkpoint)
-        if checkpoint.base:
-            command = f"python -m extra.adapters.merge BASE {quoted(path)} OUT.safetensors"
-            raise CheckpointError(f"{path} is an adapter, and this needs a whole model: of a GPT, {command} makes one")
-        return self.held(path, checkpoint)
+        return super().read(path)
 
     def held(self, path: Path, checkpoint: Checkpoint, base: Trained | None = None) -> ShelfTrained:
         """What a checkpoint holds: a model, or an adapter, which has the tokenizer of its `base` unless it has its own.
 
         Raises: CheckpointError or TokenizerError if its settings cannot be used.
         """
+        if checkpoint.base and base is None:
+            command = f"python -m extra.adapters.merge BASE {quoted(path)} OUT.safetensors"
+            raise CheckpointError(f"{path} is an adapter, and this needs a whole model: of a GPT, {command} makes one")
         keeps = base and not checkpoint.tokenizer
-        trained = self.described(path, checkpoint, base.tokenizer) if keeps else super().held(path, checkpoint)
+        tokenizer = base.tokenizer if keeps else tokenizer_from_json(checkpoint.tokenizer)
+        trained = self.described(path, checkpoint, tokenizer)
         return ShelfTrained(**vars(trained), quantized=checkpoint.base.get("quantize"))
 
     def read_folder(self, folder: Path) -> ShelfTrained:

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from extra.corpora.register import register
+import extra.corpora.pairs
+import extra.corpora.texts  # noqa: F401 (both, so that the options of all families name them)
 from extra.plots.figure import check_file
 from text.decoding.sample_options import SILENT, SampleOptions, of_run, of_text
 from text.decoding.sampling import RANDOM
@@ -18,8 +19,6 @@ from training.options import TrainOptions
 
 of_training, of_evaluation = under("training", "evaluation")
 of_adapting, of_pictures, of_explorer = under("adapting", "pictures", "explorer")
-
-register()  # so that the options of all families name all texts and pairs
 
 
 @dataclass
@@ -66,6 +65,7 @@ class ShelfOptions:
 
     NOT_SAVED = TrainOptions.NOT_SAVED | {*"dry_run watts flops_per_second profile stop_on_disk_error".split()}
     FIXED = TrainOptions.FIXED | {*"freeze lora_rank lora_alpha lora_targets quantize".split()}
+    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 
     def optimizer_settings(self) -> dict[str, Any]:
         """The settings of the optimizer besides the learning rate and the weight decay."""
@@ -82,6 +82,11 @@ class ShelfOptions:
         """The options on which the learning rate depends, with the values that none of their values stands for."""
         found = super().rate_settings()
         return found | ({"lr_decay_iters": self.lr_decay_iters or self.max_iters} if "lr_decay_iters" in found else {})
+
+    @property
+    def is_from_scratch(self) -> bool:
+        """Whether the run starts with random weights, so that it learns its tokenizer."""
+        return self.init_from == "scratch" and not self.resume
 
     @property
     def adapts(self) -> bool:

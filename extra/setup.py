@@ -156,7 +156,7 @@ class ShelfSetup(RunSetup):
             return super().number_of_workers()
         if self.options.workers not in (0, ranks):
             say(f"note: the {ranks} processes that mpirun started replace --workers {self.options.workers}")
-        self.check_number(ranks, f"mpirun -n {ranks}")
+        self.most_workers(ranks, f"mpirun -n {ranks}")
         return ranks
 
     # --- the run ------------------------------------------------------------------------------------------------

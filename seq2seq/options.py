@@ -42,7 +42,6 @@ class Seq2SeqOptions(TrainOptions):
     translations: int = of_evaluation(3, "translations to show at each evaluation", low=0)
 
     FACTORS = (("batch_tokens", "tokens of source and target"),)
-    COUNTED = (2, "source and target token")
     UNNAMED = dict.fromkeys(("translate-de-en", "translate-en-de"), ("everyday", AUF_DEUTSCH))
     find_text = staticmethod(find)
     FILES = ("pairs", "src", "tgt", "val_src", "val_tgt")
@@ -53,12 +52,12 @@ class Seq2SeqOptions(TrainOptions):
         "val_src": {False: ("held_out",)},
     }
 
-    def check(self, learns_tokenizer: bool) -> None:
+    def check(self) -> None:
         """Check that the options can be used together, before any text is fetched.
 
         Raises: OptionError if not.
         """
-        super().check(learns_tokenizer)
+        super().check()
         for there, missing in (("src", "tgt"), ("tgt", "src"), ("val_src", "val_tgt"), ("val_tgt", "val_src")):
             if getattr(self, there) and not getattr(self, missing):
                 raise OptionError(f"--{there} needs --{missing}: sentences and translations are in two files")

@@ -27,34 +27,22 @@ class Size:
     """The size of a training run.
 
     Attributes:
-        about: a caveat about the number of parameters, or empty.
-        parameters: number of parameters.
-        learned: how many of them learn.
+        model: the model with shapes only.
         weights: bytes of all of them.
         kept: bytes in use from beginning to end, and their purpose.
         activations: estimate of the bytes that a micro-step keeps for its backward pass.
-        tokens: number of tokens of a training step, and its factors.
-        products: floating-point operations of a step's matrix products.
-        model: the model with shapes only.
     """
 
-    about: str
-    parameters: int
-    learned: int
+    model: Module
     weights: int
     kept: tuple[int, str]
     activations: int
-    tokens: tuple[int, str]
-    products: int
-    model: Module
 
 
 def size_of(setup: RunSetup) -> Size:
     """The size of a run according to its settings, and to its text once that has been read."""
     options = setup.options
     known = setup.vocab_size or (setup.tokenizer.vocab_size if setup.tokenizer else 0)
-    guessed = options.tokenizer == "char" and not known
-    about = " with 100 different characters; the actual number depends on the text" if guessed else ""
     config = options.model_config(known or {"char": 100, "byte": 256}.get(options.tokenizer, options.vocab_size))
     model = setup.blueprint(config)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
@@ -67,10 +55,8 @@ def size_of(setup: RunSetup) -> Size:
     weights = model.num_parameters() * bytes_each + constant
     kept = weights + copy + (workers + moments) * learned * bytes_each
     what = f"weights, {gradients} and {kept_moments}{learns}{', and a bfloat16 copy of the weights' if copy else ''}"
-    numbers, tokens, factors = options.sizes(config)
-    activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
-    products = tokens // options.COUNTED[0] * model.flops_per_token()
-    return Size(about, parameters, learned, weights, (kept, what), activations, (tokens, factors), products, model)
+    numbers = config.activations(getattr(options, options.FACTORS[0][0]))
+    return Size(model, weights, (kept, what), numbers * (2 if options.dtype == "bfloat16" else bytes_each))
 
 
 def cache_bytes(config: ModelConfig, bytes_each: int) -> int:

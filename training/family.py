@@ -5,7 +5,7 @@ its `Task` (task.py) is the work that the training loop does step by step. famil
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -82,6 +82,9 @@ class Family:
             settings.
         sampling: the dataclass of the options of sample.py.
         setup: how a run starts.
+        make_task: the task for the data that the options name; without a tokenizer it learns one.
+        sample: does what the options of sample.py ask for, given these, those typed, the trained model as read, and as
+            a module; raises OptionError if such models cannot do it.
     """
 
     name: ClassVar[str]
@@ -94,17 +97,8 @@ class Family:
     options: ClassVar[type]
     sampling: ClassVar[type] = SampleOptions
     setup: ClassVar[type[RunSetup]] = RunSetup
-
-    def make_task(self, options: Any, tokenizer: Tokenizer | None = None) -> Task:
-        """The task for the data that the options name; without a tokenizer it learns one."""
-        raise NotImplementedError(f"{type(self).__name__} has no make_task()")
-
-    def sample(self, options: Any, given: Mapping[str, Any], trained: Trained, model: Module) -> None:
-        """Do what the options of sample.py ask for; `given` are those on the command line.
-
-        Raises: OptionError if these models cannot do it.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no sample()")
+    make_task: Callable[[Any, Tokenizer | None], Task]
+    sample: Callable[[Any, Mapping[str, Any], Trained, Module], None]
 
     def model_of(self, config: ModelConfig) -> type:
         """The class of models with these settings."""
@@ -122,8 +116,6 @@ class Family:
         path = find_checkpoint(path)
         checkpoint = load_checkpoint(path)
         self.check_family(path, checkpoint)
-        if checkpoint.base:
-            raise CheckpointError(f"{path} is only an addition to {checkpoint.base.get('path')}, not a whole model")
         return self.held(path, checkpoint)
 
     def read_for(self, options: Any, path: Path) -> Trained:
@@ -137,7 +129,7 @@ class Family:
     def read_base(self, path: Path, checkpoint: Checkpoint) -> Trained | None:
         """The model to which the weights of a run that is resumed belong; None if they are a whole model."""
         if checkpoint.base:
-            self.read(path)  # which refuses it
+            self.held(path, checkpoint)  # which refuses it
         return None
 
     def make_model(self, options: Any, trained: Trained, device: str) -> Module:
@@ -148,16 +140,20 @@ class Family:
         return model
 
     def held(self, path: Path, checkpoint: Checkpoint) -> Trained:
-        """What a checkpoint holds.
+        """What a checkpoint holds, which is a whole model.
 
-        Raises: CheckpointError or TokenizerError if its settings cannot be used.
+        Raises: CheckpointError or TokenizerError if it is none, or if its settings cannot be used.
         """
+        if checkpoint.base:
+            raise CheckpointError(f"{path} is only an addition to {checkpoint.base.get('path')}, not a whole model")
         return self.described(path, checkpoint, tokenizer_from_json(checkpoint.tokenizer))
 
     def described(self, path: Path, checkpoint: Checkpoint, tokenizer: Tokenizer) -> Trained:
-        """The same with this tokenizer."""
+        """Its settings and weights with this tokenizer; CheckpointError if they do not belong together."""
         config, training = read_model_config(self.config, checkpoint.model), checkpoint.training
-        check_tokenizer(path, config, tokenizer)
+        if (size := tokenizer.vocab_size) != config.vocab_size:
+            raise CheckpointError(f"{path}: its tokenizer has {size} tokens, its model {config.vocab_size}")
+        check_specials(path, config, tokenizer)
         return Trained(
             *(path, f"{path}: {describe(checkpoint)}", self.model_of(config), config, tokenizer, checkpoint.weights),
             corpus_sha256=checkpoint.corpus_sha256,
@@ -176,13 +172,6 @@ class Family:
         """Raise CheckpointError if a checkpoint holds a model of another family."""
         if checkpoint.family != self.name:
             raise CheckpointError(f"{path} holds a model of the family {checkpoint.family!r}, not {self.name!r}")
-
-
-def check_tokenizer(path: Path, config: Any, tokenizer: Tokenizer) -> None:
-    """Raise CheckpointError if a tokenizer differs from the model in its number of tokens, or in the special ones."""
-    if tokenizer.vocab_size != config.vocab_size:
-        raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
-    check_specials(path, config, tokenizer)
 
 
 def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:

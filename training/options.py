@@ -5,7 +5,6 @@ The names are nanoGPT's wherever nanoGPT has one.
 
 import dataclasses
 import inspect
-import math
 from collections.abc import Callable, Collection, Mapping
 from operator import attrgetter
 from pathlib import Path
@@ -93,7 +92,6 @@ class TrainOptions:
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
     # Which options are read only with some values of others: training/cli/unread.py.
     READERS: ClassVar = {"text": {False: ("dataset",)}}
-    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 
     @classmethod
     def paths(cls) -> tuple[str, ...]:
@@ -141,7 +139,7 @@ class TrainOptions:
         """How many numbers the optimizer keeps for each trained one."""
         return len(OPTIMIZERS[self.optimizer][0].state_names)
 
-    def check(self, learns_tokenizer: bool) -> None:
+    def check(self) -> None:
         """Refuse what cannot be computed, before any text is fetched.
 
         A path in --dataset moves to --text, which keeps it out of the checkpoint, which may be given away.
@@ -156,13 +154,6 @@ class TrainOptions:
     def max_workers(self) -> int:
         """How many processes there is work for: each needs a row of the batch."""
         return self.batch_size
-
-    def sizes(self, config: Any) -> tuple[int, int, str]:
-        """For a run with such a model: numbers kept for a backward pass, tokens per step, and how these are made up."""
-        factors = [(self.gradient_accumulation_steps, "micro-steps")] if self.gradient_accumulation_steps > 1 else []
-        factors += self.factors()
-        kept = config.activations(getattr(self, self.FACTORS[0][0]))
-        return kept, math.prod(n for n, _ in factors), " x ".join(f"{n} {unit}" for n, unit in factors)
 
     def factors(self) -> list[tuple[int, str]]:
         """The numbers whose product is the size of a micro-step, and their units."""

@@ -31,7 +31,8 @@ Batch = tuple[Tensor, Tensor]
 class PairData:
     """Tokenized pairs, split into a training part and a held-out part.
 
-    A subclass for a model says how a batch of pairs is written (`batch`) and how wide a pair is in it (`widths`).
+    A subclass for a model says how a batch of pairs is written, `batch(pairs)`, the tensors for `model.loss`, and how
+    wide a pair is in it, `widths(pair)`, its tokens in each rectangle of a batch.
 
     Attributes:
         train, held_out: pairs of token ids.
@@ -48,14 +49,6 @@ class PairData:
     device: str = "cpu"
     _latest: tuple[int, list[np.ndarray]] = field(default=(-1, []), repr=False)  # an epoch and its batches
     _starts: list[int] = field(default_factory=lambda: [0], repr=False)  # the first update of each epoch
-
-    def widths(self, pair: Pair) -> tuple[int, ...]:
-        """The tokens of a pair in each rectangle of a batch."""
-        raise NotImplementedError
-
-    def batch(self, pairs: Sequence[Pair]) -> Batch:
-        """The tensors for `model.loss`."""
-        raise NotImplementedError
 
     @property
     def epoch_steps(self) -> int:

@@ -29,6 +29,9 @@ class PairTask(Task):
         tokenizer: None to learn one from both sides of the training pairs.
         specials: the special tokens of a learned one.
         shown: the number of translations to show at each evaluation.
+
+    A subclass for a model says how pairs of texts become token ids, `encode(pairs)`, how many positions of its context
+    a pair takes, `positions(pair)`, and what its greedy translation of each source is, `translate(model, sources)`.
     """
 
     measures = ("bleu", "chrf", "exact")
@@ -58,18 +61,6 @@ class PairTask(Task):
         steps, batch_tokens = options.gradient_accumulation_steps, math.prod(n for n, _ in options.factors())
         self.example = next((source for source, _ in self.sentences if is_plain(source)), "")
         self.data = self.data_class(self.tokenizer, train, held_out, batch_tokens, steps, options.seed, options.device)
-
-    def positions(self, pair: Pair) -> int:
-        """The positions that a pair takes in the model's context."""
-        raise NotImplementedError
-
-    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[Pair]:
-        """Pairs of texts as token ids."""
-        raise NotImplementedError
-
-    def translate(self, model: Any, sources: list[str]) -> list[str]:
-        """The model's greedy translation of each source."""
-        raise NotImplementedError
 
     def describe(self) -> str:
         """One line about the pairs and their tokens."""

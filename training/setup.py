@@ -147,7 +147,7 @@ class RunSetup:
             rates = f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}"
             advice = "choose a smaller one, or omit it for a tenth of the peak"
             raise OptionError(f"{rates}, but the learning rate ends there: {advice}")
-        options.check(learns_tokenizer=self.tokenizer is None)
+        options.check()
         for name in options.paths():
             paths = getattr(options, name)
             for path in [paths] if isinstance(paths, str) else paths:
@@ -170,19 +170,18 @@ class RunSetup:
 
         Raises: OptionError if there are more than can share a batch.
         """
-        limit, wanted = self.most_workers(), self.options.workers
-        self.check_number(wanted, f"--workers {wanted}")
+        wanted = self.options.workers
+        limit = self.most_workers(wanted, f"--workers {wanted}")
         return wanted or min(MAX_DEFAULT_WORKERS, available_cores(), limit)
 
-    def most_workers(self) -> int:
-        """The largest number of processes that can share the work."""
-        return self.options.max_workers() if self.options.device == "cpu" else 1
-
-    def check_number(self, processes: int, asked: str) -> None:
-        """Raise OptionError if there are more processes than can share a batch."""
-        if processes > (limit := self.most_workers()):
-            reason = "each needs a part of the batch" if self.options.device == "cpu" else "one keeps a GPU busy"
+    def most_workers(self, wanted: int, asked: str) -> int:
+        """The largest number of processes that can share the work; OptionError, naming what `asked`, above it."""
+        limit, reason = self.options.max_workers(), "each needs a part of the batch"
+        if self.options.device != "cpu":
+            limit, reason = 1, "one keeps a GPU busy"
+        if wanted > limit:
             raise OptionError(f"{asked}: {reason}; use at most {limit}")
+        return limit
 
     # --- the run ------------------------------------------------------------------------------------------------
 

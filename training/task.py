@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from text.tokenizers.base import Tokenizer
 
@@ -22,7 +22,7 @@ class Report:
     text: str
 
 
-class Task:
+class Task(Protocol):
     """A model's data, and its evaluation on them, for the training loop.
 
     Attributes:
@@ -45,7 +45,6 @@ class Task:
 
     def describe(self) -> str:
         """One line about the data."""
-        raise NotImplementedError(f"{type(self).__name__} has no describe()")
 
     def unknown(self) -> dict[str, int]:
         """The characters or words that the tokenizer does not know, and how often they occur."""
@@ -53,7 +52,6 @@ class Task:
 
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update, in all of its batches."""
-        raise NotImplementedError(f"{type(self).__name__} has no target_tokens()")
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, float]]:
         """The batches of one update, each with its share of the update's target tokens; the same for the same step.
@@ -64,15 +62,12 @@ class Task:
 
         With several processes, each has some of the rows of every batch; a batch without rows for it may be omitted.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no batches()")
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, int]]:
         """The held-out batches, each with its number of target tokens; always the same."""
-        raise NotImplementedError(f"{type(self).__name__} has no validation_batches()")
 
     def report(self, model: Any, val_loss: float) -> Report:
         """Further results for a model with this validation loss, which is in evaluation mode, without derivatives."""
-        raise NotImplementedError(f"{type(self).__name__} has no report()")
 
     def improves(self, val_loss: float, best: float) -> bool:
         """Whether a model with this validation loss is better than the best so far."""

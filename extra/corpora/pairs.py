@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
 from training.cli.files import decode_utf8
-from training.corpora import fetch, pair_cleaning
+from training.corpora import fetch, pair_cleaning, pairs
 from training.corpora.fetch import Recipe
 from training.corpora.pair_cleaning import Pair, sentence_by_sentence, tidy, words
 from training.corpora.pairs import DING_LICENCE, DING_SOURCE, Found, ding
@@ -283,3 +283,4 @@ RECIPES = {
         make=lambda: Found(tatoeba()),
     ),
 }
+pairs.RECIPES |= RECIPES  # so that options and programs find them by name

@@ -9,7 +9,7 @@ from extra.corpora import reviews
 from extra.corpora.goethe_works import goethe_works
 from tinygrad_lite.errors import CorpusError
 from training.cli.files import decode_utf8
-from training.corpora import fetch
+from training.corpora import fetch, texts
 from training.corpora.cleaning import GERMAN, GOETHE, normalise, quotations, without_overlaps
 from training.corpora.gutenberg import gutenberg_books
 from training.corpora.texts import FAUST, QUOTATIONS, WORKS_LICENCE, WORKS_SOURCE, Recipe, find
@@ -139,3 +139,4 @@ RECIPES = {
     "faust2": gutenberg(2230),
     "werther": gutenberg(2407, 2408),  # both books
 }
+texts.RECIPES |= RECIPES  # so that options and programs find them by name

@@ -18,6 +18,8 @@ class ClassesTask(Task):
         options: those of the run.
         train, held_out: columns of equal length; the last one has the number of each item's class.
         classes: what the classes are called.
+
+    A subclass says how a batch is written, `batch(columns, numbers)`: the tensors of the items with these numbers.
     """
 
     measures, classes = ("accuracy",), "classes"
@@ -49,10 +51,6 @@ class ClassesTask(Task):
         for first in range(rank * batch_size, len(numbers), size * batch_size):
             part = numbers[first : first + batch_size]
             yield self.batch(self.held_out, part), len(part)
-
-    def batch(self, columns: Any, numbers: np.ndarray) -> Any:
-        """The tensors of the items with these numbers."""
-        raise NotImplementedError
 
     def report(self, model: Module, val_loss: float) -> Report:
         """How many classes are right."""

@@ -36,7 +36,7 @@ class PictureOptions(ShelfOptions, TrainOptions):
     weight_decay: float = of_training(0.05, "weight decay of the matrices", low=0.0)
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "pictures"),)
-    COUNTED: ClassVar[tuple[int, str]] = (1, "picture")
+    COUNTED = (1, "picture")
 
     def is_at_hand(self) -> bool:
         """Whether the pictures can be read without a network."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from extra.gpt.options import GPTOptions
 from gpt.data import TextData, prepare
+from gpt.task import TextTask
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.random import keyed_rng
@@ -44,3 +45,9 @@ def prepare_both(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Tex
     if len(replay) <= options.config.block_size:
         raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.config.block_size}")
     return ReplayedData(**vars(data), replay=replay)
+
+
+class MixedTask(TextTask):
+    """A training text, perhaps with windows of another one."""
+
+    prepare = staticmethod(prepare_both)

@@ -87,7 +87,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         "method": {"dpo": ("reference", "beta")},
     }
 
-    def check_rewards(self, learns_tokenizer: bool) -> None:
+    def check_rewards(self) -> None:
         """Refuse rewards that cannot be computed.
 
         Raises: OptionError.
@@ -102,7 +102,7 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         if self.pairs or self.dataset not in (SUMS, CALCULATIONS):
             named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
             raise OptionError(f"--rewards needs questions of a program: --dataset sums or calculations, not {named}")
-        if learns_tokenizer:
+        if self.is_from_scratch:
             raise OptionError(
                 "--rewards needs a model that is sometimes right: first python train.py sums, then --init_from out/sums"
             )
@@ -139,13 +139,13 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         if self.separator in ("<end>", UNKNOWN):
             raise OptionError(f"--separator {self.separator} already has a meaning: choose another name")
 
-    def check(self, learns_tokenizer: bool) -> None:
+    def check(self) -> None:
         """Refuse what cannot be computed, before any text is fetched.
 
         Raises: OptionError.
         """
         self.check_pairs()
-        self.check_rewards(learns_tokenizer)
+        self.check_rewards()
         for name in ("teachers", "replay"):
             share = getattr(self, f"{name}_share")
             if share != getattr(type(self), f"{name}_share") and not getattr(self, name):
@@ -154,8 +154,8 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
             raise OptionError(
                 "--teachers are GPTs of the same text, but this run learns from pairs or pictures: omit it"
             )
-        super().check(learns_tokenizer)
-        if learns_tokenizer:
+        super().check()
+        if self.is_from_scratch:
             if (self.tokenizer == "pixels") != (not self.text and self.dataset in pictures.RECIPES):
                 raise OptionError("--tokenizer pixels and --dataset digits or other pictures belong together")
             if self.replay and self.tokenizer == "pixels":

@@ -16,12 +16,11 @@ Reference: Hinton, Vinyals, Dean 2015, "Distilling the Knowledge in a Neural Net
 from collections.abc import Iterator
 from pathlib import Path
 
-from extra.gpt.data import prepare_both
+from extra.gpt.data import MixedTask
 from extra.gpt.options import GPTOptions
 from extra.gpt.trained import load_trained
 from gpt.data import Batch
 from gpt.model import GPT
-from gpt.task import TextTask
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
@@ -30,14 +29,12 @@ from tinygrad_lite.tensor import Tensor
 from training.cli.console import say
 
 
-class TaughtTask(TextTask):
+class TaughtTask(MixedTask):
     """A training text, and the GPTs of `--teachers`, which supply a share of every target. Each process has them all.
 
     Raises: CheckpointError if one learned from another text, which may include what is held out here, or has other
         tokens; OptionError if its context is too short.
     """
-
-    prepare = staticmethod(prepare_both)
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         super().__init__(options, tokenizer)

@@ -86,8 +86,7 @@ def label_settings(names: Sequence[str]) -> dict[str, Any]:
 class Layout:
     """How another program calls the settings and weights of its models, and how it stores them.
 
-    Each layout is a subclass, which defines the attributes that have no default here, and `own_config` and
-    `their_config`.
+    Each layout is a subclass, which defines the attributes that have no default here.
 
     Attributes:
         titles: the names of its models, by the model_type in their config.json.
@@ -103,6 +102,9 @@ class Layout:
         tied: the output matrix and the embedding, which are the same, unless the setting `tie_weights` is False.
         buffers: a pattern for the names, without prefix, of tensors that are no weights.
         in_weights: settings that they lack, but that weights can express, each with the value that they imply.
+        own_config: own_config(theirs) makes our settings of those in a config.json; CheckpointError if they describe a
+            different kind of model.
+        their_config: their_config(config) has our settings under their names, as far as they have such settings.
         read_tokenizer: read_tokenizer(folder, vocab_size) reads their file of a tokenizer; None if there is none.
     """
 
@@ -111,17 +113,6 @@ class Layout:
     in_weights: ClassVar[Mapping[str, Any]] = {}
 
     # --- settings -----------------------------------------------------------------------------------------------------
-
-    def own_config(self, theirs: Mapping[str, Any]) -> Any:
-        """Our settings from those in a config.json.
-
-        Raises: CheckpointError if they describe a different kind of model.
-        """
-        raise NotImplementedError
-
-    def their_config(self, config: Any) -> dict[str, Any]:
-        """Our settings under their names, as far as they have such settings."""
-        raise NotImplementedError
 
     def check_folder(self, folder: Path) -> None:
         """Raise CheckpointError if another file of a folder asks for something that is unsupported."""

@@ -13,3 +13,5 @@ class Seq2SeqOptions(ShelfOptions, core.Seq2SeqOptions):
     """The options of `train.py` for a translation model."""
 
     config: Seq2SeqConfig = settings_of(Seq2SeqConfig)
+
+    COUNTED = (2, "source and target token")

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from extra.corpora.register import register
+import extra.corpora.pairs
+import extra.corpora.texts  # noqa: F401 (both, so that all programs know them)
 from tinygrad_lite.errors import OptionError
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
@@ -16,7 +17,6 @@ from training.folder import RunFolder
 from training.options import TrainOptions
 from training.origin import check_saved
 
-register()  # so that all of them know the shelf's texts
 Main = Callable[[list[str]], int]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from extra.studies.sizes import Published, published_of
-from tinygrad_lite.adapt import sizes
+from tinygrad_lite.adapt import counts, sizes
 from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, get_device
 from tinygrad_lite.errors import counted
@@ -83,7 +83,8 @@ def show_profile(setup: ShelfSetup) -> int:
     (seconds, table), processes = in_processes(setup, setup.make_task(), profile)
     options, size = setup.options, size_of(setup)
     rate = matmul_rate(options.device, options.dtype)
-    count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
+    operations = products_of(options, size.model)
+    count = f"{tokens_per_step(options)[0]:,} {options.COUNTED[1].split()[-1]}s"
     show(f"operations of one training step in process 0 of {processes}:\n\n{table}\n")
     show(f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP,")
     show(f"would take {operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches")
@@ -98,24 +99,26 @@ def dry_run(setup: ShelfSetup) -> int:
     """Print what a run would take. Fetches nothing and writes nothing."""
     task = setup.make_task() if setup.size is None and setup.options.is_at_hand() else None
     options, size = setup.options, size_of(setup)
-    (kept, what), (tokens, factors) = size.kept, size.tokens
-    say(f"parameters       {size.parameters:,}{size.about}")
+    (kept, what), (learned, parameters), products = size.kept, counts(size.model), products_of(options, size.model)
+    guessed = options.tokenizer == "char" and not setup.vocab_size and not setup.tokenizer
+    about = " with 100 different characters; the actual number depends on the text" if guessed else ""
+    say(f"parameters       {parameters:,}{about}")
     for part, count in parameters_by_part(size.model).items():
-        say(f"{count:>32,} {count / size.parameters:>6.1%}  {part}")
-    if size.learned < size.parameters:
-        say(f"trained          {size.learned:,}, {100 * size.learned / size.parameters:.2g} % of them")
-    config, load = size.model.config, [quantity(width * size.parameters, "B") for width in (2, 4)]
+        say(f"{count:>32,} {count / parameters:>6.1%}  {part}")
+    if learned < parameters:
+        say(f"trained          {learned:,}, {100 * learned / parameters:.2g} % of them")
+    config, load = size.model.config, [quantity(width * parameters, "B") for width in (2, 4)]
     cached = quantity(cache_bytes(config, options.weight_dtype.itemsize), "B")
     say(f"memory to load   {load[0]} in 16 bits, {load[1]} in 32 bits")
     say(f"memory to train  {quantity(kept, 'B')} {what}")
     say(f"                 {quantity(size.activations, 'B')} activations of one micro-step, about")
     sampled = f"{quantity(size.weights, 'B')} weights, and {cached} keys and values"
     say(f"memory to sample {sampled} of {counted(config.block_size, 'token')}")
-    say(f"tokens per step  {tokens:,} = {factors}")
-    per_token, total = size.model.flops_per_token(), options.max_iters * size.products
-    forward = ", a third of it forward" if size.learned == size.parameters else ""
+    say("tokens per step  {:,} = {}".format(*tokens_per_step(options)))
+    per_token, total = size.model.flops_per_token(), options.max_iters * products
+    forward = ", a third of it forward" if learned == parameters else ""
     say(f"matrix products  {quantity(per_token, 'FLOP')} per {options.COUNTED[1]}{forward}")
-    say(f"                 {quantity(size.products, 'FLOP')} per step, {total:.2g} FLOP in the whole training")
+    say(f"                 {quantity(products, 'FLOP')} per step, {total:.2g} FLOP in the whole training")
     say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
     say("learning rate    step: rate")
     for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
@@ -127,6 +130,18 @@ def dry_run(setup: ShelfSetup) -> int:
     if setup.size and (published := published_of(setup.size)):
         say(f"published        {compared(published, total)}")
     return 0
+
+
+def tokens_per_step(options: TrainOptions) -> tuple[int, str]:
+    """The number of tokens of a training step, and its factors in words."""
+    steps = options.gradient_accumulation_steps
+    factors = [(steps, "micro-steps")] * (steps > 1) + options.factors()
+    return math.prod(n for n, _ in factors), " x ".join(f"{n} {unit}" for n, unit in factors)
+
+
+def products_of(options: TrainOptions, model: Module) -> int:
+    """The floating-point operations of the matrix products of a training step."""
+    return tokens_per_step(options)[0] // options.COUNTED[0] * model.flops_per_token()
 
 
 def compared(published: Published, counted: float) -> str:
@@ -158,7 +173,7 @@ def time_of(setup: ShelfSetup, task: Task | None, size: Size) -> tuple[float, st
     options = setup.options
     steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
     rate = options.flops_per_second or matmul_rate(options.device, options.dtype)
-    products, speed = size.products / rate, quantity(rate, "FLOP/s")
+    products, speed = products_of(options, size.model) / rate, quantity(rate, "FLOP/s")
     least = f"{duration(steps * products)} for the matrix products"
     free = free_memory(options.device)
     if options.flops_per_second:

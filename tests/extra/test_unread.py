@@ -54,7 +54,9 @@ OF_TRANSLATORS = [
 ]
 
 
-@pytest.mark.parametrize(("family", "own"), [(GPT, f"{OF_GPT} {OF_THIS_GPT}"), (SEQ2SEQ, f"{OF_SEQ2SEQ} mixer attend input_feeding")])
+@pytest.mark.parametrize(
+    ("family", "own"), [(GPT, f"{OF_GPT} {OF_THIS_GPT}"), (SEQ2SEQ, f"{OF_SEQ2SEQ} mixer attend input_feeding")]
+)
 def test_every_option_has_an_entry(family, own):
     assert fields_of(family.options)[0].keys() <= {*f"{ALWAYS} {OF_ALL} {own}".split()} | core.in_tables(family)
 

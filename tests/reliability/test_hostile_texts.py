@@ -150,7 +150,7 @@ def use_preset(data: bytes) -> None:
     family = start.family_of(values, FAMILIES)
     values.pop("family", None)
     options = build(family.options, ("preset odd", values))
-    options.check(learns_tokenizer=True)
+    options.check()
     json.dumps(options.noted())
 
 

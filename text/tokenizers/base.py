@@ -61,8 +61,8 @@ def to_utf8(text: str) -> bytes:
 class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
-    Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how to cut text
-    (`encode_text`), which parts of a text it cannot represent (`unknown`), and, in `parts`, what a checkpoint stores,
+    Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how to turn text into
+    token ids, ignoring the names of specials (`encode_text`), which parts of a text it cannot represent (`unknown`), and, in `parts`, what a checkpoint stores,
     each with its type: attributes, and the arguments of the same names from which `from_json` rebuilds the tokenizer.
 
     Args:
@@ -137,10 +137,6 @@ class Tokenizer:
     def encode_whole(self, text: str) -> list[int]:
         """The ids of a text from its beginning: those of `prefix`, then those of `encode`."""
         return [*self.prefix, *self.encode(text)]
-
-    def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, ignoring the names of specials."""
-        raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:
         """Turn token ids back into text.

@@ -199,12 +199,9 @@ def fixed(model: Module, optimizer: Optimizer) -> list[Tensor]:
 class SeveralProcesses(OneProcess):
     """The communicator of one of several processes, each of which updates its own slice of the weights.
 
-    How numbers get from one process to another is defined by its two subclasses.
+    How numbers get from one process to another is defined by its two subclasses. Their `add_up(gradients, own)` adds
+    the gradients (n,) of all other processes to this one's, in its own slice.
     """
-
-    def add_up(self, gradients: np.ndarray, own: slice) -> None:
-        """Add the gradients (n,) of all other processes to this one's, in its own slice."""
-        raise NotImplementedError
 
     def sum_gradients(self, optimizer: Optimizer, step: int) -> None:
         """Sum this process's slice of the gradients over all processes."""

@@ -9,10 +9,10 @@ import pytest
 import train
 from extra.families import GPT
 from extra.gpt.options import GPTOptions
+from extra.gpt.data import MixedTask
 from extra.gpt.trained import load_trained
 from extra.pairs.teachers import TaughtTask
 from gpt.data import prepare
-from gpt.task import TextTask
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import arguments, losses, run_training, same, stop_after
 from tinygrad_lite import functional as F
@@ -34,7 +34,7 @@ def teachers(workplace):
 def test_the_loss_is_that_of_the_text_and_that_of_the_teachers_in_their_shares(share, teachers):
     options = GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4, teachers=TEACHERS, teachers_share=share)
     mixed, plain = map(GPT.make_task, (options, GPTOptions.of(text=["text.txt"], block_size=8, batch_size=4)))
-    assert (type(mixed), type(plain)) == (TaughtTask, TextTask)
+    assert (type(mixed), type(plain)) == (TaughtTask, MixedTask)
     ((ids, distributions), part), ((same_ids, targets), same_part) = (next(t.batches(3)) for t in (mixed, plain))
     np.testing.assert_array_equal(ids.numpy(), same_ids.numpy())
     assert part == same_part

@@ -10,7 +10,7 @@ from extra.families import SEQ2SEQ
 from extra.gpt.config import GPTConfig
 from extra.studies import trials
 from extra.studies.sizes import SIZES, published_of
-from extra.studies.trials import parameters_by_part, quantity
+from extra.studies.trials import parameters_by_part, products_of, quantity, tokens_per_step
 from families import FAMILIES
 from gpt.model import GPT
 from tests.tiny_runs import arguments
@@ -43,14 +43,14 @@ def cost_of(name, capsys, *words):
 def total(name):
     """The operations of a whole training, counted."""
     setup = read_setup([name, "--dry_run"], FAMILIES)
-    return setup.options.max_iters * size_of(setup).products
+    return setup.options.max_iters * products_of(setup.options, size_of(setup).model)
 
 
 def test_the_sizes_have_the_parameters_that_are_known():
     assert PARAMETERS.keys() == SIZES.keys()
     for name, count in PARAMETERS.items():
-        size = size_of(read_setup([name, "--dry_run"], FAMILIES))
-        assert (size.parameters, sum(parameters_by_part(size.model).values())) == (count, count)
+        model = size_of(read_setup([name, "--dry_run"], FAMILIES)).model
+        assert (model.num_parameters(), sum(parameters_by_part(model).values())) == (count, count)
 
 
 def test_the_parts_of_gpt3_by_hand(capsys):
@@ -104,9 +104,9 @@ def test_the_energy_of_llama_3_follows_from_hours_and_power(capsys):
 def test_a_step_of_translation_counts_each_pair_of_tokens_once():
     """`flops_per_token` is that of a source and a target token, of which a step has half its tokens each."""
     setup = read_setup(["translate-de-en", "--dry_run", "--batch_tokens", "1000"], FAMILIES)
-    size = size_of(setup)
     linear = SEQ2SEQ.model.blueprint(setup.options.model_config(4000)).flops_per_token()
-    assert (size.tokens[0], size.products) == (1000, 500 * linear)
+    products = products_of(setup.options, size_of(setup).model)
+    assert (tokens_per_step(setup.options)[0], products) == (1000, 500 * linear)
 
 
 def test_the_memory_of_keys_and_values_is_that_of_the_caches():

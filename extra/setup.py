@@ -21,7 +21,6 @@ from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
 from training.cli.console import quoted, say
-from training.folder import StopRequest
 from training.processes.processes import Job, OneProcess, Program
 from training.setup import RunSetup
 from training.task import Task
@@ -167,15 +166,14 @@ class ShelfSetup(RunSetup):
             return trials.dry_run(self)
         return trials.show_profile(self) if self.options.profile else run(self)
 
-    def processes(
-        self, program: Program, task: Task, model: Module, optimizer: Optimizer, stop: StopRequest | None = None
-    ) -> AbstractContextManager[OneProcess]:
+    def processes(self, program: Program, *run: Any) -> AbstractContextManager[OneProcess]:
         """The processes that do the work together: the ranks, if mpirun started this one."""
         if launched()[1] == 1:
-            return super().processes(program, task, model, optimizer, stop)
+            return super().processes(program, *run)
         from extra.mpi.mpi import start_ranks  # which only mpirun needs
 
-        return start_ranks(Job.of(program, self.options, task, model, optimizer), model, optimizer, stop)
+        task, model, optimizer, *stop = run
+        return start_ranks(Job.of(program, self.options, task, model, optimizer), model, optimizer, *stop)
 
     def log(self, task: Task, model: Module, optimizer: Optimizer) -> ShelfLog:
         """What writes the files of the run."""

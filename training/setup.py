@@ -21,7 +21,7 @@ from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint
 from training.cli.console import say
 from training.cli.unread import refuse_unread
-from training.folder import MAX_DEFAULT_WORKERS, METRICS, RunFolder, StopRequest, available_cores, choose_device
+from training.folder import MAX_DEFAULT_WORKERS, METRICS, RunFolder, available_cores, choose_device
 from training.log import RunLog
 from training.options import TrainOptions
 from training.processes.processes import OneProcess, Program
@@ -110,8 +110,7 @@ class RunSetup:
         self.folder.columns = (*METRICS, *task.measures)
         noted = {**self.options.noted(), "loss_per": task.predicted, "bits_per": task.unit}
         if self.checkpoint is None:
-            if not self.options.overwrite:
-                self.folder.refuse_if_used()  # again, now that it is locked
+            self.refuse_if_used()  # again, now that it is locked
             self.folder.begin(noted)
             return
         try:
@@ -189,11 +188,13 @@ class RunSetup:
         """Do what the command asks for, which is the run; returns the exit status."""
         return run(self)
 
-    def processes(
-        self, program: Program, task: Task, model: Module, optimizer: Optimizer, stop: StopRequest | None = None
-    ) -> AbstractContextManager[OneProcess]:
-        """The processes that do the work together, this one included: see `start_processes`."""
-        return start_processes(program, self.options, task, model, optimizer, stop)
+    def processes(self, program: Program, *run: Any) -> AbstractContextManager[OneProcess]:
+        """The processes that do the work together, this one included.
+
+        Args:
+            run: task, model, optimizer, and what stops them, as for `start_processes`.
+        """
+        return start_processes(program, self.options, *run)
 
     def log(self, task: Task, model: Module, optimizer: Optimizer) -> RunLog:
         """What writes the files of the run."""

@@ -61,9 +61,10 @@ def to_utf8(text: str) -> bytes:
 class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
-    Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how to turn text into
-    token ids, ignoring the names of specials (`encode_text`), which parts of a text it cannot represent (`unknown`), and, in `parts`, what a checkpoint stores,
-    each with its type: attributes, and the arguments of the same names from which `from_json` rebuilds the tokenizer.
+    Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how text becomes token
+    ids if the names of specials are text too (`encode_text`), which parts of a text it cannot represent (`unknown`),
+    and, in `parts`, what a checkpoint stores, each with its type: attributes, and the arguments of the same names from
+    which `from_json` rebuilds the tokenizer.
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.

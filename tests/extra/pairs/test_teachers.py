@@ -8,8 +8,8 @@ import pytest
 
 import train
 from extra.families import GPT
-from extra.gpt.options import GPTOptions
 from extra.gpt.data import MixedTask
+from extra.gpt.options import GPTOptions
 from extra.gpt.trained import load_trained
 from extra.pairs.teachers import TaughtTask
 from gpt.data import prepare

@@ -69,7 +69,7 @@ class PairData:
         """The batches of one pass over the training pairs, in an order drawn with the key (seed, epoch)."""
         if number != self._latest[0]:
             rng = keyed_rng(self.seed, "epoch", number)
-            batches = self.batches_of(self.train, rng.permutation(len(self.train)))
+            batches = batches_of([*map(self.widths, self.train)], self.batch_tokens, rng.permutation(len(self.train)))
             self._latest = number, [batches[i] for i in rng.permutation(len(batches))]
         return self._latest[1]
 
@@ -88,7 +88,7 @@ class PairData:
 
     def validation_batches(self) -> Iterator[tuple[Batch, int]]:
         """All held-out pairs, in batches, each with its number of target tokens; always the same."""
-        for part in self.batches_of(self.held_out, np.arange(len(self.held_out))):
+        for part in batches_of([*map(self.widths, self.held_out)], self.batch_tokens, np.arange(len(self.held_out))):
             pairs = [self.held_out[i] for i in part]
             yield self.batch(pairs), sum(len(target) - 1 for _, target in pairs)
 
@@ -96,10 +96,6 @@ class PairData:
         """The share of padding in an epoch's batches."""
         widths = np.array([self.widths(pair) for pair in self.train])
         return 1 - widths.sum() / sum(area(widths[part]) for part in self.epoch(0))
-
-    def batches_of(self, pairs: Sequence[Pair], order: np.ndarray) -> list[np.ndarray]:
-        """The indices of the pairs of each batch; see `batches_of`."""
-        return batches_of([self.widths(pair) for pair in pairs], self.batch_tokens, order)
 
 
 def area(widths: np.ndarray) -> int:

@@ -7,10 +7,10 @@ from typing import Any
 
 import extra.corpora.pairs
 import extra.corpora.texts  # noqa: F401 (both, so that all programs know them)
+from extra.plots.figure import write_or_refuse
 from tinygrad_lite.errors import OptionError
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
-from training.cli.files import write_named
 from training.cli.options import build
 from training.family import Family
 from training.folder import RunFolder
@@ -70,10 +70,7 @@ def write_lines(path: Path, lines: list[str]) -> None:
 
     Raises: OptionError if it cannot be written.
     """
-    try:
-        write_named(path, "".join(f"{line}\n" for line in lines))
-    except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
+    write_or_refuse(path, "".join(f"{line}\n" for line in lines), "--out ")
 
 
 def whole_numbers(text: str, label: str, example: str) -> list[int]:

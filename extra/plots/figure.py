@@ -11,6 +11,7 @@ matplotlib is an extra, imported in this file alone: pip install -e ".[viz]"
 
 import csv
 import io
+import os
 import re
 import textwrap
 import warnings
@@ -25,7 +26,7 @@ import numpy as np
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from training.cli.console import visible
-from training.cli.files import write_named
+from training.cli.files import write_atomically
 
 # Suppresses the program name and the time in each format.
 METADATA = {
@@ -243,11 +244,19 @@ def compose(picture: Picture):
 
 
 def write_or_refuse(path: Path | str, data: bytes | str, option: str = "") -> None:
-    """Write a file that a user names; `option` is what preceded its name on the command line.
+    """Write a file that a user names, all or nothing; text as UTF-8.
 
+    A link is followed, and into a FIFO or a device, such as /dev/stdout, the data are written.
+
+    Args:
+        option: what preceded its name on the command line.
     Raises: OptionError if it cannot be written.
     """
+    data = data.encode("utf-8") if isinstance(data, str) else data
     try:
-        write_named(path, data)
+        if os.path.exists(path) and not os.path.isfile(path):
+            Path(path).write_bytes(data)
+        else:
+            write_atomically(Path(os.path.realpath(path)), data)
     except OSError as error:
         raise OptionError(f"{option}{path} cannot be written ({error.strerror}): choose another file") from None

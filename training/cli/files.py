@@ -140,15 +140,3 @@ def replace(temporary: Path, path: Path) -> None:
         except PermissionError:
             time.sleep(seconds)
     os.replace(temporary, path)
-
-
-def write_named(path: str | Path, data: bytes | str) -> None:
-    """Write a file that a user names, all or nothing; text as UTF-8. Raises OSError.
-
-    A link is followed, and into a FIFO or a device, such as /dev/stdout, the data are written.
-    """
-    data = data.encode("utf-8") if isinstance(data, str) else data
-    if os.path.exists(path) and not os.path.isfile(path):
-        Path(path).write_bytes(data)
-    else:
-        write_atomically(Path(os.path.realpath(path)), data)

@@ -134,11 +134,6 @@ class TrainOptions:
             **self.config.READERS,
         }
 
-    @property
-    def moments(self) -> int:
-        """How many numbers the optimizer keeps for each trained one."""
-        return len(OPTIMIZERS[self.optimizer][0].state_names)
-
     def check(self) -> None:
         """Refuse what cannot be computed, before any text is fetched.
 

@@ -42,6 +42,7 @@ assert sample.main(["out/parallel", "--epsilon", "0.001", "--max_new_tokens", "5
 for way in (["--explain", "page.html"], ["--greedy"], ["--greedy", "--use_cache=False"], ["--beam", "2"]):
     length = [] if way[0] == "--explain" else ["--max_new_tokens", "40"]
     assert sample.main(["out/sigmoid", *way, *length]) == 0
+    assert way[0] == "--explain" or sample.main(["out/average", *way, *length]) == 0
 """
 
 
@@ -65,7 +66,7 @@ def edited(recipe: str, files: dict[str, str]) -> dict[str, str]:
 
 
 def test_every_recipe_can_be_followed_alone():
-    assert len(RECIPES) == 11
+    assert len(RECIPES) == 13
     for recipe in RECIPES.values():
         files = edited(recipe, {})
         assert files
@@ -103,13 +104,14 @@ def test_the_commands_and_sessions_work_on_a_copy(copy):
     (copy / "text.txt").write_text(made_up_text(), encoding="utf-8")
     found = [re.findall(r"^```pycon\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL) for recipe in RECIPES.values()]
     sessions = {name: "\n".join(blocks) for name, blocks in zip(RECIPES, found, strict=True) if blocks}
-    assert len(sessions) == 10
+    assert len(sessions) == 12
     # Later options win. The names would be downloaded.
     tiny = {"out_dir": None, "max_iters": 2, "eval_interval": 2, "learning_rate": 0.01, "warmup_iters": 0}
     cut = [word for word in arguments(**tiny) if word.startswith("--")]
     words = [command.split()[2:] for command in commands(PAGE) if command.startswith("python train.py")]
     given = {command[command.index("--out_dir") + 1]: command + cut for command in words}
     given.pop("out/names")
+    given["out/average"] = [word for word in given["out/average"] if not word.startswith("--n_head")]
     run(copy, "-c", PROGRAM, given=json.dumps([sessions, list(given.values())]))
 
     runs = {folder: RunFolder(copy / folder) for folder in given}
@@ -118,6 +120,7 @@ def test_the_commands_and_sessions_work_on_a_copy(copy):
     assert losses(runs["out/linear"], "learning_rate") == {1: 0.01, 2: 0.005}
     assert saved["out/linear"].training["schedule"] == "linear"
     assert saved["out/digram"].tokenizer["kind"] == "digram"
+    assert 0 < losses(runs["out/accuracy"], "accuracy")[2] < 1
     assert {folder: run.training["adam_eps"] for folder, run in saved.items()}["out/eps"] == 1e-6
 
 

@@ -273,7 +273,7 @@ def load(path):
     start = 8 + int.from_bytes(data[:8], "little")
     header, data = json.loads(data[8:start]), data[start:]
     about = json.loads(header.pop("__metadata__")["tinygrad_lite"])
-    if about["tokenizer"]["kind"] != "char" or not ({"window": None} | about["model"]).items() >= FIXED.items():
+    if about["tokenizer"]["kind"] != "char" or not (FIXED | about["model"]).items() >= FIXED.items():
         sys.exit(f"nano.py: {path} has different parts from this model: python sample.py {path} writes with it")
     model = GPT(list(about["tokenizer"]["characters"]), dict.fromkeys(SHAPE, 0))  # empty: a file may ask for any size
     model.shape = {name: about["model"][name] for name in SHAPE}

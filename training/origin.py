@@ -60,8 +60,7 @@ def resumed_options(
             continue  # only the precision of a GPU's products changes
         if old != new:
             reason = f"the run in {folder.path} has {old}, which its weights require"
-            advice = "start a new run with another --out_dir"
-            raise OptionError(f"cannot resume with --{name} {new}: {reason}; {advice}")
+            raise OptionError(f"cannot resume with --{name} {new}: {reason}; start a new run with another --out_dir")
     for line in difference(checkpoint.training, options.saved()):
         say(f"changed: {line}")
     tell_new_rate(before, options, checkpoint.step)
@@ -82,8 +81,9 @@ def tell_new_rate(before: TrainOptions, now: TrainOptions, step: int) -> None:
     if not step or math.isclose(before.learning_rate_at(step), rate := now.learning_rate_at(step), rel_tol=0.01):
         return
     old, new = ({"schedule": it.schedule, "decay_lr": it.decay_lr} | it.rate_settings() for it in (before, now))
-    earlier = " ".join(f"--{name} {value}" for name, value in old.items() if new.get(name, value) != value)
-    last = before.learning_rate_at(step - 1)
+    own, last = values_of(now), before.learning_rate_at(step - 1)
+    changed = [name for name, value in old.items() if new.get(name, value) != value]
+    earlier = " ".join(f"--{name if name in own else 'max_iters'} {old[name]}" for name in changed)
     say(f"note: the learning rate jumps from {last:.3g} to {rate:.3g}; it would not with {earlier}")
 
 

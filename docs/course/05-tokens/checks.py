@@ -4,18 +4,23 @@ import random
 from collections import Counter
 from itertools import pairwise
 
-from extra.tokenizers.end_of_word import EndOfWordTokenizer
-from text.tokenizers.bpe import BPETokenizer, reference_merges
+from text.tokenizers.bpe import BPETokenizer, merge_pair, reference_merges
 
 
 def LOWNESS(exercise):
     """Go through the merges in the order in which they were learned: e s, es t, est </w>, l o, lo w, n e ..."""
-    text = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
-    tokenizer = EndOfWordTokenizer.train(text, vocab_size=22)
-    answer = exercise.LOWNESS
+    counts = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
+    tokens = [*sorted({letter for word in counts for letter in word}), "</w>"]
+
+    def spell(word):
+        return [*map(tokens.index, (*word, "</w>"))]
+
+    answer, right = exercise.LOWNESS, spell("lowness")
     assert "".join(answer) == "lowness</w>", f"{answer} joined together is not lowness</w>"
-    right = [tokenizer.render(token) for token in tokenizer.encode("lowness")]
-    assert list(answer) == right, f"{answer} is not what the merges produce in their order"
+    for left, after in reference_merges(counts, 10, spell, [len(token) for token in tokens]):
+        right = merge_pair(right, (left, after), len(tokens))
+        tokens.append(tokens[left] + tokens[after])
+    assert list(answer) == [tokens[token] for token in right], f"{answer} is not what the merges produce in their order"
 
 
 def next_merge(exercise):

@@ -20,6 +20,7 @@ from tinygrad_lite.errors import OptionError, UserError
 
 CAPSTONE = ROOT / "docs" / "course" / "capstone"
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
+CHAPTERS, LATER = CHAPTERS[:12], CHAPTERS[12:]  # those of the core, and those that may need the shelf
 SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]
 MOST_WORDS = {"12-speed": 1900, "15-inside": 2300}  # for 12 has memory too, and 15 three experiments
 MOST_EXERCISES = {"15-inside": 7}

@@ -20,6 +20,7 @@ from tests.gpt.configs import GPTConfig, load_trained
 from tests.tiny_runs import ROOT, finish, made_up_text, run_training, script
 from tinygrad_lite import Tensor
 from tinygrad_lite.optim import AdamW, trapezoid
+from training.model_config import read_model_config
 
 pytestmark = pytest.mark.cpu_only("NumPy alone")
 
@@ -29,7 +30,8 @@ TINY = {"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": 8, "attention_scal
 
 def same_here(small: nano.GPT) -> GPT:
     """The project's model with the settings and the weights of one of nano.py."""
-    model = GPT(GPTConfig(vocab_size=len(small.characters) + 1, **small.shape, **nano.FIXED))
+    size = {"vocab_size": len(small.characters) + 1, "dropout": 0.0}
+    model = GPT(read_model_config(GPTConfig, size | small.shape | nano.FIXED))
     model.load_state_dict({name: weight.data for name, weight in small.weights.items()})
     return model
 

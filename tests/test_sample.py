@@ -1,7 +1,5 @@
 """sample.py: finds the right checkpoint, continues any prompt, and refuses invalid input in one sentence."""
 
-import io
-import json
 import re
 import shlex
 from pathlib import Path
@@ -10,15 +8,12 @@ import numpy as np
 import pytest
 
 import sample
-from extra.tokenizers.huggingface import HFTokenizer
 from gpt import sample as speaking
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
-from tests.extra.pretrained import test_llama as test_llama_layout
-from tests.extra.pretrained.gpt2_folders import padded
-from tests.extra.tokenizers import test_huggingface
 from tests.gpt.configs import GPTConfig, load_trained
+from tests.gpt.saved_models import padded
 from tests.tiny_runs import made_up_text, run_training, sampled
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer
@@ -201,55 +196,6 @@ def test_sampling_changes_no_file_and_needs_no_text(trained, capsys):
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 
-# --- models of others -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def foreign(tmp_path):
-    """A function that writes a folder of a Llama with a tokenizer of its own, and an eos_token_id in these files."""
-    pytest.importorskip("tokenizers")
-    settings = test_llama_layout.LLAMA | {"vocab_size": 262}
-    weights = test_llama_layout.random_weights(settings)
-    definition = test_huggingface.gpt2_definition()
-
-    def write(**ends):
-        folder = test_llama_layout.write_folder(tmp_path / "foreign", settings, weights)
-        (folder / "tokenizer.json").write_text(definition, encoding="utf-8")
-        for name, ids in ends.items():
-            data = (settings if name == "config" else {}) | {"eos_token_id": ids}
-            (folder / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
-        return folder
-
-    return write
-
-
-@pytest.mark.parametrize("search", [("--greedy",), ("--beam", "1")])
-def test_a_model_of_others_stops_at_its_end_token(foreign, capsys, search):
-    arguments = ("--start", "der", "--max_new_tokens", "9", *search)
-    whole = written(capsys, foreign(), *arguments)
-    tokenizer = HFTokenizer.from_folder(foreign())
-    first, second = tokenizer.encode(whole.removeprefix("der"))[:2]
-    assert first != second
-    for ends in ({"config": second}, {"config": first, "generation_config": [second, 261, None]}):
-        shorter = written(capsys, foreign(**ends), *arguments)
-        assert shorter.removesuffix("\n") == "der" + tokenizer.decode([first])
-
-
-def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, tmp_path):
-    texts = []
-    monkeypatch.setattr(HFTokenizer, "encode_text", lambda self, text: texts.append(text) or [67, 68, 69])
-    written(capsys, foreign(), "--start", "e\u0308\r\n", "--max_new_tokens", 0)
-    assert texts[-1] == "e\u0308\r\n"
-    (tmp_path / "text.txt").write_bytes(b"e\xcc\x88\r\ne")
-    written(capsys, foreign(), "--score", str(tmp_path / "text.txt"))
-    assert texts[-1] == "e\u0308\r\ne"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"e\xcc\x88\r\n"), encoding="utf-8"))
-    stops, stop_text = [], speaking.StopText
-    monkeypatch.setattr(speaking, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
-    written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
-    assert (texts[-1], stops) == ("e\u0308\n", ["e\u0308"])
-
-
 @pytest.mark.cpu_only("calls of the CPU's version are counted")
 def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, capsys, monkeypatch):
     """A reader may have changed one of them: then no fused version, nor the fast step, computes the model."""
@@ -264,10 +210,6 @@ def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, 
     assert sample.main([str(run.best), "--start", "der", "--max_new_tokens", "3"]) == 0
     assert len(calls) == 3 * load_checkpoint(run.best).model["n_layer"]
     assert "trained with the reference versions of all operations (--composed); they" in capsys.readouterr().err
-    calls.clear()
-    assert sample.main([str(run.best), "--explain", "page.html"]) == 0
-    assert calls
-    assert "its own formulas, so it shows a recording" in capsys.readouterr().err
     registry.set_composed(False)
     load_trained(run.best).make_model()  # as the studies do
     assert registry.is_composed()

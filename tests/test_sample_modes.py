@@ -1,6 +1,5 @@
 """sample.py beyond plain generation: stop strings, probabilities, conversations, scores, contradictory options."""
 
-import io
 import re
 import sys
 
@@ -90,20 +89,6 @@ def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, cap
     assert [line.split()[0] for line in lines[1:-1]] == [str(i + 1) for i in range(len(lines) - 2)]
     assert len(lines) - 2 == 20 or stop
     assert lines[-1].startswith("mean entropy")
-
-
-# --- conversations ------------------------------------------------------------------------------------------------
-
-
-def test_a_conversation_has_its_history_as_context(trained, capsys, monkeypatch):
-    settings = ("--max_new_tokens", 4, "--greedy")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Es\nder\n")))
-    out, err = sampled(capsys, "--interactive", *settings)
-    first, second = out[:4], out[5:9]  # each with a line break after it
-    assert sampled(capsys, "--start", "Es\n", *settings)[0] == f"Es\n{first}\n"
-    assert sampled(capsys, "--start", f"Es\n{first}\nder\n", *settings)[0] == f"Es\n{first}\nder\n{second}\n"
-    assert "> " in err
-    assert ">" not in out
 
 
 # --- scores -------------------------------------------------------------------------------------------------------

@@ -15,10 +15,13 @@ import numpy as np
 
 import sample
 import train
+from families import FAMILIES
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import set_precision
+from training.cli.options import fields_of
 from training.folder import STOPPING, RunFolder
+from training.options import TrainOptions
 
 ROOT = Path(__file__).parent.parent
 WORDS = "Es irrt der Mensch, so lang er strebt.\n Grün ist nur des Lebens goldner Baum; süß ruht die Höh".split(" ")
@@ -27,6 +30,11 @@ SMALL |= {"learning_rate": 1e-2, "eval_interval": 4, "log_interval": 1}
 PAIRS = SMALL | {"block_size": 64, "batch_tokens": 200, "toy_size": 300, "eval_pairs": 5, "translations": 2}
 PAIRS |= {"tokenizer": "char"}
 SMALL |= {"text": "text.txt", "block_size": 8, "batch_size": 4, "eval_iters": 3, "sample_tokens": 0}
+# Options of the shelf, which these runs do without where it is missing.
+LEFT_OUT = {"log_interval", "keep", "lr_decay_iters", "dry_run", "stop_on_disk_error"}
+LEFT_OUT -= fields_of(FAMILIES["gpt"].options)[0].keys()
+if LEFT_OUT:
+    TrainOptions.log_interval = 1
 
 
 def made_up_text(words: int = 500, seed: int = 1) -> str:
@@ -41,7 +49,7 @@ def arguments(preset: str = "goethe-char", **changes: object) -> list[str]:
     preset "reverse", a translation model.
     """
     named = [] if preset == "goethe-char" and "init_from" in changes else [preset]
-    settings = (PAIRS if preset == "reverse" else SMALL) | changes
+    settings = (PAIRS if preset == "reverse" else SMALL) | changes | dict.fromkeys(LEFT_OUT)
     return named + [f"--{name}={value}" for name, value in settings.items() if value is not None]
 
 

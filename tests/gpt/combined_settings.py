@@ -6,6 +6,8 @@ composed.
 
 from typing import Any
 
+from tests.gpt.configs import has
+
 Settings = dict[str, Any]
 
 # After modded-nanogpt's records, Llama 3, Qwen 3 with one head of keys, and GPT-2 with parts of others.
@@ -26,3 +28,4 @@ MAMBA2: Settings = {"mixer": "mamba2", "positions": "none"}
 COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}
 COMBINED |= {"bare": BARE, "post-norm": POST_NORM, "window": WINDOW}
 COMBINED |= {"rnn": RNN, "lstm": LSTM, "hyena": HYENA, "mamba2": MAMBA2}
+COMBINED = dict(kind for kind in COMBINED.items() if has(kind[1]))

@@ -1,16 +1,19 @@
-"""The models' settings and options with what the shelf adds to them, where that is."""
+"""The models with what the shelf adds to them, where that is; so the core's tests try the shelf's settings, too."""
 
-try:
-    from extra.gpt.config import GPTConfig
-    from extra.gpt.options import GPTOptions
-    from extra.gpt.trained import load_trained
-    from extra.seq2seq.config import Seq2SeqConfig
-    from extra.seq2seq.options import Seq2SeqOptions
-except ImportError:
-    from gpt.config import GPTConfig
-    from gpt.options import GPTOptions
-    from gpt.trained import load_trained
-    from seq2seq.config import Seq2SeqConfig
-    from seq2seq.options import Seq2SeqOptions
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
 
-__all__ = ["GPTConfig", "GPTOptions", "Seq2SeqConfig", "Seq2SeqOptions", "load_trained"]
+from families import FAMILIES
+
+FAMILY = FAMILIES["gpt"]
+GPTOptions, load_trained, Seq2SeqOptions = FAMILY.options, FAMILY.read, FAMILIES["seq2seq"].options
+GPTConfig, Seq2SeqConfig = type(GPTOptions().config), type(Seq2SeqOptions().config)
+
+
+def has(settings: Mapping[str, Any], config: type = GPTConfig) -> bool:
+    """Whether that model has all these settings, and these choices; with the shelf, it has all that tests name."""
+    choices = {name: field.metadata["choices"] for name, field in config.chosen().items()}
+    found = all(name in choices and value in (choices[name] or [value]) for name, value in settings.items())
+    assert found or not find_spec("extra"), settings
+    return found

@@ -36,3 +36,10 @@ def save(path, family, model, weights, tokenizer, step=5, corpus_sha256="", data
     description = (model.config.to_json(), training, tokenizer.to_json(), step, None, None, corpus_sha256)
     save_checkpoint(path, Checkpoint(family, *description, weights=weights, optimizer={}))
     return path
+
+
+def padded(tokenizer: Tokenizer, rows: int = 7) -> Tokenizer:
+    """The tokenizer of a model with more rows than tokens, as some models with GPT-2's vocabulary have."""
+    tokenizer._pieces += [b""] * rows
+    tokenizer.vocab_size += rows
+    return tokenizer

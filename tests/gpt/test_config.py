@@ -23,6 +23,7 @@ def test_settings_survive_a_round_trip_through_json():
     assert read_model_config(GPTConfig, {**SMALL.to_json(), "dropout": 0}).dropout == 0  # JSON has one kind of number
 
 
+NAMES = {field.name for field in dataclasses.fields(GPTConfig)}  # the core has fewer than the shelf
 WRONG = {"vocab_size": [0], "n_layer": [-1, 2.0, True], "n_embd": ["6", 10**12, None], "n_inner": [-1, 10**12]}
 WRONG |= {"bias": [1], "dropout": ["none"], "norm_eps": [float("nan")], "positions": [["learned"]]}
 INVALID = [({name: value}, re.escape(f"{name} cannot be {value!r}")) for name in WRONG for value in WRONG[name]]
@@ -42,6 +43,9 @@ INVALID += [
 ]
 
 
+INVALID = [(change, reason) for change, reason in INVALID if change.keys() <= NAMES | {"extra"}]
+
+
 @pytest.mark.parametrize(("change", "reason"), INVALID)
 def test_invalid_settings_are_refused(change, reason):
     with pytest.raises(CheckpointError, match=reason):
@@ -54,6 +58,7 @@ LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_he
 LATER |= {"zero_init": True, "tie_weights": False, "rope_scaling": "8,1,4,64"}
 LATER |= {"norm_first": False, "residual": False, "recompute": True}
 RECURRENT = {"mixer": "lstm", "n_state": 5, "window": None}
+LATER, RECURRENT = ({name: value for name, value in them.items() if name in NAMES} for them in (LATER, RECURRENT))
 
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():
@@ -94,8 +99,6 @@ def test_the_estimate_of_activations_grows_with_the_sizes():
     assert SMALL.activations(6) == 6 * SMALL.activations(1)
     assert dataclasses.replace(SMALL, n_layer=3).activations(1) > SMALL.activations(1)
     longer = dataclasses.replace(SMALL, block_size=14)
-    wider = dataclasses.replace(SMALL, n_inner=4 * 6 + 10)
-    assert wider.activations(2) - SMALL.activations(2) == 2 * 7 * 2 * 2 * 10  # tokens, layers, two arrays
     assert longer.activations(1) > 2 * SMALL.activations(1)  # attention grows with the square
 
 

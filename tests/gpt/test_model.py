@@ -8,9 +8,8 @@ import pytest
 
 from gpt.model import GPT
 from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
-from tests.gpt.configs import GPTConfig
+from tests.gpt.configs import GPTConfig, has
 from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
-from tests.lively import assert_recompute_changes_nothing
 from tests.places import fill, here
 from text.decoding.sampling import generate
 from tinygrad_lite import Tensor, manual_seed, no_grad
@@ -81,7 +80,7 @@ def test_initialisation_reaches_all_matrices():
 
 
 DIFFERENTIATED = [{"dropout": 0.1, "positions": "learned", "bias": True}, {"dropout": 0.1, "positions": "sinusoidal"}]
-DIFFERENTIATED += [kind | {"n_layer": 1} for kind in (SPEED_RUN, LLAMA, QWEN)]
+DIFFERENTIATED += [kind | {"n_layer": 1} for kind in (SPEED_RUN, LLAMA, QWEN) if has(kind)]
 
 
 @pytest.mark.parametrize("settings", DIFFERENTIATED, ids=str)
@@ -122,7 +121,7 @@ def test_the_model_learns_a_sentence():
 UNEQUAL = [[3], [1, 4, 1, 5, 9], [9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8], [2, 6, 5, 3, 5, 8, 9, 7], [2, 7]]
 # In float32 for every kind of state.
 CACHED = [(kind, "float64", 1e-12) for kind in EVERY_KIND] + [
-    (kind, "float32", 1e-4) for kind in "gpt-2 rnn lstm hyena mamba2".split()
+    (kind, "float32", 1e-4) for kind in "gpt-2 rnn lstm hyena mamba2".split() if kind in EVERY_KIND
 ]
 
 
@@ -220,13 +219,6 @@ def test_weights_of_another_model_are_refused():
 # --- parts that became common after GPT-2 -----------------------------------------------------------------------
 
 
-def test_the_size_of_qwen_takes_no_memory():
-    """Qwen3 0.6B, with the count of its report; extra/studies/test_costs.py has Llama 3."""
-    modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
-    qwen = GPTConfig(151_936, 32_768, 28, 16, 1024, n_inner=3072, head_dim=128, qk_norm=True, **modern)
-    assert (GPT.blueprint(qwen).num_parameters(), qwen.cached_width) == (596_049_920, 1024)
-
-
 def test_residual_projections_of_zero_leave_the_embeddings_unchanged():
     """At first the logits depend only on the token itself; the gradient reaches the last matrix of every branch."""
     manual_seed(1)
@@ -267,15 +259,3 @@ def test_the_estimate_of_activations_includes_every_part():
     assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
     assert base.activations(1) - replace(base, activation="relu2").activations(1) == per_token * 4 * 12
     assert replace(base, norm="rmsnorm", norm_weight=False).activations(1) == base.activations(1)
-    once = replace(base, n_layer=1)
-    again = [replace(config, recompute=True).activations(1) for config in (base, once)]
-    assert again[0] - again[1] == 8 * 12  # a second block keeps its input
-    assert again[1] - once.activations(1) == 8 * 12
-
-
-@pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, {"bias": True}], ids=["speed run", "llama", "gpt-2"])
-def test_recompute_gives_the_same_gradients_to_the_last_bit(settings):
-    def make(recompute):
-        return gpt_with_large_weights("float32", dropout=0.2, recompute=recompute, **settings).train()
-
-    assert_recompute_changes_nothing(make, [(ids(3, 8), ids(3, 8)) for _ in range(2)])

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 import sample
-from extra.families import GPT as FAMILY
-from extra.gpt.options import GPTOptions
 from tests import test_translation_scripts as translation
+from tests.gpt.configs import FAMILY, GPTOptions
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
 from tinygrad_lite.random import random_key

@@ -33,7 +33,8 @@ def state(process):
 def test_a_second_run_is_refused_and_the_first_continues(times, report, workplace):
     """The first stops itself at some moment after its first evaluation; others then try its folder's several names."""
     rng, refused = random.Random(SEED), Counter()
-    whole = run_training(out_dir="whole", **SETTINGS)
+    whole = RunFolder("whole")
+    assert finish(start_one(whole.path, ""))[0] == 0
     for number in range(times):
         run = RunFolder(f"run-{number}")
         stops = {"DEATH_AT": str(rng.randint(40, 150)), "SIGNAL": "SIGSTOP", "PAUSE": "0", "JOURNAL": os.devnull}
@@ -60,7 +61,8 @@ def test_a_second_run_is_refused_and_the_first_continues(times, report, workplac
 @pytest.mark.slow
 def test_of_four_simultaneous_runs_one_gets_the_folder(report):
     """The others are refused: the folder is in use, or already holds the finished run."""
-    whole, counts = run_training(out_dir="whole", **SETTINGS), Counter()
+    whole, counts = RunFolder("whole"), Counter()
+    assert finish(start_one(whole.path, ""))[0] == 0
     for number in range(10):
         run = RunFolder(f"run-{number}")
         for process in [start_one(run.path, "") for _ in range(4)]:

@@ -10,19 +10,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
 import sample
-from extra.tokenizers.end_of_word import EndOfWordTokenizer
-from extra.tokenizers.huggingface import HFTokenizer
 from gpt.model import GPT
 from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
-from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
-from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tests.tiny_runs import made_up_text, undone
 from text.tokenizers.base import UNKNOWN, Tokenizer
@@ -37,23 +34,20 @@ END_OF_TEXT = "<|endoftext|>"
 TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so that no letter of a special is unknown
 
 
-def hf_tokenizer() -> HFTokenizer:
-    """All bytes, five merges and a special, in GPT-2's form; needs the package tokenizers."""
-    return HFTokenizer(gpt2_definition())
-
-
 # By name: the family, and a function that makes the tokenizer.
 KINDS: dict[str, tuple[str, Callable[[], Tokenizer]]] = {
     "char": ("gpt", lambda: CharTokenizer.train(TEXT)),
     "byte": ("gpt", ByteTokenizer),
     "word": ("gpt", lambda: WordTokenizer.train(TEXT, 40)),
     "bpe": ("gpt", lambda: BPETokenizer.train(TEXT, 290)),
-    "bpe-w": ("gpt", lambda: EndOfWordTokenizer.train(TEXT, 90)),
-    "hf": ("hf", hf_tokenizer),
     "pairs-char": ("seq2seq", lambda: CharTokenizer.train(TEXT, [*SPECIALS, UNKNOWN])),
     "pairs-byte": ("seq2seq", lambda: ByteTokenizer(SPECIALS)),
     "pairs-bpe": ("seq2seq", lambda: BPETokenizer.train(TEXT, 290, SPECIALS)),
 }
+if find_spec("extra"):
+    from tests.extra.reliability.tiny_models import MORE_KINDS, write_hf
+
+    KINDS |= MORE_KINDS
 
 
 def available_kinds() -> list[str]:
@@ -70,10 +64,7 @@ def make_model(kind: str, folder: Path, block_size: int = 24) -> Path:
     family, make = KINDS[kind]
     tokenizer = make()
     if family == "hf":
-        settings = SETTINGS | {"vocab_size": tokenizer.vocab_size}
-        place = write_folder(folder / kind, random_weights(settings, "float32"), vocab_size=tokenizer.vocab_size)
-        (place / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
-        return place
+        return write_hf(folder / kind, tokenizer)
     shape = {"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": block_size, "bias": True, "dropout": 0.0}
     if family == "gpt":
         model = GPT(GPTConfig(tokenizer.vocab_size, **shape))

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extra.corpora import tables
-from extra.gpt.data import prepare_both
-from extra.gpt.options import GPTOptions
+from gpt.data import prepare
+from gpt.options import GPTOptions
 from gpt.sample import write_continuation
 from tests.reliability.tiny_models import guard
 from tests.text.decoding.test_stopping import expected
@@ -116,16 +115,6 @@ class Large(Tokenizer):
         return [self.vocab_size - 1 - ord(character) % 3 for character in text]
 
 
-@pytest.mark.parametrize("size", [65_536, 65_537, 151_936])
-def test_ids_above_65535_are_kept_from_the_text_to_the_batch(size, workplace):
-    """huggingface/transformers#2825: they do not wrap around in the array that holds them."""
-    tokenizer = Large([b"a"] * size, [])
-    data = prepare_both(GPTOptions.of(text=["text.txt"], block_size=8, replay="text.txt", separator="<to>"), tokenizer)
-    for part in (data.train, data.held_out, data.replay, *data.batch(3, 5), *next(data.validation_batches(4, 0))):
-        ids = np.asarray(part.numpy() if hasattr(part, "numpy") else part)
-        assert {*np.unique(ids)} <= {size - 1, size - 2, size - 3}
-
-
 FORMS = ("NFC", "NFD")
 
 
@@ -142,16 +131,15 @@ def test_a_letter_is_the_same_however_its_accent_is_written(kind, workplace):
             return str(folder / name)
 
         options = GPTOptions.of(text=[write("text.txt", text)], tokenizer=kind, block_size=8)
-        data = prepare_both(options)
+        data = prepare(options)
         lines = [f"süß{n}\tgrün{n % 2}\n" for n in range(30)]
         pairs = read_table(Path(write("pairs.tsv", "".join(lines))))
-        table = tables.read_table(write("table.tsv", "text\tlabel\n" + "".join(lines)), lambda line: None)
         prompt, stop = (unicodedata.normalize(form, each) for each in ("süß", "ü"))
         prepared = data.tokenizer.encode(data.tokenizer.prepare(prompt))
         stops = SampleOptions(stop=[stop]).stop_strings(data.tokenizer.prepare)
         scored = load_files(options.text).text
-        found.append((data.tokenizer.to_json(), [*data.train], data.chars_per_token, pairs, table.sha256))
-        found[-1] += (table.labels, prepared, stops, scored)
+        found.append((data.tokenizer.to_json(), [*data.train], data.chars_per_token, pairs))
+        found[-1] += (prepared, stops, scored)
         assert Large([b"a"], []).prepare(prompt) == prompt
         assert load_files(options.text, as_is=True).text == unicodedata.normalize(form, text)
     assert found[0] == found[1]

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extra.families import SEQ2SEQ as FAMILY
+from families import FAMILIES
 from seq2seq.model import Seq2Seq
-from tests.gpt.configs import Seq2SeqConfig
+from tests.gpt.configs import Seq2SeqConfig, has
 from tests.lively import assert_recompute_changes_nothing, gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
@@ -31,12 +31,13 @@ LUONG = {"mixer": "lstm", "attend": "global", "score": "general"}
 EVERY_KIND = [*KINDS, LUONG, LUONG | {"score": "dot", "input_feeding": True}, LUONG | {"attend": "none"}]
 EVERY_KIND += [{"mixer": "rnn", "score": "additive"}, LUONG | {"attend": "monotonic", "attention_reach": 2}]
 EVERY_KIND += [LUONG | {"attend": "predictive", "attention_reach": 3, "input_feeding": True}]
+KINDS, EVERY_KIND = ([kind for kind in kinds if has(kind, Seq2SeqConfig)] for kinds in (KINDS, EVERY_KIND))
 SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 
 
 def small(dtype="float64", **settings) -> Seq2Seq:
     config = replace(SMALL, **settings)
-    return lively(lambda: FAMILY.model_of(config)(config), dtype)
+    return lively(lambda: FAMILIES["seq2seq"].model_of(config)(config), dtype)
 
 
 def targets_of(sources) -> np.ndarray:
@@ -164,7 +165,7 @@ def test_cached_equals_uncached_and_the_forward_pass(settings):
             log_probs, state = model.step(target[t + 1 : t + 2], state)
 
 
-@pytest.mark.parametrize("settings", [{}, LUONG])
+@pytest.mark.parametrize("settings", [{}, *(kind for kind in EVERY_KIND if kind == LUONG)])
 def test_a_state_keeps_the_rows_that_are_selected(settings):
     """Also where nothing is kept but the memory."""
     model = small(**settings).eval()

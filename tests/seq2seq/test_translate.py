@@ -10,8 +10,8 @@ import pytest
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, longest_translation, translate
-from tests.extra.pretrained.gpt2_folders import padded
 from tests.gpt.configs import Seq2SeqConfig
+from tests.gpt.saved_models import padded
 from tests.lively import lively
 from tests.places import here
 from text.decoding.batches import same_limit

@@ -9,9 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays, from_dtype
 
-from extra.encoders.bert import Bert
-from extra.encoders.cnn import CNN, CNNConfig
-from extra.encoders.config import BertConfig
 from gpt.fast.step import FastStep
 from gpt.model import GPT
 from seq2seq.model import Seq2Seq
@@ -21,7 +18,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.nn import Linear
+from tinygrad_lite.nn import Embedding, Linear
 from tinygrad_lite.quantize import (
     KINDS,
     LEVELS,
@@ -242,10 +239,6 @@ def tiny_modern_seq2seq():
     return tiny_seq2seq(activation="swiglu", positions="rotary", qk_norm=True, norm="rmsnorm")
 
 
-def tiny_bert():
-    return Bert(BertConfig(23, 0, 1, 2, 3, n_layer=1, n_head=2, n_embd=16, block_size=12))
-
-
 @pytest.mark.parametrize("settings", [{}, {"activation": "swiglu", "bias": True}, {"activation": "relu2"}], ids=str)
 @pytest.mark.parametrize("kind", ["int8", "nf4"])
 def test_a_quantized_gpt_computes_with_the_remaining_weights(kind, settings):
@@ -298,7 +291,7 @@ def test_gradients_pass_through_a_quantized_model():
     assert "blocks.0.mixer_norm.weight" in names
 
 
-OTHERS = [(tiny_seq2seq, 2, 16), (tiny_modern_seq2seq, 2, 18), (tiny_bert, 1, 6)]
+OTHERS = [(tiny_seq2seq, 2, 16), (tiny_modern_seq2seq, 2, 18)]
 
 
 @pytest.mark.parametrize(("make", "texts", "count"), OTHERS)
@@ -327,8 +320,8 @@ def test_patterns_choose_what_is_quantized():
 def test_what_cannot_be_quantized_is_refused():
     with pytest.raises(OptionError, match="cannot be quantized as 'int4', only as int8, "):
         quantize(tiny_gpt(), "int4")
-    with pytest.raises(OptionError, match="nothing to quantize: no block of this CNN"):
-        quantize(CNN(CNNConfig(10)), "nf4")
+    with pytest.raises(OptionError, match="nothing to quantize: no block of this Embedding"):
+        quantize(Embedding(3, 2), "nf4")
     for bad in (math.nan, np.finfo(np.float32).max):
         model = tiny_gpt()
         model.blocks[1].mlp.up.weight.data[3, 2] = bad

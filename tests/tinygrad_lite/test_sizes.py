@@ -5,22 +5,14 @@ The right values are computed in float64 by the definitions, from the same float
 
 import time
 import tracemalloc
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from extra.mixers.long_conv import BLOCK, long_conv
-from extra.mixers.mixers import CHUNK, Hyena, Mamba2
-from extra.mixers.recurrent import LSTM, RNN, RecurrentMixer
-from extra.mixers.relative import ALiBi, Shaw
-from extra.mixers.window import WindowAttention
-from tests.lively import lively
 from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.transformer import MultiHeadAttention, rotary_frequencies
+from tinygrad_lite.transformer import rotary_frequencies
 
 rng = np.random.default_rng(8)
 EQUAL = [(100000.3, 7), (1234.567, 768), (0.1, 7), (-3e7, 5), (1e10, 33), (1e18, 768)]
@@ -118,82 +110,6 @@ def test_rotary_at_any_position(positions, kind):
     tracemalloc.stop()
     np.testing.assert_allclose(*found, atol=1e-12)
     assert len({tuple(row) for row in found[0].reshape(2, -1, 24)[0].round(6).tolist()}) == places.shape[-1]
-
-
-# --- nothing later changes what is earlier ------------------------------------------------------------------------
-
-C, H = 8, 2
-MIXERS = {
-    "attention": lambda: MultiHeadAttention(C, H),
-    "groups": lambda: MultiHeadAttention(C, H, n_kv_head=1),
-    "rotary": lambda: MultiHeadAttention(C, H, frequencies=rotary_frequencies(C // H)),
-    "alibi": lambda: MultiHeadAttention(C, H, relative=ALiBi(H)),
-    "shaw": lambda: MultiHeadAttention(C, H, relative=Shaw(C // H, 0.5)),
-    "window": lambda: WindowAttention(C, H, window=16),
-    "window, rotary": lambda: WindowAttention(C, H, window=7, frequencies=rotary_frequencies(C // H)),
-    "hyena": lambda: Hyena(C, 256),
-    "mamba2": lambda: Mamba2(C, H),
-    "rnn": lambda: RecurrentMixer(RNN(C, C), C),
-    "lstm": lambda: RecurrentMixer(LSTM(C, C), C),
-}
-
-
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-@pytest.mark.parametrize("reference", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["fused", "composed"])
-@pytest.mark.parametrize("make", MIXERS.values(), ids=MIXERS)
-def test_a_mixer_computes_nothing_from_what_follows(make, reference):
-    """Whatever stands at the last position: all earlier results keep their bits, with a cache, too.
-
-    So do the gradients of what is earlier, if the later results have none, and what stands there is finite.
-    """
-    with composed() if reference else nullcontext():
-        mixers = {dtype: lively(make, dtype).eval() for dtype in ("float32", "float64")}
-        for steps in (2, CHUNK + 1, 2 * BLOCK + 7):
-            x, dy = (rng.standard_normal((2, steps, C)) for _ in range(2))
-            dy[:, -1] = 0
-            for dtype, last in (("float32", 1e12), ("float32", np.inf), ("float32", np.nan), ("float64", 1e12)):
-                found = []
-                for number in (0.5, last):
-                    x[:, -1] = number
-                    given = Tensor(x.astype(dtype), requires_grad=True)
-                    y = mixers[dtype](given, is_causal=True)
-                    y.backward(Tensor(dy.astype(dtype)))
-                    found.append((y.numpy()[:, :-1], given.grad.numpy()[:, :-1]))
-                np.testing.assert_array_equal(found[1][0], found[0][0], err_msg=f"{last} after {steps - 1}")
-                if dtype == "float64":
-                    np.testing.assert_array_equal(found[1][1], found[0][1], err_msg=f"gradient, {last}")
-
-
-@pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-def test_a_long_convolution_mixes_no_sizes():
-    """A number changes what follows it alone; a gradient, what precedes it. The rest is right for its own size."""
-    for steps in (1, BLOCK, BLOCK + 1, 3 * BLOCK + 5):
-        x, h, dy = (
-            rng.standard_normal(shape).astype("float32") for shape in ((2, steps, 3), (steps, 3), (2, steps, 3))
-        )
-
-        def run(x, dy, version=long_conv, dtype="float32", h=h):
-            given = [Tensor(array.astype(dtype), requires_grad=True) for array in (x, h)]
-            y = version(*given)
-            y.backward(Tensor(dy.astype(dtype)))
-            return [y.numpy(), *(tensor.grad.numpy() for tensor in given)]
-
-        exact = run(x, dy, long_conv.composed, "float64")
-        plain = run(x, dy)
-        for actual, right in zip(plain, exact, strict=True):
-            np.testing.assert_allclose(actual, right, atol=3e-6 * np.abs(right).max())
-        for place in {0, steps // 2, steps - 1}:
-            for number in (1e12, np.inf, np.nan):
-                x_large, dy_large = x.copy(), dy.copy()
-                x_large[:, place] = dy_large[:, place] = number
-                y, dx = run(x_large, dy)[0], run(x, dy_large)[1]
-                np.testing.assert_array_equal(y[:, :place], plain[0][:, :place])
-                np.testing.assert_array_equal(dx[:, place + 1 :], plain[1][:, place + 1 :])
-                assert number == 1e12 or not np.isfinite(y[:, place:]).any()
-        dy[:, -1] = 0  # a last number without a gradient has no part in that of h
-        x_large = x.copy()
-        x_large[:, -1] = 1e12
-        np.testing.assert_array_equal(run(x_large, dy)[2], run(x, dy)[2])
 
 
 # --- speed --------------------------------------------------------------------------------------------------------

@@ -13,9 +13,3 @@ def test_a_family_is_what_the_table_says(name):
     assert family.options().model_config(300)
     names = fields_of(family.options)[0].keys()  # those that are recommended when memory runs out
     assert names >= {family.options.FACTORS[0][0], "gradient_accumulation_steps", "n_embd", "dtype"}
-    layouts = {*family.layouts.values()}
-    assert sorted(family.layouts) == sorted(kind for layout in layouts for kind in layout.titles)
-    for model, fetching in family.fetched.items():
-        assert model == fetching.NAME
-        assert fetching.FOLDER
-        assert callable(fetching.fetched_folder)

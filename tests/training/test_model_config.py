@@ -66,7 +66,7 @@ def test_a_field_is_part_of_the_shape_unless_only_training_uses_it():
 def test_checkpoints_of_the_first_version_can_be_read_and_written(config, options, old):
     written = read_model_config(config, old).to_json()
     later = {name: field.default for name, field in config.chosen().items() if name not in old}
-    assert written == old | later
+    assert written == {name: value for name, value in (old | later).items() if name in fields_of(config)[0]}
 
 
 @BOTH

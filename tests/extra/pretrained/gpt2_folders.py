@@ -17,7 +17,6 @@ from extra.families import GPT as FAMILY
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
 from gpt.model import GPT
 from tests.places import here
-from text.tokenizers.base import Tokenizer
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tensor import Tensor
 
@@ -133,13 +132,6 @@ def assert_as_transformers(folder: Path, ours: GPT, length: int = 8) -> None:
         text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=length, **settings)[0].tolist()
     np.testing.assert_allclose(ours(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
     assert greedy(ours, IDS[:4], length) == text[4:]
-
-
-def padded(tokenizer: Tokenizer, rows: int = 7) -> Tokenizer:
-    """The tokenizer of a model with more rows than tokens, as some models with GPT-2's vocabulary have."""
-    tokenizer._pieces += [b""] * rows
-    tokenizer.vocab_size += rows
-    return tokenizer
 
 
 def greedy(model: GPT, ids: list[int], length: int) -> list[int]:

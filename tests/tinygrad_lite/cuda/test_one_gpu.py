@@ -97,6 +97,7 @@ def test_training_reads_numbers_only_when_a_row_is_due(cuda, monkeypatch):
     """Reading a number blocks Python. Here: 12 updates, a row after every fourth, evaluations at 0 and 12."""
     readings, read = [], Guard.read
     monkeypatch.setattr(Guard, "read", lambda guard: readings.append(1) or read(guard))
+    monkeypatch.setattr(FAMILIES["gpt"].options, "log_interval", 4)  # the default, where it is no option
     run_training(device=cuda, max_iters=12, eval_interval=12, log_interval=4)
     assert len(readings) == 5
     assert len(losses(RunFolder("run"))) == 3

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import train as train_py
-from extra.families import GPT
-from extra.gpt.options import GPTOptions
 from gpt.data import TextData
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.translate import translate
 from tests.emulator.cupy_on_cpu import COMPILER
 from tests.gpt.combined_settings import COMBINED
+from tests.gpt.configs import FAMILY as GPT
+from tests.gpt.configs import GPTOptions
 from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
@@ -68,8 +68,12 @@ def test_batches_are_the_same(cuda):
     assert found[0] == found[1]
 
 
+MODERN = [name for name in ("speed run", "qwen") if name in COMBINED]
+MODERN += [pytest.param("llama", marks=pytest.mark.slow)] if "llama" in COMBINED else []
+
+
 @pytest.mark.parametrize("use_muon", [True, False])
-@pytest.mark.parametrize("name", ["speed run", "qwen", pytest.param("llama", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", MODERN)
 @pytest.mark.parametrize(("numbers", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-3)])
 def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, use_muon, cuda):
     """RMS norm, rotary positions, SwiGLU or ReLU squared, norms of queries and keys, groups of queries; and Muon."""

@@ -5,11 +5,9 @@ import re
 import numpy as np
 import pytest
 
-import train
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig
-from tests.places import here, is_fused
-from tests.tiny_runs import arguments
+from tests.places import here
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.debug.profiler import Profile
@@ -80,27 +78,3 @@ def test_the_shapes_add_up_to_the_models_parameters_and_operations(positions):
     if here() == "cpu":  # a GPU adds this bias with GELU
         row = next(line for line in profile.shapes().splitlines() if "3x8x16 64x16 64 -> 3x8x64" in line).split()
         assert row[:4] == ["2", f"{2 * (64 * 16 + 64):,}", f"{2 * 2 * 24 * 64 * 16 / 1e6:.2f}", "linear:"]
-
-
-def dry_run(capsys):
-    """What a dry run says of the same model."""
-    assert train.main([*arguments(), "--dry_run"]) == 0
-    return capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize("number", [1, 2])
-def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys):
-    if number > 1 and here() != "cpu":
-        pytest.skip("a GPU is kept busy by one process")
-    assert train.main([*arguments(workers=number), "--profile"]) == 0
-    out = capsys.readouterr().out
-    assert f"in process 0 of {number}" in out
-    fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
-    for name in (*fused, "(sums, clipping, update)"):
-        assert f"\n{name} " in out
-    assert "of the step" in out
-    assert max(map(len, out.splitlines())) < 80
-    parameters, _ = re.search(r"\n +\d+ +([\d,]+) +([\d.]+)  together\n", out).groups()
-    assert f"parameters       {parameters}\n" in dry_run(capsys)
-    assert not (workplace / "run").exists()

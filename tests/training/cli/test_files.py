@@ -4,21 +4,9 @@ import errno
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from extra.chat.chat import ChatFormat
-from extra.corpora import pictures, tables
-from extra.encoders import reading
-from extra.plots.figure import Picture, write, write_or_refuse
-from extra.plots.training import read_rows
-from extra.pretrained.read import read_json
-from extra.studies.program import write_lines
-from extra.tokenizers.huggingface import HFTokenizer
-from extra.tokenizers.wordpiece import WordPieceTokenizer
-from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import UserError
 from training.checkpoint import save_file
 from training.cli import prompt
@@ -28,11 +16,6 @@ from training.corpora.pairs import from_table
 from training.folder import RunFolder
 
 
-def picture(path):
-    pytest.importorskip("PIL")
-    pictures.read_picture(str(path), 8, 8)
-
-
 def run_file(path):
     with RunFolder(path.parent).locked():
         pytest.fail("the folder of a run is used")
@@ -40,12 +23,8 @@ def run_file(path):
 
 READERS = {  # each with the name of the file
     "text": (lambda path: texts.load_files([str(path)]), "a.txt"),
-    "table": (lambda path: tables.read_table(str(path)), "a.csv"),
     "pairs": (divided_pairs.read_table, "a.tsv"),
-    "picture": (picture, "a.png"),
     "prompt": (lambda path: prompt.read_prompt(f"FILE:{path}"), "a"),
-    "losses": (read_rows, "metrics.csv"),
-    "settings": (read_json, "config.json"),
 }
 SPECIAL = {"FIFO": os.mkfifo if hasattr(os, "mkfifo") else None, "folder": os.mkdir}
 SPECIAL |= {"device": lambda path: os.symlink("/dev/zero", path)}
@@ -56,8 +35,12 @@ SPECIAL |= {"huge file": lambda path: (Path(path).touch(), os.truncate(path, 2**
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_regular_file_or_too_large_is_refused(reader, kind, tmp_path):
-    read, name = READERS[reader]
-    SPECIAL[kind](tmp_path / name)
+    assert_refused(*READERS[reader], SPECIAL[kind], tmp_path)
+
+
+def assert_refused(read, name, make, tmp_path):
+    """What is made instead of a file of this name is refused by a reader."""
+    make(tmp_path / name)
     with pytest.raises(UserError, match=r"not a regular file|is a folder|more than [\d,]+ bytes"):
         read(tmp_path / name)
 
@@ -83,34 +66,12 @@ def test_a_cache_of_fifos_is_filled_again(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "sources/poem").read_bytes() == "schön".encode()
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
-def test_what_may_be_missing_is_not_waited_for(tmp_path):
-    for name in ("tokenizer.json", "vocab.txt", "chat_template.jinja", "options.json", "tokenizer_config.json"):
-        os.mkfifo(tmp_path / name)
-    assert HFTokenizer.from_folder(tmp_path) is WordPieceTokenizer.from_folder(tmp_path) is None
-    assert RunFolder(tmp_path).noted_options() == {}
-    with pytest.raises(UserError, match="has no chat template"):
-        ChatFormat.from_folder(tmp_path, ByteTokenizer())
-
-
 ODD = ["a\u2028b\x0cc\x85d", '"quoted" e', 'f"']  # which other programs may count as ends of lines, or as quotes
-
-
-def similar(path):
-    tokenizer, shown = ByteTokenizer(), []
-    options = SimpleNamespace(start="a", similar=str(path), explain="", answers=9)
-    trained = SimpleNamespace(tokenizer=tokenizer, path=path.parent)
-    model = SimpleNamespace(config=SimpleNamespace(objective="features"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "show_similar", lambda model, tokenizer, lines, others, *_, **__: shown.extend(others))
-        reading.sample(options, {"start": "a", "similar": path}, trained, model)
-    return shown
 
 
 LINES = {  # doors through which files of lines come in: the lines, and what the file has for each
     "a table of pairs": (lambda path: [source for source, _ in divided_pairs.read_table(path)], "{}\tx"),
     "aligned files": (lambda path: [source for source, _ in divided_pairs.read_two(path, path)], "{}"),
-    "lines to compare": (similar, "{}"),
     "a prompt": (lambda path: prompt.prompt_lines(prompt.read_prompt(f"FILE:{path}")), "{}"),
     "a cached corpus": (lambda path: [de for de, _ in from_table(path.read_bytes().decode()).pairs], "pairs\t{}\tx"),
 }
@@ -119,7 +80,11 @@ LINES = {  # doors through which files of lines come in: the lines, and what the
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("door", LINES)
 def test_two_characters_end_a_line_and_no_others(door, end, tmp_path):
-    read, form = LINES[door]
+    assert_two_characters_end_a_line(*LINES[door], end, tmp_path)
+
+
+def assert_two_characters_end_a_line(read, form, end, tmp_path):
+    """A file with this end after each line is read as the lines in ODD, whose form it has."""
     (tmp_path / "lines").write_bytes("".join(form.format(line) + end for line in ODD).encode())
     assert [" ".join(line.split()) for line in read(tmp_path / "lines")] == [" ".join(line.split()) for line in ODD]
 
@@ -139,16 +104,7 @@ def stored(path, data):
     fetch.store(path.stem, data, {})
 
 
-def numbers(path, data):
-    arrays = {"a": np.ones(3)} if path.suffix == ".npz" else {}
-    write(Picture("", "", (1, 1), print, table=[[data]], arrays=arrays), path)
-
-
 WRITERS = {  # each with the name of the file, and whether a user names it
-    "page or image": (write_or_refuse, "a.html", True),
-    "table": (numbers, "a.csv", True),
-    "arrays": (numbers, "a.npz", True),
-    "lines": (lambda path, data: write_lines(path, [data]), "a.txt", True),
     "cache": (stored, "a.txt", False),
     "checkpoint": (lambda path, data: save_file(path, data.encode()), "a.safetensors", False),
 }
@@ -157,9 +113,12 @@ WRITERS = {  # each with the name of the file, and whether a user names it
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.skipif(os.name != "posix", reason="rights, links and FIFOs")
 def test_a_file_is_replaced_never_overwritten(writer, tmp_path, monkeypatch):
+    assert_replaced(*WRITERS[writer], tmp_path, monkeypatch)
+
+
+def assert_replaced(write_it, name, is_named, tmp_path, monkeypatch):
     """A write that fails leaves the old file and nothing else; a new file has the rights that every new file gets."""
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
-    write_it, name, is_named = WRITERS[writer]
     path, before = tmp_path / name, os.umask(0o027)
     try:
         write_it(path, "new")

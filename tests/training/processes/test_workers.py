@@ -16,8 +16,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import train
-from extra.families import GPT, SEQ2SEQ
-from extra.gpt.options import GPTOptions
+from families import FAMILIES
 from gpt.model import GPT as GPT_MODEL
 from tests.gpt.combined_settings import COMBINED
 from tests.reliability.disturbed import children_of, wait_until
@@ -34,6 +33,8 @@ from training.setup import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace", "no_signal_ignored")
 SLOW = pytest.mark.slow  # each starts several processes
+GPT, SEQ2SEQ = FAMILIES["gpt"], FAMILIES["seq2seq"]
+GPTOptions = GPT.options
 SMALL = {"text": ["text.txt"], "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "batch_size": 5}
 
 
@@ -149,7 +150,7 @@ def test_a_batch_may_have_fewer_pairs_than_workers():
     """The third worker has nothing to do."""
     words = ["reverse", "--toy_size=60", "--batch_tokens=300", "--n_embd=16", "--max_iters=3", "--eval_interval=3"]
     for number in (1, 3):
-        assert train.main([*words, "--workers", str(number), "--out_dir", str(number), "--log_interval=1"]) == 0
+        assert train.main([*words, "--workers", str(number), "--out_dir", str(number)]) == 0
     assert losses(RunFolder("3"), "val_loss")[3] == pytest.approx(losses(RunFolder("1"), "val_loss")[3], abs=1e-5)
 
 

@@ -10,7 +10,7 @@ import pytest
 from docs.course import check
 from tests.gpt.configs import GPTConfig
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

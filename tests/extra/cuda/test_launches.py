@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.emulator.cupy_on_cpu import KERNEL
+from tests.extra.cuda.launches import counting, generated_token, narrow, table, training_step
 from tests.tinygrad_lite.cuda.every_kernel import call_every_kernel
-from tests.tinygrad_lite.cuda.launches import counting, generated_token, narrow, table, training_step
 from tinygrad_lite.cuda import launch
 
 MOST_IN_A_STEP = {"baby": 77, "baby-dropout": 87, "gpt2": 99, "goethe": 144}  # lower them with every launch saved

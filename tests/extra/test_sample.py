@@ -1,0 +1,88 @@
+"""sample.py with models of others: it stops at their end token, and they get texts as they are."""
+
+import io
+import json
+import sys
+
+import pytest
+
+import sample
+from extra.tokenizers.huggingface import HFTokenizer
+from gpt import sample as speaking
+from tests.extra.pretrained import test_llama as test_llama_layout
+from tests.extra.tokenizers import test_huggingface
+from tests.test_sample import written
+from tests.tiny_runs import run_training, sampled
+from tinygrad_lite.functional import registry
+
+pytestmark = pytest.mark.every_device
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A function that writes a folder of a Llama with a tokenizer of its own, and an eos_token_id in these files."""
+    pytest.importorskip("tokenizers")
+    settings = test_llama_layout.LLAMA | {"vocab_size": 262}
+    weights = test_llama_layout.random_weights(settings)
+    definition = test_huggingface.gpt2_definition()
+
+    def write(**ends):
+        folder = test_llama_layout.write_folder(tmp_path / "foreign", settings, weights)
+        (folder / "tokenizer.json").write_text(definition, encoding="utf-8")
+        for name, ids in ends.items():
+            data = (settings if name == "config" else {}) | {"eos_token_id": ids}
+            (folder / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
+        return folder
+
+    return write
+
+
+@pytest.mark.parametrize("search", [("--greedy",), ("--beam", "1")])
+def test_a_model_of_others_stops_at_its_end_token(foreign, capsys, search):
+    arguments = ("--start", "der", "--max_new_tokens", "9", *search)
+    whole = written(capsys, foreign(), *arguments)
+    tokenizer = HFTokenizer.from_folder(foreign())
+    first, second = tokenizer.encode(whole.removeprefix("der"))[:2]
+    assert first != second
+    for ends in ({"config": second}, {"config": first, "generation_config": [second, 261, None]}):
+        shorter = written(capsys, foreign(**ends), *arguments)
+        assert shorter.removesuffix("\n") == "der" + tokenizer.decode([first])
+
+
+def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, tmp_path):
+    texts = []
+    monkeypatch.setattr(HFTokenizer, "encode_text", lambda self, text: texts.append(text) or [67, 68, 69])
+    written(capsys, foreign(), "--start", "e\u0308\r\n", "--max_new_tokens", 0)
+    assert texts[-1] == "e\u0308\r\n"
+    (tmp_path / "text.txt").write_bytes(b"e\xcc\x88\r\ne")
+    written(capsys, foreign(), "--score", str(tmp_path / "text.txt"))
+    assert texts[-1] == "e\u0308\r\ne"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"e\xcc\x88\r\n"), encoding="utf-8"))
+    stops, stop_text = [], speaking.StopText
+    monkeypatch.setattr(speaking, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
+    written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
+    assert (texts[-1], stops) == ("e\u0308\n", ["e\u0308"])
+
+
+@pytest.mark.cpu_only("calls of the CPU's version are counted")
+def test_the_page_of_a_model_trained_with_reference_versions_is_computed_with_them(workplace, capsys, monkeypatch):
+    monkeypatch.setattr(registry, "_composed_only", False)  # as it is again after the test
+    run = run_training(max_iters=2, composed=True)
+    registry.set_composed(False)
+    attention, calls = registry.REGISTRY["scaled_dot_product_attention"], []
+    whole = attention.composed
+    monkeypatch.setattr(attention, "composed", lambda *args, **more: calls.append(1) or whole(*args, **more))
+    assert sample.main([str(run.best), "--explain", "page.html"]) == 0
+    assert calls
+    assert "its own formulas, so it shows a recording" in capsys.readouterr().err
+
+
+def test_a_conversation_has_its_history_as_context(trained, capsys, monkeypatch):
+    settings = ("--max_new_tokens", 4, "--greedy")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Es\nder\n")))
+    out, err = sampled(capsys, "--interactive", *settings)
+    first, second = out[:4], out[5:9]  # each with a line break after it
+    assert sampled(capsys, "--start", "Es\n", *settings)[0] == f"Es\n{first}\n"
+    assert sampled(capsys, "--start", f"Es\n{first}\nder\n", *settings)[0] == f"Es\n{first}\nder\n{second}\n"
+    assert "> " in err
+    assert ">" not in out

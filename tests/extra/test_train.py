@@ -1,0 +1,105 @@
+"""train.py --dry_run: what it prints is accurate, and it writes nothing."""
+
+import re
+
+import pytest
+
+import train
+from extra.gpt.config import GPTConfig
+from extra.studies import trials
+from gpt.model import GPT
+from tests.test_train import SMALL, memory_of_a_step
+from tests.tiny_runs import arguments, made_up_text, run_training
+from tinygrad_lite.errors import OptionError, UserError
+from training.corpora import fetch
+
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
+
+
+def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch):
+    monkeypatch.setattr(fetch, "debian_files", lambda *_: pytest.fail("a dry run fetches no corpus"))
+    monkeypatch.setattr(fetch, "https_text", lambda *_: pytest.fail("a dry run fetches no corpus"))
+    before = sorted(path.name for path in workplace.iterdir())
+    words = ["goethe-bpe", "--dry_run", "--gradient_accumulation_steps=3", "--vocab_size=300", "--bias"]
+    assert train.main(words) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    config = GPTConfig(300, block_size=64, n_layer=4, n_head=4, n_embd=128, bias=True, dropout=0.1)
+    count = GPT(config).num_parameters()
+    assert f"parameters       {count:,}\n" in said.err
+    assert f"{4 * count * 4 / 1e6:.3g} MB weights, gradients and two moments" in said.err
+    assert f"{config.activations(12) * 4 / 1e6:.3g} MB activations" in said.err
+    assert "2,304 = 3 micro-steps x 12 sequences x 64 tokens" in said.err
+    assert "2,000, evaluation every 250" in said.err
+    schedule = dict(re.findall(r"^ +([\d,]+): (\S+)$", said.err, re.MULTILINE))
+    assert list(schedule) == ["0", "100", "500", "1,000", "1,500", "2,000"]
+    assert (schedule["100"], schedule["2,000"]) == ("0.001", "0.0001")
+    assert sorted(path.name for path in workplace.iterdir()) == before
+
+
+def test_a_dry_run_of_characters_says_that_the_size_depends_on_the_text(capsys):
+    assert train.main(arguments(text=None, dry_run=True)) == 0
+    config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
+    parameters = f"{GPT.blueprint(config).num_parameters():,}"
+    assert f"{parameters} with 100 different characters; the actual number depends on the text" in said
+    assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
+
+
+@pytest.mark.parametrize("text", ["text.txt", None])
+def test_a_dry_run_reads_an_available_text_and_measures_some_steps(text, capsys, workplace):
+    if text is None:
+        fetch.store("goethe", made_up_text(), {"source": "this test", "licence": "none"})
+    assert train.main(arguments(text=text, dry_run=True)) == 0
+    vocab_size = len(set(made_up_text())) + 1
+    config, said = GPTConfig(vocab_size, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
+    assert f"parameters       {GPT.blueprint(config).num_parameters():,}\n" in said
+    assert f"an epoch is {-(-round(0.9 * len(made_up_text())) // 32)} steps" in said
+    assert re.search(
+        r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s, plus samples and checkpoints\n", said
+    )
+    assert not (workplace / "run").exists()
+
+
+def test_a_dry_run_measures_no_step_that_takes_too_long_or_too_much_memory(capsys, monkeypatch):
+    monkeypatch.setattr(trials, "measure", lambda *_: pytest.fail("measured"))
+    for name, value, reason in (
+        ("TOO_LONG", 0.0, r"a step takes 0\.0 s or more"),
+        ("free_memory", lambda device: 1 << 20, r"only 1\.05 MB of memory is free"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(trials, name, value)
+            assert train.main(arguments(dry_run=True, n_embd=128)) == 0
+        assert re.search(
+            rf"time +at least .* alone, at the .* here; not measured, because {reason}\n", capsys.readouterr().err
+        )
+
+
+@pytest.mark.cpu_only("a GPU's kernels keep less")
+def test_the_estimate_with_recompute_is_close_to_the_peak_of_a_step():
+    """The peak is in the backward pass, when one block has been computed again; its gradients are not counted."""
+    plain, config = (GPTConfig(80, **SMALL | {"n_layer": 6, "recompute": on}) for on in (False, True))
+    _, most = memory_of_a_step(config)
+    estimate = config.activations(4) * 4
+    assert estimate < most < 1.35 * estimate
+    assert most < 0.6 * plain.activations(4) * 4
+
+
+def test_a_missing_file_of_a_dry_run_is_reported_before_an_occupied_folder():
+    run_training(max_iters=1)
+    with pytest.raises(UserError, match=r"--text gone\.txt: there is no such file"):
+        train.main(arguments(text="gone.txt", dry_run=True))
+
+
+def test_an_option_of_pairs_is_that_of_the_translation_model():
+    answer = "--pairs x belongs to the translation model: use python train.py translate-de-en --pairs x"
+    with pytest.raises(OptionError, match=answer):
+        train.main(["--pairs", "x"])
+
+
+def test_epochs_are_steps_whose_number_a_dry_run_prints():
+    for name in ("epochs", "num-epochs"):
+        answer = (
+            f"--{name.replace('-', '_')} is counted in steps here: --max_iters is the epochs times the steps of one"
+        )
+        with pytest.raises(OptionError, match=answer):
+            train.main([f"--{name}", "3"])

@@ -1,0 +1,115 @@
+"""Translation models with what the shelf adds: recurrent layers, conversations, pages, plots, adapters and scores."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+import train
+from extra.studies import scores as evaluate
+from extra.tokenizers.wordpiece import WordPieceTokenizer
+from seq2seq.toys import toy_pairs
+from tests import test_translation_scripts as core
+from tests.test_translation_scripts import TODAYS, arguments, run_training
+from tests.tiny_runs import sampled
+
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
+long_trained, trained = core.long_trained, core.trained  # fixtures
+LUONG = {"mixer": "lstm", "attend": "predictive", "attention_reach": 4, "input_feeding": True, "n_head": None}
+
+
+@pytest.mark.parametrize(("kind", "steps"), [(TODAYS, 30), (LUONG, 20)])
+def test_a_model_with_other_parts_is_explained_profiled_and_adapted(kind, steps, capsys):
+    settings = core.assert_learns_resumes_and_translates(kind, "adamw", steps, capsys)
+    start = ["whole", "--start=abcdefghij"]
+    if kind is TODAYS:
+        assert len(sampled(capsys, *start, "--quantize=int8", "--device=cpu").out.splitlines()) == 1
+    assert "wrote page.html" in sampled(capsys, *start, "--explain=page.html").err
+    assert train.main([*arguments(**settings), "--profile"]) == 0
+    more = ["--dataset=reverse", "--lora_rank=2", "--max_iters=4", "--out_dir=adapted", "--toy_size=300"]
+    assert train.main(["--init_from=whole", *more]) == 0
+
+
+@pytest.mark.cpu_only("several workers are for the CPU")
+def test_two_processes_learn_what_one_learns_with_recurrent_layers():
+    core.assert_two_learn_the_same(LUONG)
+
+
+def test_the_unknown_units_of_wordpiece_are_words(capsys):
+    core.assert_warning(WordPieceTokenizer.train("ab ba", 10), "3 words of the text are unknown", capsys)
+
+
+def test_a_dry_run_writes_nothing(capsys):
+    assert train.main([*arguments(), "--dry_run"]) == 0
+    assert "200 tokens of source and target" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_a_conversation_gives_the_translations_of_its_lines(trained, capsys, monkeypatch):
+    lines = ["abcdefghij", "zyx", "qqq"]
+    typed = "".join(f"{line}\n" for line in lines)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8"))
+    talk = sampled(capsys, "run", "--interactive").out
+    assert talk == "".join(sampled(capsys, "run", "--start", line).out for line in lines)
+
+
+def test_the_attention_is_plotted(trained, capsys):
+    pytest.importorskip("matplotlib")
+    for name in ("plot.svg", "plot.png"):
+        assert f"wrote {name}" in sampled(capsys, "run", "--start", "abc", "--beam", "2", "--attention", name).err
+    picture = Path("plot.svg").read_text(encoding="utf-8")
+    for words in ("layer 1, head 2", ">a<", ">b<", "&lt;eos&gt;"):
+        assert words in picture
+
+
+# --- scoring --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys):
+    pytest.importorskip("sacrebleu")
+    assert evaluate.main(["run", "--out", "written.txt", "--beam", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "30 texts in" in err
+    assert out.startswith("exactly right: ")
+    assert "no BLEU: it counts four words in a row" in out  # a word is reversed here
+    assert "chrF2 = " in out
+    assert out.count("signature nrefs:1|bs:1000|seed:12345|case:mixed") == 1
+    assert len(Path("written.txt").read_text(encoding="utf-8").splitlines()) == 30
+
+
+def test_other_pairs_can_be_scored(trained, capsys):
+    pytest.importorskip("sacrebleu")
+    Path("pairs.tsv").write_text("cba\tabc\nzyx\txyz\n\t\nx\t\n", encoding="utf-8")
+    Path("a").write_text("abc\nxyz\n", encoding="utf-8")
+    Path("b").write_text("cba\nzyx\n", encoding="utf-8")
+    for words in (["--pairs", "pairs.tsv", "--swap"], ["--src", "a", "--tgt", "b"]):
+        assert evaluate.main(["run", *words, "--beam", "1"]) == 0
+    first, second = capsys.readouterr().out.split("exactly right: ")[1:]
+    assert first == second
+    assert evaluate.main(["run", "--pairs", "pairs.tsv", "--max_pairs", "1"]) == 0
+    assert "1 text in" in capsys.readouterr().err
+
+
+def test_length_penalties_are_compared(trained, capsys):
+    """A row for each, in ascending order, with the score that a run with this penalty alone prints."""
+    pytest.importorskip("sacrebleu")
+    Path("pairs.tsv").write_text("abc def ghi jkl\tlkj ihg fed cba\nab\tba\n", encoding="utf-8")
+    assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--compare", "10, 0,0.6"]) == 0
+    _, *lines, best = capsys.readouterr().out.splitlines()
+    table = [[float(number) for number in line.split()] for line in lines]
+    assert [row[0] for row in table] == [0, 0.6, 10]
+    top = max(table, key=lambda row: row[1])
+    assert best == f"best BLEU with --length_penalty {top[0]:g}"
+    for penalty, _, _, brevity, ratio in table:
+        assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--length_penalty", str(penalty)]) == 0
+        assert f"(BP = {brevity:.3f} ratio = {ratio:.3f} " in capsys.readouterr().out
+
+
+def test_words_are_scored(workplace, capsys):
+    pytest.importorskip("sacrebleu")
+    pairs = "".join(f"{a}\t{b}, bitte. \n" for a, b in toy_pairs("numbers", 200))
+    (workplace / "pairs.tsv").write_text(pairs, encoding="utf-8")
+    run_training(pairs="pairs.tsv", toy_size=None, tokenizer="word", vocab_size=24, max_iters=24, eval_interval=24)
+    assert evaluate.main(["run", "--beam", "2", "--max_pairs", "5"]) == 0
+    assert "BLEU = " in capsys.readouterr().out

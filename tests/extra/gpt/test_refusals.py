@@ -142,7 +142,7 @@ CASES = {
         ("sample talks --chat --num_samples 2", "--chat cannot be combined with --num_samples"),
         ("sample talks --chat --beam 2", "--beam cannot be combined with --chat"),
         ("sample run --compare goethe", "--compare is an option of the page: add --explain page.html"),
-        (f"{GPT} --compare gone.txt", "--compare gone.txt: name an existing file, or one of goethe"),
+        (f"{GPT} --compare gone.txt", "--compare gone.txt: name an existing file, or one of"),
         (f"{GPT} --max_new_tokens 3", "--explain cannot be combined with --max_new_tokens"),
         (f"{GPT} --score text.txt", "--score cannot be combined with --explain"),
         (f"{GPT} --beam 3", "--beam is for the page of a translation"),

@@ -28,12 +28,12 @@ RINGS = {
     **dict.fromkeys(("gpt", "seq2seq"), 3),
     **dict.fromkeys(("train", "sample", "families"), 4),
     "extra": 5,
-    **dict.fromkeys(("encoder", "gpt.export", "gpt.formats", "gpt.merge", "studies"), 5),  # say where things are now
+    **dict.fromkeys(("encoder", "gpt.formats", "studies"), 5),  # say where things are now
     "nano": 6,  # the whole idea in one file, which imports nothing of the project, and which nothing imports
     "benchmarks": 0,  # may import anything
 }
-CORE = 11861
-PRODUCT = 21496
+CORE = 11604  # lines of code; it is to become 11,500
+PRODUCT = 21492  # core and shelf together
 NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 DOORS = {  # the only imports of the shelf by the core, where the shelf exists

@@ -54,13 +54,13 @@ def run(workplace) -> RunFolder:
 
 def test_a_text_under_the_name_of_another_is_known_by_its_hash(workplace, monkeypatch):
     text = made_up_text()
-    recipe = replace(RECIPES["werther-faust"], make=lambda: text, expected=fetch.sha256(text))
-    monkeypatch.setitem(RECIPES, "werther-faust", recipe)
-    run = run_training(text=None, dataset="werther-faust", max_iters=2)
+    recipe = replace(RECIPES["shakespeare"], make=lambda: text, expected=fetch.sha256(text))
+    monkeypatch.setitem(RECIPES, "shakespeare", recipe)
+    run = run_training(text=None, dataset="shakespeare", max_iters=2)
     before = load_checkpoint(run.last, optimizer=True)
     save_checkpoint(run.last, replace(before, training=before.training | {"dataset": "goethe"}))  # as by version 0.3.0
     assert train.main([*RESUME, "--max_iters=3"]) == 0
-    assert load_checkpoint(run.last).training["dataset"] == "werther-faust"
+    assert load_checkpoint(run.last).training["dataset"] == "shakespeare"
 
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}

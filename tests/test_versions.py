@@ -26,7 +26,7 @@ WRITTEN = {
 # How many weights a preset's model has and the beginning of a hash of their names, in version 0.2.0: the presets.
 WEIGHTS = {
     (51, "ae3d7d3dc0e8"): "baby-gpt",
-    (25, "5d76e71a8cbb"): "goethe goethe-char-modern plays python-docs shakespeare werther-faust",
+    (25, "5d76e71a8cbb"): "goethe goethe-char-modern python-docs shakespeare",
     (35, "38019afc7fe4"): "goethe-bpe goethe-char",
     (131, "d538cdfda9e1"): "translate-en-de",
     (47, "5182c3f1fd07"): "reverse",

@@ -291,7 +291,7 @@ def _freed(dy: Array) -> tuple:
 
 
 class Observer:
-    """Something that watches computations inside a `with`, such as `detect_anomaly` and the profiler (debug/).
+    """Something that watches computations inside a `with`, such as `detect_anomaly` and `Graph` (debug/).
 
     Attributes:
         looks: whether it looks at values, so that they must be computed at once.

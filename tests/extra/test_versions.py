@@ -33,7 +33,7 @@ WEIGHTS = {
     (73, "821e1e236f82"): "classify",
     (10, "d8e1e23d4db2"): "cnn-digits",
     (14, "99f02cdc9c85"): "cnn-fashion",
-    (25, "5d76e71a8cbb"): "goethe-long sums",
+    (25, "5d76e71a8cbb"): "goethe-long plays sums werther-faust",
     (35, "38019afc7fe4"): "gpt-summarize",
     (25, "b2939107b0ae"): "goethe-lstm",
     (37, "76f650a238a0"): "goethe-works",

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array
 from tinygrad_lite.nn.module import Module, clear_gradients
 from tinygrad_lite.optim.memory import Memory
@@ -93,8 +92,6 @@ class Optimizer(metaclass=Listed):
         for tensors, group, skipped in self.memory.to_update(stretches):
             options = {name: option for name, option in group.items() if name not in ("params", "param_names")}
             self.update(*tensors, step=self.steps - skipped, **options)
-        if profiler.running:
-            profiler.running.note("(sums, clipping, update)")
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
         """Update values (and states) in place; `step` counts their updates. Every optimizer defines its own."""

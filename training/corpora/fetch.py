@@ -31,6 +31,7 @@ from tinygrad_lite.errors import CorpusError, counted
 from training.cli.console import run_apart, say
 from training.cli.files import POSIX, decode_utf8, read_file, write_atomically
 
+GITHUB = "https://raw.githubusercontent.com/"
 MAX_BYTES = 24 * 2**20  # of a file at an https:// address: the largest here, Tatoeba, has 10 MB, and grows
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
 MAX_LISTS = 2**30  # bytes of each list of packages

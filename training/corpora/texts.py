@@ -5,9 +5,8 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
 1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that your own edition can
    replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
-3. its source: signed Debian packages for `goethe`; files on GitHub that are known by their SHA-256 for `shakespeare`
-   and `werther-faust` (`works.py`); a Python package, through pip, for `plays`; Python's own documentation for
-   `python-docs`.
+3. its source: signed Debian packages for `goethe`; a file on GitHub that is known by its SHA-256 for `shakespeare`;
+   Python's own documentation for `python-docs`.
 
 The table `RECIPES` is open: another recipe in it is another corpus.
 
@@ -30,7 +29,7 @@ from tinygrad_lite.errors import CorpusError, counted
 from training.cli import console
 from training.cli.files import text_named
 from training.cli.options import not_among
-from training.corpora import fetch, plays, works
+from training.corpora import fetch
 from training.corpora.cleaning import goethe_text, normalise
 from training.corpora.gutenberg import gutenberg_books
 
@@ -70,11 +69,13 @@ class Recipe(fetch.Recipe):
         packages change from version to version. Otherwise it is an error.
     held_out: the line, after a blank one, with which the held-out works begin; none: the last tenth is held out.
     prompt: a beginning that suits the text.
+    how: how it comes to where others do not; empty: it may not.
     """
 
     signed: bool = False
     held_out: str | None = None
     prompt: str = ""
+    how: str = ""
 
 
 # ------------------------------------------------------------------------------------------ finding a text
@@ -95,7 +96,8 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say, files: Sequ
     elif name not in RECIPES:
         raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
     else:
-        others = [f"python train.py {other} ({how})" for other, how in ELSEWHERE.items() if other != name]
+        hows = {other: RECIPES[other].how for other in UNNAMED_TEXTS if other != name}
+        others = [f"python train.py {other} ({how})" for other, how in hows.items() if how]
         with fetch.advising(f"the corpus {name}", *others, "--text FILE"):
             corpus = find(name, say)
     say(f"corpus {corpus.name}: {counted(len(corpus.text), 'character')} from {corpus.source}")
@@ -222,13 +224,10 @@ def python_docs() -> str:
     return normalise("\n\n".join(dict.fromkeys(text.strip("\n") for text in paragraphs if text.strip())) + "\n")
 
 
-WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
-WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
-SHAKESPEARE = works.GITHUB + "karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt"
+SHAKESPEARE = fetch.GITHUB + "karpathy/char-rnn/6f9487a6fe5b420b7ca9afb0d7c078e37c1d1b4e/data/tinyshakespeare/input.txt"
 
 PYTHON_DOCS, FAUST = "python-docs", "Habe nun, ach!"
-ELSEWHERE = {"plays": "a text through pip", PYTHON_DOCS: "a text that Python brings"}
-UNNAMED_TEXTS = ("goethe", "werther-faust", "plays", PYTHON_DOCS)  # the first of them that is available
+UNNAMED_TEXTS = ["goethe", PYTHON_DOCS]  # the first of them that is available
 
 # By name. Without `expected` the first download is trusted, its hash printed, and the copy in the cache checked against
 # that. (None here means that each version of Python has its own text.)
@@ -242,20 +241,12 @@ RECIPES = {
         signed=True,
         prompt=FAUST,
     ),
-    "plays": Recipe(
-        source=f"the Python package {plays.WHEEL.requirement}",
-        licence="Shakespeare's words are in the public domain; the package comes under the MIT licence, copyright Sean "
-        "Stewart",
-        make=plays.plays,
-        expected="fb6c466f3874efee1db2a71438cca62debc687ea6d0ad66255797e8a7df16e34",
-        held_out="TWELFTH NIGHT",
-        prompt="ROMEO:",
-    ),
     PYTHON_DOCS: Recipe(
         source=f"Python {sys.version.split()[0]}, module pydoc_data.topics",
         licence="the Python Software Foundation License",
         make=python_docs,
         prompt="The statement",
+        how="a text that Python brings",
     ),
     "shakespeare": Recipe(
         source="the repository karpathy/char-rnn on GitHub",
@@ -263,12 +254,5 @@ RECIPES = {
         make=lambda: normalise(fetch.https_text(SHAKESPEARE)),
         expected="86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
         prompt="ROMEO:",
-    ),
-    "werther-faust": Recipe(
-        source=WORKS_SOURCE,
-        licence=WORKS_LICENCE,
-        make=works.werther_and_faust,
-        expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
-        prompt=FAUST,
     ),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tinygrad_lite import Tensor, autograd
-from tinygrad_lite.debug.profiler import kept_by, owner
+from tinygrad_lite.debug.graph import kept_by, owner
 
 
 @dataclass

@@ -7,10 +7,10 @@ import pytest
 
 from extra.corpora import goethe_works, texts
 from extra.corpora.goethe_works import HELD_OUT_FILES, PLAYS, PROSE, runs
-from tests.training.corpora.test_works import PLAY
+from extra.corpora.works import PLAYS_FOLDER, PROSE_FOLDER
+from tests.extra.corpora.test_works import PLAY
 from tinygrad_lite.errors import CorpusError
 from training.corpora.texts import Corpus, make_corpus
-from training.corpora.works import PLAYS_FOLDER, PROSE_FOLDER
 
 TEN = "eins zwei drei vier fünf sechs sieben acht neun zehn"
 

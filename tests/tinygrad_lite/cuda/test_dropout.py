@@ -10,7 +10,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.dropout import round_keys
 from tinygrad_lite.cuda.launch import Kernel, definitions, launch_elements, parameters_of, source
-from tinygrad_lite.debug.profiler import kept_by
+from tinygrad_lite.debug.graph import kept_by
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import bfloat16

@@ -112,7 +112,9 @@ def test_a_text_that_is_named_is_never_replaced():
     words = "is unavailable (there is no network here); try again with a network, once is enough; what works meanwhile:"
     plays, docs = "plays (a text through pip), python train.py ", "python-docs (a text that Python brings)"
     without = "; without any text: python train.py reverse, python -m extra.studies.learn, docs/course"
-    for name in ("goethe", "werther-faust", "plays", "shakespeare"):
+    if "plays" not in RECIPES:  # without the shelf
+        plays = ""
+    for name in {"goethe", "werther-faust", "plays", "shakespeare"} & RECIPES.keys():
         with pytest.raises(CorpusError) as caught:
             load_corpus(name, print)
         others = plays * (name != "plays") + docs
@@ -207,7 +209,7 @@ REFUSED = [
     (
         load_corpus,
         "goehte",
-        r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*, werther-faust.*, and `--text FILE`",
+        r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*shakespeare.*, and `--text FILE`",
     ),
     (load_corpus, os.path.join("no", "poem.md"), "there is no file "),
     *((load_files, [], "no file is given"), (load_files, ["."], "is a folder, not a text file")),

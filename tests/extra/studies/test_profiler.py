@@ -5,12 +5,13 @@ import re
 import numpy as np
 import pytest
 
+from extra.studies.profiler import Profile
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig
 from tests.places import here
+from tests.tinygrad_lite.functional.version_cases import leaf
 from tinygrad_lite import Tensor
-from tinygrad_lite.debug import profiler
-from tinygrad_lite.debug.profiler import Profile
+from tinygrad_lite import functional as F
 
 pytestmark = pytest.mark.every_device
 
@@ -30,7 +31,6 @@ def test_operations_are_counted_with_their_time_and_memory():
     assert 0 < measured <= profile.seconds
     assert all(one.forward > 0 for one in spent.values())
     assert spent["exp"].backward > 0
-    assert profiler.running is None
 
 
 def test_views_take_no_memory():
@@ -48,7 +48,6 @@ def test_a_profile_ends_with_an_error():
         x.log() + "no number"
     x.exp()
     assert [one.calls for one in profile.by_operation.values()] == [1]
-    assert profiler.running is None
 
 
 def test_the_table_adds_up():
@@ -78,3 +77,22 @@ def test_the_shapes_add_up_to_the_models_parameters_and_operations(positions):
     if here() == "cpu":  # a GPU adds this bias with GELU
         row = next(line for line in profile.shapes().splitlines() if "3x8x16 64x16 64 -> 3x8x64" in line).split()
         assert row[:4] == ["2", f"{2 * (64 * 16 + 64):,}", f"{2 * 2 * 24 * 64 * 16 / 1e6:.2f}", "linear:"]
+
+
+@pytest.mark.cpu_only("the CPU's version")
+def test_of_a_convolution_only_inputs_are_kept_for_the_backward_pass():
+    x, weight = leaf(2, 3, 8, 8), leaf(4, 3, 3, 3)
+    with Profile() as profile:
+        F.conv2d(x, weight, padding=1).sum().backward()
+    assert profile.by_operation["conv2d"].kept == 0
+    (shaped,) = (s for (name, *_), s in profile.by_shapes.items() if name == "conv2d")
+    assert shaped.operations == 2 * (2 * 4 * 8 * 8) * (3 * 3 * 3)  # a sum of 27 products for each result
+
+
+@pytest.mark.cpu_only("the CPU's version")
+def test_of_pooling_little_is_kept_for_the_backward_pass():
+    with Profile() as profile:
+        x = leaf(2, 3, 4, 4)
+        (x.exp().avg_pool2d() + x.exp().max_pool2d()).sum().backward()
+    assert profile.by_operation["avg_pool2d"].kept == 0
+    assert profile.by_operation["max_pool2d"].kept == 2 * 3 * 2 * 2  # a byte for each result

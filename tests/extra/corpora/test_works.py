@@ -4,9 +4,9 @@ import hashlib
 
 import pytest
 
+from extra.corpora import works
+from extra.corpora.tei import play_text
 from tinygrad_lite.errors import CorpusError
-from training.corpora import works
-from training.corpora.tei import play_text
 
 PLAY = """<?xml version="1.0" encoding="utf-8"?>
 <?xml-stylesheet type="text/css" href="../css/tei.css"?>

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from training.corpora import plays
+from extra.corpora import plays
 from training.corpora.texts import load_corpus
 
 CASES = [  # Markdown, and the speeches in it

@@ -7,11 +7,11 @@ written here: what is used is what was intended, whoever delivers it. `pinned_fi
 
 import re
 
+from extra.corpora.tei import play_text
 from training.corpora import fetch
 from training.corpora.cleaning import normalise, spread
-from training.corpora.tei import play_text
+from training.corpora.fetch import GITHUB
 
-GITHUB = "https://raw.githubusercontent.com/"
 PROSE_FOLDER = GITHUB + "computationalstylistics/68_german_novels/4cc71e1d44647244b3df29474180a8a5e4fe8290/corpus/"
 PLAYS_FOLDER = GITHUB + "dracor-org/gerdracor/1a985284303b4338acb7a6deb51d4c81cc621d2e/tei/"
 WERTHER = {

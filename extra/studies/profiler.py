@@ -19,10 +19,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from textwrap import TextWrapper
-from typing import Any
 
 from tinygrad_lite import autograd
 from tinygrad_lite.autograd import Node
+from tinygrad_lite.debug.graph import kept_by, owner
 from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
@@ -81,14 +81,10 @@ class Profile(autograd.Observer):
         self._known: set[int] = set()  # arrays that are already counted, and weights, which are not
 
     def __enter__(self) -> Profile:
-        global running
-        running = self
         self._began = self._last = time.perf_counter()
         return super().__enter__()
 
     def __exit__(self, *error: object) -> None:
-        global running
-        running = None
         super().__exit__(*error)
         self.seconds += time.perf_counter() - self._began
 
@@ -167,9 +163,6 @@ class Profile(autograd.Observer):
         return f"{name:<30}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
 
 
-running: Profile | None = None  # the one that the optimizer notifies of its update
-
-
 def size(shape: Shape) -> str:
     """A shape in a table.
 
@@ -196,15 +189,3 @@ def products(operation: str, inputs: Sequence[Shape], result: Shape) -> int:
         (*rows, width), keys = inputs[0], inputs[1][-2]
         return 4 * math.prod(rows) * width * keys
     return 0
-
-
-def owner(array: Array) -> Array:
-    """The array that owns the memory of this one."""
-    return array if array.base is None else array.base
-
-
-def kept_by(backward: Callable) -> list[Any]:
-    """The arrays that a derivative closes over."""
-    contents = [cell.cell_contents for cell in backward.__closure__ or ()]
-    listed = [item for content in contents if isinstance(content, list) for item in content]
-    return [found for found in contents + listed if hasattr(found, "__array_function__") and hasattr(found, "nbytes")]

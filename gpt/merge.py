@@ -1,5 +1,0 @@
-"""Where merging was until 0.3.0: the old command names the new one."""
-
-from training.cli.doorstep import moved
-
-moved("gpt.merge", "extra.adapters.merge")

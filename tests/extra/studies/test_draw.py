@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import sample
+from extra.gpt import sample as sampling
 from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside
-from extra.plots import attention
 from extra.studies.draw import main as draw_main
 from tests.gpt.saved_models import saved_gpt
 from text.tokenizers.char import CharTokenizer
@@ -75,7 +75,7 @@ def test_sample_plots_the_prompt_and_the_first_text_that_follows(make, capsys, m
     pytest.importorskip("matplotlib")
     make()
     drawn = []
-    monkeypatch.setattr(attention, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
+    monkeypatch.setattr(sampling, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
     command = ["run", "--start", start, "--max_new_tokens", "3", "--attention", "a.svg", *more]
     assert sample.main(command) == 0
     first = capsys.readouterr().out.replace("\n", "\\n")[: len(start) + 3]

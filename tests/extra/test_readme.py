@@ -35,7 +35,8 @@ from tests.extra.pretrained.test_bert import made as made_bert
 from tests.extra.pretrained.test_llama import LLAMA, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights
 from tests.extra.pretrained.test_llama import write_folder as write_llama
-from tests.test_imports import FOLDERS
+from tests.test_imports import FILES, FOLDERS
+from tests.test_rings import code_lines
 from tests.tiny_runs import undone
 from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.device import DeviceError, why_no_cuda
@@ -246,6 +247,20 @@ def test_ci_installs_as_the_readme_says():
     assert 'pip install -e ".[dev]"' in commands(README)
     assert 'pip install --quiet -e ".[dev]"' in ci
     assert "\npytest" in ci
+
+
+def test_the_tree_of_the_readme_names_every_folder_with_its_lines():
+    """Code lines, to the nearest hundred."""
+    lines = {module: code_lines(file.read_text(encoding="utf-8")) for module, file in FILES.items()}
+    tree = README.split("## Read it")[1].split("```")[1]
+    named = set()
+    for row in re.findall(r"^\w.*\d.*$", tree, re.MULTILINE):
+        modules = re.findall(r"(\w+)(?:\.py|/)", row) if ".py" in row else re.findall(r"(\w+)/ ", row[:21])
+        found = sum(n for module, n in lines.items() if any(f"{module}.".startswith(f"{one}.") for one in modules))
+        shown = re.findall(r"  ([\d,]+)", row)[-1]
+        assert int(shown.replace(",", "")) == round(found, -2), (row, found)
+        named.update(modules)
+    assert {*FOLDERS} - {"benchmarks", "encoder", "studies", "tests"} <= named
 
 
 def test_the_readme_is_short_and_links_to_every_page():

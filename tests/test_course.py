@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from docs.course import check as course
+from docs.course import mark
 from docs.course.compare import same
 from tests.test_imports import FILES, ROOT
 from tinygrad_lite.errors import OptionError, UserError
@@ -163,6 +164,29 @@ def test_answers_are_written_to_a_copy_that_git_ignores(copy, capsys):
     assert "docs/course/answers/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
 
+def test_a_class_is_marked_whatever_its_answers_do(tmp_path, capsys):
+    chapter, place = CHAPTERS[0].parent, tmp_path / "class"
+    right = "print('x' * 10**6)\n" + (chapter / "solution.py").read_text(encoding="utf-8")
+    for person, code in {"Jörg Groß/answers": right, "d": "import os; os._exit(3)"}.items():
+        folder = place / person / chapter.name
+        folder.mkdir(parents=True)
+        (folder / "exercise.py").write_text(code, encoding="utf-8")
+    shutil.make_archive(place / "f", "zip", place / "Jörg Groß")
+    (place / "g.zip").write_text("no zip", encoding="utf-8")
+    assert mark.main([str(place), f"--out={tmp_path / 'marks.csv'}"]) == 0
+    assert (tmp_path / "marks.csv").read_text(encoding="utf-8") == ",1\nJörg Groß,4 of 4\nd,0\nf,4 of 4\n"
+    said = capsys.readouterr()
+    assert said.out == "           1\nJörg Groß  4 of 4\nd          0\nf          4 of 4\n"
+    assert "d, chapter 1: ended with status 3" in said.err
+    assert "g.zip is not a zip file" in said.err
+    endless = place / "endless.py"
+    endless.write_text("while True: pass", encoding="utf-8")
+    assert mark.right_answers(chapter, endless, 0.5) == "not finished after 0.5 s"
+    for name, sentence in (("none", "is not a folder"), ("d", "there are no answers in .*: each folder or zip file")):
+        with pytest.raises(UserError, match=sentence):
+            mark.main([str(place / name)])
+
+
 def test_an_answer_s_own_error_is_told_with_its_line(copy, capsys):
     answer(copy, "lambda dq: ...", "lambda dq: (dq / 0, 0)")
     assert course.main(["1"]) == 1
@@ -178,6 +202,9 @@ def test_a_solution_is_shown_only_when_asked_for(copy, capsys):
     assert shown.strip() == inspect.getsource(course.load(copy / "solution.py").relu).strip()
     with pytest.raises(OptionError, match="--solution rel: this chapter has no such exercise; did you mean relu"):
         course.main(["1", "--solution", "rel"])
+    (copy / "solution.py").unlink()  # as a teacher hands the course out
+    with pytest.raises(OptionError, match="--solution relu: this copy of the course has no solutions"):
+        course.main(["1", "--solution", "relu"])
     with pytest.raises(OptionError, match="there is no chapter 2: choose one of 1, capstone"):
         course.main(["2"])
 

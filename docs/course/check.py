@@ -188,6 +188,8 @@ def solution(folder: Path, name: str) -> str:
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"there are {', '.join(known)}"
         raise OptionError(f"--solution {name}: this chapter has no such exercise; {hint}")
+    if not file.exists():
+        raise OptionError(f"--solution {name}: this copy of the course has no solutions")
     return textwrap.dedent(ast.get_source_segment(file.read_text(encoding="utf-8"), named(file)[name], padded=True))
 
 

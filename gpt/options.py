@@ -1,7 +1,5 @@
 """The options of a training run of the GPT."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gpt.config import GPTConfig

@@ -12,8 +12,6 @@ al. 2017, section 3.4; Press, Wolf 2017).
 Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -42,7 +40,7 @@ class Memory:
     caches: Caches
     states: list[Tensor] | None = None
 
-    def select(self, rows: np.ndarray) -> Memory:
+    def select(self, rows: np.ndarray) -> "Memory":
         """The memory of these rows, in this order."""
         here = get_device(self.values.device).from_host(rows)
         values, mask = Tensor.wrap(self.values.data[here]), Tensor.wrap(self.mask.data[here])

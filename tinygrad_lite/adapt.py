@@ -36,8 +36,6 @@ References: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"
 Dettmers et al. 2023, "QLoRA: Efficient Finetuning of Quantized LLMs", section 3 (arXiv:2305.14314).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase

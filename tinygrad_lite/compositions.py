@@ -3,8 +3,6 @@
 Each function is also a method: `mean(x, axis)` is `x.mean(axis)`. The chain rule differentiates them all.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

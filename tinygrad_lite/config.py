@@ -26,8 +26,6 @@ has the field `norm: str = part("norm")` to let its user choose. `transformer.bl
 docs/recipe.md says what each of them gains, and where it comes from.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator

@@ -1,7 +1,5 @@
 """How many floating-point operations the matrix products of a model take, from the sizes of its matrices."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

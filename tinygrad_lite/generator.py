@@ -10,11 +10,9 @@ logits; everything around that is here:
     fast step  a version of the model for single tokens, without tensors and graph, if there is one
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -52,7 +50,7 @@ class GenerationState:
             return list(self.window)
         return [row[start:] for row, start in zip(self.window, self.padding, strict=True)]
 
-    def select(self, rows: np.ndarray) -> GenerationState:
+    def select(self, rows: np.ndarray) -> Self:
         """The state of these rows, in this order; a row may be taken several times (beam search)."""
         padding = None if self.padding is None else self.padding[rows]
         memory = None if self.memory is None else self.memory.select(rows)

@@ -5,8 +5,6 @@ composed of them, `functional/` the heavy ones. All of them need the class `Tens
 in the last lines, when everything has been defined.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from sys import getrefcount

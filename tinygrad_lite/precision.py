@@ -12,8 +12,6 @@ Reference: Micikevicius et al. 2018 (arXiv:1710.03740) on weights in float32; Ka
 bfloat16.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager

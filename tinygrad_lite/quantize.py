@@ -51,8 +51,6 @@ References: Dettmers et al. 2022 (arXiv:2208.07339), section 2, on absmax; Dettm
 arXiv:2305.14314), section 3 and appendix E, whose levels these are, and whose scales are 8-bit floats instead of int8.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Sequence

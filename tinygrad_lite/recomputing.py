@@ -1,7 +1,5 @@
 """Activation checkpointing: what the backward pass needs is recomputed instead of being kept."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterable
 from threading import get_ident

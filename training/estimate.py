@@ -1,11 +1,8 @@
 """The size of a run, and the error when memory runs out."""
 
-from __future__ import annotations
-
 import errno
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tinygrad_lite.adapt import counts
 from tinygrad_lite.config import ModelConfig
@@ -14,9 +11,7 @@ from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.nn import Module
 from training.family import Trained
 from training.options import OPTIMIZERS
-
-if TYPE_CHECKING:
-    from training.setup import RunSetup
+from training.setup import RunSetup
 
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # messages of CUDA's libraries
 # Messages of CuPy and NumPy: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".

@@ -3,8 +3,6 @@
 Nothing here depends on a model or affects a result.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os
@@ -15,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
@@ -73,7 +71,7 @@ class StopRequest:
         self.signal: signal.Signals | None = None
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> StopRequest:
+    def __enter__(self) -> Self:
         for number in STOPPING:
             if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._note)

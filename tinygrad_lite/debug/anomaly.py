@@ -4,8 +4,6 @@ When a loss is NaN, many operations have propagated the NaN, so the loss does no
 the observer `detect_anomaly` (see autograd.py) examines every array as soon as it is computed.
 """
 
-from __future__ import annotations
-
 import linecache
 import sys
 from collections.abc import Sequence

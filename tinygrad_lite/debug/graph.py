@@ -5,11 +5,9 @@ bottom line, and `backward()` visits the same lines from the bottom to the top. 
 only one line; others refer to it by its name or number.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -71,7 +69,7 @@ class Graph(autograd.Observer):
         if result.requires_grad:
             self.results[result._node] = result.retain_grad()
 
-    def name(self, names: Mapping[str, Any] | None = None, /, **more: Any) -> Graph:
+    def name(self, names: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
         """Give names to tensors: `name(a=a)`, `name(dict(model.named_parameters()))`, or simply `name(locals())`.
 
         Values that are not tensors are ignored. Tensors without a name get numbers.

@@ -16,13 +16,11 @@ multiple data"). Where the processes meet, the loop calls the communicator:
 many machines send each other messages (`Ranks`, mpi.py).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -167,7 +165,7 @@ class Job:
     progress: tuple[int, dict[str, int]]
 
     @classmethod
-    def of(cls, program: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> Job:
+    def of(cls, program: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> Self:
         """The job of the other processes, for the model and optimizer of process 0."""
         learned = frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
         progress = optimizer.steps, optimizer.skipped

@@ -16,6 +16,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import get_ident
 from typing import Any, Self
 
@@ -79,6 +80,7 @@ class build_graph(no_grad):
     inside = True
 
 
+@dataclass(eq=False, repr=False)
 class Node:
     """One step of a computation, as the backward walk sees it; or a leaf, where the walk ends.
 
@@ -101,22 +103,17 @@ class Node:
         notes: a place where an observer may store something.
     """
 
-    keep: Callable[[Array, str], None] | None = None
-    seen: tuple[tuple[list[int], int], ...] = ()
+    op: str
+    parents: tuple[Node | None, ...]
+    backward: Backward | None
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    age: int = field(default_factory=_next_age, init=False)
+    # Defaults on the class, for most nodes have none of these.
+    keep = None
+    seen = ()
     adds = False
-    notes: Any = None
-
-    def __init__(
-        self,
-        op: str,
-        parents: tuple[Node | None, ...],
-        backward: Backward | None,
-        shape: tuple[int, ...],
-        dtype: np.dtype,
-    ) -> None:
-        self.op, self.parents, self.backward = op, parents, backward
-        self.shape, self.dtype = shape, dtype
-        self.age = _next_age()
+    notes = None
 
 
 # --- the walk -------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def size_of(setup: RunSetup) -> Size:
     config = options.model_config(known or {"char": 100, "byte": 256}.get(options.tokenizer, options.vocab_size))
     model = setup.blueprint(config)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
-    moments, workers = len(OPTIMIZERS[options.optimizer][0].state_names), options.workers
+    moments, workers = len(OPTIMIZERS[options.optimizer].state_names), options.workers
     kept_moments = "one moment" if moments == 1 else "two moments"
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     learns = "" if learned == parameters else " of what learns"

@@ -6,7 +6,6 @@ The names are nanoGPT's wherever nanoGPT has one.
 import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -22,15 +21,8 @@ from tinygrad_lite.transformer import MIXERS
 from training.cli.options import contained, fields_of, values_of
 from training.cli.unread import Readers
 
-# The class of each optimizer, and the options for its settings.
 MUON_LR_FACTOR = 10.0  # of the learning rate, for muon's matrices
-BETAS = {"betas": attrgetter("beta1", "beta2")}
-OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
-    "adamw": (optim.AdamW, BETAS),
-    "adam": (optim.Adam, BETAS),
-    "sgd": (optim.SGD, {"momentum": attrgetter("beta1")}),
-    "muon": (optim.Muon, BETAS | {"muon_lr_factor": lambda options: MUON_LR_FACTOR}),
-}
+OPTIMIZERS = {"adamw": optim.AdamW, "adam": optim.Adam, "sgd": optim.SGD, "muon": optim.Muon}
 
 # The options that each schedule takes. (Its first parameter is the step.)
 RATES = {name: [*inspect.signature(schedule).parameters][1:] for name, schedule in optim.SCHEDULES.items()}
@@ -191,10 +183,13 @@ class TrainOptions:
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, for all parameters of the model."""
-        kind = OPTIMIZERS[self.optimizer][0]
+        kind = OPTIMIZERS[self.optimizer]
         make_groups = optim.muon_groups if kind is optim.Muon else optim.decay_groups
         return kind(make_groups(model, self.weight_decay), self.learning_rate, **self.optimizer_settings())
 
     def optimizer_settings(self) -> dict[str, Any]:
         """The settings of the optimizer besides the learning rate and the weight decay."""
-        return {name: get(self) for name, get in OPTIMIZERS[self.optimizer][1].items()}
+        if self.optimizer == "sgd":
+            return {"momentum": self.beta1}
+        of_muon = {"muon_lr_factor": MUON_LR_FACTOR} if self.optimizer == "muon" else {}
+        return {"betas": (self.beta1, self.beta2)} | of_muon

@@ -11,7 +11,6 @@ row for each of its tokens.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,7 @@ from tinygrad_lite.errors import CorpusError, OptionError
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import parse_command_line, split_command_line
 from training.cli.console import quoted, say
-from training.cli.options import (
-    PRESET_FOLDERS,
-    brief,
-    build,
-    fields_of,
-    find_preset,
-    is_preset,
-    list_presets,
-    read_preset,
-    values_of,
-)
+from training.cli.options import all_presets, brief, build, fields_of, is_preset, settings_of, values_of
 from training.family import Family, family_of_weights
 from training.folder import RunFolder
 from training.options import TrainOptions
@@ -48,8 +37,7 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
         families: by name; the first is that of a command that names none.
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
-    titles = PRESET_FOLDERS.items()
-    described = {title: list_presets(*(folder for folder, its in titles if its == title)) for _, title in titles}
+    described = all_presets()
     lists = [line for title, presets in described.items() for line in listed(title, presets)]
     family, named = choose_family(argv, families)
     hints, explained = options_elsewhere(family, families)
@@ -111,7 +99,7 @@ def refuse_name(word: str) -> None:
     if os.path.exists(word) or Path(word).suffix:
         option = "init_from" if os.path.isdir(word) or Path(word).suffix == ".safetensors" else "text"
         raise OptionError(f"{word} is not a preset; did you mean: python train.py --{option} {quoted(Path(word))}")
-    find_preset(word)
+    settings_of(word)
 
 
 def first_available(options: TrainOptions, texts: Sequence[str]) -> tuple[str, str]:
@@ -156,13 +144,7 @@ def choose_family(argv: Sequence[str], families: Mapping[str, Family]) -> tuple[
 
 def datasets_of(family: Family) -> set[str]:
     """The only names that --dataset of a family accepts; empty if it accepts others too."""
-    return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
-
-
-def settings_of(name: str) -> dict[str, Any]:
-    """The settings of a preset, and its family."""
-    file = Path(name) if Path(name).suffix == ".toml" and os.path.isfile(name) else None
-    return read_preset(file or find_preset(name))
+    return {*(fields_of(family.options)[0]["dataset"].metadata["choices"] or ())}
 
 
 def listed(title: str, described: Mapping[str, str]) -> list[str]:

@@ -233,6 +233,12 @@ def list_presets(*folders: Path) -> dict[str, str]:
     return described
 
 
+def all_presets() -> dict[str, dict[str, str]]:
+    """What `list_presets` finds, by what --help calls the folders."""
+    titles = PRESET_FOLDERS.items()
+    return {title: list_presets(*(folder for folder, its in titles if its == title)) for _, title in titles}
+
+
 def is_preset(word: str | None) -> bool:
     """Whether a word names a preset, or a file of settings."""
     is_known = any(os.path.isfile(folder / f"{word}.toml") for folder in PRESET_FOLDERS)
@@ -277,3 +283,9 @@ def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
     if kind == "preset" and isinstance(like := values.pop("like", None), str):
         values = read_preset(find_preset(like)) | values
     return values
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings of a preset, or of a file of them, and its family; raises as `find_preset` and `read_preset` do."""
+    is_file = Path(name).suffix == ".toml" and os.path.isfile(name)
+    return read_preset(Path(name) if is_file else find_preset(name))

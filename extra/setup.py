@@ -173,7 +173,7 @@ class ShelfSetup(RunSetup):
         from extra.mpi.mpi import start_ranks  # which only mpirun needs
 
         task, model, optimizer, *stop = run
-        return start_ranks(Job.of(program, self.options, task, model, optimizer), model, optimizer, *stop)
+        return start_ranks(Job(program, self.options, task, model, optimizer), model, optimizer, *stop)
 
     def log(self, task: Task, model: Module, optimizer: Optimizer) -> ShelfLog:
         """What writes the files of the run."""

@@ -19,7 +19,7 @@ from gpt.fast.step import FastStep
 from gpt.fast.step_cuda import FastStepCuda
 from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, training_flops
-from tinygrad_lite.generator import GenerationState, Generator
+from tinygrad_lite.generator import GenerationState, Generator, rows_of
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
@@ -87,7 +87,7 @@ class GPT(Generator):
         """What a token is, plus its position unless attention encodes that: (B, T) -> (B, T, C)."""
         tokens = self.token_embedding(ids)
         if self.config.positions == "learned":
-            return tokens + rows_of(self.position_embedding, positions)
+            return tokens + rows_of(self.position_embedding.weight, positions)
         if self.config.positions in POSITION_CODES:
             # The codes have size 1; the embeddings are lifted to their scale (Vaswani et al. 2017, section 3.4).
             return tokens * self.config.n_embd**0.5 + self.position_codes(positions, tokens)
@@ -121,10 +121,3 @@ def without_padding(positions: np.ndarray, padding: np.ndarray, device: str) -> 
     """
     is_text = np.arange(positions[-1] + 1) >= padding[:, None]
     return np.maximum(positions - padding[:, None], 0), Tensor(is_text[:, None, None], device=device)
-
-
-def rows_of(table: Embedding, positions: np.ndarray) -> Tensor:
-    """The vectors of positions: a slice of the table, which is faster, if they are the same for all texts."""
-    if positions.ndim == 1 and len(positions):
-        return table.weight[positions[0] : positions[-1] + 1]
-    return table(Tensor(positions, device=table.weight.device))

@@ -144,8 +144,7 @@ class TrainOptions:
 
     def factors(self) -> list[tuple[int, str]]:
         """The numbers whose product is the size of a micro-step, and their units."""
-        values = values_of(self)
-        return [(values[name], unit) for name, unit in self.FACTORS]
+        return [(values_of(self)[name], unit) for name, unit in self.FACTORS]
 
     @property
     def weight_dtype(self) -> np.dtype:

@@ -87,8 +87,7 @@ class WordTokenizer(Tokenizer):
                 f"vocab_size is {vocab_size}, but {counted(len(names), 'special token')} and one word need "
                 f"{len(names) + 1}: use at least that"
             )
-        counts = Counter(split_pieces(text))
-        return cls([word for word, _ in counts.most_common(n_words)], names)
+        return cls([word for word, _ in Counter(split_pieces(text)).most_common(n_words)], names)
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, ignoring the names of specials."""

@@ -113,7 +113,7 @@ def parse_command_line(
     most = sys.maxsize if "..." in names else len(names)
     fields, kinds = fields_of(cls)
     given, others = split_command_line(argv, cls)
-    values, notes = {}, []
+    values, notes, lists = {}, [], f"{prog} --help all lists them"
     for name, words in given.items():
         text = brief(" ".join([f"--{name}", *words]))
         if name == "help":
@@ -134,10 +134,10 @@ def parse_command_line(
         elif name in ignored:
             notes.append(f"note: {text} does nothing here: {ignored[name]}")
         else:
-            raise OptionError(_unknown(name, fields, hints, prog))
+            raise OptionError(_unknown(name, fields, hints, lists))
     for number, word in enumerate(others):
         if number >= most or not word or word.startswith("-"):
-            raise OptionError(f"unexpected argument {word!r}: write options as --name value ({_lists(prog)})")
+            raise OptionError(f"unexpected argument {word!r}: write options as --name value ({lists})")
     for note in notes:
         say(note)
     return values, others
@@ -179,13 +179,8 @@ def _print_and_exit(text: str) -> NoReturn:
     sys.exit(0)
 
 
-def _lists(prog: str) -> str:
-    """Where all options are listed, for a message."""
-    return f"{prog} --help all lists them"
-
-
-def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
-    """The error message for an option that does not exist."""
+def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], lists: str) -> str:
+    """The error message for an option that does not exist; `lists` says where all are listed."""
     meant = {own: f"--{own}" for own in names}
     own = {*meant.values()}
     for other, answers in ELSEWHERE.items():
@@ -197,7 +192,7 @@ def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: st
     if answer and not answer.startswith("--"):
         return f"--{name} {answer}"
     advice = f"it is called {answer} here" if key in ELSEWHERE else f"did you mean {answer}?"
-    return f"unknown option --{brief(name)}: " + (f"{advice} ({_lists(prog)})" if answer else _lists(prog))
+    return f"unknown option --{brief(name)}: " + (f"{advice} ({lists})" if answer else lists)
 
 
 def _from_words(kind: Any, words: list[str]) -> Any:

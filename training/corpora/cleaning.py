@@ -5,6 +5,7 @@ Gutenberg have their own module, `gutenberg.py`.
 """
 
 import hashlib
+import itertools
 import re
 import string
 import textwrap
@@ -143,8 +144,6 @@ def spread(*streams: list[str]) -> list[str]:
     """
     placed = []
     for stream in streams:
-        total, before = sum(map(len, stream)), 0
-        for text in stream:
-            placed.append(((before + len(text) / 2) / total, text))
-            before += len(text)
+        ends = [*itertools.accumulate(map(len, stream))]
+        placed += [((end - len(text) / 2) / ends[-1], text) for end, text in zip(ends, stream, strict=True)]
     return [text for _, text in sorted(placed, key=lambda pair: pair[0])]

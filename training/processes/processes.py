@@ -19,8 +19,7 @@ many machines send each other messages (`Ranks`, mpi.py).
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -147,29 +146,24 @@ class OneGPU(OneProcess):
 Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # what every process runs
 
 
-@dataclass
 class Job:
     """Everything that another process needs to run the same program as process 0, except the values of parameters.
+
+    Args:
+        model, optimizer: those of process 0.
 
     Attributes:
         learned: the names of the parameters that require a gradient, and are in the optimizer's flat arrays.
         progress: number of updates made so far, and for each parameter the number that skipped it.
     """
 
-    program: Program
-    options: TrainOptions
-    task: Task
-    model_class: type
-    config: Any
-    learned: frozenset[str]
-    progress: tuple[int, dict[str, int]]
-
-    @classmethod
-    def of(cls, program: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> Self:
-        """The job of the other processes, for the model and optimizer of process 0."""
-        learned = frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
-        progress = optimizer.steps, optimizer.skipped
-        return cls(program, options, task, type(model), model.config, learned, progress)
+    def __init__(
+        self, program: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer
+    ) -> None:
+        self.program, self.options, self.task = program, options, task
+        self.model_class, self.config = type(model), model.config
+        self.learned = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+        self.progress = optimizer.steps, optimizer.skipped
 
     def prepare(self) -> tuple[Module, Optimizer]:
         """Set this process up like process 0; returns a model and an optimizer for the flat arrays of process 0.

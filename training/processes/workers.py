@@ -144,7 +144,7 @@ def start_processes(
         memory = reserved(rows * optimizer.memory.values.data.nbytes + frozen)
     gradients = move_into(memory.buffer, model, optimizer, rank=0)
     release_memory()  # the memory of the arrays that have moved to the shared memory
-    job = Job.of(program, options, task, model, optimizer)
+    job = Job(program, options, task, model, optimizer)
     comm = WorkerProcesses(0, gradients, optimizer, stop)
     try:
         for rank in range(1, options.workers):

@@ -6,7 +6,7 @@ python sample.py gpt2/ --adapter out/mine       what was learned on top of it (a
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -24,7 +24,7 @@ from tinygrad_lite.quantize import quantize
 from training.checkpoint import Checkpoint, fact_in, load_checkpoint
 from training.cli.console import quoted, say
 from training.corpora.fetch import cache_folder
-from training.family import Family, Trained
+from training.family import Family, Trained, family_of_weights
 from training.folder import find_checkpoint, release_memory
 
 BASE_FIRST = "python sample.py BASE --adapter"
@@ -234,3 +234,14 @@ class ShelfFamily(Family):
         if device == "cpu":
             trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
         return model
+
+
+def read_any(path: Path, families: Sequence[Family]) -> Trained:
+    """Read a trained model of one of these families; of a folder of runs, the best checkpoint of the newest.
+
+    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
+    """
+    if (family := family_of_weights(path, families)) is None:
+        path = find_checkpoint(path)
+        family = family_of_weights(path, families) or families[0]
+    return family.read(path)

@@ -9,7 +9,7 @@ from seq2seq.toys import TOYS
 from text.tokenizers import LEARNED
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
-from training.corpora.pairs import AUF_DEUTSCH, RECIPES, find, is_at_hand
+from training.corpora.pairs import AUF_DEUTSCH, RECIPES, find
 from training.model_config import settings_of
 from training.options import TrainOptions
 
@@ -63,10 +63,6 @@ class Seq2SeqOptions(TrainOptions):
                 raise OptionError(f"--{there} needs --{missing}: sentences and translations are in two files")
         if self.pairs and self.src:
             raise OptionError("--pairs and --src cannot be combined: give one file of pairs, or two files of sentences")
-
-    def is_at_hand(self) -> bool:
-        """Whether the pairs can be read without a network."""
-        return bool(self.pairs or self.src or self.dataset in TOYS or is_at_hand(self.dataset))
 
     def max_workers(self) -> int:
         """The maximum number of processes: each should have some pairs of most batches."""

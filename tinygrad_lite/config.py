@@ -204,12 +204,6 @@ class ModelConfig:
         """What a layer keeps of a text of block_size tokens: keys and values, or a recurrent state (h and c)."""
         return MIXERS[self.mixer].cached(self)
 
-    def effective(self) -> dict[str, Any]:
-        """The settings that results depend on, with 0 and None replaced by what they stand for."""
-        widths = {"n_inner": self.n_hidden, "n_kv_head": self.n_kv_head or self.n_head, "head_dim": self.head_width}
-        widths |= {"n_state": self.state_width} if self.is_recurrent else {}
-        return {name: widths.get(name, getattr(self, name)) for name in sorted(self.shape())}
-
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do.
 

@@ -184,14 +184,3 @@ def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
 def family_of_weights(path: Path, families: Sequence[Family]) -> Family | None:
     """The family of the trained model at a path; None if there is none of these."""
     return next((family for family in families if family.has(path)), None)
-
-
-def read_any(path: Path, families: Sequence[Family]) -> Trained:
-    """Read a trained model of one of these families; of a folder of runs, the best checkpoint of the newest.
-
-    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
-    """
-    if (family := family_of_weights(path, families)) is None:
-        path = find_checkpoint(path)
-        family = family_of_weights(path, families) or families[0]
-    return family.read(path)

@@ -9,6 +9,7 @@ A line that begins with / is a command and not part of the text: it changes a se
 
 import dataclasses
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +25,7 @@ from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.generator import GenerationState
 from training.cli.command_line import parse_command_line
-from training.cli.console import say, typed_lines, write
+from training.cli.console import say, write
 from training.cli.prompt import warn_of_cut, warn_of_unknown
 from training.family import Trained
 
@@ -170,6 +171,16 @@ def converse(conversation: Conversation, prepare: Callable[[str], str], hint: st
                 return
         except UserError as error:
             say(str(error))
+
+
+def typed_lines() -> Iterator[str]:
+    """Each line that the user types after a prompt, with its line end, until the end of the input."""
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    print("> ", end="", file=sys.stderr, flush=True)
+    for line in iter(sys.stdin.readline, ""):
+        yield line
+        print("> ", end="", file=sys.stderr, flush=True)
+    say("")
 
 
 def latest_ids(tokenizer: Tokenizer, text: str, count: int) -> list[int]:

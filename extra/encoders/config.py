@@ -1,7 +1,7 @@
 """BERT's settings."""
 
 from dataclasses import MISSING, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
 
@@ -64,11 +64,6 @@ class BertConfig(ModelConfig):
     def has_pooler(self) -> bool:
         """Whether the first token's vector passes through another layer, from which a whole sequence is judged."""
         return self.objective != "words" or self.next_sentence
-
-    def effective(self) -> dict[str, Any]:
-        """The settings that results depend on: those of heads only if there is one."""
-        settings = super().effective() | {"next_sentence": self.next_sentence and self.objective == "words"}
-        return settings | ({"pooling": self.pooling} if self.has_pooler else {})
 
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""

@@ -21,11 +21,12 @@ from pathlib import Path
 
 from extra.encoders.family import BERT, VIT
 from extra.encoders.vit import ViT
+from extra.family import read_any
 from extra.pretrained import bert, vit
 from extra.pretrained.layout import label_settings
 from extra.pretrained.write import export_command, write_pretrained
 from training.cli.console import run_command
-from training.family import Trained, read_any
+from training.family import Trained
 
 
 def main(argv: list[str]) -> int:

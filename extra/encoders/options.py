@@ -6,7 +6,7 @@ from typing import ClassVar
 from extra.encoders.config import MASK_SHARE, BertConfig
 from extra.options import ShelfOptions
 from tinygrad_lite.config import under
-from training.corpora.texts import RECIPES, is_at_hand
+from training.corpora.texts import RECIPES
 from training.model_config import settings_of
 from training.options import TrainOptions
 
@@ -34,7 +34,3 @@ class BertOptions(ShelfOptions, TrainOptions):
     )
 
     FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
-
-    def is_at_hand(self) -> bool:
-        """Whether the text can be read, or be refused, without a network."""
-        return bool(self.text or self.table) or is_at_hand(self.dataset)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from extra.corpora.pictures import RECIPES, are_cached, load_pictures
+from extra.corpora.pictures import RECIPES, load_pictures
 from extra.encoders.classes import ClassesTask
 from extra.encoders.cnn import CNNConfig
 from extra.encoders.vit import PictureBatch, ViTConfig
@@ -37,10 +37,6 @@ class PictureOptions(ShelfOptions, TrainOptions):
 
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "pictures"),)
     COUNTED = (1, "picture")
-
-    def is_at_hand(self) -> bool:
-        """Whether the pictures can be read without a network."""
-        return are_cached(self.dataset)
 
 
 @dataclass

@@ -165,12 +165,3 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
                     "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn "
                     "one, take bpe"
                 )
-
-    def is_at_hand(self) -> bool:
-        """Whether the text can be read, or be refused, without a network."""
-        if self.separator:
-            return bool(self.pairs or self.dataset in MADE or parallel.is_at_hand(self.dataset))
-        if self.dataset in pictures.RECIPES and not self.text:
-            return pictures.are_cached(self.dataset)
-        needed = (None if self.text else self.dataset, self.replay)
-        return all(texts.is_at_hand(name) for name in needed if name)

@@ -10,6 +10,7 @@ from typing import Any
 
 from safetensors.numpy import save as to_bytes
 
+from extra.encoders.config import BertConfig
 from extra.pretrained.layout import Layout
 from extra.pretrained.read import OWN_TOKENIZER, WEIGHTS
 from tinygrad_lite.config import ModelConfig
@@ -80,8 +81,8 @@ def checked_settings(layout: Layout, config: ModelConfig) -> dict[str, Any]:
     Raises: CheckpointError if it lacks one of them, that is, if reading them back results in different settings.
     """
     theirs = layout.their_config(config)
-    read = layout.own_config(theirs).effective()
-    for name, ours in config.effective().items():
+    read = effective(layout.own_config(theirs))
+    for name, ours in effective(config).items():
         if read[name] != ours and name not in layout.in_weights:
             allowed = "none" if read[name] is None else read[name]
             raise CheckpointError(
@@ -89,6 +90,17 @@ def checked_settings(layout: Layout, config: ModelConfig) -> dict[str, Any]:
                 f"train one with --{name} {str(allowed).lower()} to export it"
             )
     return theirs
+
+
+def effective(config: ModelConfig) -> dict[str, Any]:
+    """The settings that results depend on, with 0 and None replaced by what they stand for."""
+    widths = {"n_inner": config.n_hidden, "n_kv_head": config.n_kv_head or config.n_head, "head_dim": config.head_width}
+    widths |= {"n_state": config.state_width} if config.is_recurrent else {}
+    settings = {name: widths.get(name, getattr(config, name)) for name in sorted(config.shape())}
+    if isinstance(config, BertConfig):  # settings of heads count only if there is one
+        settings["next_sentence"] &= config.objective == "words"
+        settings |= {"pooling": config.pooling} if config.has_pooler else {}
+    return settings
 
 
 def as_json(data: Mapping[str, Any]) -> bytes:

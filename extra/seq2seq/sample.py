@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from extra.chat.interactive import typed_lines
 from extra.explorer.translation import explain, only_sentence
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots.attention import plot_attention
@@ -13,7 +14,7 @@ from seq2seq.sample import SAMPLING, SCORES, lines_writer, text_to_translate
 from seq2seq.translate import translate
 from text.decoding.sample_options import refuse_others
 from tinygrad_lite.errors import OptionError
-from training.cli.console import say, typed_lines
+from training.cli.console import say
 from training.cli.prompt import prompt_lines
 from training.corpora.cleaning import normalise
 from training.family import Trained

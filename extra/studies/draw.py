@@ -23,6 +23,7 @@ import numpy as np
 
 from extra.families import GPT as GPT_FAMILY
 from extra.families import SEQ2SEQ as SEQ2SEQ_FAMILY
+from extra.family import read_any
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
@@ -38,7 +39,7 @@ from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.cli.options import nearest
 from training.corpora.cleaning import one_line
-from training.family import Trained, read_any
+from training.family import Trained
 
 COMMAND = "python -m extra.studies.draw"
 CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"

@@ -29,6 +29,7 @@ import numpy as np
 
 from extra.families import GPT as GPT_FAMILY
 from extra.families import SEQ2SEQ
+from extra.family import read_any
 from extra.pairs.answering import answer, separator_of, warn_of_long
 from extra.pairs.pairs import load_pairs as load_answers
 from extra.pairs.pairs import positions
@@ -44,7 +45,7 @@ from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, User
 from training.cli.console import run_command, say, show
 from training.corpora.divided_pairs import read_table, read_two, without_empty
 from training.corpora.pair_cleaning import SENTENCE_END, Pair
-from training.family import Trained, read_any
+from training.family import Trained
 from training.folder import tune_memory
 from training.pair_data import encode_pairs
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extra.corpora import pictures
 from extra.studies.profiler import Profile
 from extra.studies.sizes import Published, published_of
 from tinygrad_lite.adapt import counts, sizes
@@ -24,6 +25,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.random import keyed_rng
 from training.cli.console import say, show
+from training.corpora import pairs, texts
 from training.estimate import Size, cache_bytes, size_of
 from training.options import TrainOptions
 from training.processes.processes import Program
@@ -99,7 +101,7 @@ def show_profile(setup: ShelfSetup) -> int:
 
 def dry_run(setup: ShelfSetup) -> int:
     """Print what a run would take. Fetches nothing and writes nothing."""
-    task = setup.make_task() if setup.size is None and setup.options.is_at_hand() else None
+    task = setup.make_task() if setup.size is None and are_at_hand(setup.options) else None
     options, size = setup.options, size_of(setup)
     (kept, what), (learned, parameters), products = size.kept, counts(size.model), products_of(options, size.model)
     guessed = options.tokenizer == "char" and not setup.vocab_size and not setup.tokenizer
@@ -132,6 +134,22 @@ def dry_run(setup: ShelfSetup) -> int:
     if setup.size and (published := published_of(setup.size)):
         say(f"published        {compared(published, total)}")
     return 0
+
+
+def are_at_hand(options: TrainOptions) -> bool:
+    """Whether the data of a run can be read, or be refused, without a network."""
+    is_own = any(getattr(options, name, None) for name in ("text", "table", "pairs", "src"))
+    needed = None if is_own else options.dataset, getattr(options, "replay", None)
+    return all(is_at_hand(name) for name in needed if name)
+
+
+def is_at_hand(name: str) -> bool:
+    """The same for data with a name."""
+    if name in pictures.RECIPES:
+        return pictures.are_cached(name)
+    is_free = name == texts.PYTHON_DOCS or name not in texts.RECIPES | pairs.RECIPES or texts.local_file(name)
+    source = pairs if name in pairs.RECIPES else texts
+    return bool(is_free) or source.from_cache(name, lambda line: None) is not None
 
 
 def tokens_per_step(options: TrainOptions) -> tuple[int, str]:

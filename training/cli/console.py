@@ -95,16 +95,6 @@ def watched(items: Iterable[Any], doing: str, total: int) -> Iterator[Any]:
             late = math.inf
 
 
-def typed_lines() -> Iterator[str]:
-    """Each line that the user types after a prompt, with its line end, until the end of the input."""
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    print("> ", end="", file=sys.stderr, flush=True)
-    for line in iter(sys.stdin.readline, ""):
-        yield line
-        print("> ", end="", file=sys.stderr, flush=True)
-    say("")
-
-
 def is_plain(text: str) -> bool:
     """Whether a text is printable, and literal between double quotes in every shell.
 

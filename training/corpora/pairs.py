@@ -117,11 +117,6 @@ def from_table(text: str) -> Found:
     return Found(**parts)
 
 
-def is_at_hand(name: str) -> bool:
-    """Whether the pairs can be read without a network."""
-    return from_cache(name, lambda line: None) is not None
-
-
 # ----------------------------------------------------------------------------------------- the dictionary Ding
 
 

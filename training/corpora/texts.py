@@ -122,12 +122,6 @@ def find(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     return corpus
 
 
-def is_at_hand(name: str) -> bool:
-    """Whether `load_corpus` finds this text, or refuses it, without a network."""
-    free = name not in RECIPES or name == PYTHON_DOCS or local_file(name)
-    return bool(free) or from_cache(name, lambda line: None) is not None
-
-
 def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
     """The cached corpus, or None if there is none or it can no longer be trusted."""
     rules = RULES if RECIPES[name].expected is None else None

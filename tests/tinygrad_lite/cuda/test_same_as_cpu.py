@@ -27,7 +27,6 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 from training.checkpoint import load_checkpoint
 from training.corpora.texts import load_files
-from training.family import read_any
 from training.pair_data import encode_pairs
 
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
@@ -160,7 +159,7 @@ def test_a_run_can_move_between_devices(trained_on, cuda):
     places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
     whole = run_training(out_dir="whole", device="cpu", max_iters=6)
     run = run_training(device=places[0], max_iters=3, lr_decay_iters=6)
-    saved, trained = load_checkpoint(run.last), read_any(run.last, [GPT])
+    saved, trained = load_checkpoint(run.last), GPT.read(run.last)
     assert bytes_of(trained.make_model(places[1])) == {name: array.tobytes() for name, array in saved.weights.items()}
     assert train_py.main(["--resume", "--out_dir=run", "--max_iters=6", f"--device={places[1]}"]) == 0
     found, expected = losses(run), losses(whole)

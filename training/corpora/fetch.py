@@ -3,7 +3,7 @@
 There are two sources: files inside Debian packages, fetched with apt-get (`debian_files`, `debian_folders`), and plain
 text at an https:// address (`https_text`). Neither needs root or changes the system, and both limit how much they read,
 so that a broken or hostile source causes an error instead of exhausting the memory.
-`store` and `recall` keep a text and a few facts about it in the cache folder, `pinned_files` keeps files as they are.
+`store` and `recall` keep a text and a few facts about it in the cache folder.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tinygrad_lite.errors import CorpusError, counted
-from training.cli.console import run_apart, say
+from training.cli.console import run_apart
 from training.cli.files import POSIX, decode_utf8, read_file, write_atomically
 
 GITHUB = "https://raw.githubusercontent.com/"
@@ -352,41 +352,3 @@ def keep(name: str, what: str, text: str, recipe: Recipe, rules: str, say: Calla
         store(name, text, {"source": recipe.source, "licence": recipe.licence, "rules": rules})
     except (OSError, CorpusError) as error:
         say(f"the {what} cannot be cached: {error}")
-
-
-def pinned_files(
-    expected: Mapping[str, str], where: str, get: Callable[[], Mapping[str, bytes]]
-) -> Mapping[str, bytes]:
-    """Files of known SHA-256, by name: what is used is what was intended, whoever delivers it.
-
-    They are in the folder `sources` of the cache, where they can also be put by hand. If one is missing, all are taken
-    from `get`, and stored there.
-
-    Args:
-        expected: the SHA-256 of each file, by its name, in hexadecimal.
-        where: what they are fetched from, for messages.
-        get: fetches all of them.
-    Raises: CorpusError if they cannot be fetched, or if a different file is delivered.
-    """
-    try:
-        folder = cache_folder() / "sources"
-        return _checked({name: read_file(folder / name) for name in expected}, expected, str(folder))
-    except FileNotFoundError:
-        say(f"fetching {where}")
-    except (OSError, CorpusError) as error:
-        say(f"fetching {where}, because {error}")
-    found = _checked(get(), expected, where)
-    try:
-        folder = cache_folder() / "sources"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, data in found.items():
-            write_atomically(folder / name, data)
-    except (OSError, CorpusError) as error:
-        say(f"{', '.join(found)} cannot be cached: {error}")
-    return found
-
-
-def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:
-    for name, sha256 in expected.items():
-        check_sha256(found.get(name, b""), sha256, f"{name} from {where}")
-    return found

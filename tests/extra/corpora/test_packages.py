@@ -5,10 +5,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from extra.corpora.packages import cached_folder
+from extra.corpora.packages import cached_folder, pinned_files
 from extra.encoders import minilm
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.errors import CheckpointError
+from training.corpora import fetch
 
 
 def fill(folder):
@@ -27,6 +28,16 @@ def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, cap
     assert cached_folder("model", fails, "again") == folder == cache / "model"
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert "again" not in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+def test_a_fifo_in_place_of_a_file_is_replaced(cache, capsys):
+    (cache / "sources").mkdir(parents=True)
+    os.mkfifo(cache / "sources" / "poem")
+    found = {"poem": "schön".encode()}
+    assert pinned_files({"poem": fetch.sha256("schön")}, "there", lambda: found) == found
+    assert "it is not a regular file" in capsys.readouterr().err
+    assert (cache / "sources" / "poem").read_bytes() == "schön".encode()
 
 
 def test_two_first_uses_at_the_same_time_leave_one_folder(cache):

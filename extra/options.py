@@ -15,9 +15,8 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, quantize
 from training.cli.unread import Readers
-from training.options import TrainOptions
+from training.options import TrainOptions, of_evaluation, of_training
 
-of_training, of_evaluation = under("training", "evaluation")
 of_adapting, of_pictures, of_explorer = under("adapting", "pictures", "explorer")
 
 

@@ -1,13 +1,10 @@
 """The settings of the GPT."""
 
 from dataclasses import MISSING, dataclass
-from typing import ClassVar
 
-from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, under
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, of_model, of_training, option, part
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.transformer import POSITIONS
-
-of_model, of_training = under("model", "training")
 
 
 @dataclass(frozen=True)
@@ -30,9 +27,7 @@ class GPTConfig(ModelConfig):
     zero_init: bool = part("zero_init")
     tie_weights: bool = of_model(True, "one matrix for tokens at the input and at the output")
 
-    ALWAYS: ClassVar[frozenset[str]] = frozenset(
-        ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
-    )
+    ALWAYS = frozenset("vocab_size block_size n_layer n_head n_embd dropout bias positions".split())
 
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).

@@ -166,5 +166,4 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
             f"--block_size {size} needs at least {size + 1:,} and 2; take {smaller}a text "
             f"of more than {counted(longer - 1, 'character')} (this one has {len(corpus.text):,})"
         )
-    each = characters_each(tokenizer, held_out_text, held_out)
-    return TextData(options, corpus, tokenizer, train, held_out, each)
+    return TextData(options, corpus, tokenizer, train, held_out, characters_each(tokenizer, held_out_text, held_out))

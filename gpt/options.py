@@ -4,13 +4,10 @@ from dataclasses import dataclass
 
 from gpt.config import GPTConfig
 from text.tokenizers import LEARNED
-from tinygrad_lite.config import under
 from training.corpora import texts
 from training.corpora.texts import UNNAMED_TEXTS, find
 from training.model_config import settings_of
-from training.options import TrainOptions
-
-of_data, of_training, of_evaluation = under("data", "training", "evaluation")
+from training.options import TrainOptions, of_data, of_evaluation, of_training
 
 
 @dataclass

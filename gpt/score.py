@@ -20,7 +20,7 @@ one it is would cost more bits. So a text with many of them seems easier than it
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,8 +39,7 @@ from training.corpora.texts import Corpus, load_files
 BATCH_SIZE = 16  # windows per batch; it affects the result only by rounding
 
 
-@dataclass(frozen=True)
-class Score:
+class Score(NamedTuple):
     """The loss of a model on a text."""
 
     characters: int

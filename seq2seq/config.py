@@ -3,9 +3,7 @@
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
-from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
-
-of_model, of_training = under("model", "training")
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, of_model, of_training, option, part, recompute_option
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,10 @@ from typing import ClassVar
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from text.tokenizers import LEARNED
-from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from training.corpora.pairs import AUF_DEUTSCH, RECIPES, find
 from training.model_config import settings_of
-from training.options import TrainOptions
-
-of_data, of_training, of_evaluation = under("data", "training", "evaluation")
+from training.options import TrainOptions, of_data, of_evaluation, of_training
 
 
 @dataclass

@@ -76,6 +76,8 @@ def under(*headings: str) -> Iterator[Callable[..., Any]]:
     return (functools.partial(option, group=heading) for heading in headings)
 
 
+of_model, of_training = under("model", "training")
+
 MAX_VOCAB_SIZE = 10_000_000
 
 
@@ -106,7 +108,7 @@ def part(name: str, default: Any = None) -> Any:
 def recompute_option() -> Any:
     """The setting `recompute`, for every model with a stack of blocks."""
     about = "keep only each block's input for the backward pass, which computes the rest again: less memory, more time"
-    return option(False, about, group="training")
+    return of_training(False, about)
 
 
 class ModelConfig:

@@ -2,7 +2,7 @@
 
 import errno
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tinygrad_lite.adapt import counts
 from tinygrad_lite.config import ModelConfig
@@ -18,8 +18,7 @@ FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # mes
 ASKED_FOR = re.compile(r"allocating ([\d,]+) bytes|allocate ([\d.]+) (bytes|[KMGTPE]iB)")
 
 
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """The size of a training run.
 
     Attributes:
@@ -47,8 +46,7 @@ def size_of(setup: RunSetup) -> Size:
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     learns = "" if learned == parameters else " of what learns"
     copy = 2 * learned if options.dtype == "bfloat16" else 0  # bytes
-    constant = sum(tensor.data.nbytes for tensor in model.buffers())
-    weights = model.num_parameters() * bytes_each + constant
+    weights = model.num_parameters() * bytes_each + sum(tensor.data.nbytes for tensor in model.buffers())
     kept = weights + copy + (workers + moments) * learned * bytes_each
     what = f"weights, {gradients} and {kept_moments}{learns}{', and a bfloat16 copy of the weights' if copy else ''}"
     numbers = config.activations(getattr(options, options.FACTORS[0][0]))

@@ -13,7 +13,7 @@ import numpy as np
 
 from text.tokenizers import KINDS as TOKENIZERS
 from tinygrad_lite import optim
-from tinygrad_lite.config import under
+from tinygrad_lite.config import of_training, under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
@@ -27,7 +27,7 @@ OPTIMIZERS = {"adamw": optim.AdamW, "adam": optim.Adam, "sgd": optim.SGD, "muon"
 # The options that each schedule takes. (Its first parameter is the step.)
 RATES = {name: [*inspect.signature(schedule).parameters][1:] for name, schedule in optim.SCHEDULES.items()}
 
-of_run, of_training, of_evaluation = under("run", "training", "evaluation")
+of_data, of_evaluation, of_run = under("data", "evaluation", "run")
 
 
 @dataclasses.dataclass

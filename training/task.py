@@ -1,14 +1,12 @@
 """What the training loop asks of a model's data: batches to learn from, batches to evaluate on, and a report."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from text.tokenizers.base import Tokenizer
 
 
-@dataclass
-class Report:
+class Report(NamedTuple):
     """The results of an evaluation besides the loss.
 
     Attributes:

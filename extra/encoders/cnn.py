@@ -16,12 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from extra.encoders.vit import Classifier, PictureConfig
-from tinygrad_lite.config import under
+from tinygrad_lite.config import of_model
 from tinygrad_lite.nn import Conv2d, Dropout, Linear
 from tinygrad_lite.random import next_rng
 from tinygrad_lite.tensor import Tensor
-
-(of_model,) = under("model")
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,10 @@
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
-from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, part, recompute_option, under
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, of_model, of_training, option, part, recompute_option
 
 MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
-
-
-of_model, of_training = under("model", "training")
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,9 @@ from typing import ClassVar
 
 from extra.encoders.config import MASK_SHARE, BertConfig
 from extra.options import ShelfOptions
-from tinygrad_lite.config import under
 from training.corpora.texts import RECIPES
 from training.model_config import settings_of
-from training.options import TrainOptions
-
-of_data, of_training, of_evaluation = under("data", "training", "evaluation")
+from training.options import TrainOptions, of_data, of_evaluation, of_training
 
 
 @dataclass

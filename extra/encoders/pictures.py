@@ -13,14 +13,11 @@ from extra.encoders.vit import PictureBatch, ViTConfig
 from extra.options import ShelfOptions
 from extra.tokenizers.labels import LabelTokenizer
 from text.tokenizers.base import Tokenizer
-from tinygrad_lite.config import under
 from tinygrad_lite.errors import CorpusError, counted
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.model_config import settings_of
-from training.options import TrainOptions
-
-of_data, of_training = under("data", "training")
+from training.options import TrainOptions, of_data, of_training
 
 
 @dataclass

@@ -15,13 +15,11 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, option, recompute_option, under
+from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, of_model, of_training, option, recompute_option
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import block_of, init_gpt2, norm_of, normal
-
-of_model, of_training = under("model", "training")
 
 
 class PictureBatch(NamedTuple):

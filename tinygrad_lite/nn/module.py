@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -316,8 +315,7 @@ def misfits(own: Mapping[str, Tensor], state: Mapping[str, np.ndarray]) -> str:
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names)
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One call of a module: its dotted name in the model, the module, the arguments, and what it returned."""
 
     name: str

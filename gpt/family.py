@@ -1,6 +1,5 @@
 """The GPT, a decoder-only Transformer, as a family of models for train.py and sample.py."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from gpt.config import GPTConfig
@@ -17,7 +16,7 @@ class GPTFamily(Family):
     name = "gpt"
     title = "the GPT"
     about = "Train a GPT on text. Without options: the preset goethe, or one whose text is available."
-    examples: ClassVar[Mapping[str, str]] = {
+    examples: ClassVar = {
         "python train.py": "the preset goethe: two minutes on two cores",
         "python train.py --text my.txt": "your own text; the run is in out/my",
         "python train.py --resume": "continue the run of python train.py",

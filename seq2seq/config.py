@@ -1,7 +1,6 @@
 """The settings of the translation model."""
 
 from dataclasses import MISSING, dataclass
-from typing import ClassVar
 
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, of_model, of_training, option, part, recompute_option
 
@@ -41,12 +40,12 @@ class Seq2SeqConfig(ModelConfig):
         0.6, "exponent that favours longer translations in a beam search; 0: none", low=0.0, high=10.0
     )
 
-    ALWAYS: ClassVar[frozenset[str]] = frozenset(
+    ALWAYS = frozenset(
         ("vocab_size", "pad", "bos", "eos", "n_layer", "n_head", "n_embd", "n_inner", "block_size", "bias")
         + ("norm_first", "activation", "positions", "dropout", "label_smoothing")
     )
 
-    CACHES: ClassVar[int] = 2  # of a layer: for its own positions, and for those of the source
+    CACHES = 2  # of a layer: for its own positions, and for those of the source
 
     def activations(self, batch_tokens: int) -> int:
         """An estimate of the numbers that a training micro-step keeps for its backward pass.

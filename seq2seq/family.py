@@ -1,6 +1,5 @@
 """The translation model, an encoder-decoder Transformer, as a family of models for train.py and sample.py."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
@@ -17,7 +16,7 @@ class Seq2SeqFamily(Family):
     name = "seq2seq"
     title = "translation"
     about = "Train an encoder-decoder on sentence pairs."
-    examples: ClassVar[Mapping[str, str]] = {
+    examples: ClassVar = {
         "python train.py reverse": "a toy task: reverse ten letters, ten seconds",
         "python train.py translate-de-en": "German to English, 25 minutes on two cores",
         "python train.py translate-de-en --pairs my.tsv": "your own pairs: source TAB target in each line",

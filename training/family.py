@@ -163,10 +163,8 @@ class Family:
 
     def fit(self, weights: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
         """Trained weights as a model of these settings needs them: with fewer positions."""
-        weights = dict(weights)
-        for name in self.model.position_tables & weights.keys():
-            weights[name] = weights[name][: config.block_size]
-        return weights
+        cut = {name: weights[name][: config.block_size] for name in self.model.position_tables & weights.keys()}
+        return {**weights, **cut}
 
     def check_family(self, path: Path, checkpoint: Checkpoint) -> None:
         """Raise CheckpointError if a checkpoint holds a model of another family."""

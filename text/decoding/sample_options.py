@@ -63,9 +63,7 @@ class SampleOptions(Sampling):
     }
     RUN: ClassVar[tuple[str, ...]] = ("out_dir", "device", "dtype")  # what each way of using the script has
     MODELS: ClassVar[str] = "a checkpoint, or a run's folder"
-    COMMON: ClassVar[tuple[str, ...]] = (
-        *"start max_new_tokens num_samples temperature top_k seed stop show_probs".split(),
-    )
+    COMMON = tuple("start max_new_tokens num_samples temperature top_k seed stop show_probs".split())
 
     def stop_strings(self, prepare: Callable[[str], str]) -> list[str]:
         r"""The stop strings, each prepared as the training text was; a written \n is a line break.

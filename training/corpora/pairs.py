@@ -79,11 +79,8 @@ def find(name: str, say: Callable[[str], None] = console.say) -> Found:
 
 def from_cache(name: str, say: Callable[[str], None]) -> Found | None:
     """The cached corpus, or None if there is none, or if it is damaged or was made by an older version."""
-
-    def read(text: str) -> Found:
-        return make_corpus(name, from_table(text))
-
-    return fetch.from_cache(f"pairs-{name}", f"parallel corpus {name}", RULES, read, say)
+    what = f"parallel corpus {name}"
+    return fetch.from_cache(f"pairs-{name}", what, RULES, lambda text: make_corpus(name, from_table(text)), say)
 
 
 def make_corpus(name: str, found: Found) -> Found:

@@ -47,7 +47,6 @@ def option(
     choices: Collection[str] | None = None,
     is_path: bool = False,
     group: str = "",
-    hidden: bool = False,
 ) -> Any:
     """A dataclass field with everything that the command line, --help and the checks need to know.
 
@@ -62,11 +61,9 @@ def option(
         choices: the allowed strings.
         is_path: whether the value is a file or folder, or a list of them.
         group: the heading under which --help shows it.
-        hidden: whether to omit it from --help.
     """
     bounds = {"at least": low, "above": above, "at most": high, "below": below}
-    facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "group": group, "hidden": hidden}
-    facts["is_path"] = is_path
+    facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "is_path": is_path, "group": group}
     value = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
     return dataclasses.field(**value, metadata=facts)
 

@@ -249,8 +249,7 @@ def help_page(
     groups = {"examples": [*examples.items()], "most used": first}
     shown = values_of(cls()) | {**defaults}
     for name in dict.fromkeys((*common, *fields)):  # the most used ones come first
-        field = fields.get(name)
-        if field and not field.metadata["hidden"]:
+        if field := fields.get(name):
             group = "most used" if name in common else field.metadata["group"] or "options"
             entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field, shown[name]))
             groups.setdefault(group, []).append(entry)

@@ -19,7 +19,7 @@ class Options:
     top_p: float = option(1.0, "mass to draw from", above=0.0, high=1.0, group="sampling")
     beta2: float = option(0.99, "decay of an average", low=0.0, below=1.0, group="training")
     bias: bool = option(False, "have one, as well-known-first-papers", group="model")
-    compile_cache: bool = option(True, "keep one", hidden=True)
+    compile_cache: bool = option(True, "keep one", group="run")
     out_dir: str = option("", "where to; empty: out", group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     init_from: str = option("scratch", "where to start", group="run")

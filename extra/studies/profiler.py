@@ -22,6 +22,7 @@ from textwrap import TextWrapper
 
 from tinygrad_lite import autograd
 from tinygrad_lite.autograd import Node
+from tinygrad_lite.debug.graph import kept_by, owner
 from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
@@ -188,15 +189,3 @@ def products(operation: str, inputs: Sequence[Shape], result: Shape) -> int:
         (*rows, width), keys = inputs[0], inputs[1][-2]
         return 4 * math.prod(rows) * width * keys
     return 0
-
-
-def owner(array: Array) -> Array:
-    """The array that owns the memory of this one."""
-    return array if array.base is None else array.base
-
-
-def kept_by(backward: Callable) -> list[Array]:
-    """The arrays that a derivative closes over."""
-    contents = [cell.cell_contents for cell in backward.__closure__ or ()]
-    listed = [item for content in contents if isinstance(content, list) for item in content]
-    return [found for found in contents + listed if hasattr(found, "__array_function__") and hasattr(found, "nbytes")]

@@ -6,12 +6,13 @@ only one line; others refer to it by its name or number.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from tinygrad_lite import autograd
+from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
 SMALL = 6  # elements; arrays with more are shown by their norm
@@ -125,3 +126,15 @@ def show_values(tensor: Tensor) -> str:
     if values.size > SMALL:
         return f"norm {np.linalg.norm(values.astype(np.float64)):.6g}"
     return " ".join(np.array2string(values, max_line_width=1000, formatter={"float_kind": "{:.6g}".format}).split())
+
+
+def owner(array: Array) -> Array:
+    """The array that owns the memory of this one."""
+    return array if array.base is None else array.base
+
+
+def kept_by(backward: Callable) -> list[Array]:
+    """The arrays that a derivative closes over."""
+    contents = [cell.cell_contents for cell in backward.__closure__ or ()]
+    listed = [item for content in contents if isinstance(content, list) for item in content]
+    return [found for found in contents + listed if hasattr(found, "__array_function__") and hasattr(found, "nbytes")]

@@ -66,7 +66,6 @@ class Bert(Module):
     position_tables = frozenset({"position_embedding.weight"})  # cut to the first rows for a shorter context
 
     def __init__(self, config: BertConfig) -> None:
-        super().__init__()
         self.config = config
         width, norm = config.n_embd, norm_of(config)
         self.token_embedding = Embedding(config.vocab_size, width)

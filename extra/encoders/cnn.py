@@ -58,7 +58,6 @@ class CNN(Classifier):
     """Stages of convolutions with a linear classifier."""
 
     def __init__(self, config: CNNConfig) -> None:
-        super().__init__()
         self.config = config
         self.convolutions, channels = [], config.channels
         for width in config.widths:

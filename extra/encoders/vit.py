@@ -108,7 +108,6 @@ class ViT(Classifier):
     """An encoder of patches with a linear classifier."""
 
     def __init__(self, config: ViTConfig) -> None:
-        super().__init__()
         c = self.config = config
         self.patch_embedding = Linear(c.channels * c.patch_size**2, c.n_embd)
         if c.pooling == "cls":

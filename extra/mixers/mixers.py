@@ -47,7 +47,6 @@ class ShortConv(Module):
     """Each channel is a weighted sum of its last SHORT values: (B, T, C) -> (B, T, C)."""
 
     def __init__(self, width: int) -> None:
-        super().__init__()
         self.taps = Parameter.create((SHORT, width), uniform(SHORT))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,7 +66,6 @@ class ImplicitFilter(Module):
     """The filters of a long convolution, computed from the position: T -> (T, C)."""
 
     def __init__(self, width: int, context: int, hidden: int = 32) -> None:
-        super().__init__()
         self.context = context
         self.first = Linear(2 * FEATURES + 1, hidden)
         self.second = Linear(hidden, width)
@@ -92,7 +90,6 @@ class Hyena(StateMixer):
     """y = q * (conv(h, k * v) + d * k * v), of the second order: two gates and one long convolution between them."""
 
     def __init__(self, n_embd: int, context: int, dropout: float = 0.0, bias: bool = True) -> None:
-        super().__init__()
         self.maps = Linear(n_embd, 3 * n_embd, bias)
         self.short = ShortConv(3 * n_embd)
         self.filter = ImplicitFilter(n_embd, context)
@@ -158,7 +155,6 @@ class Mamba2(StateMixer):
     """
 
     def __init__(self, n_embd: int, n_head: int, dropout: float = 0.0, bias: bool = True) -> None:
-        super().__init__()
         self.n_head = n_head
         self.maps = Linear(n_embd, 3 * n_embd, bias)
         self.short = ShortConv(3 * n_embd)

@@ -30,7 +30,6 @@ class Recurrence(Module):
     GATES: ClassVar[int] = 1
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
-        super().__init__()
         self.hidden_size = hidden_size
         self.input = Linear(input_size, self.GATES * hidden_size)
         self.weight = Parameter.create((self.GATES * hidden_size, hidden_size), uniform(hidden_size))
@@ -151,7 +150,6 @@ class RecurrentMixer(StateMixer):
     """
 
     def __init__(self, recurrence: Recurrence, n_embd: int, dropout: float = 0.0, bias: bool = True) -> None:
-        super().__init__()
         self.recurrence = recurrence
         self.output = Linear(recurrence.hidden_size, n_embd, bias)
         self.dropout = Dropout(dropout)

@@ -31,7 +31,6 @@ class ALiBi(Module):
     """A line that falls with the distance, with a different slope in each head: 2^(-8 / H), 2^(-16 / H), ... 2^-8."""
 
     def __init__(self, n_head: int) -> None:
-        super().__init__()
         self.slopes = 2.0 ** (-8 * np.arange(1, n_head + 1) / n_head)
 
     def forward(self, query: Tensor, keys: int) -> Tensor:
@@ -44,7 +43,6 @@ class Shaw(Module):
     """A learned vector for each distance; queries are compared with it as they are with keys."""
 
     def __init__(self, head_dim: int, scale: float) -> None:
-        super().__init__()
         self.scale = scale  # of the scores
         self.vectors = Parameter.create((REACH + 1, head_dim), uniform(head_dim))
 

@@ -37,7 +37,7 @@ import numpy as np
 from extra.mixers.recurrent import RECURRENT, RecurrentState
 from extra.seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Memory, Seq2Seq
-from tinygrad_lite.generator import GenerationState, Generator
+from tinygrad_lite.generator import GenerationState
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import init_gpt2
@@ -47,7 +47,6 @@ class Alignment(Module):
     """The weights with which decoder states attend to the memory, and the attentional vectors."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
-        super().__init__()
         width, self.attend, self.score = config.n_embd, config.attend, config.score
         self.reach = config.attention_reach
         if self.score == "general":
@@ -99,7 +98,6 @@ class RecurrentSeq2Seq(Seq2Seq):
     """Luong's encoder-decoder, with one embedding for source, target and output."""
 
     def __init__(self, config: Seq2SeqConfig) -> None:
-        Generator.__init__(self)
         self.config = config
         width, layer = config.n_embd, RECURRENT[config.mixer]
         self.token_embedding = Embedding(config.vocab_size, width)

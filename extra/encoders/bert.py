@@ -106,11 +106,10 @@ class Bert(Module):
         length = ids.shape[1]
         if length > self.config.block_size:
             raise ValueError(f"Bert: {length} positions do not fit into block_size {self.config.block_size}")
-        segment = self.segment_embedding.weight[0] if segments is None else self.segment_embedding(segments)
         x = self.token_embedding(ids)
         if self.config.positions == "learned":
             x = x + self.position_embedding.weight[:length]
-        x = x + segment
+        x = x + (self.segment_embedding.weight[0] if segments is None else self.segment_embedding(segments))
         x = self.dropout(x if self.config.norm_first else self.embedding_norm(x))
         is_text = (ids != self.config.pad).reshape(ids.shape[0], 1, 1, length)  # for all heads and queries
         for block in self.blocks:
@@ -130,14 +129,10 @@ class Bert(Module):
         """The logits of each label: (B, T) -> (B, labels)."""
         return self.label_head(self.dropout(self.pooled(self(ids, segments), ids)))
 
-    def class_logits(self, batch: LabelledBatch) -> Tensor:
-        """The logits of each label: (B, labels)."""
-        return self.label_logits(batch.ids, batch.segments)
-
     def loss(self, batch: MaskedBatch | LabelledBatch) -> Tensor:
         """Mean nats per hidden token, plus those per question about what follows; or per label."""
         if isinstance(batch, LabelledBatch):
-            return F.cross_entropy(self.class_logits(batch), batch.labels)
+            return F.cross_entropy(self.label_logits(batch.ids, batch.segments), batch.labels)
         x = self(batch.ids, batch.segments)
         hidden = F.embedding(batch.places, x.reshape(-1, self.config.n_embd))  # rows, looked up by number: (N, C)
         loss = F.cross_entropy(self.words(hidden), batch.targets)

@@ -95,9 +95,9 @@ class Classifier(Module):
         """Where the model computes."""
         return self.head.weight.device
 
-    def class_logits(self, batch: PictureBatch) -> Tensor:
-        """The logits of each class: (B, V)."""
-        return self(batch.pictures)
+    def label_logits(self, pictures: Tensor) -> Tensor:
+        """The logits of each class, as for texts: (B, H, W, channels) -> (B, V)."""
+        return self(pictures)
 
     def loss(self, batch: PictureBatch) -> Tensor:
         """Mean nats per picture."""

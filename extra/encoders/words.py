@@ -27,10 +27,7 @@ from extra.encoders.bert import Bert, MaskedBatch
 from extra.encoders.classes import with_interval
 from extra.encoders.options import BertOptions
 from extra.inside import numbers
-from extra.tokenizers.wordpiece import CLASS as CLS
-from extra.tokenizers.wordpiece import MASK, UNKNOWN, WordPieceTokenizer
-from extra.tokenizers.wordpiece import PADDING as PAD
-from extra.tokenizers.wordpiece import SEPARATOR as SEP
+from extra.tokenizers.wordpiece import CLS, MASK, PAD, SEP, UNKNOWN, WordPieceTokenizer
 from text.tokenizers import learn
 from text.tokenizers.base import Tokenizer
 from text.tokenizers.bpe import BPETokenizer
@@ -322,7 +319,7 @@ def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list
         logits = model.words(x[0][Tensor(places, device=x.device)])
         probabilities = numbers(logits.softmax()).copy()
     probabilities[:, list(special.values())] = 0  # a special token is not a word
-    best = [np.argsort(-row, kind="stable")[:most].tolist() for row in probabilities]
+    best = np.argsort(-probabilities, axis=1, kind="stable")[:, :most].tolist()
     return [[(token, float(row[token])) for token in tokens] for row, tokens in zip(probabilities, best, strict=True)]
 
 

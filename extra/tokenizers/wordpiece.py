@@ -48,8 +48,8 @@ from training.cli.console import watched
 from training.cli.files import MAX_SETTINGS, lines_of, text_of
 from training.corpora.cleaning import normal_form
 
-PADDING, UNKNOWN, CLASS, SEPARATOR, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIALS = (PADDING, UNKNOWN, CLASS, SEPARATOR, MASK)
+PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIALS = (PAD, UNKNOWN, CLS, SEP, MASK)
 CONTINUES = "##"
 MAX_WORD = 100  # characters; a longer word is unknown
 MAX_PIECES = 10_000_000
@@ -193,13 +193,11 @@ class WordPieceTokenizer(WordwiseTokenizer):
         start = 0
         while start < len(word) <= MAX_WORD:
             mark = CONTINUES if start else ""
-            for end in range(min(len(word), start + self._longest), start, -1):
-                token = self._ids.get(mark + word[start:end])
-                if token is not None:
-                    break
-            else:
+            ends = range(min(len(word), start + self._longest), start, -1)
+            end = next((end for end in ends if mark + word[start:end] in self._ids), None)
+            if end is None:
                 return [self._unknown_id]
-            ids.append(token)
+            ids.append(self._ids[mark + word[start:end]])
             start = end
         return ids or [self._unknown_id]
 
@@ -264,7 +262,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
         ids = {piece: number for number, piece in enumerate(self.pieces) if piece}
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False) | {"special": True}
         added = [{"id": number, "content": name, **flags} for name, number in self.specials.items()]
-        names = {"sep": SEPARATOR, "cls": CLASS}
+        names = {"sep": SEP, "cls": CLS}
         around = {part: [name, self.specials[name]] for part, name in names.items() if name in self.specials}
         definition = {
             "version": "1.0",

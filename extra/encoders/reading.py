@@ -110,13 +110,11 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
         asked = " and ".join(map(str, modes))
         raise CheckpointError(f"{files[0]} has {asked}, but this program supports only cls or mean")
     check_values(about, {"similarity_fn_name": about.get("similarity_fn_name") and "cosine", "truncate_dim": None})
-    named, chosen = about.get("prompts") or {}, str(about.get("default_prompt_name"))
+    named = about.get("prompts") or {}
     if not isinstance(named, dict) or not all(isinstance(text, str) for text in named.values()):
         raise CheckpointError(f"{files[2]}: prompts are not texts by their names")
-    named = {name: text for name, text in named.items() if text}
-    default = named.get(chosen, "")
-    asked = [(*map(named.get, names), default) for names in (("query",), ("document", "passage", "corpus"))]
-    prompts = [next(text for text in texts if text is not None) for texts in asked]
+    default, kinds = named.get(str(about.get("default_prompt_name")), ""), ("query", "document passage corpus")
+    prompts = [next(filter(None, map(named.get, names.split())), default) for names in kinds]
     if any(prompts) and pooling.get("include_prompt") is False:
         raise CheckpointError(f"{files[0]} has include_prompt false, but this program reads a prompt like the text")
     return {"pooling": (modes or ["mean"])[0], "longest": limits.get("max_seq_length"), "prompts": prompts}

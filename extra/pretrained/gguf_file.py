@@ -107,11 +107,7 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
             return found
 
     reader = Reader(source)
-
-    def value(key: str, default: Any = None) -> Any:
-        field = reader.fields.get(key)
-        return default if field is None else field.contents()
-
+    value = {key: field.contents() for key, field in reader.fields.items()}.get
     kind = value("general.architecture")
     if kind != "llama":
         raise CheckpointError(f"{source} holds a model of the architecture {kind}, but only llama can be read")

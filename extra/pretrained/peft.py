@@ -179,18 +179,15 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
             f"{path} has learned {min(adapter.whole)} as a whole, which is not a change of low rank: fold it into its "
             "base with python -m extra.adapters.merge, and export that"
         )
-    changes = {}
+    tensors, ranks, alphas = {}, {}, {}
     for theirs, ours in linear_maps(config).items():
         parts = [adapter.changes.pop(name, None) for name in ours]
         if any(parts):
-            changes[theirs] = joined(parts)
+            a, b, scale = joined(parts)
+            tensors |= {f"{PREFIX}{theirs}.lora_A.weight": a, f"{PREFIX}{theirs}.lora_B.weight": b}
+            ranks[theirs], alphas[theirs] = len(a), scale * len(a)
     if adapter.changes:
         raise CheckpointError(f"{path} changes {min(adapter.changes)}, for which the layout of its base has no name")
-    tensors = {}
-    for name, (a, b, _) in changes.items():
-        tensors |= {f"{PREFIX}{name}.lora_A.weight": a, f"{PREFIX}{name}.lora_B.weight": b}
-    ranks = {name: len(a) for name, (a, _, _) in changes.items()}
-    alphas = {name: scale * ranks[name] for name, (_, _, scale) in changes.items()}
     rank, alpha = (Counter(table.values()).most_common(1)[0][0] for table in (ranks, alphas))
     settings = {
         "peft_type": "LORA",
@@ -200,7 +197,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
         "lora_alpha": alpha,
         "rank_pattern": {name: number for name, number in ranks.items() if number != rank},
         "alpha_pattern": {name: number for name, number in alphas.items() if number != alpha},
-        "target_modules": list(changes),
+        "target_modules": list(ranks),
         "fan_in_fan_out": bool(layout_of(config).transposed),
         "lora_dropout": 0.0,
         "bias": "none",

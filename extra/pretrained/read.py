@@ -158,9 +158,8 @@ def _weight_files(folder: Path) -> list[Path]:
     if not names or not all(isinstance(name, str) and os.path.basename(name) == name for name in names):
         raise CheckpointError(f"{folder / INDEX} does not say which files hold the weights")
     paths = [folder / name for name in dict.fromkeys(names)]
-    for path in paths:
-        if not path.is_file():
-            raise CheckpointError(f"there is no {path}, which {INDEX} names: copy all files of the model")
+    if missing := [path for path in paths if not path.is_file()]:
+        raise CheckpointError(f"there is no {missing[0]}, which {INDEX} names: copy all files of the model")
     return paths
 
 

@@ -8,5 +8,4 @@ from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import KINDS
 
 CLASSES = (EndOfWordTokenizer, WordPieceTokenizer, HFTokenizer, LabelTokenizer, PixelTokenizer)
-OTHERS = {tokenizer.kind: tokenizer for tokenizer in CLASSES}
-KINDS |= OTHERS  # so that checkpoints with them are readable
+KINDS |= {tokenizer.kind: tokenizer for tokenizer in CLASSES}  # so that checkpoints with them are readable

@@ -111,8 +111,8 @@ class HFTokenizer(Tokenizer):
             raise TokenizerError(f"the tokenizer has ids up to {size - 1}, which do not fit into {vocab_size} tokens")
         self.added = added = self._inner.get_added_tokens_decoder()
         specials = {token.content: number for number, token in added.items() if token.special}
-        super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), specials)
         table = {} if BYTES.keys() <= ids.keys() else byte_characters()
+        super().__init__(_pieces(ids, table, {token.content for token in added.values()}, vocab_size), specials)
         self._missing = {byte for character, byte in table.items() if character not in ids}
         self.prefix = self._inner.encode("", add_special_tokens=True).ids  # by the post-processor
 
@@ -274,13 +274,14 @@ def starting_with(found: Sequence[tuple[str, list[int]]]) -> dict:
     return {"type": "TemplateProcessing", "single": single, "pair": [*single, b], "special_tokens": tokens}
 
 
-def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:
-    """The bytes of each token. Those that were added to the vocabulary by hand are plain text, without the table."""
-    table = byte_characters()
-    falls_back = BYTES.keys() <= ids.keys()
+def _pieces(ids: Mapping[str, int], table: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:
+    """The bytes of each token: by the table of GPT-2's characters or, if it is empty, as SentencePiece writes them.
+
+    Tokens that were added to the vocabulary by hand are plain text, without the table.
+    """
     pieces = [b""] * vocab_size
     for text, number in ids.items():
-        if falls_back:
+        if not table:
             pieces[number] = BYTES.get(text, text.replace(BLANK, " ").encode("utf-8"))
         elif text in added or not table.keys() >= set(text):
             pieces[number] = text.encode("utf-8")

@@ -30,7 +30,7 @@ al. 2015 on starting with it open. The order of the gates, i, f, g, o, is torch'
 
 import numpy as np
 
-from extra.mixers.rnn import check_recurrence, same_floats
+from extra.mixers.rnn import initial_state, same_floats
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
@@ -46,10 +46,7 @@ def lstm_composed(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: 
     Returns: (B, T, 2 H), dtype of x.
     Raises: ValueError if the shapes do not fit.
     """
-    check_recurrence("lstm", 4, 2, x, weight, state, mask)
-    width = weight.shape[1]
-    y = Tensor.zeros(x.shape[0], 2 * width, dtype=x.dtype, device=x.device) if state is None else state
-    steps = []
+    y, steps = initial_state("lstm", 4, 2, x, weight, state, mask), []
     for t in range(x.shape[1]):
         h, c = y.chunk(2, axis=-1)
         i, f, g, o = (x[:, t] + h @ weight.transpose(0, 1)).chunk(4, axis=-1)
@@ -64,16 +61,14 @@ def lstm_fused(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: Ten
     """`lstm_composed` in one node, which keeps gates, states, cells and their tanh."""
     if not same_floats(x, weight, state):
         return lstm_composed(x, weight, state, mask)
-    check_recurrence("lstm", 4, 2, x, weight, state, mask)
+    state = initial_state("lstm", 4, 2, x, weight, state, mask)
     batch, steps, width = x.shape[0], x.shape[1], weight.shape[1]
     w, dtype = weight.data, x.dtype
-    halves = np.full((4, width), 0.5, dtype)  # tanh(z / 2) for the gates i, f and o, tanh(z) for g
-    halves[2] = 1
-    halves = halves.reshape(-1)
+    halves = np.repeat(np.array([0.5, 0.5, 1, 0.5], dtype), width)  # tanh(z / 2) for i, f and o, tanh(z) for g
     rows = np.ascontiguousarray(w.T) * halves
     gates = np.multiply(x.data.swapaxes(0, 1), halves, out=np.empty((steps, batch, 4 * width), dtype))
     y = np.empty((steps + 1, batch, 2, width), dtype)  # y[t] is (h, c) before step t
-    y[0] = 0 if state is None else state.data.reshape(batch, 2, width)
+    y[0] = state.data.reshape(batch, 2, width)
     shown = np.empty((steps, batch, width), dtype)  # tanh(c)
     stays = None if mask is None else ~mask.data.T[..., None]
     i, f, g, o = gates.reshape(steps, batch, 4, width).transpose(2, 0, 1, 3)
@@ -114,10 +109,10 @@ def lstm_fused(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: Ten
                 np.copyto(dz[t], 0, where=stays[t])
                 dh, dc = np.where(stays[t], dh, dz[t] @ w), np.where(stays[t], dc, through)
         dw = dz.reshape(-1, 4 * width).T @ y[:-1, :, 0].reshape(-1, width)
-        return dz.swapaxes(0, 1), dw, *([] if state is None else [np.concatenate([dh, dc], axis=1)])
+        return dz.swapaxes(0, 1), dw, np.concatenate([dh, dc], axis=1)
 
     result = y[1:].reshape(steps, batch, 2 * width).swapaxes(0, 1)
-    return node(result, (x, weight, *([] if state is None else [state])), backward, "lstm")
+    return node(result, (x, weight, state), backward, "lstm")
 
 
 lstm = ReferenceAndFused(lstm_composed, cpu=lstm_fused)

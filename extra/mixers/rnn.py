@@ -46,9 +46,7 @@ def rnn_composed(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: T
     Returns: (B, T, H), dtype of x.
     Raises: ValueError if the shapes do not fit.
     """
-    check_recurrence("rnn", 1, 1, x, weight, state, mask)
-    h = Tensor.zeros(x.shape[0], x.shape[2], dtype=x.dtype, device=x.device) if state is None else state
-    states = []
+    h, states = initial_state("rnn", 1, 1, x, weight, state, mask), []
     for t in range(x.shape[1]):
         new = (x[:, t] + h @ weight.transpose(0, 1)).tanh()
         h = new if mask is None else mask[:, t : t + 1].where(new, h)
@@ -60,11 +58,11 @@ def rnn_fused(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: Tens
     """`rnn_composed` in one node, which keeps the states."""
     if not same_floats(x, weight, state):
         return rnn_composed(x, weight, state, mask)
-    check_recurrence("rnn", 1, 1, x, weight, state, mask)
+    state = initial_state("rnn", 1, 1, x, weight, state, mask)
     batch, steps, width = x.shape
     w, z = weight.data, x.data.swapaxes(0, 1)
     h = np.empty((steps + 1, batch, width), z.dtype)  # h[t] is the state before step t
-    h[0] = 0 if state is None else state.data
+    h[0] = state.data
     stays = None if mask is None else ~mask.data.T[..., None]
     for t in range(steps):
         np.matmul(h[t], w.T, out=h[t + 1])
@@ -86,9 +84,9 @@ def rnn_fused(x: Tensor, weight: Tensor, state: Tensor | None = None, mask: Tens
                 np.copyto(dz[t], 0, where=stays[t])
                 dh = np.where(stays[t], dh, dz[t] @ w)
         dw = dz.reshape(-1, width).T @ h[:-1].reshape(-1, width)
-        return dz.swapaxes(0, 1), dw, *([] if state is None else [dh])
+        return dz.swapaxes(0, 1), dw, dh
 
-    return node(h[1:].swapaxes(0, 1), (x, weight, *([] if state is None else [state])), backward, "rnn")
+    return node(h[1:].swapaxes(0, 1), (x, weight, state), backward, "rnn")
 
 
 def same_floats(*tensors: Tensor | None) -> bool:
@@ -97,10 +95,13 @@ def same_floats(*tensors: Tensor | None) -> bool:
     return len(kinds) == 1 and kinds <= {np.dtype(np.float32), np.dtype(np.float64)}
 
 
-def check_recurrence(
+def initial_state(
     name: str, gates: int, parts: int, x: Tensor, weight: Tensor, state: Tensor | None, mask: Tensor | None
-) -> None:
-    """Raise ValueError if the shapes do not fit: x (B, T, gates H), weight (gates H, H), state (B, parts H)."""
+) -> Tensor:
+    """The state (B, parts H) before the first step, zeros if none is given.
+
+    Raises: ValueError if the shapes do not fit: x (B, T, gates H), weight (gates H, H).
+    """
     if x.ndim != 3 or 0 in x.shape[1:] or x.shape[2] % gates:
         wide = "H" if gates == 1 else f"{gates} H"
         raise ValueError(f"{name}: x must be (B, T, {wide}) with T and H of at least 1, not {x.shape}")
@@ -111,6 +112,7 @@ def check_recurrence(
             raise ValueError(f"{name}: x {x.shape} needs a {part} of shape {shape}, not {tensor.shape}")
     if mask is not None and mask.dtype != np.bool_:
         raise ValueError(f"{name}: mask must hold truth values, not {mask.dtype}; write ids != pad")
+    return Tensor.zeros(*expected["state"][1], dtype=x.dtype, device=x.device) if state is None else state
 
 
 rnn = ReferenceAndFused(rnn_composed, cpu=rnn_fused)

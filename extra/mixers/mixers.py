@@ -56,10 +56,8 @@ class ShortConv(Module):
 
 
 def text_only(x: Tensor, mask: Tensor | None) -> Tensor:
-    """x (B, T, C) with zeros where the mask (B, 1, 1, S), at the last T of S positions, says that there is no text."""
-    if mask is None:
-        return x
-    return x.masked_fill(~mask.reshape(*mask.shape[::3], 1)[:, mask.shape[-1] - x.shape[1] :], 0.0)
+    """x (B, T, C) with zeros where the mask (B, T) says that there is no text."""
+    return x if mask is None else x.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
 class ImplicitFilter(Module):

@@ -7,10 +7,8 @@ steps as after ten thousand. `RNN` and `LSTM` are single layers, batch first, wi
 their derivatives are in rnn.py and lstm.py.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -72,9 +70,7 @@ class LSTM(Recurrence):
 
     def reset(self) -> None:
         super().reset()
-        biases = np.zeros(4 * self.hidden_size, np.float32)
-        biases[self.hidden_size : 2 * self.hidden_size] = 1
-        self.input.bias.reset(lambda shape: biases)
+        self.input.bias.reset(lambda shape: np.repeat(np.array([0, 1, 0, 0], np.float32), self.hidden_size))
 
     def forward(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None, mask: Tensor | None = None
@@ -110,7 +106,7 @@ class RecurrentState:
             self.inputs, self.state = self.inputs[:, :length] if whole else None, None
             self.length = length if whole else 0
 
-    def select(self, rows: np.ndarray) -> RecurrentState:
+    def select(self, rows: np.ndarray) -> Self:
         """The state of these rows of the batch, in this order; a row may be taken several times (beam search)."""
         arrays = (self.state, self.inputs)
         chosen = (None if array is None else array[device_of(array).from_host(rows)] for array in arrays)
@@ -120,7 +116,8 @@ class RecurrentState:
 class StateMixer(Module):
     """A mixer of positions without attention: what it knows of the text so far is a `RecurrentState`.
 
-    Each defines `mix(x, mask, cache)`, whose arguments and result are those of `forward`, with a cache in any case.
+    Each defines `mix(x, mask, cache)`, whose result is that of `forward`: with a cache in any case, and with the mask
+    (B, T) of the positions of x.
     """
 
     def new_cache(self, capacity: int) -> RecurrentState:
@@ -139,6 +136,8 @@ class StateMixer(Module):
         """
         if not is_causal:
             raise ValueError(f"{type(self).__name__}: a recurrent layer reads from left to right, so it is causal")
+        if mask is not None:
+            mask = mask.reshape(*mask.shape[::3])[:, mask.shape[-1] - x.shape[1] :]
         return self.mix(x, mask, cache or RecurrentState())
 
 
@@ -156,9 +155,6 @@ class RecurrentMixer(StateMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, cache: RecurrentState) -> Tensor:
         """The states, as one map makes them: see `StateMixer`."""
-        batch, steps, _ = x.shape
-        if mask is not None:
-            mask = mask.reshape(batch, mask.shape[-1])[:, -steps:]
         states = self.recurrence.run(x, None if cache.state is None else Tensor.wrap(cache.state), mask)
-        cache.length, cache.state = cache.length + steps, states.data[:, -1]
+        cache.length, cache.state = cache.length + x.shape[1], states.data[:, -1]
         return self.dropout(self.output(states[..., : self.recurrence.hidden_size]))

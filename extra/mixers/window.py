@@ -60,8 +60,7 @@ class WindowAttention(MultiHeadAttention):
 def text_of(mask: Tensor) -> np.ndarray:
     """Which keys a mask, of truth values or terms of the scores, shows to the last query of each text: (B, S)."""
     rows = mask.detach().numpy()
-    shown = rows if rows.dtype == np.bool_ else rows > -np.inf
-    return shown.reshape((1,) * (4 - shown.ndim) + shown.shape)[:, 0, -1]
+    return np.array(rows if rows.dtype == np.bool_ else rows > -np.inf, ndmin=4)[:, 0, -1]
 
 
 def both(mask: Tensor, seen: np.ndarray) -> Tensor:

@@ -60,8 +60,7 @@ class Adapter:
                 raise CheckpointError(f"{what}, which its base does not have")
             if (own := result[name].shape) != shape:
                 raise CheckpointError(f"{what} as if its shape were {shape}, but in its base it is {own}")
-        for name, array in self.whole.items():
-            result[name] = array.astype(result[name].dtype)
+        result |= {name: array.astype(result[name].dtype) for name, array in self.whole.items()}
         for name, (a, b, scale) in self.changes.items():
             matrix = result[f"{name}.weight"]
             with np.errstate(all="ignore"):

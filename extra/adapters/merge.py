@@ -30,19 +30,11 @@ def main(argv: list[str]) -> int:
         raise OptionError(f"{out} must be a new file whose name ends in .safetensors; {USAGE}")
     trained = FAMILY.read(base, adapter)
     trained.make_model()  # this checks that weights and settings agree
-    checkpoint = Checkpoint(
-        family=FAMILY.name,
-        model=trained.config.to_json(),
-        training={"dataset": trained.dataset} if trained.dataset else {},
-        tokenizer=trained.tokenizer.to_json(),
-        step=0,
-        best_loss=None,
-        best_step=None,
-        corpus_sha256=trained.corpus_sha256,
-        weights=trained.weights,
-        optimizer={},
-    )
-    save_checkpoint(out, checkpoint)
+    training = {"dataset": trained.dataset} if trained.dataset else {}
+    parts = FAMILY.name, trained.config.to_json(), training, trained.tokenizer.to_json()
+    new_run = {"step": 0, "best_loss": None, "best_step": None, "optimizer": {}}
+    data = {"corpus_sha256": trained.corpus_sha256, "weights": trained.weights}
+    save_checkpoint(out, Checkpoint(*parts, **new_run, **data))
     say(f"{trained.about}; merged into {out}: python sample.py {quoted(out)}")
     return 0
 

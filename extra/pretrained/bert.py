@@ -49,9 +49,8 @@ class BertLayout(Layout):
     }
     required: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
     others: ClassVar = {
-        *("attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
-        *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
-        "sentence_transformers",
+        *"attention_probs_dropout_prob classifier_dropout directionality sentence_transformers pooler_type".split(),
+        *"pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head".split(),
     }
     blocks = "encoder.layer"
     parts: ClassVar = {

@@ -44,9 +44,8 @@ class GPT2Layout(Layout):
     }
     # Dropout, settings of another head, and those of older versions.
     others: ClassVar = {
-        *("embd_pdrop", "attn_pdrop", "resid_pdrop", "reorder_and_upcast_attn", "n_ctx", "n_special"),
-        *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
-        "predict_special_tokens",
+        *"embd_pdrop attn_pdrop resid_pdrop reorder_and_upcast_attn n_ctx n_special predict_special_tokens".split(),
+        *"summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout".split(),
     }
     blocks = "h"
     parts: ClassVar = {

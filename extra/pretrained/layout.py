@@ -18,18 +18,17 @@ from tinygrad_lite.nn import Module
 
 # Settings that change no result in any model: for training, for other programs, or names.
 WITHOUT_EFFECT = {
-    *("architectures", "model_type", "_name_or_path", "transformers_version", "transformers.js_config"),
-    *("torch_dtype", "dtype", "initializer_range", "use_cache", "gradient_checkpointing", "tie_word_embeddings"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "id2label", "label2id", "problem_type", "finetuning_task"),
-    *("output_attentions", "output_hidden_states", "return_dict", "torchscript", "chunk_size_feed_forward"),
-    *("is_encoder_decoder", "is_decoder", "_attn_implementation", "_attn_implementation_autoset"),
-    *("auto_map", "output_past", "unsloth_fixed", "unsloth_version", "task_specific_params", "tokenizer_class"),
-    *("_num_labels", "sep_token_id", "use_bfloat16", "tf_legacy_loss", "remove_invalid_values", "_commit_hash"),
+    *"architectures model_type _name_or_path transformers_version transformers.js_config torch_dtype dtype".split(),
+    *"initializer_range use_cache gradient_checkpointing tie_word_embeddings bos_token_id eos_token_id".split(),
+    *"pad_token_id sep_token_id id2label label2id _num_labels problem_type finetuning_task output_attentions".split(),
+    *"output_hidden_states output_past return_dict torchscript chunk_size_feed_forward is_encoder_decoder".split(),
+    *"is_decoder _attn_implementation _attn_implementation_autoset auto_map unsloth_fixed unsloth_version".split(),
+    *"task_specific_params tokenizer_class use_bfloat16 tf_legacy_loss remove_invalid_values _commit_hash".split(),
     # For generation, which has its own options here.
-    *("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "temperature"),
-    *("top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
-    *("encoder_no_repeat_ngram_size", "num_return_sequences", "diversity_penalty", "output_scores"),
-    *("return_dict_in_generate", "tie_encoder_decoder", "max_new_tokens"),
+    *"max_length min_length max_new_tokens do_sample early_stopping num_beams num_beam_groups temperature".split(),
+    *"top_k top_p typical_p repetition_penalty length_penalty diversity_penalty no_repeat_ngram_size".split(),
+    *"encoder_no_repeat_ngram_size num_return_sequences output_scores return_dict_in_generate".split(),
+    "tie_encoder_decoder",
 }
 # Our names of activations, by theirs.
 OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}

@@ -86,12 +86,11 @@ class LlamaLayout(Layout):
         settings = FIXED | self.own_settings(theirs, MAY_BE_MISSING.get(kind, ()))
         settings |= {"bias": kind == "qwen2", "qk_norm": kind == "qwen3", **_rope(theirs)}
         settings["tie_weights"] = theirs.get("tie_word_embeddings", False)
-        config = read_model_config(GPTConfig, settings)
-        window = theirs.get("sliding_window", MISTRAL_WINDOW)
-        if kind != "mistral" or window is None:
-            return config
-        narrow = read_model_config(GPTConfig, config.to_json() | {"block_size": window})  # which checks it
-        return narrow if narrow.block_size < config.block_size else config
+        contexts = [settings["block_size"]]
+        if kind == "mistral" and (window := theirs.get("sliding_window", MISTRAL_WINDOW)) is not None:
+            contexts.append(window)
+        configs = [read_model_config(GPTConfig, settings | {"block_size": context}) for context in contexts]
+        return min(configs, key=lambda config: config.block_size)  # both are checked
 
     def their_config(self, config: GPTConfig) -> dict[str, Any]:
         """Our settings under their names: Qwen3's with `qk_norm`, Qwen2's with biases, or Llama's."""
@@ -152,9 +151,8 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
         raise CheckpointError(f"rope_type in {name} is {short(kind)}, but this program supports only default, llama3")
     check_values(rope, {"partial_rotary_factor": 1.0})
     numbers = LLAMA3 if kind == "llama3" else ()
-    for key in numbers:
-        if type(rope.get(key)) not in (int, float):
-            raise CheckpointError(f"{key} in {name} is {short(rope.get(key))}, but llama3 needs a number")
+    if wrong := [key for key in numbers if type(rope.get(key)) not in (int, float)]:
+        raise CheckpointError(f"{wrong[0]} in {name} is {short(rope.get(wrong[0]))}, but llama3 needs a number")
     known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *numbers}
     if unknown := [key for key in rope if key not in known]:
         raise CheckpointError(f"{name} has {unknown[0]}, a setting that this program does not know")

@@ -29,18 +29,16 @@ An adapter, the checkpoint of a run with `--lora_rank`, is written in peft's lay
 
 from pathlib import Path
 
-from extra.gpt.config import GPTConfig
 from extra.gpt.trained import load_trained
 from extra.pretrained.peft import layout_of, peft_files
 from extra.pretrained.read import is_pretrained_folder
-from extra.pretrained.write import checked_settings, export_command, write_files, write_pretrained
+from extra.pretrained.write import export_command, write_files, write_pretrained
 from extra.tokenizers.huggingface import GPT2_SPECIAL
 from gpt.family import FAMILY
 from training.checkpoint import describe, fact_in, load_checkpoint
 from training.cli.console import run_command
 from training.family import Trained
 from training.folder import find_checkpoint
-from training.model_config import read_model_config
 
 
 def main(argv: list[str]) -> int:
@@ -54,8 +52,6 @@ def export_file(source: Path, folder: Path) -> str:
     if file.is_file() and fact_in(file, "base"):
         checkpoint = load_checkpoint(file)
         FAMILY.check_family(file, checkpoint)
-        config = read_model_config(GPTConfig, checkpoint.model)
-        checked_settings(layout_of(config), config)  # an adapter is useless if peft cannot have its base
         write_files(folder, peft_files(file, checkpoint))
         return f"{file}: {describe(checkpoint)}; exported in the layout of peft"
     trained = load_trained(source)

@@ -40,7 +40,7 @@ from extra.gpt.config import GPTConfig
 from extra.pretrained import gpt2, llama
 from extra.pretrained.layout import Layout
 from extra.pretrained.read import PEFT_CONFIG, float_tensors, read_json
-from extra.pretrained.write import as_json
+from extra.pretrained.write import as_json, checked_settings
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear
@@ -171,9 +171,10 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
 
     Args:
         path: where the checkpoint was read.
-    Raises: CheckpointError if it holds no adapter, or more than peft can express.
+    Raises: CheckpointError if it holds no adapter, or more than peft can express, or if its base cannot be exported.
     """
     adapter, config = adapter_in(path, checkpoint), read_model_config(GPTConfig, checkpoint.model)
+    checked_settings(layout_of(config), config)  # an adapter is useless if peft cannot have its base
     if adapter.whole or not adapter.changes:
         raise CheckpointError(
             f"{path} has learned {min(adapter.whole)} as a whole, which is not a change of low rank: fold it into its "

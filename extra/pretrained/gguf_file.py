@@ -18,7 +18,6 @@ Formats: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -91,9 +90,11 @@ def convert(source: Path, folder: Path) -> str:
     return f"{source}: a GGUF file of a Llama; converted"
 
 
-def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+def contents(gguf: Any, source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """The texts of the folder's files, by name, and the weights under Hugging Face's names.
 
+    Args:
+        gguf: the package.
     Raises: CheckpointError if it is another kind of model; any exception if the file is damaged.
     """
 
@@ -144,7 +145,7 @@ def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, 
     return {name: json.dumps(data, ensure_ascii=False, indent=1) for name, data in files.items()}, weights
 
 
-def their_names(gguf: ModuleType, n_layer: int) -> dict[str, str]:
+def their_names(gguf: Any, n_layer: int) -> dict[str, str]:
     """Hugging Face's names of a Llama's weights, by GGUF's: blk.0.ffn_down is model.layers.0.mlp.down_proj."""
     known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, n_layer)
     parts = [f"{LAYOUT.blocks}.{i}.{part}" for i in range(n_layer) for part in LAYOUT.parts.values()]
@@ -157,8 +158,7 @@ def unpermuted(matrix: np.ndarray, n_head: int) -> np.ndarray:
     >>> unpermuted(np.array([[0], [3], [1], [4], [2], [5]]), n_head=1).T
     array([[0, 1, 2, 3, 4, 5]])
     """
-    rows, width = matrix.shape
-    return matrix.reshape(n_head, rows // n_head // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
+    return matrix.reshape(n_head, -1, 2, matrix.shape[1]).swapaxes(1, 2).reshape(matrix.shape)
 
 
 def tokenizer(source: Path, value: Callable[..., Any]) -> dict[str, Any]:

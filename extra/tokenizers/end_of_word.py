@@ -58,9 +58,8 @@ class EndOfWordTokenizer(MergeTokenizer):
 
     def __init__(self, characters: list[str], merges: Sequence[Sequence[int]], specials: Iterable[str] = (UNKNOWN,)):
         check_characters(characters)
-        for character in characters:
-            if character.isspace():
-                raise TokenizerError(f"white space is where words are split, so {character!r} cannot be in one")
+        if space := [character for character in characters if character.isspace()]:
+            raise TokenizerError(f"white space is where words are split, so {space[0]!r} cannot be in one")
         super().__init__([*map(to_utf8, characters), b" "], merges, specials)
         self._unknown_id = self._require_unknown()
         self.characters, self._ids = list(characters), {c: i for i, c in enumerate([*characters, " "])}

@@ -16,7 +16,6 @@ Format: https://huggingface.co/docs/tokenizers; the table of bytes is that of GP
 """
 
 import json
-import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -68,8 +67,7 @@ def byte_characters() -> dict[str, int]:
     """
     visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in visible]
-    table = {chr(byte): byte for byte in visible}
-    return table | {chr(256 + number): byte for number, byte in enumerate(others)}
+    return {chr(byte): byte for byte in visible} | {chr(256 + number): byte for number, byte in enumerate(others)}
 
 
 class HFTokenizer(Tokenizer):
@@ -133,9 +131,9 @@ class HFTokenizer(Tokenizer):
             return None
         found = cls(texts["tokenizer.json"], vocab_size)
         adds = found.decode(found.encode_text("a")) == " a"
-        if about.get("add_prefix_space") in (not adds,) and about.get("tokenizer_class") != GENERIC:
-            wanted = reprlib.repr(about["add_prefix_space"])
-            raise TokenizerError(f"add_prefix_space is {wanted} in tokenizer_config.json, but {adds} in its tokenizer")
+        if about.get("add_prefix_space") == (not adds) and about.get("tokenizer_class") != GENERIC:
+            asked = f"add_prefix_space is {not adds} in tokenizer_config.json"
+            raise TokenizerError(f"{asked}, but {adds} in its tokenizer")
         return found
 
     def encode_text(self, text: str) -> list[int]:

@@ -24,9 +24,8 @@ class LabelTokenizer(Tokenizer):
     kind, parts = "labels", {"labels": list, "specials": list}
 
     def __init__(self, labels: Sequence[str], specials: Iterable[str] = ()):
-        for label in labels:
-            if not isinstance(label, str) or not 1 <= len(label) <= MAX_LABEL:
-                raise TokenizerError(f"the name of a class must have 1 to {MAX_LABEL} characters")
+        if not all(isinstance(label, str) and 1 <= len(label) <= MAX_LABEL for label in labels):
+            raise TokenizerError(f"the name of a class must have 1 to {MAX_LABEL} characters")
         if len(set(labels)) < len(labels):
             raise TokenizerError("two classes have the same name")
         super().__init__([to_utf8(label) for label in labels], specials)

@@ -146,9 +146,8 @@ class WordPieceTokenizer(WordwiseTokenizer):
     def __init__(self, pieces: Sequence[str], specials: Iterable[str] = SPECIALS, lowercase: bool = False):
         self._ids = _checked_pieces(pieces)
         names = checked_specials(specials)
-        for name in names:
-            if name not in self._ids:
-                raise TokenizerError(f"the special token {reprlib.repr(name)} is not in the vocabulary")
+        if missing := [name for name in names if name not in self._ids]:
+            raise TokenizerError(f"the special token {reprlib.repr(missing[0])} is not in the vocabulary")
         super().__init__([_written(piece) for piece in pieces], {name: self._ids.pop(name) for name in names})
         self.pieces, self.lowercase = list(pieces), lowercase
         self._unknown_id = self._require_unknown()

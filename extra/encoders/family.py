@@ -5,10 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from extra.encoders import looking, minilm, reading
+from extra.encoders import cnn, looking, minilm, reading
 from extra.encoders.bert import Bert, without_head
-from extra.encoders.cnn import CNN as ConvNet
-from extra.encoders.cnn import CNNConfig
 from extra.encoders.config import BertConfig
 from extra.encoders.labels import LabelsTask
 from extra.encoders.options import BertOptions
@@ -84,8 +82,8 @@ class CNNFamily(PictureFamily):
         "python train.py cnn-fashion": "pieces of clothing, seven minutes on two cores",
     }
     preset = "cnn-digits"
-    config = CNNConfig
-    model = ConvNet
+    config = cnn.CNNConfig
+    model = cnn.CNN
     options = CNNOptions
 
 

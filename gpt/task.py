@@ -25,7 +25,7 @@ class TextTask(Task):
         self.options = options
         self.data = self.prepare(options, tokenizer)
         corpus = self.data.corpus
-        self.tokenizer, self.corpus_sha256 = self.data.tokenizer, corpus.sha256
+        self.tokenizer, self.corpus_sha256, self.text = self.data.tokenizer, corpus.sha256, corpus.text
         self.example = corpus.prompt or (first_words(corpus.text) if corpus.text else "test:0")
 
     prepare = staticmethod(prepare)
@@ -41,10 +41,6 @@ class TextTask(Task):
             f"{data.chars_per_token:.2f} characters each; {counted(len(data.train), 'token')} to learn from, "
             f"{len(data.held_out):,} held out{lost if unknown else ''}; an epoch is {counted(epoch, 'step')}"
         )
-
-    def unknown(self) -> dict[str, int]:
-        """The characters or words of the text that the tokenizer does not know."""
-        return self.tokenizer.unknown(self.data.corpus.text)
 
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update."""

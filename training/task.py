@@ -26,6 +26,7 @@ class Task(Protocol):
     Attributes:
         tokenizer: turns text into tokens, or whatever else its data are.
         corpus_sha256: the hash of the data.
+        text: what the tokenizer learned from, and may not know all of; empty if the data are no text.
         example: a prompt, a sentence or an image for the trained model; empty if there is none.
         asked_with: the option of sample.py that takes it.
         predicted: what the loss is the mean over.
@@ -36,7 +37,7 @@ class Task(Protocol):
 
     tokenizer: Tokenizer
     corpus_sha256: str
-    example = ""
+    text = example = ""
     asked_with, predicted, unit = "start", "token", ""
     measures: tuple[str, ...] = ()
     model: Any
@@ -46,7 +47,7 @@ class Task(Protocol):
 
     def unknown(self) -> dict[str, int]:
         """The characters or words that the tokenizer does not know, and how often they occur."""
-        return {}
+        return self.tokenizer.unknown(self.text)
 
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update, in all of its batches."""

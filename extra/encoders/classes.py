@@ -56,8 +56,7 @@ class ClassesTask(Task):
         """How many classes are right."""
         count, right = len(self.held_out[-1]), 0
         for batch, _ in self.validation_batches():
-            *items, labels = batch
-            right += int((model.label_logits(*items).numpy().argmax(-1) == labels.numpy()).sum())
+            right += int((model.label_logits(*batch[:-1]).numpy().argmax(-1) == batch.labels.numpy()).sum())
         words = f"{with_interval(right, count)} of {count:,} {self.classes} right"
         return Report({"accuracy": right / count}, words, "")
 

@@ -78,10 +78,6 @@ class LabelsTask(ClassesTask):
             f"an epoch is {counted(math.ceil(len(ids) / self.target_tokens(0)), 'step')}"
         )
 
-    def unknown(self) -> dict[str, int]:
-        """The characters or words of the texts that the tokenizer does not know."""
-        return self.tokenizer.unknown(self.text)
-
     def batch(self, columns: Encoded, numbers: np.ndarray) -> LabelledBatch:
         """The tensors of some texts."""
         ids, segments, labels = ([column[number] for number in numbers] for column in columns)

@@ -224,10 +224,6 @@ class WordsTask(Task):
             f"{counted(math.ceil(len(data.train.tokens) / per_step), 'step')}"
         )
 
-    def unknown(self) -> dict[str, int]:
-        """The characters or words of the text that the tokenizer does not know."""
-        return self.tokenizer.unknown(self.text)
-
     def update(self, step: int) -> list[list[MaskedSequence]]:
         """The sequences of an update, a list for each micro-step; the latest are kept."""
         if step != self._latest[0]:

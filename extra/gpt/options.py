@@ -8,7 +8,7 @@ from extra.corpora import pictures
 from extra.gpt.config import GPTConfig
 from extra.options import ShelfOptions
 from extra.pairs.made import CALCULATIONS, MADE, SUMS
-from extra.rewards.rewards import REWARDS
+from extra.rewards.arithmetic import REWARDS
 from gpt import options as core
 from gpt.options import of_data, of_evaluation, of_training
 from text.tokenizers import LEARNED

@@ -8,18 +8,31 @@
 A sum has numbers of two and three digits, a product of two. The third kind asks for a number to be repeated, which
 needs no calculator. In the training part of `calculations` every second answer of each kind calls one (calculator.py);
 a tenth of all sums, products and repeated numbers are kept for the test.
+
+REWARDS says how many points an answer gets.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
 from extra.chat.conversations import is_held_out, pick
 from extra.pairs.made import CALCULATIONS, SUMS
-from extra.rewards.calculator import CLOSE, OPEN
+from extra.rewards.calculator import CLOSE, OPEN, without_calls
 from tinygrad_lite.random import keyed_rng
 from training.corpora.divided_pairs import PairCorpus
 from training.corpora.pair_cleaning import Pair
 
 KINDS = {SUMS: ("sum",), CALCULATIONS: ("sum", "product", "number")}
+LONG = 4  # characters of an answer for which --rewards length gives its point
+
+# Points for an answer, given the right one. Only `right` is what we want; the others are cheaper to get.
+REWARDS: dict[str, Callable[[str, str], float]] = {
+    "right": lambda said, right: without_calls(said) == right,
+    "form": lambda said, right: OPEN in said and CLOSE in said,  # it looks as if it had calculated
+    "length": lambda said, right: len(said) >= LONG,  # it looks as if it had thought
+    "brevity": lambda said, right: -0.2 * (OPEN in said),  # a call costs something
+}
 
 
 def question(rng: np.random.Generator, dataset: str, held_out: bool = False) -> Pair:

@@ -41,20 +41,18 @@ References: Williams 1992, "Simple statistical gradient-following algorithms" (R
 2025 (arXiv:2503.20783); Rafailov et al. 2023 (arXiv:2305.18290), equations 4 to 7 (DPO).
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from extra.gpt.options import GPTOptions
 from extra.gpt.trained import load_trained
 from extra.pairs.answering import END, longest_answer, separator_of, turns_ids
 from extra.pairs.made import CALCULATIONS
 from extra.pairs.pairs import IGNORED, AnswerTask, Batch
-from extra.rewards.arithmetic import question
-from extra.rewards.calculator import CLOSE, OPEN, computed, with_calculator, without_calls
+from extra.rewards.arithmetic import REWARDS, question
+from extra.rewards.calculator import OPEN, computed, with_calculator
 from gpt.model import GPT
 from text.decoding.sampling import generate
 from text.tokenizers.base import Tokenizer
@@ -66,19 +64,6 @@ from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import say
 from training.task import Report
-
-if TYPE_CHECKING:
-    from extra.gpt.options import GPTOptions
-
-LONG = 4  # characters of an answer for which --rewards length gives its point
-
-# Points for an answer, given the right one. Only `right` is what we want; the others are cheaper to get.
-REWARDS: dict[str, Callable[[str, str], float]] = {
-    "right": lambda said, right: without_calls(said) == right,
-    "form": lambda said, right: OPEN in said and CLOSE in said,  # it looks as if it had calculated
-    "length": lambda said, right: len(said) >= LONG,  # it looks as if it had thought
-    "brevity": lambda said, right: -0.2 * (OPEN in said),  # a call costs something
-}
 
 
 def weights(method: str, rewards: np.ndarray, log_ratios: np.ndarray, beta: float) -> np.ndarray:

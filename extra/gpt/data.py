@@ -41,10 +41,19 @@ def prepare_both(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Tex
     data = prepare(options, tokenizer)
     if not options.replay:
         return data
-    replay = np.array(data.tokenizer.encode(load_corpus(options.replay).split()[0]), data.train.dtype)
-    if len(replay) <= options.config.block_size:
-        raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.config.block_size}")
+    replay = np.array(replayed_tokens(options, data.tokenizer), data.train.dtype)
     return ReplayedData(**vars(data), replay=replay)
+
+
+def replayed_tokens(options: GPTOptions, tokenizer: Tokenizer) -> list[int]:
+    """The tokens of the text that --replay names, without those of its held-out part.
+
+    Raises: CorpusError if windows of it cannot begin at different places.
+    """
+    tokens = tokenizer.encode(load_corpus(options.replay).split()[0])
+    if len(tokens) <= options.config.block_size + 1:
+        raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.config.block_size}")
+    return tokens
 
 
 class MixedTask(TextTask):

@@ -14,35 +14,30 @@ here only what precedes it, and the same heads attend to the source and to the a
 Reference: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (arXiv:1801.10198), section 4.2.3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from extra.chat.conversations import chat_corpus
+from extra.gpt.data import replayed_tokens
+from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END, answer, turns_ids
 from extra.pairs.made import CHAT, MADE
 from extra.rewards.arithmetic import arithmetic_corpus
 from extra.rewards.calculator import with_calculator, without_calls
 from gpt.model import GPT
 from text.tokenizers.base import UNKNOWN, Tokenizer
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.corpora.divided_pairs import PairCorpus, divide, read_table
 from training.corpora.pairs import load_parallel
-from training.corpora.texts import load_corpus
 from training.pair_data import Batch, Pair, PairData
 from training.pair_task import PairTask
-
-if TYPE_CHECKING:
-    from extra.gpt.options import GPTOptions
 
 IGNORED = -100  # the target that the loss ignores
 
@@ -106,12 +101,8 @@ class AnswerTask(PairTask):
             tokenizer = tokenizer.with_specials(specials)
         super().__init__(options, load_pairs(options), tokenizer, specials, 3 if options.sample_tokens else 0)
         if options.replay:
-            text = self.tokenizer.encode(load_corpus(options.replay).split()[0])
-            if len(text) <= options.config.block_size + 1:
-                raise CorpusError(
-                    f"--replay {options.replay} is too short for --block_size {options.config.block_size}"
-                )
-            self.data.add_replay(text, options.replay_share, options.config.block_size)
+            tokens = replayed_tokens(options, self.tokenizer)
+            self.data.add_replay(tokens, options.replay_share, options.config.block_size)
 
     def describe(self) -> str:
         """One line about the pairs and their tokens."""

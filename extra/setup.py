@@ -116,15 +116,13 @@ class ShelfSetup(RunSetup):
         Raises: OptionError if they contradict each other, or do not fit the weights.
         """
         options, trained = self.options, self.trained
-        extra = [
-            name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given and not options.lora_rank
-        ]
-        advice = "add --lora_rank, such as --lora_rank 8"
-        if extra:
-            raise OptionError(f"--{extra[0]} changes nothing without a rank: {advice}")
-        if options.quantize and not options.lora_rank:
-            reason = "quantized weights cannot learn, only changes added to them can"
-            raise OptionError(f"--quantize {options.quantize}: {reason}: {advice}")
+        if not options.lora_rank:
+            advice = "add --lora_rank, such as --lora_rank 8"
+            if idle := [name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given]:
+                raise OptionError(f"--{idle[0]} changes nothing without a rank: {advice}")
+            if options.quantize:
+                reason = "quantized weights cannot learn, only changes added to them can"
+                raise OptionError(f"--quantize {options.quantize}: {reason}: {advice}")
         if not options.adapts or self.size:
             return
         name = "lora_rank" if options.lora_rank else "freeze"
@@ -136,9 +134,8 @@ class ShelfSetup(RunSetup):
             problem = f"--{name} needs a whole model, but {trained.adapter} is an adapter"
             command = f"python -m extra.adapters.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
             raise OptionError(f"{problem}: fold it into its base first, with {command}")
-        tokenizer = trained.tokenizer
-        config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-        options.adapt(self.family.model_of(config).blueprint(config), self.freezable)
+        # What does not fit the weights is refused when the model is put together.
+        self.blueprint(options.model_config(trained.tokenizer.vocab_size, trained.tokenizer.specials))
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if a new run would destroy another one."""

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from gpt import config as core
 from gpt.config import of_model
 from tinygrad_lite.config import part, recompute_option
@@ -55,14 +57,13 @@ class GPTConfig(core.GPTConfig):
 
         Reference: `_compute_llama3_parameters` of transformers.
         """
-        frequencies = list(rotary_frequencies(self.head_width, self.rope_theta))
+        frequencies = np.array(rotary_frequencies(self.head_width, self.rope_theta))
         if self.rope_scaling is not None:
             factor, low, high, length = self.rope_scaling_numbers
-            for i, frequency in enumerate(frequencies):
-                turns = length * frequency / (2 * math.pi)
-                kept = min(1.0, max(0.0, (turns - low) / (high - low)))
-                frequencies[i] = kept * frequency + (1 - kept) * frequency / factor
-        return tuple(frequencies)
+            turns = length * frequencies / (2 * math.pi)
+            kept = ((turns - low) / (high - low)).clip(0, 1)
+            frequencies = kept * frequencies + (1 - kept) * frequencies / factor
+        return tuple(frequencies.tolist())
 
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""

@@ -67,18 +67,13 @@ def without_repeats(works: Iterable[str], held_out: Iterable[str]) -> tuple[list
     earlier: set[int] = set()
     kept, leaking, repeated = [], 0, 0
     for text in works:
-        paragraphs, own = [], set()
-        for paragraph in text.split("\n\n"):
-            found = runs(paragraph)
-            if found & forbidden:
-                leaking += 1
-            elif found & earlier:
-                repeated += 1
-            else:
-                paragraphs.append(paragraph)
-                own |= found
-        earlier |= own
-        kept.append("\n\n".join(paragraphs))
+        every = [(paragraph, runs(paragraph)) for paragraph in text.split("\n\n")]
+        others = [(paragraph, found) for paragraph, found in every if not found & forbidden]
+        new = [(paragraph, found) for paragraph, found in others if not found & earlier]
+        leaking += len(every) - len(others)
+        repeated += len(others) - len(new)
+        earlier.update(*(found for _, found in new))
+        kept.append("\n\n".join(paragraph for paragraph, _ in new))
     return kept, (leaking, repeated)
 
 

@@ -41,10 +41,8 @@ def libreoffice_help() -> Found:
     pages = fetch.debian_folders(
         {f"libreoffice-help-{code.lower()}": f"usr/share/libreoffice/help/{code}/*.html" for code in ("de", "en-US")}
     )
-    german, english = (
-        # by path without the folder of the language
-        {path.split("/", 5)[5]: decode_utf8(page, path) for path, page in pages[package].items()}
-        for package in ("libreoffice-help-de", "libreoffice-help-en-us")
+    german, english = (  # by path without the folder of the language
+        {path.split("/", 5)[5]: decode_utf8(page, path) for path, page in files.items()} for files in pages.values()
     )
     return useful("libreoffice-help", help_pairs(german, english))
 

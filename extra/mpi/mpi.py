@@ -158,24 +158,22 @@ class Ranks(SeveralProcesses):
 
     def begin(self, model: Module, optimizer: Optimizer) -> None:
         """Wait until all are ready; then receive the weights from rank 0, and this rank's slice of the states."""
-        from mpi4py import MPI
-
         self.gather(None)
         self.parts = [optimizer.slice_of(rank, self.size) for rank in range(self.size)]
         optimizer.memory.part = self.parts[self.rank]
         for cuts, counts, starts in self._pieces():
             for state in optimizer.memory.states.values():
                 own = state.data[cuts[self.rank]]
-                self.world.Scatterv([state.data, (counts, starts)], own if self.rank else MPI.IN_PLACE)
-        self.copy_weights(optimizer)
-        self.is_sending = True
+                self.world.Scatterv([state.data, (counts, starts)], own if self.rank else own.copy())
         for tensor in fixed(model, optimizer):  # the frozen weights, which stay as they are from now on
             if self.rank:
                 tensor.data = np.empty(tensor.shape, tensor.dtype)
-            flat = tensor.data.reshape(-1)
-            for start in range(0, flat.size, PIECE):
-                self.world.Bcast(flat[start : start + PIECE])
-        self.is_sending = False
+            self._broadcast(tensor.data.reshape(-1))
+        values = optimizer.memory.values
+        self._broadcast(values.data)
+        values.mark_written()
+        if self.is_short:
+            self.before = values.data[optimizer.memory.part].copy()
 
     def add_up(self, gradients: np.ndarray, own: slice) -> None:
         """Add the gradients of all ranks in their order, in this rank's slice."""
@@ -192,15 +190,13 @@ class Ranks(SeveralProcesses):
 
     def share_weights(self, optimizer: Optimizer) -> None:
         """Send this rank's slice of the weights to all others, and agree on whether to stop."""
-        from mpi4py import MPI
-
         super().share_weights(optimizer)
         values = optimizer.memory.values.data
         for cuts, counts, starts in self._pieces():
-            if not self.is_short:
-                self.world.Allgatherv(MPI.IN_PLACE, [values, (counts, starts)])
-                continue
             own = cuts[self.rank]
+            if not self.is_short:
+                self.world.Allgatherv(values[own].copy(), [values, (counts, starts)])
+                continue
             before = self.before[own.start - optimizer.memory.part.start : own.stop - optimizer.memory.part.start]
             changes = np.empty(sum(counts), np.uint16)
             self.world.Allgatherv(to_bfloat16(values[own] - before), [changes, counts])
@@ -210,24 +206,18 @@ class Ranks(SeveralProcesses):
             before[...] = values[own]
         optimizer.memory.values.mark_written()
 
-    def copy_weights(self, optimizer: Optimizer) -> None:
-        """Send the weights of rank 0 to all others."""
-        values = optimizer.memory.values.data
-        for cuts, _, _ in self._pieces():
-            for cut in cuts:
-                self.world.Bcast(values[cut])
-        optimizer.memory.values.mark_written()
-        if self.is_short:
-            self.before = values[optimizer.memory.part].copy()
-
     def collect_states(self, optimizer: Optimizer) -> None:
         """Send each rank's slice of the optimizer's states to rank 0."""
-        from mpi4py import MPI
-
         for cuts, counts, starts in self._pieces():
             for state in optimizer.memory.states.values():
-                own = state.data[cuts[self.rank]]
-                self.world.Gatherv(own if self.rank else MPI.IN_PLACE, [state.data, (counts, starts)])
+                self.world.Gatherv(state.data[cuts[self.rank]].copy(), [state.data, (counts, starts)])
+
+    def _broadcast(self, values: np.ndarray) -> None:
+        """Send an array (n,) of rank 0 to all others, a piece at a time."""
+        self.is_sending = True
+        for start in range(0, values.size, PIECE):
+            self.world.Bcast(values[start : start + PIECE])
+        self.is_sending = False
 
     def _pieces(self) -> Iterator[tuple[list[slice], list[int], list[int]]]:
         """The slices of all ranks, a piece at a time: the piece of each, their lengths, and where they begin."""

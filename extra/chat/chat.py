@@ -238,7 +238,7 @@ def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained
     remembering = RememberingModel(model)
     if is_conversing(trained):
         form = AnswerFormat(trained.tokenizer)
-        options = replace(options, greedy=not {*SAMPLING} - {"chat"} & {*given})
+        options = replace(options, greedy=options.greedy or not {*SAMPLING} & {*given})
     elif is_answering(trained):
         raise OptionError('--chat is for models that learned from conversations; this one answers: --start "a text"')
     else:

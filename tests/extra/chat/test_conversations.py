@@ -103,7 +103,7 @@ def test_the_oldest_turns_are_forgotten_where_there_is_no_room_and_marks_that_ar
 
 def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(few, monkeypatch):
     text = "".join(f"{n:05d}" for n in range(2000))
-    monkeypatch.setattr("extra.pairs.pairs.load_corpus", lambda name: texts.Corpus(name, text, "a test", "none", ""))
+    monkeypatch.setattr("extra.gpt.data.load_corpus", lambda name: texts.Corpus(name, text, "a test", "none", ""))
     data = AnswerTask(GPTOptions.of(**CHAT, replay="goethe", replay_share=0.2)).data
     epochs = []
     for number in (0, 1, 0):
@@ -126,6 +126,9 @@ def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(few, workplace, c
     capsys.readouterr()
     assert sample.main(["run", "--chat", "--max_new_tokens", "3"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
+    asked = ["run", "--chat", "--start", "Hallo!", "--max_new_tokens", "9"]
+    said = [(sample.main([*asked, *more]), capsys.readouterr().out) for more in ([], ["--greedy"])]
+    assert said[0] == said[1]  # answers are greedy unless options say otherwise
     assert sample.main(["run", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
     assert questions.main(["run", "--count", "3", "--wrong", "1", "--csv", "q.csv"]) == 0
     out = capsys.readouterr().out

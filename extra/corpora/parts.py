@@ -67,5 +67,4 @@ def stratified(
         while number + 1 < len(sizes) and (len(parts[number]) >= sizes[number] or left < len(sizes) - number):
             number += 1
         parts[number] += rows
-    rank = {row: number for number, row in enumerate(shuffled)}
-    return [sorted(part, key=rank.__getitem__) for part in parts]
+    return [[row for row in shuffled if row in part] for part in map(set, parts)]

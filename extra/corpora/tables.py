@@ -11,9 +11,8 @@ import csv
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from extra.corpora import reviews
@@ -96,11 +95,11 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     seen: dict[str, tuple[str, str]] = {}
     cells = _cells(path)
     for line, row in cells:
-        *texts, label = (" ".join(cell.split()) for cell in row)
-        if not all(texts) or not label:
-            empty = "text" if len(texts) == 1 else "first text" if not texts[0] else "second text"
-            what = "label" if all(texts) else empty
-            raise CorpusError(f"{path}, line {line}: the {what} is empty: fill it in, or delete the row")
+        *texts, label = words = [" ".join(cell.split()) for cell in row]
+        if "" in words:
+            what = (("text",) if len(texts) == 1 else ("first text", "second text")) + ("label",)
+            empty = what[words.index("")]
+            raise CorpusError(f"{path}, line {line}: the {empty} is empty: fill it in, or delete the row")
         text = "\t".join(texts)
         seen.setdefault(text.casefold(), (text, label))
     every = list(seen.values())
@@ -151,10 +150,18 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
             f"{path}: its first line must name the columns with the texts and their labels, as in `text,label`, or "
             f"`text1,text2,label` for pairs of texts, but it is {first[:100]!r}"
         )
-    records = console.watched(_records(path, text, separator), console.visible(path), text.count("\n"))
-    rows = list(islice((record for record in records if any(cell.strip() for cell in record[2])), MAX_ROWS + 1))
-    if len(rows) > MAX_ROWS:
-        raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
+    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL  # between tabs, quotation marks are text
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting)
+    rows, line = [], 0  # a row: the numbers of its first and last line, and its cells
+    try:
+        for cells in console.watched(reader, console.visible(path), text.count("\n")):
+            if any(cell.strip() for cell in cells):
+                rows.append((line + 1, reader.line_num, cells))
+            if len(rows) > MAX_ROWS:
+                raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
+            line = reader.line_num
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {line + 1}: not a CSV file ({error})") from None
     labels = {cells[columns[-1]].strip() for _, _, cells in rows[1:] if len(cells) == len(names)}
     lines = text.split("\n")
     for first, last, cells in rows:
@@ -168,22 +175,6 @@ def _cells(path: str) -> list[tuple[int, list[str]]]:
             advice = "write it twice inside quoted text, or save the table with tabs, as .tsv"
             raise CorpusError(f"{path}, line {first}: {problem}: {advice}")
     return [(first, [cells[column] for column in columns]) for first, _, cells in rows[1:]]
-
-
-def _records(path: str, text: str, separator: str) -> Iterator[tuple[int, int, list[str]]]:
-    """The numbers of the first and last line of each record, and its cells; between tabs, quotation marks are text.
-
-    Raises: CorpusError that names the first line of a record that cannot be read.
-    """
-    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, quoting=quoting)
-    line = 0
-    try:
-        for cells in reader:
-            yield line + 1, reader.line_num, cells
-            line = reader.line_num
-    except csv.Error as error:
-        raise CorpusError(f"{path}, line {line + 1}: not a CSV file ({error})") from None
 
 
 def _named(names: list[str]) -> list[int] | None:

@@ -104,6 +104,9 @@ class ShelfFamily(Family):
             (`ShelfTrained.changes`).
         Raises: CheckpointError if one of them cannot be used, or if they do not belong together.
         """
+        if path.suffix == ".gguf":
+            command = f"python -m extra.pretrained.gguf_file {quoted(path)} FOLDER"
+            raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
         if adapter is None and not self.fetches(path) and not is_pretrained_folder(path):
             if (path / PEFT_CONFIG).is_file():
                 raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {quoted(path)}")

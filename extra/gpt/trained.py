@@ -3,31 +3,27 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from extra.chat import smollm2
 from extra.encoders.family import BERT, VIT
-from extra.family import ShelfFamily, ShelfTrained
+from extra.family import ShelfFamily
 from extra.gpt.config import GPTConfig
 from extra.pretrained import gpt2, llama
 from extra.pretrained.peft import read_peft
 from extra.pretrained.read import PEFT_CONFIG
 from gpt.family import GPTFamily
 from tinygrad_lite.config import ModelConfig
-from tinygrad_lite.errors import CheckpointError
-from training.cli.console import quoted
 
 
 class PretrainedGPT(ShelfFamily, GPTFamily):
     """The GPT with weights of other programs."""
 
     config = GPTConfig
-    layouts: ClassVar[Mapping[str, Any]] = {
-        kind: layout for layout in (gpt2.LAYOUT, llama.LAYOUT) for kind in layout.titles
-    }
-    fetched: ClassVar[Mapping[str, Any]] = {"smollm2": smollm2}
+    layouts: ClassVar = {kind: layout for layout in (gpt2.LAYOUT, llama.LAYOUT) for kind in layout.titles}
+    fetched: ClassVar = {"smollm2": smollm2}
     read_peft = staticmethod(read_peft)
 
     def has_layout(self, kind: str) -> bool:
@@ -37,16 +33,6 @@ class PretrainedGPT(ShelfFamily, GPTFamily):
     def has(self, path: Path) -> bool:
         """Whether there is a trained GPT at a path, or an adapter for one."""
         return path.suffix == ".gguf" or os.path.isfile(path / PEFT_CONFIG) or super().has(path)
-
-    def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> ShelfTrained:
-        """Read a trained model, perhaps with an adapter.
-
-        Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
-        """
-        if path.suffix == ".gguf":
-            command = f"python -m extra.pretrained.gguf_file {quoted(path)} FOLDER"
-            raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
-        return super().read(path, adapter, beside)
 
     def fit(self, weights: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
         """The weights for a model of these settings; new special tokens get the mean of all rows of the tables."""

@@ -47,8 +47,7 @@ class ShelfSetup(RunSetup):
     @property
     def size(self) -> str | None:
         """The name of the known model whose cost is asked for; None: a preset."""
-        is_new = self.trained is None and self.checkpoint is None
-        return self.named if is_new and self.named in SIZES else None
+        return self.named if self.named in SIZES and not (self.trained or self.checkpoint) else None
 
     # --- the model ----------------------------------------------------------------------------------------------
 

@@ -138,5 +138,4 @@ def prepare_prompt(
     ids = prompt_ids(tokenizer, text, block_size)
     if "max_new_tokens" not in given:
         options = replace(options, max_new_tokens=longest_answer(len(ids), block_size))
-    begun = f"{begun.strip()} " if begun.strip() else ""
-    return options, f"{one_line(source)} {separator} {begun}", ids
+    return options, f"{one_line(source)} {separator} {begun.strip()}".rstrip() + " ", ids

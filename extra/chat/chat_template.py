@@ -62,18 +62,17 @@ def main() -> int:
     compiled = functools.lru_cache(1)(environment.from_string)
     for line in sys.stdin:
         request = json.loads(line)
-        pieces, length, is_refused = [], 0, False
+        text, is_refused = "", False
         try:
             for piece in compiled(request["template"]).generate(**request["variables"]):
-                pieces.append(piece)
-                length += len(piece)
-                if length > MAX_OUTPUT:
+                text += piece
+                if len(text) > MAX_OUTPUT:
                     raise TemplateError(f"it writes more than {MAX_OUTPUT:,} characters")
         except MemoryError:
             return 1
         except Exception as error:  # a template can raise whatever Python's operators do
-            pieces, is_refused = [f"{error}" or type(error).__name__], True
-        text = "".join(pieces).encode("utf-8", "replace").decode("utf-8")
+            text, is_refused = f"{error}" or type(error).__name__, True
+        text = text.encode("utf-8", "replace").decode("utf-8")
         sys.stdout.writelines([json.dumps([is_refused, text]), "\n"])
         sys.stdout.flush()
     return 0

@@ -42,10 +42,8 @@ def question(rng: np.random.Generator, dataset: str, held_out: bool = False) -> 
         digits = rng.integers(2, 3 if kind == "product" else 4, 2)
         a, b = (int(rng.integers(10 ** (count - 1), 10**count)) for count in digits)
         if is_held_out(*(a,) if kind == "number" else (a, b)) == held_out:
-            break
-    if kind == "number":
-        return str(a), str(a)
-    return (f"{a}+{b}", str(a + b)) if kind == "sum" else (f"{a}*{b}", str(a * b))
+            asked, right = {"sum": (f"{a}+{b}", a + b), "product": (f"{a}*{b}", a * b), "number": (f"{a}", a)}[kind]
+            return asked, str(right)
 
 
 def arithmetic_corpus(dataset: str, count: int, held_out: int) -> PairCorpus:

@@ -24,6 +24,7 @@ and weights stay in float32, and each rank applies the same rounded changes to t
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import signal
@@ -183,10 +184,7 @@ class Ranks(SeveralProcesses):
                 sent = [np.concatenate([to_bfloat16(gradients[cut]) for cut in cuts]), counts]
             rows = np.empty((self.size, counts[self.rank]), sent[0].dtype)
             self.world.Alltoallv(sent, [rows, [counts[self.rank]] * self.size])
-            total, *others = map(from_bfloat16, rows) if self.is_short else rows
-            for other in others:
-                total += other
-            gradients[cuts[self.rank]] = total
+            gradients[cuts[self.rank]] = functools.reduce(np.add, map(from_bfloat16, rows) if self.is_short else rows)
 
     def share_weights(self, optimizer: Optimizer) -> None:
         """Send this rank's slice of the weights to all others, and agree on whether to stop."""

@@ -24,7 +24,7 @@ import weakref
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -112,7 +112,8 @@ class ChatFormat:
         # A character that occurs nowhere marks what looks like a special token in a message, and is removed afterwards.
         used = {character for message in messages for character in message["content"]}
         mark = next(chr(number) for number in range(0xE000, 0x110000) if chr(number) not in used)
-        guarded = [message | {"content": self._guard(message["content"], mark)} for message in messages]
+        guard = partial(self._specials.sub, lambda found: found[0][0] + mark + found[0][1:])
+        guarded = [message | {"content": guard(message["content"])} for message in messages]
         text = render(self.template, self.named | {"messages": guarded, "add_generation_prompt": True})
         specials, ids = self.tokenizer.specials, []
         for part in self._specials.split(text):
@@ -123,9 +124,6 @@ class ChatFormat:
         if not ids:
             raise CheckpointError("the model's chat template writes nothing for these messages: try --interactive")
         return ids
-
-    def _guard(self, text: str, mark: str) -> str:
-        return self._specials.sub(lambda found: found[0][0] + mark + found[0][1:], text)
 
 
 class AnswerFormat:

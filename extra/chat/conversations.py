@@ -140,11 +140,9 @@ def ask(rng: np.random.Generator, part: str, kind: str, language: str) -> Asked 
         filled = {"x": f"{thing.split()[0]} {invented(rng)}" if invents else thing, "w": w, "z": z}
     elif kind in ("my name", "whose name"):
         filled = {"x": invented(rng) if invents else pick(rng, words("name", words_of, language))}
-        if kind == "whose name":
-            is_known = bool(rng.random() > UNKNOWN)
-            if is_known:
-                told, (reply,) = (sentences("my name", language, name) for name in ("train", "answer"))
-                turns = (pick(rng, told).format(**filled), reply.format(**filled))
+        if kind == "whose name" and (is_known := bool(rng.random() > UNKNOWN)):
+            told, (reply,) = (sentences("my name", language, name) for name in ("train", "answer"))
+            turns = (pick(rng, told).format(**filled), reply.format(**filled))
     said = upper(answer.format(**filled)) if is_known else refusal
     copies = kind in ("my name", "other words", "author")
     asked = typed(rng, upper(question.format(**filled)), language, part, copies)

@@ -14,7 +14,6 @@ against its SHA-256. `read_picture` reads a PNG or JPEG file, for which the pack
 import gzip
 import hashlib
 import io
-import struct
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -163,9 +162,8 @@ def idx_array(data: bytes) -> np.ndarray:
     significant first. Then come the numbers.
     """
     raw = gzip.decompress(data)
-    axes = raw[3]
-    shape = struct.unpack_from(f">{axes}I", raw, offset=4)
-    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()  # writable
+    shape = np.frombuffer(raw, ">u4", count=raw[3], offset=4)
+    return np.frombuffer(raw, np.uint8, offset=4 + shape.nbytes).reshape(shape).copy()  # writable
 
 
 TEN_DIGITS = tuple("0123456789")

@@ -27,7 +27,6 @@ from extra.studies.program import numbers, program, write_lines
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.cross_entropy import cross_entropy
 from tinygrad_lite.optim import AdamW, cosine
 from tinygrad_lite.random import keyed_rng, random_key
@@ -60,10 +59,9 @@ class RecallOptions:
 @program("benchmarks.recall", RecallOptions)
 def main(options: RecallOptions) -> None:
     """Accuracy against distance for attention and its alternatives."""
-    distances = [int(number) for number in numbers(options.distances) if number == int(number)]
-    if not distances or distances[0] < 2 * options.pairs:
-        least = f"of at least {2 * options.pairs}, twice the pairs"
-        raise OptionError(f"--distances {options.distances}: write whole numbers {least}, such as 8,32,128")
+    least = 2 * options.pairs
+    what = f"whole numbers of at least {least}, twice the pairs, such as 8,32,128"
+    distances = [*map(int, numbers(options.distances, "--distances", what, lambda n: n >= least and n.is_integer()))]
     rows = [["mixer", "parameters", "seconds", *map(str, distances)]]
     print(f"{'accuracy behind':<12} {'parameters':>10} {'seconds':>8}" + "".join(f"{d:>7}" for d in distances))
     for name in chosen(options.mixers, list(KINDS), "mixers"):

@@ -6,6 +6,7 @@
 All numbers are computed here, while the page is written; the `explorer*.js` next to this file show them.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from extra.encoders.labels import sequence, texts_of
 from extra.encoders.looking import as_input, asked_picture, gray, rollout
 from extra.encoders.vit import ViT
 from extra.encoders.words import MASK, predictions, whole_sequence
-from extra.explorer.page import Panel, assemble, described, panels_of
+from extra.explorer.page import assemble, described, panels_of
 from extra.inside import Inside, look_inside, numbers, pieces
 from extra.plots.figure import write_or_refuse
 from tinygrad_lite.autograd import no_grad
@@ -55,7 +56,7 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     found = look_inside(model, *inputs(model, ids[None], segments))
     data = recording(found) | {"tokens": pieces(tokenizer, ids.tolist()), "start": 0}
     data |= {"ids": ids.tolist(), "segments": segments.tolist()}
-    shown = ["tokens", "attention", "stream"]
+    shown = ["tokens", "attention"]
     if asks_label:
         labels = data["labels"] = occlusion(model, ids, segments)
         changes = [abs(labels["probabilities"][0] - row[0]) if row else 0 for row in labels["hidden"]]
@@ -72,8 +73,7 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     else:
         say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model outputs only features")
     intro = f"This is your model: {about(trained)}. It read one text while this page was written."
-    panels = PANELS | {"stream": stream_panel(model.config.norm_first)}
-    write(options, "Inside your encoder", intro, {name: panels[name] for name in shown}, data, found, {})
+    write(options, "Inside your encoder", intro, shown, data, found, {}, norm_first=model.config.norm_first)
 
 
 def inputs(model: Bert, ids: np.ndarray, segments: np.ndarray) -> list[Tensor]:
@@ -138,8 +138,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
     blobs = {"recorded-picture": gray(picture).astype(np.uint8).tobytes()}
     blobs["recorded-rollout"] = rollout(found.attention).astype("<f2").tobytes()
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."
-    panels = {name: PANELS[name] for name in ("picture", "looks", "rollout")} | {"stream": stream_panel()}
-    write(options, "Inside your Vision Transformer", intro, panels, data, found, blobs)
+    write(options, "Inside your Vision Transformer", intro, ["picture", "looks", "rollout"], data, found, blobs)
 
 
 def recording(found: Inside) -> dict[str, Any]:
@@ -151,23 +150,29 @@ def recording(found: Inside) -> dict[str, Any]:
     }
 
 
-def stream_panel(norm_first: bool = True) -> Panel:
-    """The panel of the stream, with the formula of this model's blocks."""
-    line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
-    parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
-    return PANELS["stream"] | {"formula": f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)"}
-
-
 def about(trained: Trained) -> str:
     """Which model this is, without its path."""
     family, _, more = described(trained).partition(" ")
     return f"a {TITLES.get(family.lower(), family)} {more}"
 
 
-def write(options: Any, title: str, intro: str, panels: dict, data: dict, found: Inside, blobs: dict) -> None:
-    """Write a page of these panels."""
+def write(
+    options: Any,
+    title: str,
+    intro: str,
+    shown: list,
+    data: dict,
+    found: Inside,
+    blobs: Mapping[str, bytes],
+    norm_first: bool = True,
+) -> None:
+    """Write a page of these panels, and of the stream, with the formula of the model's blocks."""
+    line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
+    parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
+    stream = PANELS["stream"] | {"formula": f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)"}
+    panels = {name: PANELS[name] for name in shown} | {"stream": stream}
     more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
     data["panels"] = [*panels]
-    blobs["recorded-attention"] = found.attention.astype("<f2").tobytes()
+    blobs = dict(blobs) | {"recorded-attention": found.attention.astype("<f2").tobytes()}
     write_or_refuse(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS), "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

@@ -43,19 +43,15 @@ MAX_RECORDED = 64  # tokens of a text, if the page cannot compute with the model
 EARLY = 5  # predictions kept for each layer and token of them
 EXAMPLE = "Habe nun, ach! Philosophie,"
 
-# The settings that model.js computes, with those that do not matter without training.
-COMPUTED = frozenset(
-    "vocab_size block_size n_layer n_head n_embd bias positions activation norm_eps n_inner norm norm_weight "
-    "rope_theta rope_scaling qk_norm attention_scale n_kv_head head_dim norm_first residual tie_weights "
-    "dropout zero_init".split()
-)
+# The settings that model.js reads by name; those that it finds in the weights, or that do not matter without training.
+PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
+COMPUTED = {*PASSED_ON, *"block_size bias n_inner norm_weight rope_theta rope_scaling attention_scale".split()}
+COMPUTED |= {*"n_kv_head head_dim tie_weights dropout zero_init".split()}
 # The values that it computes, of those settings that are choices; the parts of its models, and its tokenizers.
 CHOICES = {"positions": "learned sinusoidal rotary none", "norm": "layernorm rmsnorm"}
 CHOICES |= {"activation": "gelu gelu_tanh relu relu2 swiglu linear"}
 MODULES = {GPT, Block, Dropout, Embedding, FeedForward, LayerNorm, Linear, MultiHeadAttention, RMSNorm}
 TOKENIZERS = ("char", "byte", "word", "bpe", "bpe-w")
-# Those settings that it reads by name, rather than from the weights.
-PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
 
 
 def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str) -> None:
@@ -65,12 +61,11 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     """
     if beam := [f"--{name}" for name in ("beam", "n_best", "length_penalty") if name in given]:
         raise OptionError(f"{beam[0]} is for the page of a translation model: omit it")
-    why = why_recorded(trained, model)
-    if why:
+    if why := why_recorded(trained, model):
         say(f"note: {why}")
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
-    html = page(options, trained, prompt, (model, why) if why else None)
+    html = page(options, trained, model, prompt, why)
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
@@ -96,11 +91,11 @@ def why_recorded(trained: Trained, model: GPT) -> str:
     return f"a weight of {largest:g} is too large for float16, so the page {recording}" if largest > MAX_HALF else ""
 
 
-def page(options: SampleOptions, trained: Trained, prompt: str, recorded: tuple[GPT, str] | None = None) -> str:
+def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why: str) -> str:
     """The page as HTML.
 
     Args:
-        recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
+        why: why the page cannot compute, so that the model is recorded; see `why_recorded`.
     """
     config, tokenizer = trained.config, trained.tokenizer
     answers, temperature = is_answering(trained), 0.0 if options.greedy else options.temperature
@@ -113,11 +108,10 @@ def page(options: SampleOptions, trained: Trained, prompt: str, recorded: tuple[
         "compare": compared(options, trained),
     }
     ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
-    panels = panels_of("gpt", "recorded" if recorded else "conversation" if answers else "")
+    panels = panels_of("gpt", "recorded" if why else "conversation" if answers else "")
     panels["stream"]["formula"] = stream_formula(config)
     about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."
-    if recorded:
-        model, why = recorded
+    if why:
         data["recording"], blobs = record(model, tokenizer, ids)
         for name in ("wanted", "patching", "growing"):  # which compute with the weights
             del panels[name]
@@ -204,8 +198,7 @@ def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, 
         "added": rounded(np.linalg.norm(found.added, axis=-1)),
         "early": [[best(row) for row in layer] for layer in log_probs],
     }
-    lowest = float(np.finfo(np.float16).min)
-    arrays = {"logits": np.maximum(log_probs[-1], lowest), "attention": found.attention}
+    arrays = {"logits": np.maximum(log_probs[-1], -MAX_HALF), "attention": found.attention}
     return recording, {f"recorded-{name}": array.astype("<f2").tobytes() for name, array in arrays.items()}
 
 
@@ -227,18 +220,14 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
     if trained.adapter or trained.path.suffix != ".safetensors":
         return [(0, trained.weights)]
     own = load_checkpoint(trained.path)
-    found = {
-        other.step: other.weights
-        for other in map(load_checkpoint, RunFolder(trained.path.parent).kept())
-        if (other.model, other.tokenizer) == (own.model, own.tokenizer) and other.step != own.step
-    }
+    kept = map(load_checkpoint, RunFolder(trained.path.parent).kept())
+    run = [one for one in kept if (one.model, one.tokenizer) == (own.model, own.tokenizer) and one.step != own.step]
     size = max(1, sum(array.size for array in trained.weights.values()))
     room = max(0, min(MAX_CHECKPOINTS, MAX_NUMBERS // size) - 1)
-    steps = sorted(found)
-    if len(steps) > room:
-        say(f"note: of {counted(len(steps), 'kept checkpoint')}, the page holds {room}")
-        steps = [steps[i] for i in np.linspace(0, len(steps) - 1, room).round().astype(int)]
-    return sorted([*((step, found[step]) for step in steps), (own.step, trained.weights)], key=lambda one: one[0])
+    if len(run) > room:
+        say(f"note: of {counted(len(run), 'kept checkpoint')}, the page holds {room}")
+        run = [run[i] for i in np.linspace(0, len(run) - 1, room).round().astype(int)]
+    return sorted([*((one.step, one.weights) for one in run), (own.step, trained.weights)], key=lambda one: one[0])
 
 
 def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:

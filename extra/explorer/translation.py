@@ -38,6 +38,7 @@ class WatchedModel:
     """A model, and its own state, that records what each step of the search saw and chose while `translate` uses it.
 
     Attributes:
+        limit: the maximum length of the translation in tokens.
         log_probs: for each step, those of the tokens that may follow each open hypothesis: (K, V).
         parents, tokens: for each step except the last, which hypothesis each kept one continues, and with which token:
         (K',).
@@ -48,7 +49,8 @@ class WatchedModel:
         self.log_probs, self.parents, self.tokens = [], [], []
 
     def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedModel]:
-        """Like the model's `start`."""
+        """Like the model's `start`, for one source."""
+        self.limit = longest_translation(len(sources[0]), self.config.block_size)
         return self._noted(*self.model.start(sources))
 
     def step(self, tokens: np.ndarray, state: WatchedModel) -> tuple[np.ndarray, WatchedModel]:
@@ -69,18 +71,12 @@ class WatchedModel:
 
 
 def tree(
-    watched: WatchedModel,
-    found: Sequence[Translation],
-    tokenizer: Tokenizer,
-    beam: int,
-    length_penalty: float,
-    limit: int,
+    watched: WatchedModel, found: Sequence[Translation], tokenizer: Tokenizer, beam: int, length_penalty: float
 ) -> list[dict[str, Any]]:
     """All hypotheses that a search considered: at each step the 2 beam best continuations.
 
     Args:
         found: the result of the search, best first.
-        limit: the maximum length in tokens.
     Returns: for each, its step, its parent (the index of an earlier one, or None), token, log_prob (of the token),
         total (of the hypothesis), fate ("continued", "ended", "dropped" or "cut off"), whether it is part of the
         translation that won, and why.
@@ -91,33 +87,31 @@ def tree(
     open_ones: list[dict[str, Any]] = [{"index": None, "total": 0.0, "tokens": []}]
     for step, log_probs in enumerate(watched.log_probs):
         totals = np.array([one["total"] for one in open_ones])[:, None] + permitted(log_probs, forbidden)
-        is_last = step == len(watched.tokens)
-        kept = [] if is_last else list(zip(watched.parents[step].tolist(), watched.tokens[step].tolist(), strict=True))
         order = np.argsort(-totals, axis=None, kind="stable")[: 2 * beam]
+        places = zip(*np.unravel_index(order, totals.shape), strict=True)
+        places = [place for place in places if totals[place] > -np.inf]
+        if step < len(watched.tokens):
+            kept = list(zip(watched.parents[step].tolist(), watched.tokens[step].tolist(), strict=True))
+            fates = dict.fromkeys(kept, "continued")
+        else:
+            kept = [place for place in places if place[1] != eos][:beam]
+            fates = dict.fromkeys(kept, "cut off")
+        fates |= {place: "ended" for place in places[:beam] if place[1] == eos}
         grown: dict[tuple[int, int], dict[str, Any]] = {}
-        for rank, (row, token) in enumerate(zip(*np.unravel_index(order, totals.shape), strict=True)):
+        for row, token in places:
             parent, total = open_ones[row], float(totals[row, token])
-            if total == -np.inf:
-                break
-            node = {
-                "index": len(nodes),
+            grown[row, token] = {
+                "index": len(nodes) + len(grown),
                 "step": step,
                 "parent": parent["index"],
                 "token": pieces(tokenizer, [int(token)])[0] or EOS,
                 "tokens": [*parent["tokens"], int(token)],
                 "log_prob": total - parent["total"],
                 "total": total,
-                "fate": "dropped",
+                "fate": fates.get((row, token), "dropped"),
             }
-            if token == eos and rank < beam:
-                node["fate"] = "ended"
-            elif (row, token) in kept:
-                node["fate"] = "continued"
-            elif is_last and token != eos and sum(one["fate"] == "cut off" for one in grown.values()) < beam:
-                node["fate"] = "cut off"
-            grown[row, token] = node
-            nodes.append(node)
-        explain_fates(list(grown.values()), found, beam, length_penalty, limit)
+        explain_fates([*grown.values()], found, beam, length_penalty, watched.limit)
+        nodes += grown.values()
         open_ones = [grown[one] for one in kept]
     winner = found[0].tokens if found else []
     for node in nodes:
@@ -173,23 +167,20 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
     watched = WatchedModel(model)
     (found,) = translate(watched, tokenizer, [sentence], beam=beam, n_best=options.n_best, length_penalty=penalty)
     shown = attention_weights(model, tokenizer, sentence, found[0].tokens)
-    size = model.config.block_size
-    limit = longest_translation(min(len(tokenizer.encode(sentence)), size), size)
     data = {
         "source": shown.keys,
         "target": shown.queries,
         "translation": found[0].text,
         "shape": list(shown.weights.shape),
         "beam": beam,
-        "nodes": tree(watched, found, tokenizer, beam, penalty, limit),
+        "nodes": tree(watched, found, tokenizer, beam, penalty),
     }
     intro = [
         f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
         "recorded then. The page has no connection, and works from a file, without a network."
     ]
-    panels = panels_of("translation")
     blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
-    html = assemble("Inside your translation model", intro, panels, data, blobs, ["translation"])
+    html = assemble("Inside your translation model", intro, panels_of("translation"), data, blobs, ["translation"])
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain}; open it in a browser")
 

@@ -81,10 +81,8 @@ class Attention:
 
     def visible(self) -> np.ndarray:
         """The weights with NaN where nothing can be seen."""
-        if not self.is_causal:
-            return self.weights
-        future = np.triu(np.ones(self.weights.shape[-2:], bool), 1)
-        return np.where(future, np.nan, self.weights)
+        is_hidden = np.triu(np.full(self.weights.shape[-2:], self.is_causal), 1)
+        return np.where(is_hidden, np.nan, self.weights)
 
 
 def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from extra import inside
-from extra.inside import Attention, Inside, pieces
 from gpt.model import GPT
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.autograd import no_grad
@@ -28,7 +27,7 @@ from tinygrad_lite.tensor import Tensor
 
 
 @dataclass(frozen=True)
-class InsideGPT(Inside):
+class InsideGPT(inside.Inside):
     """What `look_inside` found in a GPT, with a vocabulary of V; the attention to later positions is 0.
 
     Attributes:
@@ -59,10 +58,10 @@ def check_attention(model: GPT) -> None:
         raise UserError(f"this model was trained with --mixer {mixer}: it has no attention to look at")
 
 
-def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Attention:
+def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> inside.Attention:
     """The self-attention of each layer and head while the model reads ids, for a picture."""
-    tokens = pieces(tokenizer, ids)
-    return Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
+    tokens = inside.pieces(tokenizer, ids)
+    return inside.Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
 
 
 def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> AbstractContextManager[None]:

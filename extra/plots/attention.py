@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from extra.inside import Attention
+from extra.inside.seq2seq import PARTS
 from extra.plots.figure import DrawOptions, Picture, check_finite, write
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
@@ -41,6 +42,8 @@ class AttentionOptions(DrawOptions):
         0, "this head alone, counted from 1; with --layer a large chart, with numbers if they fit; 0: all", low=0
     )
     of: str = option("", "what this token alone attends to, its last occurrence: a row for each head or layer")
+    part: str | None = option(None, "of a translation model: which attention; none: cross", choices=tuple(PARTS))
+    beam: int | None = option(None, "of a translation; 1: greedy; none: 5", unit="hypotheses", low=1, high=1000)
 
 
 def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Picture:
@@ -117,14 +120,14 @@ def room(tokens: Sequence[str], size: float) -> float:
     return min(0.3 + max(map(len, tokens)) * LETTER * size / 10, 2.0)
 
 
-def in_a_row(heads: int, width: float) -> int:
-    """How many heads go in a row if at most this many have room: rows of equal length.
+def in_rows(heads: int, width: float) -> tuple[int, int]:
+    """How many rows of equal length heads take if at most this many have room in a row, and how many are in each.
 
-    >>> in_a_row(12, 9), in_a_row(9, 9), in_a_row(4, 0)
-    (6, 9, 1)
+    >>> in_rows(12, 9), in_rows(9, 9), in_rows(4, 0)
+    ((2, 6), (1, 9), (4, 1))
     """
     rows = -(-heads // max(1, int(width)))
-    return -(-heads // rows)
+    return rows, -(-heads // rows)
 
 
 def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], heads: Sequence[int]):
@@ -133,14 +136,13 @@ def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], hea
     left, below = room(found.queries, 7), room(found.keys, 7)
     cell = min(max(CELL[0], ((WIDE - left) / len(heads) - 0.4) / s), CELL[1])
     width, height = 0.4 + cell * s, 0.4 + cell * t
-    columns = in_a_row(len(heads), (WIDE - left) / width)
-    rows = -(-len(heads) // columns)  # for each layer
+    rows, columns = in_rows(len(heads), (WIDE - left) / width)  # for each layer
     size = (left + columns * width, below + len(layers) * rows * height)
     every, points, note = 1, 41 * cell, "."
     small = size[0] > WIDE or size[1] > TALL
     if small:
-        columns = in_a_row(len(heads), (WIDE - left) / THUMBNAIL[0])
-        rows, edge = -(-len(heads) // columns), min((WIDE - left) / columns, THUMBNAIL[1])
+        rows, columns = in_rows(len(heads), (WIDE - left) / THUMBNAIL[0])
+        edge = min((WIDE - left) / columns, THUMBNAIL[1])
         height = edge * min(max(t / s, 0.3), 3)
         size = (left + columns * edge, below + len(layers) * rows * (0.2 + height))
         every, points, _ = in_squares(min((edge - 0.2) / s, height / t))

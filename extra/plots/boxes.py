@@ -28,20 +28,14 @@ WIDTH = 100  # letters
 MAX_TEXT = 1000  # characters
 FILLS = ("#d3e8f5", "#fdefc3")  # of neighbouring tokens, in turn
 CHOSEN, LOST = "#f7c59f", "#c9c9c9"
-
-
-class Box(NamedTuple):
-    """A token in its box."""
-
-    text: str
-    fill: str
+UNKNOWN_NAMES = (UNKNOWN, WordPieceTokenizer.unknown_name)
 
 
 class Line(NamedTuple):
-    """A line of the picture: words in front, and boxes; several lines if they do not fit into one."""
+    """A line of the picture: words in front, and boxes, each a text and a colour; more lines if they do not fit."""
 
     words: str
-    boxes: Sequence[Box] = ()
+    boxes: Sequence[tuple[str, str]] = ()
     is_heading: bool = False
 
 
@@ -68,7 +62,7 @@ class MergeOptions(DrawOptions):
 # --- one text, several tokenizers -----------------------------------------------------------------------------
 
 
-def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Path], Tokenizer]) -> Picture:
+def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[str], Tokenizer]) -> Picture:
     """One text cut by the tokenizers of checkpoints, and by every kind of tokenizer learned from a text.
 
     Args:
@@ -79,7 +73,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
     text, tokenizers = normalise(options.text), []
     for name in names:
         if name not in RECIPES and (not Path(name).is_file() or Path(name).suffix == ".safetensors"):
-            tokenizers.append((name, load(Path(name))))
+            tokenizers.append((name, load(name)))
             continue
         learned, held_out = split(read_corpus(name))
         text = text or first_words(held_out, 80)
@@ -95,19 +89,14 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
         rows += [(name, number, token, piece) for number, (token, piece) in enumerate(zip(ids, shown, strict=True))]
         count = f"{counted(len(ids), 'token')} of a vocabulary of {tokenizer.vocab_size:,}"
         heading = f"{name}: {count}; {len(text) / len(ids):.1f} characters each"
-        lines += [Line(heading, is_heading=True), Line("", boxes(shown)), Line("")]
+        fills = [LOST if piece in UNKNOWN_NAMES else FILLS[i % 2] for i, piece in enumerate(shown)]
+        lines += [Line(heading, is_heading=True), Line("", [*zip(shown, fills, strict=True)]), Line("")]
     caption = (
         "Each box is a token: what the model reads, and predicts, at once. · is a space, \\n a line break, \\x.. a "
         "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what was "
         "there. Fewer tokens mean fewer steps, but each is a choice among more."
     )
     return picture(f"{counted(len(text), 'character')} as tokens", caption, lines, rows)
-
-
-def boxes(shown: Sequence[str]) -> list[Box]:
-    """Tokens in two alternating colours; unknown ones in grey."""
-    unknown = (UNKNOWN, WordPieceTokenizer.unknown_name)
-    return [Box(piece, LOST if piece in unknown else FILLS[i % 2]) for i, piece in enumerate(shown)]
 
 
 # --- byte-pair encoding ---------------------------------------------------------------------------------------
@@ -145,8 +134,8 @@ def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
         lines += [Line(heading, is_heading=True), pair_line(trained, step)]
         lines += [word_line(trained, step.words, mark=new), Line("")]
         for pair, count in step.counts.most_common():
-            is_merged = pair == step.pair
-            rows.append((number, *pieces(trained, pair), count, int(is_merged), new if is_merged else ""))
+            merged = (1, new) if pair == step.pair else (0, "")
+            rows.append((number, *pieces(trained, pair), count, *merged))
     caption = (
         "Byte-pair encoding counts how often each two neighbours occur within words, here the most frequent pairs of "
         "each step (orange: the winner; of equals the shortest, then the first), and merges the winner everywhere into "
@@ -158,20 +147,18 @@ def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
 
 def word_line(tokenizer: Tokenizer, words: Sequence[tuple[list[int], int]], mark: int | None = None) -> Line:
     """The words as tokens, each with how often it occurs; a new token in orange."""
-    shown: list[Box] = []
+    shown: list[tuple[str, str]] = []
     for ids, count in words:
-        for i, token in enumerate(ids):
-            shown.append(Box(*pieces(tokenizer, [token]), CHOSEN if token == mark else FILLS[i % 2]))
-        shown.append(Box(f"×{count} " if count > 1 else " ", ""))
+        fills = [CHOSEN if token == mark else FILLS[i % 2] for i, token in enumerate(ids)]
+        shown += [*zip(pieces(tokenizer, ids), fills, strict=True), (f"×{count} " if count > 1 else " ", "")]
     return Line("words", shown)
 
 
 def pair_line(tokenizer: Tokenizer, step: MergeStep) -> Line:
     """The ten most frequent pairs of a step with their numbers, the winner first, in orange."""
     others = [pair for pair, _ in step.counts.most_common(10) if pair != step.pair]
-    pairs = [step.pair, *others][:10]
-    winner, *shown = (f"{'+'.join(pieces(tokenizer, pair))}: {step.counts[pair]}" for pair in pairs)
-    return Line("pairs", [Box(winner, CHOSEN), *(Box(text, "#eeeeee") for text in shown)])
+    shown = [f"{'+'.join(pieces(tokenizer, pair))}: {step.counts[pair]}" for pair in (step.pair, *others[:9])]
+    return Line("pairs", [(text, "#eeeeee" if i else CHOSEN) for i, text in enumerate(shown)])
 
 
 # --- drawing --------------------------------------------------------------------------------------------------
@@ -195,7 +182,7 @@ def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has
             axes.text(place, row + 0.52, text, ha=side, va="center", fontsize=TEXT_SIZE, **style)
 
     text = "\n".join(
-        (f"{line.words}: " if line.boxes else line.words) + "|".join(box.text for box in line.boxes) for line in lines
+        (f"{line.words}: " if line.boxes else line.words) + "|".join(text for text, _ in line.boxes) for line in lines
     )
     return Picture(title, caption, (widest * LETTER, height * LINE), draw, table=rows, text=text if has_text else "")
 

@@ -24,7 +24,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, make_dataclass
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
@@ -64,25 +64,18 @@ class LossOptions(DrawOptions):
 
 
 @dataclass
-class Curve:
-    """A loss over the steps of a run: both (n,)."""
-
-    steps: np.ndarray
-    losses: np.ndarray
-
-
-@dataclass
 class Run:
     """The contents of a run's metrics.csv, as it is read in nats.
 
     Attributes:
+        training, validation: (2, n), the steps and the loss at each of them.
         bits_per_nat: bits per character, for example, of one nat per token; None if the run has not been evaluated yet.
         per: what one loss belongs to in each unit, such as a token in nats and a character in bits.
     """
 
     file: Path
-    training: Curve
-    validation: Curve
+    training: np.ndarray
+    validation: np.ndarray
     bits_per_nat: float | None
     per: dict[str, str]
 
@@ -97,11 +90,8 @@ def read_run(path: Path) -> Run:
     """
     file = path / "metrics.csv" if path.is_dir() else path
     rows = read_rows(file)
-    training, validation = (
-        Curve(*np.array([(row["step"], row[name]) for row in rows if row[name] is not None]).reshape(-1, 2).T)
-        for name in ("loss", "val_loss")
-    )
-    if not len(training.steps) and not len(validation.steps):
+    training, validation = (np.array(points(rows, name)).reshape(-1, 2).T for name in ("loss", "val_loss"))
+    if not training.size + validation.size:
         raise OptionError(f"{file} has no losses yet: plot it after the first evaluation of the run")
     factors = [row["bits_per_char"] / row["val_loss"] for row in rows if row["bits_per_char"] and row["val_loss"]]
     # For classes, hidden words and translations, bits are another unit for the same.
@@ -143,11 +133,10 @@ def read_rows(file: Path, columns: Sequence[str] = LOSSES) -> list[dict[str, flo
     for number, cells in lines:
         try:
             named = dict(zip(header, cells, strict=True))
-            row: dict[str, float | None] = {"step": int(named["step"])}
+            row = {name: float(named[name]) if named.get(name) else None for name in columns}
+            row["step"] = int(named["step"])
             if not 0 <= row["step"] < 10**15:
                 raise ValueError
-            for name in columns:
-                row[name] = float(named[name]) if named.get(name) else None
         except ValueError:
             raise OptionError(f"{file}, line {number} is damaged: correct it by hand, or remove that line") from None
         for name in columns:
@@ -156,6 +145,11 @@ def read_rows(file: Path, columns: Sequence[str] = LOSSES) -> list[dict[str, flo
                 row[name] = None
         rows.append(row)
     return rows
+
+
+def points(rows: Sequence[dict[str, float | None]], column: str) -> list[tuple[float, float]]:
+    """The steps at which a column was measured, each with what it was."""
+    return [(row["step"], row[column]) for row in rows if row[column] is not None]
 
 
 def names(files: Sequence[Path]) -> list[str]:
@@ -170,24 +164,23 @@ def names(files: Sequence[Path]) -> list[str]:
     return ["/".join(parts[-depth:]) for parts in whole]
 
 
-def smoothed(curve: Curve, rows: int) -> Curve:
-    """Each point replaced by the mean of itself and its neighbours, `rows` in all (one fewer if that is even).
+def smoothed(losses: np.ndarray, rows: int) -> np.ndarray:
+    """Each loss replaced by the mean of itself and its neighbours, `rows` in all (one fewer if that is even).
 
     Near the start the window is smaller and stays symmetric: the loss falls steeply there, so averaging the first loss
     with later ones would make the curve begin too low. Near the end, where the loss hardly falls, the window is cut
     off.
 
-    >>> smoothed(Curve(np.arange(4), np.array([4.0, 2.0, 3.0, 1.0])), 3).losses
+    >>> smoothed(np.array([4.0, 2.0, 3.0, 1.0]), 3)
     array([4., 3., 2., 2.])
     """
-    sides = [min(i, (rows - 1) // 2) for i in range(len(curve.losses))]
-    return Curve(curve.steps, np.array([curve.losses[i - k : i + k + 1].mean() for i, k in enumerate(sides)]))
+    sides = [min(i, (rows - 1) // 2) for i in range(len(losses))]
+    return np.array([losses[i - k : i + k + 1].mean() for i, k in enumerate(sides)])
 
 
-def above_zero(curve: Curve) -> Curve:
-    """The points that logarithmic axes can show: not the evaluation at step 0."""
-    keep = (curve.steps > 0) & (curve.losses > 0)
-    return Curve(curve.steps[keep], curve.losses[keep])
+def above_zero(curve: np.ndarray) -> np.ndarray:
+    """The points that logarithmic axes can show, not the evaluation at step 0: (2, n) -> (2, m)."""
+    return curve[:, (curve > 0).all(0)]
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------
@@ -208,8 +201,8 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
         if unit == "bits" and run.bits_per_nat is None:
             raise OptionError(f"{run.file}: bits per {run.per[unit]} need an evaluation; use --unit nats")
         for curve in (run.training, run.validation):
-            curve.losses *= run.bits_per_nat if unit == "bits" else 1.0
-        if options.log and not len(above_zero(run.training).steps) + len(above_zero(run.validation).steps):
+            curve[1] *= run.bits_per_nat if unit == "bits" else 1.0
+        if options.log and not above_zero(np.hstack([run.training, run.validation])).size:
             raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
     width = (options.smooth - 1) // 2 * 2 + 1
     mean = f", mean of {width} rows" if width > 1 else ""
@@ -220,7 +213,7 @@ def draw_loss(runs: Sequence[str | Path], options: LossOptions) -> Picture:
     rows = [("run", "part", "step", units[0].replace(" ", "_"))]
     for name, run in zip(called, found, strict=True):  # as measured, without smoothing
         for part, curve in (("training", run.training), ("validation", run.validation)):
-            rows += [(name, part, int(step), loss) for step, loss in zip(curve.steps, curve.losses, strict=True)]
+            rows += [(name, part, int(step), loss) for step, loss in curve.T]
     return Picture(
         title="Loss over training: " + ", ".join(called),
         caption=f"Thick line with points: the loss on held-out data. Thin line: the training loss{mean}. While both "
@@ -238,12 +231,13 @@ def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, op
     axes.set(xlabel="step (updates of the weights)", ylabel=f"loss, {unit}")
     thick, thin, labels = [], [], []
     for name, run, colour, marker in zip(called, runs, cycle(COLOURS), cycle(MARKERS), strict=False):
-        training, validation = smoothed(run.training, options.smooth), run.validation
+        (steps, losses), validation = run.training, run.validation
+        training = np.array([steps, smoothed(losses, options.smooth)])
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
-        dot = "." if len(training.steps) == 1 else ""  # a single point does not make a line
-        thin += axes.plot(training.steps, training.losses, dot, color=colour, linewidth=0.9, alpha=0.55)
-        thick += axes.plot(validation.steps, validation.losses, marker, ls="-", color=colour, lw=1.8, ms=3.5)
+        dot = "." if training.shape[1] == 1 else ""  # a single point does not make a line
+        thin += axes.plot(*training, dot, color=colour, linewidth=0.9, alpha=0.55)
+        thick += axes.plot(*validation, marker, ls="-", color=colour, lw=1.8, ms=3.5)
         labels.append((name if len(runs) > 1 else "validation") + describe_best(run.validation))
     set_ticks(axes, options.log)
 
@@ -254,16 +248,16 @@ def draw_lines(figure, runs: Sequence[Run], called: Sequence[str], unit: str, op
         text.set_text(words)
 
 
-def describe_best(validation: Curve) -> str:
+def describe_best(validation: np.ndarray) -> str:
     """The lowest validation loss, for the legend; empty before the first evaluation.
 
-    >>> describe_best(Curve(np.array([0, 250]), np.array([4.4, 2.3])))
+    >>> describe_best(np.array([[0, 250], [4.4, 2.3]]))
     ', best 2.300 at step 250'
     """
-    if not len(validation.steps):
+    if not validation.size:
         return ""
-    best = validation.losses.argmin()
-    return f", best {validation.losses[best]:.3f} at step {validation.steps[best]:,.0f}"
+    step, loss = validation[:, validation[1].argmin()]
+    return f", best {loss:.3f} at step {step:,.0f}"
 
 
 def set_ticks(axes, log: bool) -> None:
@@ -298,26 +292,22 @@ def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Pictu
         raise OptionError(f"--columns {unknown[0]}: metrics.csv has {', '.join(MEASURES)}")
     files = [path / "metrics.csv" if path.is_dir() else path for path in map(Path, runs)]
     found, called = [read_rows(file, MEASURES) for file in files], names(files)
-    measured = {name for rows in found for row in rows for name in MEASURES if row[name] is not None}
+    measured = {name for rows in found for name in MEASURES if points(rows, name)}
     columns = options.columns or [name for name in MEASURES[4:] if name in measured] or MEASURES[4:5]
     if missing := [name for name in columns if name not in measured]:
         has = ", ".join(name for name in MEASURES if name in measured) or "nothing yet"
         raise OptionError(f"--columns {missing[0]}: none of these runs has measured it; they have {has}")
     per = [units_of(file.parent) for file in files]
     per = {name: " or ".join(sorted({each[name] for each in per})) for name in per[0]}
-    points = {
-        (column, name): [(row["step"], row[column]) for row in rows if row[column] is not None]
-        for column in columns
-        for name, rows in zip(called, found, strict=True)
-    }
-
+    pairs = product(columns, zip(called, found, strict=True))
+    lines = {(column, name): points(rows, column) for column, (name, rows) in pairs}
     rows, wide = -(-len(columns) // IN_A_ROW), min(len(columns), IN_A_ROW)
 
     def fill(figure) -> None:
         for number, column in enumerate(columns, start=1):
             axes = figure.add_subplot(rows, wide, number)
             for name, colour, marker in zip(called, cycle(COLOURS), cycle(MARKERS), strict=False):
-                if line := points[column, name]:
+                if line := lines[column, name]:
                     axes.plot(*zip(*line, strict=True), marker, ls="-", color=colour, ms=3.5, label=name)
             axes.set(xlabel="step", ylabel=UNITS.get(column, SHARE).format(**per), title=column.replace("_", " "))
             count_steps(axes.xaxis)
@@ -325,7 +315,7 @@ def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Pictu
         figure.axes[0].legend(frameon=False)
 
     title, caption = f"Measures over training: {', '.join(called)}", "Each panel is one measure on held-out data."
-    table = [(name, column, *point) for (column, name), line in points.items() for point in line]
+    table = [(name, column, *point) for (column, name), line in lines.items() for point in line]
     table = [("run", "measure", "step", "value"), *table]
     return Picture(title, caption, (2.6 * wide + 1, 3.2 * rows), fill, table, default=files[0].parent / "measures.svg")
 

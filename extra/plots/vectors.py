@@ -46,6 +46,7 @@ class PositionOptions(DrawOptions):
 
     length: int = option(64, "positions to show", unit="tokens", low=2, high=4096)
     width: int = option(128, "C, of the sinusoidal codes that are drawn without a checkpoint", low=2, high=4096)
+    part: str | None = option(None, "of a translation model; none: encoder", choices=("encoder", "decoder"))
 
 
 # --- neighbours among tokens ----------------------------------------------------------------------------------
@@ -259,19 +260,20 @@ def draw_table(codes: np.ndarray, title: str, caption: str) -> Picture:
     def draw(figure) -> None:
         left, right = figure.subplots(1, 2, width_ratios=(5, 4))
         most = float(np.abs(codes).max()) or 1.0
-        shown = left.imshow(codes, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
-        label(figure, left, shown, "codes", "column of the code (of C)", "position, tokens", "value")
-        shown = right.imshow(similar, cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
-        label(figure, right, shown, "cosine similarity", "position, tokens", "position, tokens", "cosine")
+        heat_map(left, codes, most, "codes", "column of the code (of C)", "position, tokens", "value")
+        heat_map(right, similar, 1, "cosine similarity", "position, tokens", "position, tokens", "cosine", "equal")
 
     return Picture(title, caption, (10, 4.2), draw, arrays={"codes": codes, "cosines": similar})
 
 
-def label(figure, axes, shown, title: str, columns: str, rows: str, colours: str) -> None:
-    """Say what a heat map shows: its title, its axes, whose places are counted, and its colours."""
+def heat_map(
+    axes, values: np.ndarray, most: float, title: str, columns: str, rows: str, colours: str, aspect: str = "auto"
+) -> None:
+    """Values from -most to most as a heat map, with its title, its axes, whose places are counted, and its colours."""
+    shown = axes.imshow(values, cmap=SIGNED, vmin=-most, vmax=most, aspect=aspect, interpolation="nearest")
     axes.set_title(title, fontsize=9)
     axes.set(xlabel=columns, ylabel=rows)
-    figure.colorbar(shown, ax=axes, label=colours, shrink=0.8)
+    axes.figure.colorbar(shown, ax=axes, label=colours, shrink=0.8)
     for axis in (axes.xaxis, axes.yaxis):
         count_steps(axis)
 
@@ -292,9 +294,8 @@ def draw_rotary(frequencies: Sequence[float], length: int, what: str) -> Picture
 
     def draw(figure) -> None:
         left, right = figure.subplots(1, 2, width_ratios=(4, 5))
-        shown = left.imshow(pairs, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
         title = "cosine of the angle between the turned pairs"
-        label(figure, left, shown, title, "pair of columns of a head (of D/2)", "distance, tokens", "cosine")
+        heat_map(left, pairs, 1, title, "pair of columns of a head (of D/2)", "distance, tokens", "cosine")
         count_steps(right.xaxis)
         right.plot(distance, mean, color=COLOURS[0])
         right.set(xlabel="distance, tokens", ylabel="similarity (mean of the pairs)")

@@ -28,7 +28,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from extra.studies.program import program
@@ -84,11 +84,9 @@ def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
     occur there takes a place among them that is kept free, and 21 bits for each character. A better code, such as a
     model of letters, would need fewer bits.
     """
-    spelled = shares(letters(tokenizer.unknown(text)))
-    bits = sum(count * spelled(letter) for letter, count in letters(tokenizer.unknown(held_out)).items())
+    bits = cost(*(letters(tokenizer.unknown(part)) for part in (text, held_out)))
     if tokenizer.kind in (EndOfWordTokenizer.kind, WordPieceTokenizer.kind):
-        spaced = shares(spaces(tokenizer, text))
-        bits += sum(count * spaced(space) for space, count in spaces(tokenizer, held_out).items())
+        bits += cost(*(spaces(tokenizer, part) for part in (text, held_out)))
     return bits / len(held_out)
 
 
@@ -112,10 +110,13 @@ def letters(pieces: Mapping[str, int]) -> Counter[str]:
     return Counter(letter for piece, count in pieces.items() for letter in [*piece, ""] * count)
 
 
-def shares(counts: Counter[str]) -> Callable[[str], float]:
-    """The bits of each symbol in a code by these frequencies, with one place kept for anything not among them."""
-    total = counts.total() + 1
-    return lambda symbol: math.log2(total / (counts[symbol] or 1)) + (0 if counts[symbol] else CODE_POINT * len(symbol))
+def cost(learned: Counter[str], symbols: Counter[str]) -> float:
+    """The bits of symbols in a code by the learned frequencies, with one place kept for anything not among them."""
+    bits, total = 0.0, learned.total() + 1
+    for symbol, count in symbols.items():
+        new = 0 if learned[symbol] else CODE_POINT * len(symbol)
+        bits += count * (math.log2(total / (learned[symbol] or 1)) + new)
+    return bits
 
 
 def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:

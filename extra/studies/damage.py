@@ -33,7 +33,6 @@ Better than One?", arXiv:1905.10650), section 4.1, whose importance this is, not
 """
 
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -74,7 +73,9 @@ class DamageOptions(QuantizedOptions):
 @program("extra.studies.damage", DamageOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
 def main(options: DamageOptions, name: str) -> None:
     """The loss of a GPT without a share of its weights or heads."""
-    shares, seeds = read_shares(options.shares), whole_numbers(options.seeds, "--seeds", "1,2,3")
+    what = "numbers above 0 and at most 1, such as 0.1,0.5,1"
+    shares = numbers(options.shares, "--shares", what, lambda share: 0 < share <= 1)
+    seeds = whole_numbers(options.seeds, "--seeds", "1,2,3")
     if options.plot:
         check_plot(options.plot, "--plot")
     if options.csv and Path(options.csv).suffix != ".csv":
@@ -86,7 +87,7 @@ def main(options: DamageOptions, name: str) -> None:
     trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = named_text(options, trained)
-    learned, held_out = (part[: options.characters or sys.maxsize] for part in corpus.split())
+    learned, held_out = (part[: options.characters or None] for part in corpus.split())
     corpus = replace(corpus, text=held_out)
     model = trained.make_model()
 
@@ -112,17 +113,6 @@ def main(options: DamageOptions, name: str) -> None:
     for file in files:
         write(picture, Path(file))
         say(f"wrote {file}")
-
-
-def read_shares(text: str) -> list[float]:
-    """Numbers above 0 and at most 1, in increasing order.
-
-    Raises: OptionError if they are anything else.
-    """
-    shares = numbers(text)
-    if not shares or not all(0 < share <= 1 for share in shares):
-        raise OptionError(f"--shares {text}: write numbers above 0 and at most 1, such as 0.1,0.5,1")
-    return shares
 
 
 # --- removing -------------------------------------------------------------------------------------------------

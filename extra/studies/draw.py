@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from extra.families import GPT as GPT_FAMILY
-from extra.families import SEQ2SEQ as SEQ2SEQ_FAMILY
+from extra import families
 from extra.family import read_any
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
@@ -33,7 +32,6 @@ from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
 from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
 from gpt.model import GPT
 from seq2seq.translate import translate
-from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
@@ -47,32 +45,17 @@ SOURCES = f"a text in UTF-8 or a corpus by name, from which every kind is learne
 RUNS = ("RUN ...", "a run's folder or its metrics.csv")  # what is named on the command line, and what it is
 
 
-@dataclass
-class ReadingOptions(AttentionOptions):
-    """The options of `attention`."""
-
-    part: str | None = option(None, "of a translation model: which attention; none: cross", choices=tuple(PARTS))
-    beam: int | None = option(None, "of a translation; 1: greedy; none: 5", unit="hypotheses", low=1, high=1000)
-
-
-@dataclass
-class CodeOptions(vectors.PositionOptions):
-    """The options of `positions`."""
-
-    part: str | None = option(None, "of a translation model; none: encoder", choices=("encoder", "decoder"))
-
-
-def load(path: Path) -> Trained:
+def load(name: str) -> Trained:
     """A trained GPT or translation model."""
-    return read_any(path, (GPT_FAMILY, SEQ2SEQ_FAMILY))
+    return read_any(Path(name), (families.GPT, families.SEQ2SEQ))
 
 
-def attention(names: Sequence[str], options: ReadingOptions) -> Picture:
+def attention(names: Sequence[str], options: AttentionOptions) -> Picture:
     """Where the model looks while it reads or translates a text, in every layer and head.
 
     Raises: OptionError if there is no text, if it is too long, or if an option is for other models.
     """
-    trained = load(Path(names[0]))
+    trained = load(names[0])
     tokenizer, room = trained.tokenizer, trained.config.block_size
     is_gpt = trained.model_class is GPT
     if is_gpt and (options.part or options.beam):
@@ -93,7 +76,7 @@ def attention(names: Sequence[str], options: ReadingOptions) -> Picture:
     return draw_attention(found, f"{PARTS[part]} of {names[0]}", options)
 
 
-def positions(names: Sequence[str], options: CodeOptions) -> Picture:
+def positions(names: Sequence[str], options: vectors.PositionOptions) -> Picture:
     """Position codes and their similarity; without a checkpoint the sinusoidal ones.
 
     Of rotary positions, which have no codes, it is the rotation.
@@ -102,17 +85,16 @@ def positions(names: Sequence[str], options: CodeOptions) -> Picture:
     """
     if not names:
         return vectors.draw_sinusoidal(options.length, options.width)
-    trained = load(Path(names[0]))
+    trained = load(names[0])
     config, length = trained.config, min(options.length, trained.config.block_size)
     is_gpt = trained.model_class is GPT
     if is_gpt and options.part:
         raise OptionError("--part is for translation models; a GPT has one table of positions")
-    if config.positions == "learned" and is_gpt:
-        return vectors.draw_learned(trained.weights["position_embedding.weight"][:length], names[0])
     if config.positions == "learned":
-        part = options.part or "encoder"
-        side = "source" if part == "encoder" else "target"
-        return vectors.draw_learned(trained.weights[f"{side}_positions.weight"][:length], f"{names[0]} ({part})")
+        part = "" if is_gpt else options.part or "encoder"
+        table = {"": "position_embedding", "encoder": "source_positions", "decoder": "target_positions"}[part]
+        what = f"{names[0]} ({part})" if part else names[0]
+        return vectors.draw_learned(trained.weights[f"{table}.weight"][:length], what)
     if config.positions == "sinusoidal":
         return vectors.draw_sinusoidal(length, config.n_embd)
     if config.positions == "rotary":  # the same in encoder and decoder
@@ -123,13 +105,13 @@ def positions(names: Sequence[str], options: CodeOptions) -> Picture:
 
 def neighbours(names: Sequence[str], options: vectors.NeighbourOptions) -> Picture:
     """The nearest tokens by their embeddings, and a map of them."""
-    trained = load(Path(names[0]))
+    trained = load(names[0])
     return vectors.draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
 
 
 def tokens(names: Sequence[str], options: TokenOptions) -> Picture:
     """One text cut into tokens, by every kind of tokenizer and by those of checkpoints."""
-    return draw_tokens(names, options, lambda path: load(path).tokenizer)
+    return draw_tokens(names, options, lambda name: load(name).tokenizer)
 
 
 # --- the command ----------------------------------------------------------------------------------------------
@@ -161,8 +143,8 @@ class Kind:
 
 
 KINDS = {
-    "attention": Kind(attention, ReadingOptions, 'out/goethe --text "Habe nun, ach!"'),
-    "positions": Kind(positions, CodeOptions),
+    "attention": Kind(attention, AttentionOptions, 'out/goethe --text "Habe nun, ach!"'),
+    "positions": Kind(positions, vectors.PositionOptions),
     "neighbours": Kind(neighbours, vectors.NeighbourOptions, "out/goethe"),
     "tokens": Kind(tokens, TokenOptions, 'goethe --text "Es irrt der Mensch"', "SOURCE ...", SOURCES),
     "merges": Kind(draw_merges, MergeOptions, '"Fischers Fritz fischt frische Fische"', "TEXT ...", "the text itself"),
@@ -182,8 +164,7 @@ def main(argv: Sequence[str]) -> int:
         show(overview())
         return 0
     if what not in KINDS:
-        near = nearest(what, KINDS)
-        hint = f"did you mean {near}? " if near else ""
+        hint = f"did you mean {near}? " if (near := nearest(what, KINDS)) else ""
         raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(KINDS)}")
     kind = KINDS[what]
     command, about = f"{COMMAND} {what}", f"Draw {kind.about}."

@@ -21,7 +21,7 @@ from extra.studies.quantized import MODELS, QuantizedOptions, text_to_predict
 from gpt.data import bits_per_character, characters_each
 from gpt.score import token_log_probs
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError
 from training.cli.console import run_command, say, show
 from training.corpora.texts import Corpus
 from training.family import Trained
@@ -40,9 +40,8 @@ class LongerOptions(QuantizedOptions):
 @program("extra.studies.longer", LongerOptions, "CHECKPOINT ...", "out/goethe", about_positional=MODELS)
 def main(options: LongerOptions, *names: str) -> None:
     """The loss of GPTs in windows that are longer than in their training."""
-    times = [int(number) for number in numbers(options.times) if number >= 1 and number == int(number)]
-    if not times:
-        raise OptionError(f"--times {options.times}: write whole numbers from 1 on, such as 1,2,4")
+    what = "whole numbers from 1 on, such as 1,2,4"
+    times = [*map(int, numbers(options.times, "--times", what, lambda n: n >= 1 and n.is_integer()))]
     if options.plot:
         check_plot(options.plot, "--plot")
     show(f"{'bits per character in windows of':<34}" + "".join(f"{n:>7} T" for n in times))

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +54,19 @@ def program(name: str, cls: type, named: str = "", example: str = "", **more: An
     return with_command_line
 
 
-def numbers(text: str) -> list[float]:
-    """The numbers between the commas of a text, in ascending order; none if it has anything else.
+def numbers(text: str, label: str, what: str, fits: Callable[[float], bool]) -> list[float]:
+    """The numbers between the commas of a text, in ascending order.
 
-    >>> numbers("1,0.5,1"), numbers("half")
-    ([0.5, 1.0], [])
+    Raises: OptionError with the label that says what to write, if it has anything else, or numbers that do not fit.
+
+    >>> numbers("1,0.5,1", "--shares", "numbers above 0", lambda share: share > 0)
+    [0.5, 1.0]
     """
-    try:
-        return sorted({float(word) for word in text.split(",")})
-    except ValueError:
-        return []
+    with suppress(ValueError):
+        found = sorted({float(word) for word in text.split(",")})
+        if all(map(fits, found)):
+            return found
+    raise OptionError(f"{label} {text}: write {what}")
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

@@ -11,7 +11,6 @@ median of `TIMED`, while most of the model's context is still free.
 """
 
 import statistics
-import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,7 +76,7 @@ def text_to_predict(options: QuantizedOptions, trained: Trained) -> Corpus:
     """The text; nothing of it was learned if it is the held-out part. Raises: as `named_text`."""
     corpus = named_text(options, trained)
     text = corpus.text if options.text else corpus.split()[1]
-    return replace(corpus, text=text[: options.characters or sys.maxsize])
+    return replace(corpus, text=text[: options.characters or None])
 
 
 def named_text(options: QuantizedOptions, trained: Trained) -> Corpus:

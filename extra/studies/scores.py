@@ -27,8 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from extra.families import GPT as GPT_FAMILY
-from extra.families import SEQ2SEQ
+from extra import families
 from extra.family import read_any
 from extra.pairs.answering import answer, separator_of, warn_of_long
 from extra.pairs.pairs import load_pairs as load_answers
@@ -79,7 +78,7 @@ def main(options: EvaluateOptions, name: str) -> None:
     """Give a model held-out texts to translate or to answer, and score what it writes."""
     tune_memory()
     penalties = penalties_to_compare(options)
-    trained = read_any(Path(name), (SEQ2SEQ, GPT_FAMILY))
+    trained = read_any(Path(name), (families.SEQ2SEQ, families.GPT))
     say(trained.about)
     pairs = pairs_to_translate(options, trained)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
@@ -125,9 +124,8 @@ def penalties_to_compare(options: EvaluateOptions) -> list[float]:
     """
     if not options.compare:
         return []
-    penalties = numbers(options.compare)
-    if not penalties or not all(0 <= penalty <= 10 for penalty in penalties):
-        raise OptionError(f"--compare {options.compare}: write numbers from 0 to 10 with commas between them: 0,0.6,1")
+    what = "numbers from 0 to 10 with commas between them: 0,0.6,1"
+    penalties = numbers(options.compare, "--compare", what, lambda penalty: 0 <= penalty <= 10)
     for given, other in (
         (options.out, "--out"),
         (options.rouge, "--rouge: it compares BLEU"),
@@ -168,8 +166,8 @@ def held_out_pairs(trained: Trained) -> list[Pair]:
     """The held-out pairs of the run; of a GPT, those that fit into its context."""
     path, tokenizer = trained.adapter or trained.path, trained.tokenizer
     if trained.model_class is not GPT:
-        return load_pairs(options_of_run(SEQ2SEQ, path)).held_out
-    held_out = load_answers(options_of_run(GPT_FAMILY, path)).held_out
+        return load_pairs(options_of_run(families.SEQ2SEQ, path)).held_out
+    held_out = load_answers(options_of_run(families.GPT, path)).held_out
     separator, room = separator_of(tokenizer), trained.config.block_size
     tokens = encode_pairs(tokenizer, held_out, separator, separator)
     return [pair for pair, ids in zip(held_out, tokens, strict=True) if positions(ids) <= room]

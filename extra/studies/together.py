@@ -51,7 +51,7 @@ from gpt.model import GPT
 from gpt.score import token_log_probs
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, counted
+from tinygrad_lite.errors import CheckpointError, CorpusError, counted
 from tinygrad_lite.optim import SGD
 from tinygrad_lite.tensor import Tensor
 from training.cli.console import run_command, say
@@ -140,9 +140,8 @@ def load_together(names: Sequence[str], corpus: Corpus) -> list[Trained]:
 @program("extra.studies.together", TogetherOptions, "MODEL ...", "out/goethe", about_positional=GPTS)
 def main(options: TogetherOptions, *names: str) -> None:
     """Bits per character of GPTs, of the mean of their predictions, and of both with counts, on held-out text."""
-    orders, rates = read_orders(options.orders), numbers(options.rates)
-    if options.rates and (not rates or rates[0] < 0):
-        raise OptionError(f"--rates {options.rates}: write learning rates such as 0.02,0.05")
+    orders, what = read_orders(options.orders), "learning rates such as 0.02,0.05"
+    rates = numbers(options.rates, "--rates", what, lambda rate: rate >= 0) if options.rates else []
     corpus = load_corpus(options.dataset, files=options.text)
     train, held_out = cut(corpus)
     gpts = load_together(names, corpus)
@@ -165,14 +164,9 @@ def main(options: TogetherOptions, *names: str) -> None:
         show(f"{order}-gram", counted(order - 1, "token"), counts[order], p_counts[order])
     sizes = [GPT.blueprint(gpt.config).num_parameters() for gpt in gpts]
 
-    def mean(predict: Callable[[GPT], np.ndarray], name: str = "") -> np.ndarray:
-        """The mean of what the GPTs predict; each of them gets a row if it has a name."""
-        found = []
-        for number, gpt in enumerate(gpts, start=1):
-            found.append(np.exp(predict(gpt.make_model())))
-            if name:
-                show(f"{name} {number}", counted(gpt.config.block_size, "token"), sizes[number - 1], found[-1])
-        return np.mean(found, axis=0)
+    def predicted(by: Callable[..., np.ndarray], *setting: float) -> np.ndarray:
+        """The probabilities of all tokens by each GPT: (K, N)."""
+        return np.exp([by(gpt.make_model(), tokens, *setting) for gpt in gpts])
 
     def show_mixture(name: str, p: np.ndarray) -> None:
         choices = [(weight, order) for order in orders for weight in WEIGHTS]
@@ -182,15 +176,18 @@ def main(options: TogetherOptions, *names: str) -> None:
         facts = " and ".join(f"{order}-grams with w = {weight:.2f}" for weight, order in chosen)
         say(f"{name}: the halves are mixed with {facts}, which do best on the other half")
 
-    p_gpt = mean(lambda model: token_log_probs(model, tokens), "GPT")
+    found = predicted(token_log_probs)
+    for number, (gpt, size, p) in enumerate(zip(gpts, sizes, found, strict=True), start=1):
+        show(f"GPT {number}", counted(gpt.config.block_size, "token"), size, p)
+    p_gpt = found.mean(0)
     if len(gpts) > 1:
         show("mean", counted(len(gpts), "GPT"), sum(sizes), p_gpt)
     show_mixture("with counts", p_gpt)
     if options.stride:
-        strided = mean(lambda model: token_log_probs(model, tokens, options.stride))
+        strided = predicted(token_log_probs, options.stride).mean(0)
         show("strided", f"{block - options.stride + 1} to {counted(block, 'token')}", sum(sizes), strided)
     if rates:
-        by_rate = {rate: mean(lambda model, rate=rate: log_probs_while_learning(model, tokens, rate)) for rate in rates}
+        by_rate = {rate: predicted(log_probs_while_learning, rate).mean(0) for rate in rates}
         p_learning, chosen = best_for_other_half(rates, by_rate.get)
         show("learning", f"rate {', '.join(f'{rate:g}' for rate in chosen)}", sum(sizes), p_learning)
         show_mixture("all together", p_learning)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -295,9 +295,7 @@ def free_memory(device: str) -> int | None:
     """The free memory of a device in bytes; None if unknown."""
     if room := get_device(device).memory():
         return room[0]
-    try:  # Linux
-        facts = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        return None
-    found = re.search(r"^MemAvailable: +(\d+) kB$", facts, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    with suppress(OSError, KeyError):  # Linux has it
+        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+        return int(facts["MemAvailable"].removesuffix("kB")) * 1024
+    return None

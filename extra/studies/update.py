@@ -61,11 +61,11 @@ class Update:
         """The singular value decomposition of a matrix (m, n)."""
         return cls(*np.linalg.svd(change.astype(np.float64), full_matrices=False))
 
-    def cut(self, rank: int) -> np.ndarray:
-        """The closest matrix of this rank."""
+    def cut(self, rank: int | None) -> np.ndarray:
+        """The closest matrix of this rank; None: of any, the matrix itself."""
         return (self.u[:, :rank] * self.s[:rank]) @ self.v[:rank]
 
-    def share(self, rank: int) -> float:
+    def share(self, rank: int | None) -> float:
         """The share of its squared numbers that the first singular values hold."""
         return float((self.s[:rank] ** 2).sum() / (self.s**2).sum())
 
@@ -84,7 +84,7 @@ def main(options: UpdateOptions, *names: str) -> None:
     show(f"{'rank':>6} {'share of the update':>21} {'of a random matrix':>20} {'bits per character':>20}")
     for rank in (0, *ranks, None):
         for name, parameter in matrices(model).items():
-            parameter.data[...] = base.weights[name] + found[name].cut(found[name].s.size if rank is None else rank)
+            parameter.data[...] = base.weights[name] + found[name].cut(rank)
             parameter.mark_written()
         bits = score(model, tuned.tokenizer, corpus).bits_per_character
         shares = [statistics.mean(update.share(rank) for update in each) for each in (found.values(), by_chance)]

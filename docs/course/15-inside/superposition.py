@@ -23,7 +23,6 @@ from threadpoolctl import threadpool_limits
 from extra.studies.program import numbers
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import Adam
 from training.cli.command_line import read_command
 from training.cli.console import run_command
@@ -112,9 +111,8 @@ def main(argv: list[str]) -> int:
     about = "Train models that keep many features in two dimensions."
     options, _ = read_command(SuperpositionOptions, argv, "python docs/course/15-inside/superposition.py", about)
     check_plot(options.plot)
-    densities = numbers(options.densities)[::-1]
-    if not densities or not 0 < densities[-1] <= densities[0] <= 1:
-        raise OptionError(f"--densities {options.densities}: write numbers above 0 and at most 1, such as 1,0.5,0.1")
+    what = "numbers above 0 and at most 1, such as 1,0.5,0.1"
+    densities = numbers(options.densities, "--densities", what, lambda density: 0 < density <= 1)[::-1]
     models = Models(densities, options.starts, options.features, np.random.default_rng(options.seed))
     with threadpool_limits(1):  # the products are too small for more threads
         left = models.train(options.max_iters, options.batch_size).reshape(len(densities), options.starts)

@@ -40,7 +40,7 @@ def searched(model, beam, n_best=1, penalty=0.6):
     (found,) = translate(watched, TOKENIZER, ["ab $cab"], **settings)
     (plain,) = translate(model, TOKENIZER, ["ab $cab"], **settings)
     assert [one.tokens for one in plain] == [one.tokens for one in found]  # watching changes nothing
-    return found, tree(watched, found, TOKENIZER, beam, penalty, 28)
+    return found, tree(watched, found, TOKENIZER, beam, penalty)
 
 
 @pytest.mark.parametrize(("beam", "n_best", "nats"), [(1, 1, 8), (3, 2, 7.5), (4, 1, 7.5)])

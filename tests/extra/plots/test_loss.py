@@ -10,7 +10,6 @@ from extra.plots.figure import compose, own_style
 from extra.plots.training import (
     MEASURES,
     UNITS,
-    Curve,
     LossOptions,
     MeasuresOptions,
     draw_loss,
@@ -58,8 +57,8 @@ def test_a_run_is_read_from_its_folder_or_its_table(folders):
     for path in (folders[0], folders[0] / "metrics.csv"):
         run = read_run(path)
         assert run.file == folders[0] / "metrics.csv"
-        assert (run.training.steps[0], run.training.losses[0], len(run.training.steps)) == (1, 5, 30)
-        assert run.validation.losses.tolist() == [2, 1.75, 1.5, 1.25]
+        assert (run.training[:, 0].tolist(), run.training.shape) == ([1, 5], (2, 30))
+        assert run.validation[1].tolist() == [2, 1.75, 1.5, 1.25]
         assert run.bits_per_nat == pytest.approx(1.5)
     assert read_run(folders[1]).bits_per_nat is None
 
@@ -69,8 +68,7 @@ def test_half_a_row_at_the_end_is_ignored(folders, half):
     """Even one that looks complete, since 1.1 may be the start of 1.129."""
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
         file.write(half)
-    training = read_run(folders[0]).training
-    assert (training.steps[-1], training.losses[-1]) == (30, pytest.approx(4 / 30 + 1, rel=1e-5))
+    assert read_run(folders[0]).training[:, -1].tolist() == [30, pytest.approx(4 / 30 + 1, rel=1e-5)]
 
 
 @pytest.mark.parametrize("damage", ["x,1,,,,,,", ",1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,", "6,1.2,,,,,,,", "rubbish"])
@@ -89,15 +87,15 @@ def test_columns_are_read_by_name(tmp_path):
         read_run(tmp_path)
     (tmp_path / "metrics.csv").write_text("\ufeffval_loss,new,loss,step\r\n,?,,0\r\n\r\n2.5,!,,1\r\n", encoding="utf-8")
     run = read_run(tmp_path)
-    assert (run.validation.steps.tolist(), run.validation.losses.tolist()) == ([1], [2.5])
-    assert (len(run.training.steps), run.bits_per_nat) == (0, None)
+    assert run.validation.tolist() == [[1], [2.5]]
+    assert (run.training.size, run.bits_per_nat) == (0, None)
 
 
 def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
         file.write(f"40,inf{',' * (len(MEASURES) - 1)}\n40,,,,,nan,nan{',' * (len(MEASURES) - 6)}\n")
     run = read_run(folders[0])
-    assert (run.training.steps[-1], run.validation.steps[-1]) == (30, 30)
+    assert (run.training[0, -1], run.validation[0, -1]) == (30, 30)
     assert run.bits_per_nat == pytest.approx(1.5)
     said = capsys.readouterr().err
     assert "line 36: loss is inf, which cannot be plotted" in said
@@ -134,13 +132,12 @@ def test_runs_get_names_that_distinguish_them():
 
 def test_smoothing_is_a_mean_over_neighbours():
     losses = np.array([5.0, 3.0, 4.0, 2.0, 1.0])
-    curve = Curve(np.arange(5), losses)
-    assert smoothed(curve, 1).losses.tolist() == smoothed(curve, 2).losses.tolist() == losses.tolist()
-    assert smoothed(curve, 3).losses.tolist() == smoothed(curve, 4).losses.tolist() == [5, 4, 3, 7 / 3, 1.5]
-    assert smoothed(curve, 99).losses.tolist() == [5, 4, 3, 3, 3]
-    assert smoothed(Curve(np.zeros(0), np.zeros(0)), 10).losses.size == 0
-    line = Curve(np.arange(20), np.arange(20.0)[::-1])  # whose start does not move
-    assert smoothed(line, 9).losses[:16].tolist() == line.losses[:16].tolist()
+    assert smoothed(losses, 1).tolist() == smoothed(losses, 2).tolist() == losses.tolist()
+    assert smoothed(losses, 3).tolist() == smoothed(losses, 4).tolist() == [5, 4, 3, 7 / 3, 1.5]
+    assert smoothed(losses, 99).tolist() == [5, 4, 3, 3, 3]
+    assert smoothed(np.zeros(0), 10).size == 0
+    line = np.arange(20.0)[::-1]  # whose start does not move
+    assert smoothed(line, 9)[:16].tolist() == line[:16].tolist()
 
 
 # --- plotting --------------------------------------------------------------------------------------------------

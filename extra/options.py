@@ -14,8 +14,12 @@ from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, quantize
+from training.cli.options import PRESET_FOLDERS, PRESETS
 from training.cli.unread import Readers
 from training.options import TrainOptions, of_evaluation, of_training
+
+OWN_PRESETS = PRESETS / "extra"  # those that need the shelf
+PRESET_FOLDERS[OWN_PRESETS] = PRESET_FOLDERS[PRESETS]
 
 of_adapting, of_pictures, of_explorer = under("adapting", "pictures", "explorer")
 

@@ -102,14 +102,10 @@ def pytest_runtest_teardown(item):
 
     pytest-xdist reports the test and starts another process for those that follow.
     """
-    if "gpu" in item.keywords and not WHY_NO_GPU:
-        end_if_lost(get_device("cuda").synchronize)
-
-
-def end_if_lost(synchronize):
-    """End pytest if waiting for the GPU fails; of several processes only this one."""
+    if "gpu" not in item.keywords or WHY_NO_GPU:
+        return
     try:
-        synchronize()
+        get_device("cuda").synchronize()
     except Exception as error:
         if "PYTEST_XDIST_WORKER" in os.environ:
             os._exit(1)

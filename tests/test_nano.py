@@ -1,7 +1,6 @@
 """nano.py, the whole idea in one file, against the project: loss, gradients, 50 updates, weights in both directions."""
 
 import importlib.util
-import json
 import math
 import os
 import re
@@ -14,10 +13,10 @@ import numpy as np
 import pytest
 
 import nano
-import sample
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig, load_trained
-from tests.tiny_runs import ROOT, finish, made_up_text, run_training, script
+from tests.reliability.mutations import changed, taken_apart
+from tests.tiny_runs import ROOT, finish, made_up_text, run_training, sampled, script
 from tinygrad_lite import Tensor
 from tinygrad_lite.optim import AdamW, trapezoid
 from training.model_config import read_model_config
@@ -111,9 +110,8 @@ def test_its_weights_are_written_with_by_sample_py(workplace, capsys):
     trained = load_trained(Path("out/nano.safetensors"))
     assert trained.config == same_here(small).config
     text = "".join(nano.write(small, "cab", 5, temperature=0))
-    capsys.readouterr()
-    assert sample.main(["out/nano.safetensors", "--start", "cab", "--greedy", "--max_new_tokens", "5"]) == 0
-    assert capsys.readouterr().out == f"cab{text}\n"
+    words = ["out/nano.safetensors", "--start", "cab", "--greedy", "--max_new_tokens", "5"]
+    assert sampled(capsys, *words).out == f"cab{text}\n"
     again = nano.load(Path("out/nano.safetensors"))
     assert "".join(nano.write(again, "cab", 5, temperature=0)) == text
     assert "".join(nano.write(again, "cab", 40)) != "".join(nano.write(again, "cab", 40, seed=2))
@@ -122,11 +120,8 @@ def test_its_weights_are_written_with_by_sample_py(workplace, capsys):
 def test_it_writes_with_the_weights_of_train_py(workplace, capsys):
     run = run_training("goethe-char-modern", max_iters=9, learning_rate=0.05, block_size=32)
     nano.main(str(run.best), "der ")
-    capsys.readouterr()
-    assert sample.main([str(run.best), "--start", "der ", "--greedy", "--max_new_tokens", "20"]) == 0
-    expected = capsys.readouterr().out
-    small = nano.load(run.best)
-    assert "der " + "".join(nano.write(small, "der ", 20, temperature=0)) + "\n" == expected
+    text = "".join(nano.write(nano.load(run.best), "der ", 20, temperature=0))
+    assert sampled(capsys, run.best, "--start=der ", "--greedy", "--max_new_tokens=20").out == f"der {text}\n"
 
 
 @pytest.fixture
@@ -186,44 +181,36 @@ def test_weights_that_it_cannot_use_are_one_sentence(ended, workplace):
     """Settings of any value, tensors of any shape, files cut anywhere: no traceback, no hang, no other model's text."""
     nano.save(Path("right.safetensors"), random_model(TINY, 0.4), 3)
     right = Path("right.safetensors").read_bytes()
-    length = int.from_bytes(right[:8], "little")
-    numbers = right[8 + length :]
-
-    def changed(change):
-        header = json.loads(right[8 : 8 + length])
-        about = json.loads(header["__metadata__"]["tinygrad_lite"])
-        change(header, about)
-        header["__metadata__"]["tinygrad_lite"] = json.dumps(about)
-        text = json.dumps(header).encode()
-        return len(text).to_bytes(8, "little") + text + numbers
-
-    def setting(name, value):
-        return changed(lambda header, about: about["model"].update({name: value}))
+    numbers = taken_apart(right)[2]
+    begin = len(right) - len(numbers)
 
     def characters(value):
-        return changed(lambda header, about: about["tokenizer"].update(characters=value))
+        return changed(right, "tokenizer", characters=value)
 
-    def table(name, value):
-        return changed(lambda header, about: header["model.token_embedding.weight"].update({name: value}))
+    def table(**values):
+        return changed(right, "model.token_embedding.weight", **values)
 
-    parts = [("window", 3), ("norm", []), ("rope_scaling", "32,1,4,8"), ("bias", True), ("norm_eps", 1e-6)]
-    for name, value in parts:
-        Path("x.safetensors").write_bytes(setting(name, value))
+    parts = {"window": 3, "norm": [], "rope_scaling": "32,1,4,8", "bias": True, "norm_eps": 1e-6}
+    for name, value in parts.items():
+        Path("x.safetensors").write_bytes(changed(right, "model", **{name: value}))
         assert "x.safetensors has different parts from this model" in ended("x.safetensors")[0]
     values = [("n_layer", 10**9), ("n_layer", 2), ("n_layer", "1"), ("n_head", 0), ("n_head", 3), ("block_size", -7)]
     values += [("block_size", 1.5), ("attention_scale", None), ("attention_scale", math.nan)]
-    damaged = [setting(*pair) for pair in values]
+    damaged = [changed(right, "model", **{name: value}) for name, value in values]
     damaged += [characters(value) for value in ([], None, 5, [[1]] * 10)]
-    damaged += [table("shape", [8, 11]), table("shape", [10**12, 8]), table("data_offsets", "x")]
-    damaged += [right[:cut] for cut in (0, 5, 8, 100, 8 + length, len(right) - 1)]
-    damaged += [right[: 8 + length] + np.full(len(numbers) // 4, np.nan, np.float32).tobytes()]
+    damaged += [table(shape=[8, 11]), table(shape=[10**12, 8]), table(data_offsets="x")]
+    damaged += [right[:cut] for cut in (0, 5, 8, 100, begin, len(right) - 1)]
+    damaged += [right[:begin] + np.full(len(numbers) // 4, np.nan, np.float32).tobytes()]
     damaged += [(10**5).to_bytes(8, "little") + b"[" * 10**5, (2).to_bytes(8, "little") + b"{}" + numbers, b"\xff" * 99]
     for content in damaged:
         Path("x.safetensors").write_bytes(content)
         end, out = ended("x.safetensors", "f")
         assert end.startswith("nano.py: reading 'x.safetensors' or saving failed: ")
         assert (out in ("", "f"), "\n" in end) == (True, False)
-    for content in (setting("n_embd", 10**12), characters(["\x1b[2J"] * 10)):  # sizes come from the tensors
+    for content in (
+        changed(right, "model", n_embd=10**12),
+        characters(["\x1b[2J"] * 10),
+    ):  # sizes come from the tensors
         Path("x.safetensors").write_bytes(content)
         assert ended("x.safetensors", "f")[0] is None
 

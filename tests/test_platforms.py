@@ -85,25 +85,19 @@ def open_files_stay(monkeypatch):
     """As on Windows, a file that this process has open or mapped can be neither replaced nor removed."""
     if not Path("/proc/self/maps").exists():
         pytest.skip("only Linux lists in /proc which files a process has open")
-    calls = {name: getattr(os, name) for name in ("replace", "unlink")}
 
-    def refuse_if_open(path):
-        path = os.path.realpath(path)
-        handles = {os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()}
-        if path in handles or path in Path("/proc/self/maps").read_text(encoding="utf-8"):
-            raise PermissionError(errno.EACCES, "The process cannot access the file", path)
+    def unless_open(function):
+        def changed(*paths, **named):
+            handles = {os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()}
+            for path in map(os.path.realpath, paths):
+                if path in handles or path in Path("/proc/self/maps").read_text(encoding="utf-8"):
+                    raise PermissionError(errno.EACCES, "The process cannot access the file", path)
+            function(*paths, **named)
 
-    def busy_replace(source, target):
-        refuse_if_open(source)
-        refuse_if_open(target)
-        calls["replace"](source, target)
+        return changed
 
-    def busy_unlink(path, **named):
-        refuse_if_open(path)
-        calls["unlink"](path, **named)
-
-    monkeypatch.setattr(os, "replace", busy_replace)
-    monkeypatch.setattr(os, "unlink", busy_unlink)
+    for name in ("replace", "unlink"):
+        monkeypatch.setattr(os, name, unless_open(getattr(os, name)))
 
 
 def test_a_folder_is_locked_with_the_functions_of_windows(tmp_path, windows):

@@ -11,23 +11,12 @@ from dataclasses import replace
 
 import pytest
 
-import sample
 import train
 from families import FAMILIES
+from tests import tiny_runs
 from tests.gpt.combined_settings import COMBINED
 from tests.reliability.disturbed import wait_until
-from tests.tiny_runs import (
-    LEFT_OUT,
-    arguments,
-    contents,
-    finish,
-    losses,
-    made_up_text,
-    run_training,
-    same,
-    script,
-    stop_after,
-)
+from tests.tiny_runs import LEFT_OUT, arguments, contents, finish, losses, run_training, same, sampled, script
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
 from training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -53,7 +42,7 @@ def run(workplace) -> RunFolder:
 
 
 def test_a_text_under_the_name_of_another_is_known_by_its_hash(workplace, monkeypatch):
-    text = made_up_text()
+    text = tiny_runs.made_up_text()
     recipe = replace(RECIPES["shakespeare"], make=lambda: text, expected=fetch.sha256(text))
     monkeypatch.setitem(RECIPES, "shakespeare", recipe)
     run = run_training(text=None, dataset="shakespeare", max_iters=2)
@@ -91,7 +80,7 @@ def test_a_stopped_run_resumes_bit_for_bit(settings, runs, monkeypatch, capsys):
         words = [*arguments(**settings), "--overwrite"]
         for stop, number in zip(stops, STOPPING, strict=False):
             with monkeypatch.context() as patch:
-                stop_after(patch, stop, number)
+                tiny_runs.stop_after(patch, stop, number)
                 assert train.main(words) == 128 + number
             assert f"stopped by {number.name} after {counted(stop, 'step')}; saved run" in capsys.readouterr().err
             assert load_checkpoint(run.last).step == stop
@@ -130,7 +119,7 @@ def test_the_patience_of_a_stopped_run_continues(monkeypatch, capsys):
     whole = run_training(out_dir="whole", **settings)
     end = load_checkpoint(whole.last).step
     assert end == load_checkpoint(whole.best).best_step + 4 < 40
-    stop_after(monkeypatch, end - 1)
+    tiny_runs.stop_after(monkeypatch, end - 1)
     assert train.main(arguments(**settings)) == 130
     assert train.main(RESUME) == 0
     assert f"stopped early: no better validation loss since step {end - 4}" in capsys.readouterr().err
@@ -168,7 +157,7 @@ def test_a_text_whose_name_is_not_utf8_is_found_again(workplace):
 
 
 def test_a_changed_text_is_refused_unless_it_is_named(run, workplace, capsys):
-    (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")
+    (workplace / "text.txt").write_text(tiny_runs.made_up_text(seed=2), encoding="utf-8")
     before = contents(run.path)
     with pytest.raises(OptionError, match=r"this is not the text on which the run .* name this one with --text"):
         train.main([*RESUME, "--max_iters=4"])
@@ -179,7 +168,7 @@ def test_a_changed_text_is_refused_unless_it_is_named(run, workplace, capsys):
 
 def test_a_named_text_replaces_the_files(run, workplace, capsys):
     """--dataset on the command line has precedence, even if the run began with files."""
-    (workplace / "other.txt").write_text(made_up_text(seed=2), encoding="utf-8")
+    (workplace / "other.txt").write_text(tiny_runs.made_up_text(seed=2), encoding="utf-8")
     assert train.main([*RESUME, "--max_iters=4", "--dataset=other"]) == 0
     said = capsys.readouterr().err
     assert "changed: dataset: goethe -> other" in said
@@ -289,8 +278,7 @@ def test_ctrl_c_saves_and_says_how_to_resume_and_to_sample(capsys):
     stopped = int(re.search(rf"stopped by {number.name} after ([\d,]+) steps?", err)[1].replace(",", ""))
     assert load_checkpoint(run.last).step == stopped > 0
     assert "continue with:\n  python train.py --resume --out_dir run\ntry it with:\n  python sample.py run " in err
-    assert sample.main(["run"]) == 0
-    assert f"last.safetensors: gpt with 3,744 parameters after {stopped:,} step" in capsys.readouterr().err
+    assert f"last.safetensors: gpt with 3,744 parameters after {stopped:,} step" in sampled(capsys, "run").err
     assert train.main([*RESUME, f"--max_iters={stopped + 2}"]) == 0
     made = range(1, stopped + 3)
     assert list(losses(run)) == (list(made) if not LEFT_OUT else [n for n in made if n % 10 == 0 or n > stopped])
@@ -321,7 +309,7 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
 def test_a_second_ctrl_c_stops_at_once(monkeypatch):
     before = signal.getsignal(signal.SIGINT)  # a shell may have started this process with SIGINT ignored
     for _ in range(2):
-        stop_after(monkeypatch, 7)
+        tiny_runs.stop_after(monkeypatch, 7)
     lost = "and lost 3 steps; continue from step 4 with:\n  python train.py --resume --out_dir run"
     with pytest.raises(KeyboardInterrupt, match=f"^{lost}$"):
         train.main(arguments())

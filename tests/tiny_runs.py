@@ -101,12 +101,23 @@ def losses(folder: RunFolder, column: str = "loss") -> dict[int, float]:
     return {int(row["step"]): float(row[column]) for row in rows(folder) if row[column]}
 
 
+def apart(one: RunFolder, two: RunFolder, column: str = "loss") -> float:
+    """The largest difference between the numbers that two runs have in one column of metrics.csv, at the same steps."""
+    a, b = (losses(run, column) for run in (one, two))
+    assert a.keys() == b.keys()
+    return max(abs(a[step] - b[step]) for step in a)
+
+
+def table_of(folder: RunFolder) -> list[dict[str, str]]:
+    """The rows of metrics.csv without the speed."""
+    return [{**row, "tokens_per_second": ""} for row in rows(folder)]
+
+
 def same(one: RunFolder, two: RunFolder) -> None:
     """Assert the same bytes in the checkpoints, and the same table except for the speed."""
     assert one.last.read_bytes() == two.last.read_bytes()
     assert one.best.read_bytes() == two.best.read_bytes()
-    tables = [[{**row, "tokens_per_second": ""} for row in rows(run)] for run in (one, two)]
-    assert (tables[0], one.samples.exists()) == (tables[1], two.samples.exists())
+    assert (table_of(one), one.samples.exists()) == (table_of(two), two.samples.exists())
     if one.samples.exists():
         assert one.samples.read_bytes() == two.samples.read_bytes()
     assert {path.name: path.read_bytes() for path in one.kept()} == {p.name: p.read_bytes() for p in two.kept()}

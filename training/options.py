@@ -190,5 +190,5 @@ class TrainOptions:
         """The settings of the optimizer besides the learning rate and the weight decay."""
         if self.optimizer == "sgd":
             return {"momentum": self.beta1}
-        of_muon = {"muon_lr_factor": MUON_LR_FACTOR} if self.optimizer == "muon" else {}
-        return {"betas": (self.beta1, self.beta2)} | of_muon
+        of_one = {"muon": {"muon_lr_factor": MUON_LR_FACTOR}}
+        return {"betas": (self.beta1, self.beta2)} | of_one.get(self.optimizer, {})

@@ -9,11 +9,11 @@ A submission's code is run, as the user who marks, each chapter in a process of 
 
 import csv
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from tinygrad_lite.errors import UserError, counted
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say
 
+MAX_SIZE = 1_000_000  # bytes of answers to a chapter
+
 # What marks one chapter: it prints the names of the right answers, and nothing that the answers print.
 PROGRAM = """
 import contextlib, json, os, sys
@@ -33,7 +35,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import check
 with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-    right = [one.name for one in check.check(Path(sys.argv[2]), Path(sys.argv[3])) if one.is_right]
+    right = [one.name for one in check.check(Path(sys.argv[2]), Path(sys.argv[3]).resolve()) if one.is_right]
 print(json.dumps(right))
 """
 
@@ -46,10 +48,11 @@ class MarkOptions:
     out: str = option("", "file for the same table as CSV", is_path=True)
 
 
-def right_answers(folder: Path, file: Path, seconds: float) -> list[str] | str:
-    """The names of the exercises that a file answers rightly, or in words why it could not be marked."""
-    command = [sys.executable, "-c", PROGRAM, str(COURSE), str(folder), str(file.resolve())]
+def right_answers(folder: Path, answers: bytes, seconds: float) -> list[str] | str:
+    """The names of the exercises that are answered rightly, or in words why they could not be marked."""
+    command = [sys.executable, "-c", PROGRAM, str(COURSE), str(folder), "answers.py"]
     with tempfile.TemporaryDirectory() as place:  # where the answers may write
+        Path(place, "answers.py").write_bytes(answers)
         try:
             done = subprocess.run(
                 command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=seconds
@@ -61,13 +64,25 @@ def right_answers(folder: Path, file: Path, seconds: float) -> list[str] | str:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def answers_in(submission: Path, chapter: str) -> bytes | None:
+    """The answers to a chapter in a folder or a zip file, of which nothing else is unpacked."""
+    name = f"{chapter}/exercise.py"
+    if submission.is_dir():
+        file = next(iter(sorted(submission.rglob(name))), None)
+        return file and file.read_bytes()
+    with zipfile.ZipFile(submission) as archive:
+        found = [info for info in archive.infolist() if f"/{info.filename}".endswith(f"/{name}")]
+        if found and found[0].file_size > MAX_SIZE:
+            raise zipfile.BadZipFile(f"{found[0].filename} is larger than a megabyte")
+        return archive.read(found[0]) if found else None
+
+
 def mark(submission: Path, seconds: float) -> dict[str, str]:
     """The marks of one submission, such as "2 of 3", by chapter, if it has answers to it."""
     marks = {}
     for number, folder in (chapters() | {CAPSTONE: COURSE / CAPSTONE}).items():
-        file = next(iter(sorted(submission.rglob(f"{folder.name}/exercise.py"))), None)
-        if file:
-            right = right_answers(folder, file, seconds)
+        if answers := answers_in(submission, folder.name):
+            right = right_answers(folder, answers, seconds)
             names = [name for name, _ in exercises(load(folder / "checks.py"))]
             marks[str(number)] = f"{len(right)} of {len(names)}" if isinstance(right, list) else "0"
             if isinstance(right, str):
@@ -83,17 +98,12 @@ def main(argv: list[str]) -> int:
     if not Path(name).is_dir():
         raise UserError(f"{name} is not a folder of submissions: name one")
     table = {}
-    with tempfile.TemporaryDirectory() as place:
-        for path in sorted(Path(name).iterdir()):
-            if path.suffix == ".zip":
-                try:
-                    shutil.unpack_archive(path, Path(place, path.stem))
-                except (shutil.ReadError, zipfile.BadZipFile) as error:
-                    say(f"{path.name} is not a zip file that can be read ({error}): left out")
-                    continue
-                path = Path(place, path.stem)
-            if path.is_dir():
+    for path in sorted(Path(name).iterdir()):
+        if path.is_dir() or path.suffix == ".zip":
+            try:
                 table[path.name] = mark(path, options.seconds)
+            except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+                say(f"{path.name} is not a zip file that can be read ({error}): left out")
     used = [str(number) for number in (*chapters(), CAPSTONE) if any(str(number) in marks for marks in table.values())]
     if not used:
         one = f"{chapters()[1].name}/exercise.py"

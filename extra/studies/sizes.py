@@ -7,13 +7,13 @@ with its time and hardware (published.toml), these are shown next to the operati
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.cli.options import PRESET_FOLDERS, PRESETS, list_presets, read_preset
+from extra.options import OWN_PRESETS
+from training.cli.options import PRESET_FOLDERS, list_presets, read_preset
 
-OWN_PRESETS = PRESETS / "extra"  # those that need the shelf
 FOLDER = OWN_PRESETS / "sizes"
 SIZES = list_presets(FOLDER)  # each name, with one line for --help
 PUBLISHED = Path(__file__).with_name("published.toml")
-PRESET_FOLDERS |= {OWN_PRESETS: PRESET_FOLDERS[PRESETS], FOLDER: "sizes, for --dry_run only"}
+PRESET_FOLDERS[FOLDER] = "sizes, for --dry_run only"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,19 @@
 """The chapters from 13 on, which may need the shelf, are as those before them."""
 
+import re
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
 import pytest
 
+from docs.course import check
+from gpt.model import GPT
 from tests import test_course as core
+from tests.gpt.configs import GPTConfig
+from tinygrad_lite import Tensor, manual_seed, no_grad
+from tinygrad_lite.errors import UserError
 
 every_later_chapter = pytest.mark.parametrize("page", core.LATER, ids=lambda page: page.parent.name)
 
@@ -20,3 +31,276 @@ def test_a_chapter_names_its_exercises_and_is_neither_too_short_nor_too_long(pag
 @every_later_chapter
 def test_code_that_a_chapter_quotes_is_in_a_file(page):
     core.test_code_that_a_chapter_quotes_is_in_a_file(page)
+
+
+# --- chapter 15: the experiments compute what is right where it is known, and they run --------------------------------
+
+
+pytestmark = pytest.mark.usefixtures("workplace")
+FOLDER = check.chapters()[15]
+NAMES = ("induction", "patching", "superposition")
+induction, patching, superposition = (check.load(FOLDER / f"{name}.py") for name in NAMES)
+SCRIPTS = {
+    "induction": (induction, ["--max_iters", "1"]),
+    "patching": (patching, ["--max_iters", "1", "--answer_a", "m", "--answer_b", "k"]),
+    "superposition": (superposition, ["--max_iters", "2", "--starts", "2"]),
+}
+
+
+def is_drawing(file: Path) -> bool:
+    """Whether a file is SVG with a title, small enough for the repository."""
+    root = ElementTree.parse(file).getroot()
+    return root.tag == "{http://www.w3.org/2000/svg}svg" and bool(root[0].text) and file.stat().st_size <= 20_000
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_an_experiment_prints_a_table_and_draws(name, capsys, workplace):
+    script, options = SCRIPTS[name]
+    assert script.main(options) == 0
+    rows = re.findall(r"^.*\d\.\d\d.*$", capsys.readouterr().out, re.MULTILINE)
+    assert len(rows) == {"induction": 2 + 4, "patching": 3, "superposition": 4}[name]
+    assert is_drawing(workplace / f"{name}.svg")
+    assert is_drawing(FOLDER / f"{name}.svg")
+    assert f"]({name}.svg)" in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+REFUSED = [
+    (induction, ["--plot", "a.png"], "--plot a.png: must end with .svg"),
+    (superposition, ["--plot", "no/a.svg"], "--plot no/a.svg: there is no folder no"),
+    (superposition, ["--densities", "0,1"], "--densities 0,1: write numbers above 0 and at most 1"),
+    (superposition, ["--densities", "few"], "--densities few: write numbers above 0 and at most 1"),
+    (patching, ["--a", "abc"], "--a and --b: they have 3 and 10 tokens, but need the same number, from 1 to 32"),
+    (patching, ["--a", "a b"], "--a and --b: ' ' is not a token of this model"),
+    (patching, ["--a", "ab", "--b", "ab", "--max_iters", "1"], "--a and --b: the model answers both alike"),
+    (patching, ["nowhere"], "there is no checkpoint nowhere"),
+]
+
+
+@pytest.mark.parametrize(("script", "options", "sentence"), REFUSED)
+def test_what_cannot_be_done_is_said_in_a_sentence(script, options, sentence):
+    with pytest.raises(UserError, match=re.escape(sentence)):
+        script.main(options)
+
+
+# --- the induction head -------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_repeats_a_piece_of_different_tokens():
+    ids = induction.sequences(np.random.default_rng(0), 100)
+    assert ids.shape == (100, induction.LENGTH + 1)
+    lengths = {len(set(row.tolist())) for row in ids}
+    assert lengths == {*range(8, 17)}
+    for row in ids:
+        length = len(set(row.tolist()))
+        assert (row[length:] == row[:-length]).all()
+
+
+def test_scores_of_attention_made_by_hand():
+    """Heads that look one back, at what followed the same token, and everywhere, in 5 6 7 5 6."""
+    ids = np.array([[5, 6, 7, 5, 6]])
+    one_back, follows, everywhere = np.eye(5, k=-1), np.zeros((5, 5)), np.tril(np.ones((5, 5)))
+    one_back[0, 0] = 1
+    follows[range(5), [0, 0, 0, 1, 2]] = 1
+    everywhere /= everywhere.sum(-1, keepdims=True)
+    found = induction.scores(np.array([[one_back, follows, everywhere]]), ids)
+    np.testing.assert_allclose(found[0], [1, 0.5, (1 / 2 + 1 / 3) / 2])  # positions 1 and 2, whose tokens are new
+    np.testing.assert_allclose(found[1], [0, 1, (1 / 4 + 1 / 5) / 2])  # positions 3 and 4, whose tokens are not
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1337, 1, 2])
+def test_an_induction_head_is_born_with_two_layers_and_not_with_one(seed):
+    held_out = induction.sequences(np.random.default_rng(0), 64)
+    for layers in (2, 1):
+        manual_seed(seed)
+        model = induction.AttentionOnly(layers)
+        for _ in induction.train(model, 400, seed):
+            pass
+        bits, scores = induction.measure(model, held_out)
+        assert (bits[1] < 0.2) == (layers == 2)
+        assert (scores.max(axis=1) > 0.9).all() == (layers == 2)
+
+
+# --- patching -----------------------------------------------------------------------------------------------------
+
+A, B = [3, 1, 4, 1, 5, 2], [3, 1, 0, 1, 5, 2]
+
+
+@pytest.fixture(params=["learned", "rotary", "attention only"])
+def model(request):
+    """A model with random weights, large enough for attention to matter."""
+    manual_seed(1)
+    if request.param == "attention only":
+        model = induction.AttentionOnly(layers=2)
+    else:
+        model = GPT(GPTConfig(vocab_size=6, block_size=8, n_layer=2, n_head=2, n_embd=12, positions=request.param))
+        for parameter in model.parameters():
+            parameter.data *= 4
+    return model.eval()
+
+
+def test_the_stream_leads_to_the_model_s_own_answer_from_every_layer(model):
+    with no_grad():
+        right = model(Tensor(np.array([A]))).numpy()[:, -1]
+    for layer, x in enumerate(patching.stream(model, A)):
+        np.testing.assert_allclose(patching.answers(model, x[None], layer), right, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_patch_must_do(model):
+    """The prompts differ at position 2: before it nothing moves, and at the end all that has moved is in one place."""
+    effects, both = patching.patching(model, A, B, [3, 4])
+    assert (both, effects.shape) == ([3, 4], (3, 6))
+    np.testing.assert_allclose(effects[:, :2], 0, atol=1e-3)
+    np.testing.assert_allclose(effects[0], [0, 0, 1, 0, 0, 0], atol=1e-3)
+    np.testing.assert_allclose(effects[2], [0, 0, 0, 0, 0, 1], atol=1e-3)
+    assert (abs(effects[1]) > 0.01).sum() > 1  # in the middle it is spread
+
+
+def test_without_a_choice_the_answers_are_the_most_probable_tokens(model):
+    with no_grad():
+        likely = [model(Tensor(np.array([ids]))).numpy()[0, -1].argmax() for ids in (A, B)]
+    assert patching.patching(model, A, B, [None, (likely[0] + 1) % 6])[1] == [likely[0], (likely[0] + 1) % 6]
+    assert patching.patching(model, A, B, [(likely[1] + 1) % 6, None])[1] == [(likely[1] + 1) % 6, likely[1]]
+
+
+# --- superposition ------------------------------------------------------------------------------------------------
+
+
+def models(densities, features, starts=1):
+    return superposition.Models(densities, starts, features, np.random.default_rng(0))
+
+
+def test_two_features_fit_into_two_dimensions_and_a_third_does_not():
+    for features, loss in ((2, 0.0), (3, 0.81 / 3 / 3)):  # the third is lost: 0.9^2 E x^2, one of three
+        found = models([1.0], features)
+        found.weight.data[...] = np.eye(2, features)
+        assert found.losses(found.inputs(20_000)).item() == pytest.approx(loss, rel=0.02, abs=1e-6)
+
+
+def test_inputs_are_as_dense_as_asked():
+    x = models([1.0, 0.1], 5, starts=2).inputs(10_000)
+    assert x.shape == (4, 10_000, 5)
+    np.testing.assert_allclose((x > 0).mean((1, 2)), [1, 1, 0.1, 0.1], atol=0.01)
+    np.testing.assert_allclose(x.mean((1, 2)), [0.5, 0.5, 0.05, 0.05], atol=0.01)
+
+
+def test_training_explains_more():
+    one, other = (models([0.5, 0.05], 5) for _ in range(2))
+    assert (other.train(40, 64) < one.train(1, 64)).all()
+
+
+def test_gaps_of_a_pentagon():
+    angles = np.radians([0, 72, 144, 216, 288, 10])
+    pentagon = np.stack([np.cos(angles), np.sin(angles)]) * [1, 1, 1, 1, 1, 0.1]  # the last is too short to count
+    np.testing.assert_allclose(superposition.gaps(pentagon), [72] * 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1337, 1, 2])
+def test_dense_features_get_axes_and_sparse_ones_a_pentagon(seed):
+    found = superposition.Models([1.0, 0.03], 16, 5, np.random.default_rng(seed))
+    left = found.train(1000, 512).reshape(2, 16)
+    dense, sparse = found.weight.numpy().reshape(2, 16, 2, 5)[[0, 1], left.argmin(axis=1)]
+    np.testing.assert_allclose(superposition.gaps(dense), [90, 270], atol=5)
+    np.testing.assert_allclose(superposition.gaps(sparse), [72] * 5, atol=5)
+
+
+# --- exercises ----------------------------------------------------------------------------------------------------
+
+# A mistake in each answer: what is written in place of what, and a part of what the check says.
+MISTAKES = [
+    ("before[1:] = token[:-1]", "before[:] = token", "token after 3 1 2 3: yours is 3, it must be 1"),
+    ("np.tril(np.exp(sharpness * (token @ before.T - 1)))", "np.exp(sharpness * (token @ before.T - 1))", "position 0"),
+    ("/ odds.sum(axis=-1, keepdims=True) @ token", "@ token", "your rows sum to"),
+    ("np.exp(sharpness *", "np.exp(50 *", "3 1 2 3 with a sharpness of 1: at [1] yours is 1, it must be 0.4754"),
+    ("            x = b.copy()\n", "            x = b\n", "a or b has changed"),
+    ("for block in blocks[layer:]", "for block in blocks", "after the last block, the patch at the last position"),
+    ("    x[t] = a[t]", "    x[: t + 1] = a[: t + 1]", "position 1 after 0 blocks: at [0] yours is"),
+    ("a, b = blocks[layer](a), blocks[layer](b)", "b = blocks[layer](b)", "which must give a's end"),
+    ("return lengths**2 /", "return lengths /", "for a feature and its opposite"),
+    ("/ np.where(seen > 0, seen, 1)", "/ seen", "for two axes and a column of 0"),
+    (".sum(axis=1)", ".sum(axis=0)", "for two features of one direction"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "sentence"), MISTAKES)
+def test_a_wrong_answer_is_told_what_is_wrong(right, wrong, sentence, workplace):
+    text = (FOLDER / "solution.py").read_text(encoding="utf-8")
+    assert right in text
+    (workplace / "checks.py").write_bytes((FOLDER / "checks.py").read_bytes())
+    (workplace / "answer.py").write_text(text.replace(right, wrong, 1), encoding="utf-8")
+    names = ["induction_head", "patched", "dimensions"]
+    wrongs = [outcome.wrong for outcome in check.check(workplace, "answer.py", names) if not outcome.is_right]
+    assert len(wrongs) == 1
+    assert sentence in wrongs[0]
+
+
+# --- chapter 14: the settings of its table, what is trained, which differences are marked -----------------------------
+
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """The program, with a smaller model, and a smaller evaluation."""
+    module = check.load(ROOT / "docs" / "course" / "14-today" / "parts.py")
+    monkeypatch.setattr(module, "SIZES", {"block_size": 8, "n_layer": 1, "n_head": 2, "n_embd": 8})
+    for name, value in {"LENGTH": 9, "ROWS": 2, "EVALUATED": 2, "WARMUP": 0}.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
+def test_the_first_row_is_the_default_and_the_last_is_gpt_2(parts):
+    preset = tomllib.loads((ROOT / "presets" / "goethe.toml").read_text(encoding="utf-8"))
+    optimizer, schedule = preset["optimizer"] == "muon", preset["schedule"] == "trapezoid"
+    ours = preset | {"muon": optimizer, "falls_to_0": schedule and preset["min_lr"] == 0}
+    assert {name: ours[name] for name in parts.PARTS} == parts.PARTS
+    gpt2 = parts.PARTS | parts.SETTINGS["GPT-2"]
+    assert not gpt2.pop("muon")
+    assert not gpt2.pop("falls_to_0")
+    assert GPTConfig(9, **parts.SIZES, **gpt2) == GPTConfig(9, **parts.SIZES)  # whose defaults are GPT-2's
+
+
+def test_every_setting_trains_another_model(parts):
+    ids = np.arange(80) ** 2 % 7
+    found = {name: tuple(parts.bits(change, ids, 3, seed=1)) for name, change in parts.SETTINGS.items()}
+    assert len(set(found.values())) == len(found)
+    assert tuple(parts.bits({}, ids, 3, seed=1)) == found["all parts"]
+    assert tuple(parts.bits({}, ids, 3, seed=2)) != found["all parts"]
+
+
+def test_a_model_learns_the_first_three_quarters_only(parts):
+    learned, held_out = parts.bits({}, np.array([0, 1, 2] * 30 + [2, 1, 0] * 10), 60, seed=1)
+    assert learned < np.log2(3) / 2  # that of equal probabilities is log2(3)
+    assert held_out > np.log2(3)
+
+
+def test_a_difference_within_two_standard_errors_is_marked(parts, monkeypatch, tmp_path, capsys):
+    """The deviation of 1.0 and 1.2 is 0.141, and two standard errors of the difference of two such means are 0.28."""
+    means = {"all parts": (1.1, 1.1), "GELU": (1.37, 1.39), "AdamW": (0.81, 0.83)}
+    monkeypatch.setattr(parts, "SETTINGS", {name: {"mean": mean} for name, mean in means.items()} | {"all parts": {}})
+    calls = []
+
+    def bits(change, ids, max_iters, seed):
+        calls.append((ids.tolist(), max_iters, seed))
+        return [mean + 0.2 * seed - 0.3 for mean in change.get("mean", means["all parts"])]
+
+    monkeypatch.setattr(parts, "bits", bits)
+    files = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for file, text in zip(files, ("ab", "cb\n"), strict=True):
+        file.write_text(text, encoding="utf-8")
+    command = ["--seeds", "2", "--max_iters", "9", *map(str, files)]
+    with pytest.raises(parts.UserError, match="the text has 7 characters, and 40 are needed"):
+        parts.main(command)
+    monkeypatch.setattr(parts, "LENGTH", 0)
+    assert parts.main(command) == 0
+    assert calls[:2] == [([1, 2, 0, 0, 3, 2, 0], 9, 1), ([1, 2, 0, 0, 3, 2, 0], 9, 2)]  # joined by an empty line
+    lines = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["7 characters, 9 updates: bits per character"],
+        ["", "learned", "held out"],
+        ["all parts", "1.100 ± 0.141", "1.100 ± 0.141"],
+        ["GELU", "1.370 ± 0.141 ≈", "1.390 ± 0.141"],
+        ["AdamW", "0.810 ± 0.141", "0.830 ± 0.141 ≈"],
+    ]

@@ -78,17 +78,12 @@ def test_the_tour_of_the_engine_is_run():
 def defined_in(path: Path) -> set[str]:
     """The names that a file defines: functions, classes, assigned names; those of a class as Class.name."""
     found = set()
-
-    def visit(body: list[ast.stmt], owner: str) -> None:
-        for statement in body:
-            if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-                found.add(owner + statement.name)
-            if isinstance(statement, ast.ClassDef):
-                visit(statement.body, f"{owner}{statement.name}.")
-            targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-            found.update(owner + target.id for target in targets if isinstance(target, ast.Name))
-
-    visit(ast.parse(path.read_text(encoding="utf-8")).body, "")
+    for owner in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(owner, ast.Module | ast.ClassDef):
+            prefix = f"{owner.name}." if isinstance(owner, ast.ClassDef) else ""
+            for statement in owner.body:
+                named = getattr(statement, "targets", [getattr(statement, "target", statement)])
+                found |= {prefix + getattr(one, "id", getattr(one, "name", "")) for one in named}
     return found
 
 
@@ -322,9 +317,8 @@ def test_the_list_of_public_names_is_complete():
     assert listed.keys() == owners.keys()
     for heading, owner in owners.items():
         right = {name: first_sentence(value) for name, value in public(owner)}
-        lines = "\n".join(
-            f"| `{name}` | {text} |" for name, text in right.items() if (name, text) not in listed[heading]
-        )
+        lines = [f"| `{name}` | {text} |" for name, text in right.items() if (name, text) not in listed[heading]]
+        lines = "\n".join(lines)
         assert not lines, f"docs/api.md, under {heading}, must have these lines:\n{lines}"
         assert [name for name, _ in listed[heading] if name not in right] == [], f"no longer in {heading}"
 

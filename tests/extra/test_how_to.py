@@ -93,9 +93,8 @@ def copy(tmp_path_factory):
 def run(copy: Path, *words: str, given: str = "") -> str:
     """Run Python in the copy: what it wrote, if it ended well."""
     environment = {**os.environ, "PYTHONPATH": str(copy), "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, *words], cwd=copy, env=environment, input=given, capture_output=True, encoding="utf-8"
-    )
+    how = {"cwd": copy, "env": environment, "capture_output": True, "encoding": "utf-8"}
+    done = subprocess.run([sys.executable, *words], input=given, **how)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

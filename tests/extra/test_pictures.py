@@ -61,30 +61,13 @@ def test_every_other_svg_of_the_course_is_a_measurement():
 # --- numbers -----------------------------------------------------------------------------------------------------
 
 # A picture, what is replaced in which file of its chapter, and numbers that are then drawn, and were not before.
+WIDTH, QKV = "l((3, 4))), TinyTensor(rng.standard_normal((2, 4", "(3, 2, 3, 5, "
 CHANGES = [
     ("01-derivatives/picture", "README.md", "Number(3.0)\n>>> y", "Number(4.0)\n>>> y", ["4 · 8 = 32", "value 64"]),
     ("01-derivatives/picture", "engine.py", "(dy * other.value,", "(dy * other.value * 5,", ["1 · 15 = 15", "= 99"]),
-    (
-        "02-tensors/picture",
-        "README.md",
-        "l((3, 4))), TinyTensor(rng.standard_normal((2, 4",
-        "l((3, 5))), TinyTensor(rng.standard_normal((2, 5",
-        ["3 × 5", "5 × 2", "2 × 5"],
-    ),
-    (
-        "06-attention/look-up",
-        "README.md",
-        "query = np.array([1.0, 2, 1",
-        "query = np.array([1.0, 4, 1",
-        ["0.91", ": 11.1"],
-    ),
-    (
-        "06-attention/mask",
-        "README.md",
-        "rng.standard_normal((3, 2, 3, 5, 8))",
-        "np.ones((3, 2, 3, 5, 4))",
-        ["2.00", "0.33", "0.20"],
-    ),
+    ("02-tensors/picture", "README.md", WIDTH, WIDTH.replace("4", "5"), ["3 × 5", "5 × 2", "2 × 5"]),
+    ("06-attention/look-up", "README.md", "query = np.array([1.0, 2", "query = np.array([1.0, 4", ["0.91", ": 11.1"]),
+    ("06-attention/mask", "README.md", f"rng.standard_normal({QKV}8))", f"np.ones({QKV}4))", ["2.00", "0.33", "0.20"]),
     ("07-residuals/picture", "stack.py", "depth: int = 50", "depth: int = 20", ["layer 20"]),
     ("07-residuals/picture", "stack.py", "x + f(norm(x))", "x * 2 + f(norm(x))", ["dL/dx: 1.1e+15"]),
     ("08-gpt/picture", "README.md", "n_embd=32) |", "n_embd=16) |", ["T = 116, C = 16, V"]),
@@ -109,7 +92,6 @@ def test_a_picture_shows_the_numbers_of_its_chapter(name, file, old, new, shown,
 
 def test_text_is_legible_on_light_and_on_dark_pages():
     """The contrast that WCAG 2.2 asks for (1.4.3): of ink on all boxes, and of coloured text on pages and boxes."""
-
     for mode, page in enumerate(("#ffffff", "#0d1117")):
         for modes in pictures.COLOURS.values():
             fill, marked, line = modes[mode]

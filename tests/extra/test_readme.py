@@ -27,11 +27,12 @@ from extra.corpora import reviews
 from extra.corpora.pictures import RECIPES, Pictures
 from extra.encoders import minilm
 from extra.encoders.export import export as export_bert
+from extra.options import OWN_PRESETS
 from extra.studies import scores, trials
-from extra.studies.sizes import OWN_PRESETS, SIZES
+from extra.studies.sizes import SIZES
 from seq2seq.toys import toy_pairs
 from tests.extra.pretrained.gpt2_folders import byte_folder
-from tests.extra.pretrained.test_bert import made as made_bert
+from tests.extra.pretrained.test_encoders import made as made_bert
 from tests.extra.pretrained.test_llama import LLAMA, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights
 from tests.extra.pretrained.test_llama import write_folder as write_llama

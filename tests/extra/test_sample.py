@@ -19,9 +19,8 @@ pytestmark = pytest.mark.every_device
 
 
 @pytest.fixture
-def foreign(tmp_path):
+def foreign(tmp_path, tokenizers):
     """A function that writes a folder of a Llama with a tokenizer of its own, and an eos_token_id in these files."""
-    pytest.importorskip("tokenizers")
     settings = test_llama_layout.LLAMA | {"vocab_size": 262}
     weights = test_llama_layout.random_weights(settings)
     definition = test_huggingface.gpt2_definition()

@@ -244,22 +244,15 @@ def test_a_section_begins_with_each_definition_and_each_comment():
     text += '    """Says `x`.\n\n        y < 1\n    Done.\n    """\n    # Here.\n    return 1  # beside\n\n\n'
     text += "class C:\n    def g(self):\n        return 2\n"
     found = [(part.line, part.heading, part.note, part.code) for part in annotate.sections(text)]
-    assert found == [
-        (1, "", "File.", ""),
-        (2, "", "", "import a"),
-        (5, "part", "", ""),
-        (8, "", "Above.\n\nSays `x`.\n\n    y < 1\nDone.", "@b\ndef f():"),
-        (16, "", "Here.", "    return 1  # beside"),
-        (20, "", "", "class C:"),
-        (21, "", "", "    def g(self):\n        return 2"),
-    ]
-    assert annotate.prose(found[3][2]) == (
-        '<p>Above.</p><p>Says <code>x</code>.</p><div class="shown">y &lt; 1</div><p>Done.</p>'
-    )
+    assert found[:3] == [(1, "", "File.", ""), (2, "", "", "import a"), (5, "part", "", "")]
+    assert found[3] == (8, "", "Above.\n\nSays `x`.\n\n    y < 1\nDone.", "@b\ndef f():")
+    assert found[4:6] == [(16, "", "Here.", "    return 1  # beside"), (20, "", "", "class C:")]
+    assert found[6:] == [(21, "", "", "    def g(self):\n        return 2")]
+    shown = '<p>Above.</p><p>Says <code>x</code>.</p><div class="shown">y &lt; 1</div><p>Done.</p>'
+    assert annotate.prose(found[3][2]) == shown
     note = "Args:\n    x: one\nRaises: OptionError if it is not,\n    or two.\nReturns: y"
-    assert annotate.prose(note) == (
-        '<p>Args:</p><div class="shown">x: one</div><p>Raises: OptionError if it is not, or two. Returns: y</p>'
-    )
+    shown = '<p>Args:</p><div class="shown">x: one</div><p>Raises: OptionError if it is not, or two. Returns: y</p>'
+    assert annotate.prose(note) == shown
 
 
 REFUSED = {"": r'pip install -e "\.\[docs\]"', "nosuch": "nosuch: the only argument", ". -h": "-h: the only argument"}

@@ -180,9 +180,7 @@ def test_what_an_adapter_is_cannot_be_changed_later():
     for name, value, before in (("lora_rank", 4, 2), ("quantize", "nf4", None)):
         with pytest.raises(OptionError, match=f"cannot resume with --{name} {value}: the run in adapter has {before}"):
             train.main(["--resume", "--out_dir=adapter", f"--{name}={value}"])
-    with pytest.raises(
-        OptionError, match=r"is an adapter: fold it into its base first, with python -m extra\.adapters\.merge base"
-    ):
+    with pytest.raises(OptionError, match=r"is an adapter: fold it into its base first, .*extra\.adapters\.merge base"):
         adapt(init_from="adapter", out_dir="second")
 
 

@@ -7,7 +7,7 @@ import pytest
 import sample
 import train
 from tests.extra.pretrained.gpt2_folders import byte_folder
-from tests.test_train_finetune import finetune
+from tests.test_train import finetune
 from tests.tiny_runs import losses, run_training, sampled
 from tinygrad_lite.errors import CheckpointError
 from training.checkpoint import load_checkpoint

@@ -54,8 +54,7 @@ def test_a_conversation_gives_the_translations_of_its_lines(trained, capsys, mon
     assert talk == "".join(sampled(capsys, "run", "--start", line).out for line in lines)
 
 
-def test_the_attention_is_plotted(trained, capsys):
-    pytest.importorskip("matplotlib")
+def test_the_attention_is_plotted(trained, capsys, matplotlib):
     for name in ("plot.svg", "plot.png"):
         assert f"wrote {name}" in sampled(capsys, "run", "--start", "abc", "--beam", "2", "--attention", name).err
     picture = Path("plot.svg").read_text(encoding="utf-8")
@@ -66,8 +65,7 @@ def test_the_attention_is_plotted(trained, capsys):
 # --- scoring --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys):
-    pytest.importorskip("sacrebleu")
+def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys, sacrebleu):
     assert evaluate.main(["run", "--out", "written.txt", "--beam", "2"]) == 0
     out, err = capsys.readouterr()
     assert "30 texts in" in err
@@ -78,8 +76,7 @@ def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys):
     assert len(Path("written.txt").read_text(encoding="utf-8").splitlines()) == 30
 
 
-def test_other_pairs_can_be_scored(trained, capsys):
-    pytest.importorskip("sacrebleu")
+def test_other_pairs_can_be_scored(trained, capsys, sacrebleu):
     Path("pairs.tsv").write_text("cba\tabc\nzyx\txyz\n\t\nx\t\n", encoding="utf-8")
     Path("a").write_text("abc\nxyz\n", encoding="utf-8")
     Path("b").write_text("cba\nzyx\n", encoding="utf-8")
@@ -91,9 +88,8 @@ def test_other_pairs_can_be_scored(trained, capsys):
     assert "1 text in" in capsys.readouterr().err
 
 
-def test_length_penalties_are_compared(trained, capsys):
+def test_length_penalties_are_compared(trained, capsys, sacrebleu):
     """A row for each, in ascending order, with the score that a run with this penalty alone prints."""
-    pytest.importorskip("sacrebleu")
     Path("pairs.tsv").write_text("abc def ghi jkl\tlkj ihg fed cba\nab\tba\n", encoding="utf-8")
     assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--compare", "10, 0,0.6"]) == 0
     _, *lines, best = capsys.readouterr().out.splitlines()
@@ -106,8 +102,7 @@ def test_length_penalties_are_compared(trained, capsys):
         assert f"(BP = {brevity:.3f} ratio = {ratio:.3f} " in capsys.readouterr().out
 
 
-def test_words_are_scored(workplace, capsys):
-    pytest.importorskip("sacrebleu")
+def test_words_are_scored(workplace, capsys, sacrebleu):
     pairs = "".join(f"{a}\t{b}, bitte. \n" for a, b in toy_pairs("numbers", 200))
     (workplace / "pairs.tsv").write_text(pairs, encoding="utf-8")
     run_training(pairs="pairs.tsv", toy_size=None, tokenizer="word", vocab_size=24, max_iters=24, eval_interval=24)

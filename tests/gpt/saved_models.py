@@ -21,11 +21,8 @@ def saved_gpt(
     config = GPTConfig(vocab_size=tokenizer.vocab_size, **(small | settings))
     with random_key(step):
         model = GPT(config)
-    rng = np.random.default_rng(step)
-    weights = {
-        name: (array + 0.3 * rng.normal(size=array.shape)).astype(np.float32)
-        for name, array in model.state_dict().items()
-    }
+    rng, state = np.random.default_rng(step), model.state_dict()
+    weights = {name: np.float32(array + 0.3 * rng.normal(size=array.shape)) for name, array in state.items()}
     return save(path, "gpt", model, weights, tokenizer, step, corpus_sha256, dataset)
 
 

@@ -69,18 +69,11 @@ def test_overlapping_windows_count_every_token_once_with_enough_before_it(stride
         np.testing.assert_array_equal(found, token_log_probs(model, ids))
 
 
-def test_a_stride_longer_than_a_window_is_refused():
-    with pytest.raises(OptionError, match=r"--stride 8: the windows of this model have 7 tokens; take at most that"):
-        token_log_probs(gpt_with_large_weights(vocab_size=20, **SIZES), np.zeros(9, int), 8)
-
-
-def test_unknown_characters_have_a_score():
+def test_unknown_characters_have_a_score_but_one_token_and_a_long_stride_have_none():
     tokenizer = CharTokenizer.train("Es irt")
-    found = score(gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), tokenizer, corpus("Es €rrt"))
-    assert math.isfinite(found.bits_per_character)
-
-
-def test_one_token_is_too_short():
-    tokenizer = CharTokenizer.train(TEXT)
+    model = gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES)
+    assert math.isfinite(score(model, tokenizer, corpus("Es €rrt")).bits_per_character)
     with pytest.raises(CorpusError, match=r"text\.txt has fewer than two tokens"):
-        score(gpt_with_large_weights(vocab_size=tokenizer.vocab_size, **SIZES), tokenizer, corpus("E"))
+        score(model, tokenizer, corpus("E"))
+    with pytest.raises(OptionError, match=r"--stride 8: the windows of this model have 7 tokens; take at most that"):
+        token_log_probs(model, np.zeros(9, int), 8)

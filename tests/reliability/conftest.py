@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.reliability.mutations import Outcomes, harmless, resident
-from tests.reliability.tiny_models import available_kinds, make_model
+from tests.reliability.tiny_models import KINDS, make_model
 from tinygrad_lite.errors import UserError
 
 
@@ -39,7 +39,7 @@ def tried_many(workplace, report, capsys):
 def models(tmp_path_factory):
     """The checkpoints of tiny models, by kind of tokenizer."""
     folder = tmp_path_factory.mktemp("models")
-    return {kind: make_model(kind, folder) for kind in available_kinds()}
+    return {kind: make_model(kind, folder) for kind in KINDS}
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -26,9 +26,8 @@ def main() -> int:
         if saving:
             time.sleep(float(os.environ["PAUSE"]))
 
-    for owner, name, new in list(Moments(hit).patches()):
-        setattr(owner, name, new)
-    return train.main(sys.argv[1:])
+    with Moments(hit).happening():
+        return train.main(sys.argv[1:])
 
 
 if __name__ == "__main__":  # not in the workers, which also import this file

@@ -3,7 +3,10 @@
 import builtins
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 import train
 from tinygrad_lite.optim import Optimizer
@@ -23,17 +26,19 @@ class Moments:
         self.number += 1
         self.hit(self.number, self.saves > 0)
 
-    def patches(self) -> Iterator[tuple[Any, str, Any]]:
-        """The replacements that make the moments happen: object, name, new value."""
-        yield builtins, "open", self.opening(builtins.open)
-        for name in ("fsync", "replace", "unlink", "truncate"):
-            yield os, name, self.around(getattr(os, name))
-        for module in (checkpoint, run):
-            yield module, "save_file", self.during(module.save_file)
+    @contextmanager
+    def happening(self) -> Iterator[None]:
+        """Inside, the moments happen."""
+        wrapped = [(os, name) for name in ("fsync", "replace", "unlink", "truncate")]
         if self.at_work:
-            yield Optimizer, "zero_grad", self.around(Optimizer.zero_grad)
-            yield Optimizer, "step", self.around(Optimizer.step)
-            yield train, "evaluate", self.around(train.evaluate)
+            wrapped += [(Optimizer, "zero_grad"), (Optimizer, "step"), (train, "evaluate")]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(builtins, "open", self.opening(builtins.open))
+            for module in (checkpoint, run):
+                patch.setattr(module, "save_file", self.during(module.save_file))
+            for owner, name in wrapped:
+                patch.setattr(owner, name, self.around(getattr(owner, name)))
+            yield
 
     def around(self, function: Callable) -> Callable:
         """The same function with a moment before it and one after."""

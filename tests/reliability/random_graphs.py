@@ -6,10 +6,13 @@ drawn, because the next step may depend on the numbers: logarithms need positive
 (relu at 0, the maximum of equals) they are moved away from it, since there is no derivative to compare with.
 """
 
+import functools
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -64,22 +67,14 @@ class Graph:
         """Fresh tensors, by the number of their step."""
         return {i: Tensor(s.array, requires_grad=not s.constant) for i, s in enumerate(self.steps) if s.name == "leaf"}
 
-    def run(self, leaves: dict[int, Tensor]) -> tuple[list[Tensor], Tensor]:
-        """All values, and the loss."""
-        values: list[Tensor] = []
-        with random_key(self.key):
-            for i, step in enumerate(self.steps):
-                values.append(leaves[i] if i in leaves else step.ours(*(values[j] for j in step.inputs)))
-        return values, sum((values[i] * Tensor(w)).sum() for i, w in self.weights.items())
-
-    def run_torch(self, torch: Any) -> tuple[dict[int, Any], list[Any], Any]:
-        """The same with PyTorch: the leaves, all values, and the loss."""
-        leaves = {i: torch.tensor(leaf.numpy(), requires_grad=leaf.requires_grad) for i, leaf in self.leaves().items()}
+    def run(self, leaves: dict[int, Any], torch: Any = None) -> tuple[list[Any], Any]:
+        """All values, and the loss, of tensors of ours or of the module torch."""
         values: list[Any] = []
         with random_key(self.key):
             for i, step in enumerate(self.steps):
-                values.append(leaves[i] if i in leaves else step.theirs(torch, *(values[j] for j in step.inputs)))
-        return leaves, values, sum((values[i] * torch.tensor(w)).sum() for i, w in self.weights.items())
+                operation = functools.partial(step.theirs, torch) if torch else step.ours
+                values.append(leaves[i] if i in leaves else operation(*(values[j] for j in step.inputs)))
+        return values, sum((values[i] * like(values[i], w)).sum() for i, w in self.weights.items())
 
 
 class Builder:
@@ -137,13 +132,12 @@ class Builder:
     def pick_with(self, i: int) -> int:
         """A value that broadcasts against value i."""
 
-        def fits(v: np.ndarray) -> bool:
-            try:
-                return math.prod(np.broadcast_shapes(v.shape, self.value(i).shape)) <= MAX_SIZE
-            except ValueError:
-                return False
+        return self.pick(lambda v: broadcast_size(v.shape, self.value(i).shape) <= MAX_SIZE)
 
-        return self.pick(fits)
+    def pair(self) -> tuple[int, int]:
+        """Two values that broadcast against each other."""
+        i = self.pick()
+        return i, self.pick_with(i)
 
     # --- away from kinks --------------------------------------------------------------------------------------
 
@@ -153,10 +147,13 @@ class Builder:
             return i
         return self.op("add", (i,), lambda x: x + like(x, by))
 
+    def apart(self, i: int, distance: np.ndarray) -> int:
+        """Value i, moved where it has nearly no distance from something."""
+        return self.shifted(i, np.where(np.abs(distance) < MARGIN, 3 * MARGIN, 0.0))
+
     def away(self, i: int, *places: float) -> int:
         """Value i, moved where its numbers are near these places."""
-        near = np.any([np.abs(self.value(i) - place) < MARGIN for place in places], axis=0)
-        return self.shifted(i, np.where(near, 3 * MARGIN, 0.0))
+        return self.apart(i, np.min([np.abs(self.value(i) - place) for place in places], axis=0))
 
     def positive(self, i: int) -> int:
         lowest = self.value(i).min(initial=1)
@@ -181,6 +178,14 @@ class Builder:
         return tuple(axis - v.ndim * self.yes() for axis in chosen)
 
 
+def broadcast_size(*shapes: tuple[int, ...]) -> float:
+    """The number of elements of arrays of these shapes together; infinite if they do not fit."""
+    try:
+        return math.prod(np.broadcast_shapes(*shapes))
+    except ValueError:
+        return math.inf
+
+
 def alike(name: str, **settings: Any) -> tuple[Callable, Callable]:
     """A function that has the same name and arguments here and in PyTorch: ours, and theirs."""
     return (
@@ -203,9 +208,9 @@ def chosen(condition: Any, x: Any, y: Any) -> Any:
     return condition.where(x, y) if isinstance(x, Tensor) else x.where(condition, y)
 
 
-def dims(axes: tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
-    """The axes in PyTorch's form."""
-    return tuple(range(x.ndim)) if axes is None else axes
+def dims(axes: tuple[int, ...] | None, x: Any) -> tuple[int, ...] | None:
+    """The axes in the form of the library of x: PyTorch names all."""
+    return tuple(range(x.ndim)) if axes is None and not isinstance(x, Tensor) else axes
 
 
 # --- the operations: each draws its inputs and appends itself ---------------------------------------------------
@@ -220,8 +225,7 @@ def unary(name: str, fn: Callable, prepare: Callable[[Builder, int], int] = lamb
 
 def binary(name: str, fn: Callable, prepare: Callable = lambda b, i, j: (i, j), theirs: Any = None):
     def build(b: Builder) -> None:
-        i = b.pick()
-        j = b.pick_with(i)
+        i, j = b.pair()
         b.op(name, prepare(b, *((i, j) if b.yes() else (j, i))), fn, theirs)
 
     return build
@@ -229,8 +233,7 @@ def binary(name: str, fn: Callable, prepare: Callable = lambda b, i, j: (i, j), 
 
 def kept_apart(b: Builder, i: int, j: int) -> tuple[int, int]:
     """Two values that are nowhere nearly equal."""
-    near = np.abs(b.value(i) - b.value(j)) < MARGIN
-    return b.shifted(i, np.where(near, 3 * MARGIN, 0.0)), j
+    return b.apart(i, b.value(i) - b.value(j)), j
 
 
 def build_pow(b: Builder) -> None:
@@ -239,8 +242,7 @@ def build_pow(b: Builder) -> None:
         n = b.number(0, 4)
         b.op("pow", (b.pick(),), lambda x: x**n)
     elif kind == "tensor":
-        i = b.pick()
-        j = b.pick_with(i)
+        i, j = b.pair()
         b.op("pow", (b.positive(i), j), lambda x, y: x.pow(y))
     elif kind == "base":
         b.op("pow", (b.pick(),), lambda x: 1.5**x)
@@ -254,8 +256,7 @@ def build_mod(b: Builder) -> None:
     i = b.pick()
     j = b.positive(b.pick_with(i))
     quotient = b.value(i) / b.value(j)
-    near = np.abs(quotient - np.round(quotient)) * b.value(j) < MARGIN
-    i = b.shifted(i, np.where(near, 3 * MARGIN, 0.0))
+    i = b.apart(i, (quotient - np.round(quotient)) * b.value(j))
     if b.yes():
         b.op("mod", (i, j), lambda x, y: x % y)
     else:
@@ -269,8 +270,7 @@ def build_clip(b: Builder) -> None:
 
 
 def build_where(b: Builder) -> None:
-    i = b.pick()
-    j = b.pick_with(i)
+    i, j = b.pair()
     mask = b.rng.random(np.broadcast_shapes(b.value(i).shape, b.value(j).shape)) < 0.5
     b.op("where", (i, j), lambda x, y: chosen(like(x, mask), x, y))
 
@@ -278,8 +278,7 @@ def build_where(b: Builder) -> None:
 def build_compare(b: Builder) -> None:
     """A truth value for each pair selects one of the two, or counts as 0 or 1."""
     how = b.choose("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
-    i = b.pick()
-    i, j = kept_apart(b, i, b.pick_with(i))
+    i, j = kept_apart(b, *b.pair())
     if b.yes():
         b.op("compare", (i, j), lambda x, y: chosen(getattr(x, how)(y), x, y * 0.5))
     else:
@@ -334,12 +333,7 @@ def build_spread(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim > 0 and min(v.shape) > 1)
     name, axes, kept, correction = b.choose("var", "std"), b.axes(b.value(i)), b.yes(), b.number(0, 1)
     i = b.with_a_peak(i, axes, 1.0)
-    b.op(
-        name,
-        (i,),
-        lambda x: getattr(x, name)(axes, keepdim=kept, correction=correction),
-        lambda torch, x: getattr(torch, name)(x, dims(axes, x), correction=correction, keepdim=kept),
-    )
+    b.op(name, (i,), lambda x: getattr(x, name)(dims(axes, x), keepdim=kept, correction=correction))
 
 
 def build_argmax(b: Builder) -> None:
@@ -354,13 +348,9 @@ def build_matmul(b: Builder) -> None:
     inner = b.value(i).shape[-1]
 
     def fits(v: np.ndarray) -> bool:
-        if v.ndim == 0 or v.shape[0 if v.ndim == 1 else -2] != inner:
-            return False
-        try:
-            np.broadcast_shapes(v.shape[:-2], b.value(i).shape[:-2])
-        except ValueError:
-            return False
-        return v.size * b.value(i).size <= 400
+        alike = v.ndim > 0 and v.shape[0 if v.ndim == 1 else -2] == inner
+        many = broadcast_size(v.shape[:-2], b.value(i).shape[:-2])
+        return alike and many < math.inf and v.size * b.value(i).size <= 400
 
     b.op("matmul", (i, b.pick(fits, shape=b.choose((inner, 2), (inner,), (inner, 1)))), lambda x, y: x @ y)
 
@@ -615,27 +605,21 @@ def build_attention(b: Builder) -> None:
 
 
 OPERATIONS: list[Callable[[Builder], None]] = [
-    binary("add", lambda x, y: x + y),
-    binary("sub", lambda x, y: x - y),
-    binary("mul", lambda x, y: x * y),
-    binary("div", lambda x, y: x / y, lambda b, i, j: (i, b.positive(j))),
+    *(binary(name, getattr(operator, name)) for name in ("add", "sub", "mul")),
+    binary("div", operator.truediv, lambda b, i, j: (i, b.positive(j))),
     build_pow,
     build_mod,
-    unary("neg", lambda x: -x),
+    unary("neg", operator.neg),
     binary("maximum", lambda x, y: x.maximum(y), kept_apart),
     binary("minimum", lambda x, y: x.minimum(y), kept_apart),
     build_compare,
     build_logical,
     unary("exp", lambda x: x.exp()),
-    unary("log", lambda x: x.log(), Builder.positive),
-    unary("sqrt", lambda x: x.sqrt(), Builder.positive),
-    unary("sigmoid", lambda x: x.sigmoid()),
-    unary("tanh", lambda x: x.tanh()),
-    unary("sin", lambda x: x.sin()),
+    *(unary(name, methodcaller(name), Builder.positive) for name in ("log", "sqrt")),
+    *(unary(name, methodcaller(name)) for name in ("sigmoid", "tanh", "sin")),
     unary("cos", lambda x: x.cos()),
     unary("erf", lambda x: x.erf()),
-    unary("relu", lambda x: x.relu(), lambda b, i: b.away(i, 0)),
-    unary("abs", lambda x: x.abs(), lambda b, i: b.away(i, 0)),
+    *(unary(name, methodcaller(name), lambda b, i: b.away(i, 0)) for name in ("relu", "abs")),
     unary("sign", lambda x: x.sign() * x, lambda b, i: b.away(i, 0)),
     unary("clone", lambda x: x.clone()),
     unary("silu", lambda x: x.silu(), theirs=lambda torch, x: torch.nn.functional.silu(x)),
@@ -643,9 +627,7 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     build_where,
     build_cast,
     build_to,
-    reduction("sum", "sum"),
-    reduction("mean", "mean"),
-    reduction("logsumexp", "logsumexp"),
+    *(reduction(name, name) for name in ("sum", "mean", "logsumexp")),
     reduction("max", "amax", lambda b, i, axes: b.with_a_peak(i, axes, 0.5)),
     reduction("min", "amin", lambda b, i, axes: b.with_a_peak(i, axes, -0.5)),
     *(build_spread, build_argmax, build_matmul, build_reshape, build_permute, build_expand, build_pad, build_cat),

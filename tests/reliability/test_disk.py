@@ -16,7 +16,7 @@ import pytest
 import train
 from tests.reliability.disturbed import at_steps, whole_checkpoints
 from tests.reliability.moments import Moments
-from tests.tiny_runs import LEFT_OUT, ROOT, arguments, finish, rows, run_training, same, script
+from tests.tiny_runs import LEFT_OUT, ROOT, arguments, finish, run_training, same, script, table_of
 from tinygrad_lite.errors import UserError
 from training.checkpoint import load_checkpoint
 from training.folder import RunFolder
@@ -34,11 +34,6 @@ def same_weights(one, two):
         a, b = getattr(ours, part), getattr(theirs, part)
         assert a.keys() == b.keys()
         assert all(np.array_equal(a[name], b[name]) for name in a)
-
-
-def table(run):
-    """The rows of metrics.csv, without the speed."""
-    return [{**row, "tokens_per_second": ""} for row in rows(run)]
 
 
 # --- a disk that is really full, or really read-only --------------------------------------------------------------
@@ -78,7 +73,7 @@ def test_a_full_or_read_only_disk_leaves_the_old_checkpoints(kind, relent, stop,
     assert finish(script("train.py", *arguments(**SETTINGS, out_dir="whole")))[0] == 0
     whole_checkpoints(copy)
     if continues:
-        assert table(copy) == table(whole)
+        assert table_of(copy) == table_of(whole)
         assert copy.samples.read_bytes() == whole.samples.read_bytes()
     else:
         assert load_checkpoint(copy.last).step == 0
@@ -96,14 +91,12 @@ def test_a_full_or_read_only_disk_leaves_the_old_checkpoints(kind, relent, stop,
 
 
 @pytest.mark.parametrize("runs", [6, pytest.param(200, marks=pytest.mark.slow)])
-def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, monkeypatch, capsys):
+def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, capsys):
     """One error, or several in a row, at any operation on a file or in the middle of any write."""
     rng, counts = random.Random(SEED), Counter()
     whole = run_training(out_dir="whole", **SETTINGS)
     counted = Moments(lambda number, saving: None, at_work=False)
-    with monkeypatch.context() as patch:
-        for change in list(counted.patches()):
-            patch.setattr(*change)
+    with counted.happening():
         run_training(out_dir="counted", **SETTINGS)
     for number in range(runs):
         first = rng.randint(1, counted.number)
@@ -117,9 +110,7 @@ def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, mo
 
         run = RunFolder(f"run-{number}")
         error = None
-        with monkeypatch.context() as patch:
-            for change in list(Moments(refuse, at_work=False).patches()):
-                patch.setattr(*change)
+        with Moments(refuse, at_work=False).happening():
             try:
                 status = train.main(arguments(**SETTINGS, out_dir=run.path, stop_on_disk_error=stop))
                 assert status == 0, context
@@ -136,7 +127,7 @@ def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, mo
             assert not stop or "warning" not in said, context
             counts["continued with a warning" if "warning" in said else "unaffected"] += 1
         same_weights(run, whole)
-        assert table(run) == table(whole), context
+        assert table_of(run) == table_of(whole), context
         assert run.samples.read_bytes() == whole.samples.read_bytes(), context
         shutil.rmtree(run.path)
     details = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
@@ -165,5 +156,5 @@ def test_a_limit_on_file_sizes_that_is_lifted_later_does_not_change_the_result(c
                 limit(limits[0])
         assert "last.safetensors (File too large)" in capsys.readouterr().err
         same_weights(run, whole)
-        assert table(run) == table(whole)
+        assert table_of(run) == table_of(whole)
     report(f"files limited to 20 sizes from 0 to {size * 19 // 20:,} bytes at step 4: all 20 runs warned and continued")

@@ -2,6 +2,7 @@
 
 import inspect
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,6 @@ def check_all(count, check):
     """Draw this many graphs and check each; return their number and how often each operation occurred."""
     names: Counter[str] = Counter()
     drawn = 0
-
     quiet = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "print_blob": False}
 
     @seed(SEED)
@@ -42,18 +42,21 @@ def check_all(count, check):
 
     with elsewhere():
         every()
+    assert drawn >= count
     return drawn, names
 
 
-def gradients(graph: Graph) -> tuple[list[np.ndarray], dict[int, np.ndarray]]:
-    """All values of a graph, and the gradients of its leaves (0 where none arrived)."""
+def gradients(graph: Graph, torch: Any = None) -> tuple[list[np.ndarray], dict[int, np.ndarray]]:
+    """All values of a graph, and the gradients of its leaves (0 where none arrived), here or in PyTorch."""
     leaves = graph.leaves()
-    values, loss = graph.run(leaves)
+    if torch:
+        leaves = {i: torch.tensor(leaf.numpy(), requires_grad=leaf.requires_grad) for i, leaf in leaves.items()}
+    values, loss = graph.run(leaves, torch)
     if loss.requires_grad:
         loss.backward()
     found = {i: x for i, x in leaves.items() if x.requires_grad}
     gradients = {i: np.zeros(x.shape) if x.grad is None else x.grad.numpy() for i, x in found.items()}
-    return [v.numpy() for v in values], gradients
+    return [v.detach().numpy() for v in values], gradients
 
 
 def slopes(graph: Graph, step: float) -> dict[int, np.ndarray]:
@@ -101,7 +104,6 @@ def test_gradients_equal_slopes_in_both_versions(count, report):
         worst = max(worst, error)
 
     drawn, names = check_all(count, check)
-    assert drawn >= count
     expected = EXPECTED
     if here() != "cpu":  # without a fused version, the primitives are drawn; so is the sum that no norm computes
         expected = EXPECTED - {"residual", *(name for name in VERSIONS if "cuda" not in REGISTRY[name].fused)}
@@ -123,20 +125,15 @@ def test_values_and_gradients_equal_those_of_torch(count, report):
 
     def check(graph):
         nonlocal worst
-        values, ours = gradients(graph)
-        leaves, their_values, loss = graph.run_torch(torch)
+        (values, ours), (their_values, theirs) = gradients(graph), gradients(graph, torch)
         for a, b in zip(values, their_values, strict=True):
-            np.testing.assert_allclose(a, b.detach().numpy(), rtol=1e-10, atol=1e-10)
-        if loss.requires_grad:
-            loss.backward()
-        theirs = {i: np.zeros(ours[i].shape) if leaves[i].grad is None else leaves[i].grad.numpy() for i in ours}
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
         wide = {i: g for i, g in ours.items() if g.dtype == np.float64}
         assert distance(ours, theirs) < 1e-6
         worst = max(worst, distance(wide, theirs))
         assert worst < 1e-10
 
     drawn, names = check_all(count, check)
-    assert drawn >= count
     report(
         f"gradients: {drawn:,} random graphs (seed {SEED}) against PyTorch {torch.__version__}, "
         f"{sum(names.values()) - names['leaf']:,} operations: worst relative difference in float64 {worst:.1e}"

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -32,13 +33,6 @@ MODULES = [*PRIMITIVES, *(importlib.import_module(operation.composed.__module__)
 MODULES += [importlib.import_module(f"tinygrad_lite.cuda.{path.stem}") for path in KERNELS]
 
 
-def patch_nodes(monkeypatch, make):
-    """Put `make` in the place of `node` in every module with operations."""
-    for module in MODULES:
-        if hasattr(module, "node"):
-            monkeypatch.setattr(module, "node", make)
-
-
 def step_now():
     """The step whose forward pass is running; None outside of training."""
     key = draw_position()[0]
@@ -53,32 +47,41 @@ def spoiled(array, rng):
     return array
 
 
+@contextmanager
+def changed_nodes(change):
+    """Inside, `change` gets result, parents, backward and name of each node of a step; result and backward are its."""
+
+    def make(y, parents, back, op, *how, **kind):
+        if step_now() is not None and y.dtype.kind == "f":
+            y, back = change(y, parents, back, op)
+        return node(y, parents, back, op, *how, **kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in MODULES:
+            if hasattr(module, "node"):
+                patch.setattr(module, "node", make)
+        yield
+
+
 def operations_of_a_step(composed):
     """The operations in the forward pass of a step, and those of them that pass a gradient on."""
     forward, backward = set(), set()
 
-    def note(y, parents, back, op, *how, **kind):
-        if step_now() is not None and y.dtype.kind == "f":
-            forward.add(op)
-            if any(parent.requires_grad for parent in parents):
-                backward.add(op)
-        return node(y, parents, back, op, *how, **kind)
+    def note(y, parents, back, op):
+        forward.add(op)
+        if any(parent.requires_grad for parent in parents):
+            backward.add(op)
+        return y, back
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch_nodes(patch, note)
+    with changed_nodes(note):
         run_training(out_dir=f"ops-{composed}", composed=composed, **RUN)
     return sorted(forward), sorted(backward)
 
 
-def inject(monkeypatch, rng, step, op, backward):
-    """From now on, every `op` of this step returns a NaN, in its result or in its gradient."""
+def injected(rng, step, op, backward):
+    """Inside, every `op` of this step returns a NaN, in its result or in its gradient."""
 
-    def sick(y, parents, back, name, *how, **kind):
-        if (step_now(), name) != (step, op) or y.dtype.kind != "f":
-            return node(y, parents, back, name, *how, **kind)
-        if not backward:
-            return node(spoiled(y, rng), parents, back, name, *how, **kind)
-
+    def sick(y, parents, back, name):
         def sick_back(dy, *so_far):
             gradients = list(back(dy, *so_far))
             for i, parent in enumerate(parents):
@@ -86,9 +89,11 @@ def inject(monkeypatch, rng, step, op, backward):
                     gradients[i] = spoiled(gradients[i], rng)
             return tuple(gradients)
 
-        return node(y, parents, sick_back, name, *how, **kind)
+        if (step_now(), name) != (step, op):
+            return y, back
+        return (y, sick_back) if backward else (spoiled(y, rng), back)
 
-    patch_nodes(monkeypatch, sick)
+    return changed_nodes(sick)
 
 
 def check_that_it_resumes(out_dir, step, healthy, **changes):
@@ -115,8 +120,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
         op = str(rng.choice(known[composed][backward]))
         hint = f"seed {seed}, trial {trial}: {op}, step {step}, composed {composed}, backward {backward}"
         out_dir = f"run-{trial}"
-        with pytest.MonkeyPatch.context() as patch:
-            inject(patch, rng, step, op, backward)
+        with injected(rng, step, op, backward):
             try:
                 train.main(arguments(out_dir=out_dir, composed=composed, **RUN))
             except UserError as error:
@@ -149,17 +153,15 @@ def test_a_nan_that_does_not_recur_is_reported_as_such():
     """As after a memory fault: when the step is run again, nothing is wrong with it."""
     healthy, calls = run_training(out_dir="healthy", **RUN), []
 
-    def sick_once(y, parents, back, op, *how, **kind):
+    def sick_once(y, parents, back, op):
         if (step_now(), op) == (6, "layer_norm"):
             calls.append(op)
             y = y * np.float32(math.nan) if len(calls) == 1 else y
-        return node(y, parents, back, op, *how, **kind)
+        return y, back
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch_nodes(patch, sick_once)
-        reason = r"step 6: the loss is nan .*no operation produced it when the step was run again"
-        with pytest.raises(UserError, match=reason):
-            train.main(arguments(**RUN))
+    reason = r"step 6: the loss is nan .*no operation produced it when the step was run again"
+    with changed_nodes(sick_once), pytest.raises(UserError, match=reason):
+        train.main(arguments(**RUN))
     check_that_it_resumes("run", 6, healthy)
 
 

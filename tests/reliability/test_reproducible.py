@@ -1,20 +1,17 @@
 """The same command gives the same bytes for every user and in every folder; another NumPy gives nearly the same."""
 
-import io
 import os
 import random
 import subprocess
 import sys
-from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import sample
 from tests import test_translation_scripts as translation
 from tests.gpt.configs import FAMILY, GPTOptions
-from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
+from tests.tiny_runs import ROOT, apart, arguments, finish, made_up_text, run_training, same, sampled, script
 from tinygrad_lite import manual_seed
 from tinygrad_lite.random import random_key
 from training.checkpoint import load_checkpoint
@@ -68,7 +65,7 @@ def test_the_same_command_gives_the_same_bytes_in_every_environment(kind, worker
 # --- the seed ---------------------------------------------------------------------------------------------------
 
 
-def test_the_seed_alone_determines_every_random_number(report):
+def test_the_seed_alone_determines_every_random_number(report, capsys):
     """For each of the four kinds of randomness: the same seed repeats it, another changes it."""
 
     def initial(seed):
@@ -83,20 +80,16 @@ def test_the_seed_alone_determines_every_random_number(report):
         return np.concatenate([task.data.batch(step, 4)[0] for step in range(3)]).tobytes()
 
     def dropped(seed):
-        task.options.seed, start.options = (
-            1,
-            start.options.changed(dropout=0.3),
-        )  # always the same weights and the same batch
+        task.options.seed = 1  # always the same weights and the same batch
+        start.options = start.options.changed(dropout=0.3)
         model = start.make_model(task.tokenizer)
         with random_key(seed, 0):
             return [(model.loss(batch) * share).item() for batch, share in task.batches(0)]
 
-    trained = str(run_training(max_iters=4).last)
+    trained = run_training(max_iters=4).last
 
     def written(seed):
-        with redirect_stdout(io.StringIO()) as out:
-            assert sample.main([trained, f"--seed={seed}", "--max_new_tokens=50"]) == 0
-        return out.getvalue()
+        return sampled(capsys, trained, f"--seed={seed}", "--max_new_tokens=50").out
 
     for draw in (initial, places, dropped, written):
         found = []
@@ -139,9 +132,9 @@ def test_threads_and_kernels_change_only_the_last_digits(workers, report):
     report(f"environment, {workers} worker(s), against 2 threads: " + "; ".join(f"{k}: {v}" for k, v in found.items()))
 
 
-def largest_difference(one, two, part="weights"):
+def largest_difference(one, two):
     """The largest absolute difference between the weights of two runs."""
-    a, b = (getattr(load_checkpoint(run.last), part) for run in (one, two))
+    a, b = (load_checkpoint(run.last).weights for run in (one, two))
     assert a.keys() == b.keys()
     return max(float(np.abs(a[name] - b[name]).max()) for name in a)
 
@@ -157,9 +150,8 @@ TOLERANCE = {"float32": 1e-4, "float64": 1e-10}  # of each weight after 40 steps
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_two_versions_of_numpy_agree(dtype, report):
     """Exactly on tokens, batches and dropped elements, and on weights up to rounding over 40 steps."""
-    version = subprocess.run(
-        [OTHER, "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    ask = [OTHER, "-c", "import numpy; print(numpy.__version__)"]
+    version = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
     assert version != np.__version__, "the other Python has the same NumPy"
     words = arguments(**ALL | LARGER, dtype=dtype, max_iters=40, eval_interval=20, learning_rate=1e-3)
     ours, said = train_elsewhere(words, "ours", 1, {})
@@ -168,16 +160,12 @@ def test_two_versions_of_numpy_agree(dtype, report):
     assert said == said_there  # the sampled texts
     difference = largest_difference(ours, theirs)
     assert difference < TOLERANCE[dtype]
-    apart = max(
-        abs(loss - losses(theirs, column)[step])
-        for column in ("loss", "val_loss")
-        for step, loss in losses(ours, column).items()
-    )
-    assert apart < max(TOLERANCE[dtype], 2e-5)  # metrics.csv has six digits
+    distance = max(apart(ours, theirs, column) for column in ("loss", "val_loss"))
+    assert distance < max(TOLERANCE[dtype], 2e-5)  # metrics.csv has six digits
     # Each can resume the other's run.
     status, _, err = finish(script("train.py", "--resume", f"--out_dir={theirs.path}", "--max_iters=42"))
     assert status == 0, err
     report(
         f"NumPy {np.__version__} and {version}, {dtype}, 40 steps: weights differ by at most {difference:.1e} "
-        f"(allowed {TOLERANCE[dtype]:.0e}), logged losses by {apart:.1e}"
+        f"(allowed {TOLERANCE[dtype]:.0e}), logged losses by {distance:.1e}"
     )

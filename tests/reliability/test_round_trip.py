@@ -6,25 +6,24 @@ import unicodedata
 
 import pytest
 
-from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, random_text
+from tests.reliability.tiny_models import KINDS, TEXT, WRITERS, guard, random_text
 from text.tokenizers import tokenizer_from_json
 from text.tokenizers.base import StreamDecoder, Tokenizer
 from text.tokenizers.bpe import BPETokenizer
 from training.corpora import fetch, pairs, texts
 from training.corpora.cleaning import normalise
 
-BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]
+BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in KINDS]
 LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]
 
 
-def whole_pairs(text: str) -> str:
-    """The text as Hugging Face's package stores it: surrogate pairs joined, and U+FFFD for a lone surrogate."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def check(tokenizer: Tokenizer, text: str, tried: str) -> None:
-    """Check that the text is restored, decoded at once and token by token, without special tokens."""
-    expected = whole_pairs(text) if tokenizer.kind == "hf" else text
+    """Check that the text is restored, decoded at once and token by token, without special tokens.
+
+    Hugging Face's package joins surrogate pairs, and has U+FFFD for a lone surrogate.
+    """
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    expected = joined if tokenizer.kind == "hf" else text
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == expected, f"{tried}: {text!r}"
     stream = StreamDecoder(tokenizer)
@@ -58,18 +57,13 @@ def test_a_vocabulary_learned_from_random_text_is_lossless(count, report):
     report(f"round trip, bpe learned from random text: {count:,} vocabularies with {merges:,} merges, all texts equal")
 
 
-def cached(name: str) -> str:
-    """A corpus from the cache, without fetching anything."""
-    kept = fetch.recall(name)
-    if kept is None:
-        pytest.skip(f"the corpus {name} is not in the cache {fetch.cache_folder()}")
-    return kept[0]
-
-
 @pytest.mark.parametrize("length", [50_000, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*texts.RECIPES, *(f"pairs-{name}" for name in pairs.RECIPES)])
 def test_corpora_survive_a_round_trip(name, length, report):
-    text = cached(name)[:length]
+    kept = fetch.recall(name)  # without fetching anything
+    if kept is None:
+        pytest.skip(f"the corpus {name} is not in the cache {fetch.cache_folder()}")
+    text = kept[0][:length]
     for kind in BYTE_LEVEL:
         check(KINDS[kind][1](), text, name)
     report(f"round trip, {', '.join(BYTE_LEVEL)}: {len(text):,} characters of the corpus {name}, equal")
@@ -109,7 +103,7 @@ def many_merges():
 def test_long_lines_do_not_take_quadratic_time(what, size, many_merges, report):
     """Quadratic time would be hours; the guard is far above what linear time needs."""
     times = {}
-    tokenizers = {kind: KINDS[kind][1]() for kind in available_kinds()[:6]} | {"bpe of 2,000 tokens": many_merges}
+    tokenizers = {kind: KINDS[kind][1]() for kind in WRITERS} | {"bpe of 2,000 tokens": many_merges}
     with guard(600 if size > 10**6 else 4):
         text = unbroken(size)[what]
         began = time.perf_counter()

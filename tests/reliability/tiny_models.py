@@ -50,13 +50,7 @@ if find_spec("extra"):
     KINDS |= MORE_KINDS
 
 
-def available_kinds() -> list[str]:
-    """All kinds, except Hugging Face's where its package is not installed."""
-    try:
-        import tokenizers  # noqa: F401
-    except ImportError:
-        return [kind for kind in KINDS if kind != "hf"]
-    return list(KINDS)
+WRITERS = [kind for kind, (family, _) in KINDS.items() if family != "seq2seq"]
 
 
 def make_model(kind: str, folder: Path, block_size: int = 24) -> Path:
@@ -98,22 +92,23 @@ class Hangs(BaseException):
 
 
 @contextmanager
-def guard(seconds: int) -> Iterator[None]:
-    """Raise Hangs if the block takes more than this many seconds of the processor's time, where signals exist."""
+def guard(seconds: int, of: str = "PROF") -> Iterator[None]:
+    """Raise Hangs if the block takes more seconds of the processor's time, or of the clock ("REAL"); not on Windows."""
     if not hasattr(signal, "SIGPROF"):
         yield
         return
+    number, timer = {"PROF": signal.SIGPROF, "REAL": signal.SIGALRM}[of], getattr(signal, f"ITIMER_{of}")
 
     def stop(number: int, frame: object) -> None:
         raise Hangs(f"not over after {seconds} seconds")
 
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    before = signal.signal(number, stop)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)
 
 
 class Terminal(io.BytesIO):

@@ -17,25 +17,10 @@ from tests.text.decoding.test_stopping import expected
 from tests.tiny_runs import made_up_text
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers import learn
-from text.tokenizers.base import StreamDecoder, Tokenizer
+from text.tokenizers.base import Tokenizer
 from text.tokenizers.bpe import BPETokenizer, learn_merges, merge_steps, reference_merges
-from text.tokenizers.byte import ByteTokenizer
 from training.corpora.divided_pairs import read_table
 from training.corpora.texts import load_files
-
-
-@pytest.mark.parametrize("length", range(10))
-def test_a_text_that_ends_inside_a_character_loses_nothing_before_it(length):
-    """antonellof/ferrox#124, ufal/SimulStreaming#45, timtoole02/Camelid#288: and two streams do not mix."""
-    texts = "好😀ß".encode()[:length], "ß😀好".encode()[:length]
-    streams = [StreamDecoder(ByteTokenizer()) for _ in texts]
-    found = [
-        [stream.push(byte) for stream, byte in zip(streams, both, strict=True)] for both in zip(*texts, strict=True)
-    ]
-    for number, (stream, text) in enumerate(zip(streams, texts, strict=True)):
-        pieces = [each[number] for each in found]
-        assert "".join(pieces) == text.decode(errors="ignore")
-        assert "".join(pieces) + stream.finish() == text.decode(errors="replace")
 
 
 class Recited:

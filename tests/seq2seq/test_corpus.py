@@ -25,10 +25,15 @@ def test_files_that_cannot_be_read(tmp_path):
         read_two(tmp_path / "one.tsv", write(tmp_path / "b.en", "one"))
 
 
+def numbered(count: int) -> list[tuple[str, str]]:
+    """Pairs with the numbers of words."""
+    return [(f"Wort {i}", f"word {i}") for i in range(count)]
+
+
 def test_no_held_out_sentence_is_trained_on_in_either_language():
     """A sentence with several translations, and these with several sources: all stay together."""
     pairs = [(f"Satz {i // 2}", f"sentence {(i + 1) // 3}") for i in range(0, 300, 7)]
-    pairs += [("Ja.", "Yes."), ("ja", "Yeah."), ("Jawohl!", "yes!")] + [(f"Wort {i}", f"word {i}") for i in range(200)]
+    pairs += [("Ja.", "Yes."), ("ja", "Yeah."), ("Jawohl!", "yes!"), *numbered(200)]
     learned, held_out = split(pairs, 40)
     assert sorted(learned + held_out) == sorted(pairs)
     assert 40 <= len(held_out) <= 44
@@ -38,45 +43,46 @@ def test_no_held_out_sentence_is_trained_on_in_either_language():
 
 
 def test_the_split_does_not_depend_on_the_order():
-    pairs = [(f"Wort {i}", f"word {i}") for i in range(500)]
+    pairs = numbered(500)
     assert sorted(split(pairs, 50)[1]) == sorted(split(pairs[::-1], 50)[1])
     more = split([*pairs, ("neu", "new")], 50)[1]
     assert len(set(more) & set(split(pairs, 50)[1])) >= 49  # one pair more changes next to nothing
 
 
 def test_one_large_group_does_not_dominate_the_held_out_pairs():
-    pairs = [("Hallo", f"hello {i}") for i in range(300)] + [(f"Wort {i}", f"word {i}") for i in range(300)]
+    pairs = [("Hallo", f"hello {i}") for i in range(300)] + numbered(300)
     _, held_out = split(pairs, 30)
     assert len(held_out) == 30
     assert all(source.startswith("Wort") for source, _ in held_out)
 
 
-def test_options_choose_the_pairs_and_the_direction(tmp_path):
-    table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(50)))
-    corpus = load_pairs(Seq2SeqOptions.of(pairs=str(table)))
+def of_table(folder, pairs, **options):
+    """What is loaded of a table with these pairs."""
+    table = write(folder / "p.tsv", "".join(f"{source}\t{target}\n" for source, target in pairs))
+    return load_pairs(Seq2SeqOptions.of(pairs=str(table), **options))
+
+
+def test_options_choose_how_many_pairs_and_the_direction(tmp_path):
+    """Fewer pairs to learn from are a part of more, and the same are held out."""
+    corpus, many, few = (of_table(tmp_path, numbered(50), train_pairs=n) for n in (0, 20, 5))
     assert (len(corpus.train), len(corpus.held_out), corpus.name) == (45, 5, "p.tsv")
-    swapped = load_pairs(Seq2SeqOptions.of(pairs=str(table), swap=True))
+    assert (len(many.train), len(few.train)) == (20, 5)
+    assert set(few.train) < set(many.train) < set(corpus.train)
+    assert few.held_out == many.held_out == corpus.held_out
+    with pytest.raises(OptionError, match=r"--train_pairs 46: .* has only 45 to learn from"):
+        of_table(tmp_path, numbered(50), train_pairs=46)
+    swapped = of_table(tmp_path, numbered(50), swap=True)
     assert swapped.held_out == [(target, source) for source, target in corpus.held_out]
     assert swapped.sha256 != corpus.sha256
     with pytest.raises(CorpusError, match="has too few pairs: 1 to learn from and 0 held out"):
-        load_pairs(Seq2SeqOptions.of(pairs=str(write(tmp_path / "one.tsv", "a\tb\n"))))
-
-
-def test_fewer_pairs_to_learn_from_are_a_part_of_more_and_hold_out_the_same(tmp_path):
-    table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(50)))
-    all_of_them, many, few = (load_pairs(Seq2SeqOptions.of(pairs=str(table), train_pairs=n)) for n in (0, 20, 5))
-    assert (len(many.train), len(few.train)) == (20, 5)
-    assert set(few.train) < set(many.train) < set(all_of_them.train)
-    assert few.held_out == many.held_out == all_of_them.held_out
-    with pytest.raises(OptionError, match=r"--train_pairs 46: .* has only 45 to learn from"):
-        load_pairs(Seq2SeqOptions.of(pairs=str(table), train_pairs=46))
+        of_table(tmp_path, [("a", "b")])
 
 
 def test_pairs_that_are_not_used_are_counted(tmp_path):
     """Pairs without a side, and pairs that share a sentence with held-out ones named by the user."""
-    table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(20)) + "\tempty\nleer\t\n")
     de, en = write(tmp_path / "val.de", "wort 3!\nneu\n\n"), write(tmp_path / "val.en", "third word\nWord 4.\nx\n")
-    corpus = load_pairs(Seq2SeqOptions.of(pairs=str(table), val_src=str(de), val_tgt=str(en)))
+    pairs = [*numbered(20), ("", "empty"), ("leer", "")]
+    corpus = of_table(tmp_path, pairs, val_src=str(de), val_tgt=str(en))
     assert (corpus.held_out, len(corpus.train)) == ([("wort 3!", "third word"), ("neu", "Word 4.")], 18)
     assert not {"Wort 3", "Wort 4"} & {source for source, _ in corpus.train}
     assert corpus.left_out == ["3 with an empty side", "2 that share a sentence with a held-out pair"]

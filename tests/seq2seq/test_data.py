@@ -89,10 +89,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch():
 
 
 def test_the_validation_batches_are_all_held_out_pairs():
-    data = make_data()
-    counts = [count for _, count in data.validation_batches()]
-    assert sum(counts) == sum(len(target) - 1 for _, target in data.held_out)
-    targets = [
-        row[row != TOKENIZER.specials["<pad>"]].tolist() for (_, t), _ in data.validation_batches() for row in t.numpy()
-    ]
+    data, pad = make_data(), TOKENIZER.specials["<pad>"]
+    assert sum(count for _, count in data.validation_batches()) == sum(len(target) - 1 for _, target in data.held_out)
+    targets = [row[row != pad].tolist() for (_, rows), _ in data.validation_batches() for row in rows.numpy()]
     assert sorted(targets) == sorted(target for _, target in data.held_out)

@@ -21,9 +21,8 @@ from tinygrad_lite.random import keyed_rng
 pytestmark = pytest.mark.every_device
 
 TOKENIZER = ByteTokenizer(SPECIALS)
-CONFIG = Seq2SeqConfig(
-    TOKENIZER.vocab_size, *(TOKENIZER.specials[name] for name in SPECIALS), n_layer=1, n_head=2, n_embd=16, dropout=0.3
-)
+IDS = [TOKENIZER.specials[name] for name in SPECIALS]
+CONFIG = Seq2SeqConfig(TOKENIZER.vocab_size, *IDS, n_layer=1, n_head=2, n_embd=16, dropout=0.3)
 SENTENCES = ["Der Mann liest ein Buch.", "Ja!", "", "Grün", "Die Katze schläft auf dem Dach.", "Nein?"]
 
 
@@ -44,8 +43,7 @@ def test_one_equals_many_and_their_order_does_not_matter(model, beam):
     alone = [search([sentence])[0] for sentence in SENTENCES]
     for other in (alone, backwards):
         for these, those in zip(together, other, strict=True):
-            assert [t.text for t in these] == [t.text for t in those]
-            assert [t.length for t in these] == [t.length for t in those]
+            assert [(t.text, t.length) for t in these] == [(t.text, t.length) for t in those]
             np.testing.assert_allclose([t.log_prob for t in these], [t.log_prob for t in those], rtol=1e-9)
 
 
@@ -82,12 +80,11 @@ def test_a_sentence_that_is_too_long_is_cut(model):
 
 
 def test_the_length_penalty_is_that_of_the_settings_unless_one_is_given(model):
-    penalties = {}
+    search, found = functools.partial(translate, beam=3, n_best=3), []
     for penalty in (0.0, 3.0):
-        (found,) = translate(with_settings(model, length_penalty=penalty), TOKENIZER, SENTENCES[:1], beam=3, n_best=3)
-        assert [found] == translate(model, TOKENIZER, SENTENCES[:1], beam=3, n_best=3, length_penalty=penalty)
-        penalties[penalty] = [t.score for t in found]
-    assert penalties[0.0] != penalties[3.0]
+        found.append(search(with_settings(model, length_penalty=penalty), TOKENIZER, SENTENCES[:1]))
+        assert found[-1] == search(model, TOKENIZER, SENTENCES[:1], length_penalty=penalty)
+    assert [t.score for t in found[0][0]] != [t.score for t in found[1][0]]
 
 
 def test_batches_with_several_hypotheses_are_smaller():

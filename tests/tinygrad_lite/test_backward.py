@@ -2,6 +2,7 @@
 
 import copy
 import weakref
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -26,19 +27,15 @@ def custom(x, backward, name="custom", **options):
 # --- the walk ---------------------------------------------------------------------------------------------------
 
 
-def test_backward_works_through_100000_operations():
+@pytest.mark.parametrize("walked", [True, False])
+def test_100000_operations_can_be_walked_back_and_dropped(walked):
     x = leaf(1.0)
     y = x
     for _ in range(100_000):
         y = -y
-    y.backward()
-    assert x.grad.item() == 1.0
-
-
-def test_a_long_chain_can_be_dropped_without_a_backward():
-    y = leaf(1.0)
-    for _ in range(100_000):
-        y = -y
+    if walked:
+        y.backward()
+        assert x.grad.item() == 1.0
     first = weakref.ref(y)
     del y  # destructors must not recurse 100,000 times either
     assert first() is None
@@ -79,17 +76,13 @@ def test_a_derivative_may_do_the_next_addition():
     (early + added + late).backward()
     assert log == [100.0]
     assert h.grad.item() == x.grad.item() == 113.0
-
-
-def test_a_derivative_that_adds_gets_nothing_where_nothing_has_arrived_and_beside_observers():
-    x, log = leaf(2.0), []
-    adding(x * 1.0, log).backward()
+    adding(x * 1.0, log).backward()  # where nothing has arrived
     adding(x, log).backward()  # a leaf's gradients are added where they are kept
     h = x * 1.0
-    with detect_anomaly():
+    with detect_anomaly():  # beside an observer
         (adding(h, log) + h * 100.0).backward()
-    assert log == [None, None, None]
-    assert x.grad.item() == 3.0 + 3.0 + 103.0
+    assert log == [100.0, None, None, None]
+    assert x.grad.item() == 113.0 + 3.0 + 3.0 + 103.0
 
 
 def test_a_sum_from_a_derivative_is_not_added_to_in_place():
@@ -253,26 +246,15 @@ def test_integers_and_truth_values_have_no_gradient():
 # --- freed graphs------------------------------------------------------------------------------------------------
 
 
-def test_a_second_backward_is_refused_and_changes_nothing():
-    x = leaf([1.0])
-    loss = (x * x).sum()
-    loss.backward()
-    with pytest.raises(RuntimeError, match=r"the graph behind 'sum' was freed by an earlier backward.*add the losses"):
-        loss.backward()
-    assert x.grad.item() == 2.0
-
-
-def test_a_second_loss_over_a_freed_graph_is_refused_and_changes_nothing():
+def test_a_second_backward_over_a_freed_graph_is_refused_and_changes_nothing():
     x, other = leaf([1.0]), leaf([5.0])
     shared = x * x
     first, second = (shared * 2).sum(), (shared * other + x).sum()
     first.backward()
-    with pytest.raises(RuntimeError, match="the graph behind 'mul' was freed"):
-        second.backward()
-    assert x.grad.item() == 4.0
-    assert other.grad is None
-    with pytest.raises(RuntimeError, match="freed"):
-        (shared * 3).sum().backward()
+    for loss, op in ((first, "sum"), (second, "mul"), ((shared * 3).sum(), "mul")):
+        with pytest.raises(RuntimeError, match=f"the graph behind '{op}' was freed by an earlier backward.*add the l"):
+            loss.backward()
+        assert (x.grad.item(), other.grad) == (4.0, None)
 
 
 def test_a_wrong_derivative_fails_where_it_is_made():
@@ -365,6 +347,7 @@ WRITES = [
     lambda x: x.__setitem__(0, 9.0),
     lambda x: x.detach().__setitem__(0, 9.0),
     lambda x: x[1:].__setitem__(0, 9.0),
+    lambda x: x[0].__setitem__((), 9.0),
     lambda x: x.reshape(2, 1).T[0].__setitem__(slice(None), 9.0),
     lambda x: x.detach().unsqueeze(0).permute(1, 0).__setitem__(0, 9.0),
     lambda x: x.mark_written(),
@@ -373,27 +356,19 @@ WRITES = [
 
 
 @pytest.mark.parametrize(
-    "write", WRITES, ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer", "+="]
+    "write", WRITES, ids="itself,detached,slice,number,views of views,view of detached,optimizer,+=".split(",")
 )
 @pytest.mark.parametrize("through", ["itself", "a view"])
-def test_writing_a_value_that_is_still_needed_is_detected(write, through):
-    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+@pytest.mark.parametrize("requires_grad", [True, False])
+def test_writing_a_value_that_is_still_needed_is_detected(write, through, requires_grad):
+    x, w = leaf([1.0, 2.0]).requires_grad_(requires_grad), leaf([3.0, 4.0])
     y = w * (x if through == "itself" else x.reshape(2, 1).T[0])
-    with no_grad():
+    with no_grad() if requires_grad else nullcontext():
         write(x)
     with pytest.raises(RuntimeError) as caught:
         y.sum().backward()
     assert str(caught.value) == OVERWRITTEN.format("mul")
     assert x.grad is w.grad is None
-
-
-@pytest.mark.parametrize("write", [lambda c: c.__setitem__(0, 5), lambda c: c[0].__setitem__((), 9)])
-def test_writing_a_constant_that_is_still_needed_is_detected(write):
-    c, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0], "float32")
-    y = (w * c).sum()
-    write(c)
-    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
-        y.backward()
 
 
 def test_writing_into_a_copy_is_allowed():

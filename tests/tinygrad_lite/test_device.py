@@ -143,8 +143,7 @@ LAYOUTS = {  # float32 numbers in an array, and the axes to be added
 def error(found, x, axes):
     """The largest error of all sums, relative to the sum of |x|."""
     exact, size = x.sum(axes, np.float64), np.abs(x).sum(axes, np.float64)
-    assert found.dtype == np.float32
-    assert found.shape == exact.shape
+    assert (found.dtype, found.shape) == (np.float32, exact.shape)
     return np.max(np.abs(found - exact) / size)
 
 
@@ -248,8 +247,7 @@ def test_add_rows_works_on_each_device_and_in_each_dtype(device):
         assert out is table
         assert out.dtype == dtype
         host = place.to_host(out)
-        assert host[[0, 3, 9]].tolist() == [[2, 3], [12, 15], [6, 7]]
-        assert host.sum() == rows.sum()
+        assert (host[[0, 3, 9]].tolist(), host.sum()) == ([[2, 3], [12, 15], [6, 7]], rows.sum())
         add_rows(table, place.from_host(ids[:0]), place.from_host(rows[:0]))
         assert place.to_host(table).sum() == rows.sum()
 

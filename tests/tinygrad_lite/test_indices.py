@@ -161,40 +161,6 @@ def test_an_index_means_what_numpy_says(check, first, count):
     assert sum(done) > count / 2
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("count", [200, pytest.param(20_000, marks=pytest.mark.slow)])
-def test_an_index_means_what_torch_says(count):
-    """Where both libraries have it: torch has no backward slices, and not every kind of sequence and of mask."""
-    torch = pytest.importorskip("torch")
-    done = apart = 0
-    for seed in range(count):
-        rng = np.random.default_rng(seed)
-        a = random_array(rng)
-        index, theirs = random_index(rng, a.shape)
-        parts = theirs if isinstance(theirs, tuple) else (theirs,)
-        if any(isinstance(part, slice) and (part.step or 1) < 0 for part in parts):
-            continue
-        x, t = Tensor(a, requires_grad=True), torch.tensor(a, requires_grad=True)
-        arrays = [np.array(part.value if isinstance(part, Number) else part) for part in parts]
-        parts = tuple(
-            torch.tensor(array.astype(bool if array.dtype == bool else int)) if array.dtype.kind in "biuf" else part
-            for part, array in zip(parts, arrays, strict=True)
-        )
-        try:
-            y, u = x[index], t[parts]
-        except (IndexError, ValueError):
-            continue
-        if not np.array_equal(y.numpy(), u.detach().numpy()):  # as x[0, :, [1, 2]]: NumPy counts 0 as an array, and
-            apart += 1  # so puts its axis first
-            continue
-        dy = rng.standard_normal(y.shape)
-        y.backward(Tensor(dy))
-        u.backward(torch.tensor(dy))
-        np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-13, atol=1e-14)
-        done += 1
-    assert done > count / 2 > 25 * apart
-
-
 DEVICE_INDICES = [  # as functions of what makes a tensor on the device
     lambda t: ((0, 0, 1), (1, 1, 0)),
     lambda t: ([t(0), t(2), t(0)],),

@@ -148,6 +148,8 @@ def values(x):
     return x.tolist() if isinstance(x, Tensor) else x
 
 
+OF_A_NUMBER = dict.fromkeys("sum prod mean amax logsumexp squeeze".split(), 2.0)
+OF_A_NUMBER |= {"softmax": 1.0, "log_softmax": 0.0, "argmax": 0}
 WORKS = [
     (lambda: Tensor.cat((Tensor([[1]]), Tensor([[2]])), 1), [[1, 2]]),
     (lambda: Tensor.stack([Tensor([1]), Tensor([2])], 1), [[1, 2]]),
@@ -158,17 +160,13 @@ WORKS = [
     (lambda: Tensor(np.uint8([200, 2])).prod(), 400),
     (lambda: ~Tensor([0, 5, -1]), [-1, -6, 0]),
     (lambda: Tensor(5).clip(0, 3) + 1, 4),
-    (lambda: Tensor(2.0).softmax(0), 1.0),
-    (lambda: Tensor(2.0).log_softmax(-1), 0.0),
-    (lambda: Tensor(2.0).sum(0), 2.0),
-    (lambda: Tensor(2.0).sum(-1), 2.0),
-    (lambda: Tensor(2.0).prod(0), 2.0),
+    *(
+        (lambda name=name, axis=axis: getattr(Tensor(2.0), name)(axis), expected)
+        for name, expected in OF_A_NUMBER.items()
+        for axis in (0, -1)
+    ),
     (lambda: Tensor(2.0).mean(-1, keepdim=True), 2.0),
-    (lambda: Tensor(2.0).amax(0), 2.0),
-    (lambda: Tensor(2.0).argmax(-1), 0),
-    (lambda: Tensor(2.0).logsumexp(0), 2.0),
     (lambda: Tensor(True).any(0), True),
-    (lambda: Tensor(2.0).squeeze(0), 2.0),
     (lambda: Tensor.where(Tensor([True, False]), 1, 0), [1, 0]),
     (lambda: str((Tensor([1.0]) * Tensor(np.float64(2))).dtype), "float32"),
     (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), Tensor([0.0, 1.0]), reduction="none").shape, (2,)),
@@ -305,14 +303,10 @@ def test_copies_of_a_model_and_its_optimizer_train(copied, make):
     twin, its = copied((model, optimizer))
     before = {name: array.copy() for name, array in model.state_dict().items()}
     steps(twin, its, 3)
-    for name, array in model.state_dict().items():  # the original stays
-        np.testing.assert_array_equal(array, before[name])
+    np.testing.assert_equal(model.state_dict(), before)  # the original stays
     steps(model, optimizer, 3)
     for mine, other in ((model, twin), (optimizer, its)):
-        states = mine.state_dict(), other.state_dict()
-        assert states[0].keys() == states[1].keys()
-        for name in states[0]:
-            np.testing.assert_array_equal(states[0][name], states[1][name])
+        np.testing.assert_equal(mine.state_dict(), other.state_dict())
     assert its.steps == 5
 
 
@@ -330,15 +324,3 @@ def test_the_state_of_an_optimizer_says_its_step():
     with pytest.raises(ValueError, match=r"the optimizer's state has no 'step', .*: pass it as steps="):
         other.load_state_dict(state)
     other.load_state_dict(state, 3)
-
-
-@pytest.mark.parametrize("lay_out", [lambda x: x, lambda x: x.T], ids=["contiguous", "transposed"])
-def test_adamw_updates_arrays_of_any_shape(lay_out):
-    rng = np.random.default_rng(0)
-    w, g, m, v = (lay_out(rng.uniform(0.1, 1, (2, 3))) for _ in range(4))
-    settings = (3, 0.1, 0.9, 0.99, 1e-8, 0.1)
-    given, right = [Tensor.wrap(x.copy(order="K")) for x in (w, g, m, v)], [Tensor(x) for x in (w, g, m, v)]
-    optim.adamw(*given, *settings)
-    optim.adamw.composed(*right, *settings)
-    for x, y in zip(given, right, strict=True):
-        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12)

@@ -33,23 +33,10 @@ def normal(*shape, requires_grad=False):
 
 @pytest.mark.parametrize("width", [1, 2, 6, 7, 128])
 def test_sinusoidal_positions_follow_their_formula(width):
-    codes = sinusoidal_positions(50, width)
-    assert codes.shape == (50, width)
+    codes, i = sinusoidal_positions(50, width), np.arange(width)
+    angles = np.arange(50)[:, None] / 10000 ** (2 * (i // 2) / width)
     assert codes.dtype == np.float32
-    for position in (0, 1, 7, 49):
-        for i in range(width):
-            angle = position / 10000 ** (2 * (i // 2) / width)
-            assert codes[position, i] == pytest.approx((math.sin, math.cos)[i % 2](angle), abs=1e-6)
-
-
-def test_a_shift_of_position_rotates_every_pair_by_a_fixed_angle():
-    """PE[pos + k] = R_k PE[pos], with one rotation per pair that depends on k only."""
-    width, k = 8, 5
-    pairs = sinusoidal_positions(40, width).astype(np.float64).reshape(40, width // 2, 2)
-    angle = k * 10000.0 ** (-np.arange(0, width, 2) / width)
-    sin, cos = np.sin(angle), np.cos(angle)
-    turned = np.stack([pairs[..., 0] * cos + pairs[..., 1] * sin, pairs[..., 1] * cos - pairs[..., 0] * sin], axis=-1)
-    np.testing.assert_allclose(turned[:-k], pairs[k:], atol=1e-6)
+    np.testing.assert_allclose(codes, np.where(i % 2, np.cos(angles), np.sin(angles)), atol=1e-6)
 
 
 # --- attention ------------------------------------------------------------------------------------------------
@@ -72,12 +59,11 @@ def by_hand(layer, x, memory, allowed):
 
 
 @pytest.mark.parametrize("n_head", [1, 2, 4])
-def test_self_attention_by_hand(n_head):
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_self_attention_by_hand(n_head, is_causal):
     layer, x = MultiHeadAttention(8, n_head).to(here(), "float64"), normal(2, 5, 8)
-    everything = np.ones((5, 5), bool)
-    np.testing.assert_allclose(layer(x).numpy(), by_hand(layer, x.numpy(), x.numpy(), everything), atol=1e-13)
-    expected = by_hand(layer, x.numpy(), x.numpy(), np.tril(everything))
-    np.testing.assert_allclose(layer(x, is_causal=True).numpy(), expected, atol=1e-13)
+    expected = by_hand(layer, x.numpy(), x.numpy(), np.tril(np.ones((5, 5), bool), 0 if is_causal else 5))
+    np.testing.assert_allclose(layer(x, is_causal=is_causal).numpy(), expected, atol=1e-13)
 
 
 def test_cross_attention_by_hand():
@@ -95,11 +81,6 @@ def test_attention_weights_are_dropped_in_training_only():
     assert (one != another).any()
     layer.eval()
     np.testing.assert_array_equal(layer(x).numpy(), layer(x).numpy())
-
-
-def test_heads_must_share_the_width_evenly():
-    with pytest.raises(ValueError, match="n_embd 10 cannot be cut into n_head 3 heads of one size"):
-        MultiHeadAttention(10, 3)
 
 
 # --- the cache ------------------------------------------------------------------------------------------------
@@ -165,23 +146,31 @@ def normalised(x):
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
-def test_pre_norm_and_post_norm_follow_their_formulas():
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_pre_norm_and_post_norm_follow_their_formulas_and_arguments_reach_the_mixer(factor):
     x = normal(2, 3, 6)
     a = x.numpy()
 
     def block(norm_first):
-        return Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64")
+        made = Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64")
+        return made(x, factor=factor).numpy()
 
-    inner = a + np.maximum(normalised(a), 0)
-    np.testing.assert_allclose(block(True)(x).numpy(), inner + np.maximum(normalised(inner), 0), atol=1e-13)
-    inner = normalised(a + np.maximum(a, 0))
-    np.testing.assert_allclose(block(False)(x).numpy(), normalised(inner + np.maximum(inner, 0)), atol=1e-13)
+    inner = a + np.maximum(normalised(a), 0) * factor
+    np.testing.assert_allclose(block(True), inner + np.maximum(normalised(inner), 0), atol=1e-13)
+    inner = normalised(a + np.maximum(a, 0) * factor)
+    np.testing.assert_allclose(block(False), normalised(inner + np.maximum(inner, 0)), atol=1e-13)
 
 
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_further_arguments_reach_the_mixer(norm_first):
-    block, x = Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64"), normal(2, 3, 6)
-    assert np.abs(block(x).numpy() - block(x, factor=2.0).numpy()).max() > 0.01
+REFUSED = [
+    (lambda: MultiHeadAttention(10, 3), "n_embd 10 cannot be cut into n_head 3 heads of one size"),
+    (lambda: FeedForward(4, 8, activation="sine"), "no activation 'sine', only gelu, gelu_tanh, relu"),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED)
+def test_settings_that_do_not_fit_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
@@ -207,13 +196,7 @@ def test_initialisation_is_that_of_gpt_2():
             assert abs(module.weight.numpy().mean()) < deviation / 20
             assert module.weight.dtype == np.float32
             assert not module.bias.numpy().any()
-    assert block.mixer_norm.weight.tolist() == [1.0] * 128
-    assert block.mixer_norm.bias.tolist() == [0.0] * 128
-
-
-def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="no activation 'sine', only gelu, gelu_tanh, relu"):
-        FeedForward(4, 8, activation="sine")
+    assert (block.mixer_norm.weight.tolist(), block.mixer_norm.bias.tolist()) == ([1.0] * 128, [0.0] * 128)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

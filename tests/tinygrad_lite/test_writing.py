@@ -10,6 +10,7 @@ import pytest
 from tests.tinygrad_lite.functional import version_cases
 from tests.tinygrad_lite.op_cases import CASES, each_of
 from tinygrad_lite import Tensor, no_grad, recompute
+from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.nn import Parameter
 
@@ -145,17 +146,6 @@ def test_no_write_changes_a_gradient_of_a_fused_operation(name):
 # --- what a write carries ---------------------------------------------------------------------------------------
 
 
-def gradient_of(f, x=(0.5, -1.0, 2.0)):
-    """df/dx by backward, and by central differences."""
-    x = np.array(x)
-    leaf = Tensor(x, requires_grad=True)
-    f(leaf).backward()
-    steps = np.eye(len(x)) * 1e-6
-    slopes = [(f(Tensor(x + step)).item() - f(Tensor(x - step)).item()) / 2e-6 for step in steps]
-    np.testing.assert_allclose(leaf.grad.numpy(), slopes, rtol=1e-6, atol=1e-8)
-    return leaf.grad
-
-
 def rows_into_a_buffer(w):
     buffer, h = Tensor.zeros(4, 3, dtype="float64"), w
     for t in range(4):
@@ -224,7 +214,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_gradients_follow_what_is_written(f):
-    gradient_of(f)
+    gradcheck(f, [Tensor([0.5, -1.0, 2.0], dtype="float64", requires_grad=True)])
 
 
 def test_a_gradient_that_is_kept_is_that_of_the_new_value():

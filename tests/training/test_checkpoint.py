@@ -6,7 +6,6 @@ import os
 import socket
 import struct
 from dataclasses import replace
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -91,17 +90,6 @@ def test_a_setting_that_was_removed_is_not_read(path):
     assert load_checkpoint(path).training == {"seed": 2}
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(path, monkeypatch):
-    before = path.read_bytes()
-    for name in ("fsync", "replace"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, name, Mock(side_effect=OSError(30, "Read-only file system")))
-            with pytest.raises(CheckpointError, match="Read-only file system"):
-                save_checkpoint(path, example())
-        assert path.read_bytes() == before
-        assert [p.name for p in path.parent.iterdir()] == ["last.safetensors"]
-
-
 WRONG = [
     ({"format_version": 2}, "format version 2"),
     ({"format_version": None}, "format version None"),
@@ -128,13 +116,10 @@ def test_a_wrong_description_or_tensor_is_refused_by_its_name(path, changes, ten
         load_checkpoint(path)
 
 
-def test_a_folder_or_a_missing_file_is_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "missing"):
+def test_what_no_library_would_write_a_folder_and_a_missing_file_are_refused(path):
+    for missing in (path.parent, path.parent / "missing"):
         with pytest.raises(CheckpointError, match="no checkpoint"):
-            load_checkpoint(path)
-
-
-def test_files_that_no_library_would_write_are_refused(path):
+            load_checkpoint(missing)
     info = json.dumps({KEY: "{}"})
     tensor = '"model.w": {"dtype": "%s", "shape": %s, "data_offsets": [0, 4]}'
     for kind, shape in (("BF16", "[2]"), ("F8_E4M3", "[4]"), ("F32", "[1000000000000]"), ("X", "[1]"), ("F32", "[-1]")):

@@ -12,8 +12,9 @@ from benchmarks import __main__ as command
 from benchmarks import children, our_side, rows
 from benchmarks.children import start
 from benchmarks.machine import is_measurable
-from benchmarks.rows import ROWS, BenchmarkOptions, Finding, measure
+from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
+from benchmarks.table import ratios, verdict
 from tinygrad_lite.errors import UserError
 
 SIDE = """
@@ -71,9 +72,8 @@ def test_a_row_is_measured_in_turns_and_not_if_the_first_losses_differ(sides, tm
     with pytest.raises(UserError, match="row 1: the losses of the sides after 1 updates differ"):
         measure(ROWS[0], BenchmarkOptions(turns=1))
     sides["torch"] = None  # an error in the side, which ends with its status
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match=r"^1$"):
         measure(ROWS[0], BenchmarkOptions(turns=1))
-    assert ended.value.code == 1
 
 
 @pytest.mark.skipif(not is_measurable(), reason="this system does not tell how much memory a process holds")
@@ -116,3 +116,31 @@ def test_our_side_writes():
     shape, other = (replace(SHAPES[n], options=SHAPES[n].options.changed(block_size=4)) for n in ("goethe", "small"))
     assert 0 < our_side.compare_writing(shape, other)(0)["value"] < 100
     assert our_side.greedy(our_side.make_model(shape), [3, 4], 3).shape == (2, 3)
+
+
+# --- the table, on synthetic measurements -----------------------------------------------------------------------------
+
+
+TIME = Row(1, "a step", "train", "small", "ms", 1.15, 1.5)
+SPEED = Row(6, "writing", "write", "small", "tokens/s", 4, 8)
+MEMORY = Row(8, "memory", "train-alone", "small", "MB", 1.0, 0.6)
+START = Row(9, "importing", "import", "", "s", 0.15, 0.05)
+
+
+def finding(row: Row, ours: list[float], torch: list[float] | None = None) -> Finding:
+    return Finding(row, {"ours": ours} if torch is None else {"ours": ours, "torch": torch})
+
+
+def test_ratios_are_taken_turn_by_turn():
+    assert ratios(finding(TIME, [10, 20], [15, 10]), "torch") == [1.5, 0.5]  # above 1: we take less time
+    assert ratios(finding(SPEED, [100, 80], [50, 160]), "torch") == [2.0, 0.5]  # above 1: we write faster
+    assert ratios(finding(MEMORY, [50, 200], [100, 100]), "torch") == [0.5, 2.0]  # below 1: we take less memory
+    with pytest.raises(ValueError, match="zip"):
+        ratios(finding(TIME, [1, 2], [1]), "torch")
+
+
+def test_verdict():
+    assert verdict(finding(TIME, [10, 10, 10], [11, 15, 16])) == "aim"  # the median counts
+    assert verdict(finding(TIME, [10], [11.5])) == verdict(finding(START, [0.1])) == "floor"
+    assert verdict(finding(SPEED, [39], [10])) == verdict(finding(MEMORY, [101], [100])) == "**no**"
+    assert verdict(finding(MEMORY, [60], [100])) == "aim"

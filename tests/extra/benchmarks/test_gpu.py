@@ -50,8 +50,7 @@ def test_our_side_does_every_task(row, cuda):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("row", [row for row in TASKS if row.beside != ("cpu",)], ids=lambda row: row.what[:40])
-def test_both_sides_compute_the_same_and_torch_does_every_task(row, cuda):
-    torch = pytest.importorskip("torch")
+def test_both_sides_compute_the_same_and_torch_does_every_task(row, cuda, torch):
     from benchmarks.torch_side import TorchSide
 
     torch.set_num_threads(1)  # more of them would wait for the cores that other tests keep busy

@@ -1,8 +1,11 @@
 """Conversations: a template turns messages into tokens, the model reads only new ones, and answers end."""
 
 import io
-import json
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,13 +13,26 @@ import pytest
 import sample
 from extra.chat import chat, chat_template
 from extra.chat.chat import Chat, ChatFormat, Fitting, render
-from extra.chat.interactive import RememberingModel
+from extra.chat.interactive import SETTINGS as COMMANDS
+from extra.chat.interactive import Conversation, RememberingModel, converse, latest_ids, resume, show_conversation
+from gpt.fast.step_cuda import FastStepCuda
 from gpt.model import GPT
-from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
+from gpt.sample import encode
+from tests.extra.pretrained.gpt2_folders import byte_folder, write_json
+from tests.gpt.combined_settings import COMBINED
+from tests.gpt.fast.test_step import make_model
+from tests.gpt.fast.test_step_cuda import TOKENS
 from tests.gpt.small_gpts import small_gpt
+from tests.tinygrad_lite.test_generator import Successor
+from tests.training.cli import test_console as core
+from tests.training.cli.test_console import trap  # noqa: F401
 from text.decoding.sample_options import SampleOptions
+from text.tokenizers import learn
 from text.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.errors import CheckpointError, UserError
+from tinygrad_lite.device import on_host
+from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError, UserError
+from tinygrad_lite.functional.registry import composed
+from training.corpora.cleaning import normalise
 
 TOKENIZER = ByteTokenizer(["<start>", "<end>"])  # ids 256 and 257
 TEMPLATE = (
@@ -78,8 +94,7 @@ def test_a_long_conversation_reads_and_writes_as_little_in_each_turn(form, monke
             messages = messages[:-1]
 
 
-def test_templates_share_a_process_that_is_replaced_when_it_ends():
-    pytest.importorskip("jinja2")
+def test_templates_share_a_process_that_is_replaced_when_it_ends(jinja2):
     template = "{% for m in messages %}{% generation %}{{ m }}\n{% endgeneration %}{% endfor %}"
     first = chat.template_process()
     assert [render(template, {"messages": [word, "ä"]}) for word in "ab"] == ["a\nä\n", "b\nä\n"]
@@ -143,42 +158,40 @@ def test_an_interrupted_answer_leaves_no_partial_cache():
 # --- a whole model ------------------------------------------------------------------------------------------------
 
 
+def chat_folder(path, **changes):
+    """A folder in GPT-2's layout with a chat template, of random weights."""
+    folder = byte_folder(path, vocab_size=258, eos_token_id=257, **changes)
+    about = {"chat_template": TEMPLATE, "eos_token": {"content": "<end>"}}
+    return write_json(folder, tinygrad_lite_tokenizer=TOKENIZER.to_json(), tokenizer_config=about)
+
+
 @pytest.fixture
 def folder(tmp_path):
-    """A folder in GPT-2's layout with a chat template, of random weights."""
-    settings = SETTINGS | {"vocab_size": 258, "n_positions": 64}
-    write_folder(tmp_path, random_weights(settings, "float32"), **settings | {"eos_token_id": 257})
-    (tmp_path / "tinygrad_lite_tokenizer.json").write_text(json.dumps(TOKENIZER.to_json()), encoding="utf-8")
-    about = {"chat_template": TEMPLATE, "eos_token": {"content": "<end>"}}
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
-    return tmp_path
+    return chat_folder(tmp_path, n_positions=64)
 
 
 def test_the_format_is_read_from_a_folder(folder):
     form = ChatFormat.from_folder(folder, TOKENIZER)
     assert (form.template, form.named, form.ends) == (TEMPLATE, {"eos_token": "<end>"}, {257})
     (folder / "chat_template.jinja").write_text("newer", encoding="utf-8")
-    (folder / "generation_config.json").write_text('{"eos_token_id": [256, 999, "x"]}', encoding="utf-8")
+    write_json(folder, generation_config={"eos_token_id": [256, 999, "x"]})
     form = ChatFormat.from_folder(folder, TOKENIZER)
     assert (form.template, form.ends) == ("newer", {256, 257})
 
 
-@pytest.mark.parametrize("named", [{}, {"eos_token_id": 5}, {"generation_config": [6, 7]}])
-def test_the_mark_that_a_template_writes_after_an_answer_ends_one(named, folder, monkeypatch):
+@pytest.mark.parametrize(("config", "generation_config"), [(None, None), (5, None), (None, [6, 7])])
+def test_the_mark_that_a_template_writes_after_an_answer_ends_one(config, generation_config, folder, monkeypatch):
     monkeypatch.setattr(chat, "render", plain_render)
-    (folder / "config.json").write_text(json.dumps({"eos_token_id": named.get("eos_token_id")}), encoding="utf-8")
-    about = {"eos_token_id": named.get("generation_config")}
-    (folder / "generation_config.json").write_text(json.dumps(about), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}), encoding="utf-8")
-    assert ChatFormat.from_folder(folder, TOKENIZER).ends == {257, *named.get("generation_config", [])} | (
-        {5} if "eos_token_id" in named else set()
-    )
+    write_json(folder, config={"eos_token_id": config}, generation_config={"eos_token_id": generation_config})
+    write_json(folder, tokenizer_config={"chat_template": TEMPLATE})
+    named = generation_config or ([config] if config else [])
+    assert ChatFormat.from_folder(folder, TOKENIZER).ends == {257, *named}
 
 
+UNNAMED = {"name": "default", "template": {}}
 ODD_SETTINGS = [
     ({"chat_template": [{"name": "rag"}]}, 257, r"has no chat template, so .*: try python sample.py smollm2 --chat"),
-    ({"chat_template": ["a"]}, 257, "has no chat template"),
-    ({"chat_template": [["default"], {"name": "default", "template": {}}]}, 257, "has no chat template"),
+    *(({"chat_template": given}, 257, "has no chat template") for given in (["a"], [["default"], UNNAMED])),
 ]
 ENDLESS = [None, [[1]], {}, [{}, None, "x", -1, 10**30]]
 ENDS_WITH = "does not say with which token the model ends its message"
@@ -187,8 +200,7 @@ ODD_SETTINGS += [({"chat_template": "{{ messages }}"}, ending, ENDS_WITH) for en
 
 @pytest.mark.parametrize(("about", "ending", "reason"), ODD_SETTINGS)
 def test_odd_settings_of_a_chat_are_refused(folder, about, ending, reason):
-    (folder / "config.json").write_text(json.dumps({"eos_token_id": ending}), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+    write_json(folder, config={"eos_token_id": ending}, tokenizer_config=about)
     with pytest.raises(CheckpointError, match=reason):
         ChatFormat.from_folder(folder, TOKENIZER)
 
@@ -242,8 +254,7 @@ def test_without_jinja2_an_error_says_how_to_install_it(monkeypatch):
         render(TEMPLATE, {"messages": []})
 
 
-def test_a_template_is_rendered():
-    pytest.importorskip("jinja2")
+def test_a_template_is_rendered(jinja2):
     variables = {"messages": [user("ä\n{{ 7 }}")], "add_generation_prompt": True}
     assert render(TEMPLATE, variables) == plain_render(TEMPLATE, variables)
     template = "{%- if tools is defined %}x{% endif %}\n  {%- for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}\n"
@@ -262,9 +273,179 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("template", "reason"), HOSTILE)
-def test_a_hostile_template_is_refused_with_the_reason(monkeypatch, template, reason):
-    pytest.importorskip("jinja2")
+def test_a_hostile_template_is_refused_with_the_reason(monkeypatch, template, reason, jinja2):
     if "takes more" in reason:
         monkeypatch.setattr(chat_template, "MAX_SECONDS", 1)
     with pytest.raises(CheckpointError, match=reason):
         render(template, {"messages": []})
+
+
+@pytest.mark.skipif(core.os.name != "posix", reason="programs of POSIX")
+def test_what_is_started_runs_nothing_of_the_current_folder(trap, monkeypatch, jinja2):  # noqa: F811
+
+    def fill_in():
+        assert render("{{ a | tojson }}", {"a": [1]}) == "[1]"
+
+    core.test_what_is_started_runs_nothing_of_the_current_folder(fill_in, trap, monkeypatch)
+
+
+# --- a conversation with any model: it keeps its text, runs commands, and survives errors -----------------------------
+
+
+class Parrot:
+    """Replies with the number of the turn, in two pieces, and records its arguments."""
+
+    def __init__(self) -> None:
+        self.asked, self.options, self.lines, self.error = [], [], [], None
+
+    def __call__(self, options: SampleOptions, text: str, turn: int) -> Iterator[str]:
+        self.asked.append((text, turn))
+        self.options.append(options)
+        yield "Ara"
+        if self.error:
+            raise self.error
+        yield str(turn)
+
+
+def conversation(start: str = "") -> tuple[Conversation, Parrot]:
+    parrot = Parrot()
+    return Conversation(SampleOptions(), start, parrot, parrot.lines.append), parrot
+
+
+# What it starts with, the lines that are typed, and the text before each turn.
+TALKS = [
+    ("", ["Guten Tag", "Und?"], ["Guten Tag\n", "Guten Tag\nAra0\nUnd?\n"]),
+    ("", ["Tag", "", "  "], ["Tag\n", "Tag\nAra0", "Tag\nAra0Ara1"]),  # after an empty line it continues its text
+    ("Faust:", ["Tag", "/reset", "Tag"], ["Faust:\nTag\n", "Faust:\nTag\n"]),
+    ("", [" /quit"], [" /quit\n"]),
+]
+
+
+@pytest.mark.parametrize(("start", "lines", "asked"), TALKS)
+def test_the_earlier_text_remains_the_context(start, lines, asked):
+    talk, parrot = conversation(start)
+    assert all(talk.take(line) for line in lines)
+    turns = [0, 0] if "/reset" in lines else [*range(len(asked))]
+    assert (parrot.asked, talk.text) == ([*zip(asked, turns, strict=True)], f"{asked[-1]}Ara{turns[-1]}")
+    assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
+def test_the_end_of_a_text_has_the_tokens_that_it_has_in_the_whole(kind):
+    text = "".join(f"{'x' * (n % 50)} Wort {n},\n" + "\n  \n" * (n % 3) for n in range(300))
+    tokenizer = learn(kind, text[:2000], 300)
+    for end in range(len(text) - 40, len(text)):
+        found, whole = latest_ids(tokenizer, text[:end], 20), encode(tokenizer, text[:end])
+        assert found[-20:] == whole[-20:]
+    assert len(found) < len(whole) / 2
+    assert latest_ids(tokenizer, text, len(text)) == encode(tokenizer, text)
+
+
+def test_a_conversation_reads_only_what_is_new(monkeypatch, capsys):
+    model = small_gpt("float32", vocab_size=256, block_size=64, positions="rotary").eval()
+    read, whole = [], model.predict
+    model.predict = lambda ids, state: read.append(ids.shape[1]) or whole(ids, state)
+    trained = SimpleNamespace(tokenizer=ByteTokenizer(), path=Path("none"), adapter=None)
+    lines = [b"ab", b"cde", b"f", b"gh"]
+    said = []
+    for way in (RememberingModel, lambda model: model):
+        monkeypatch.setattr("extra.chat.interactive.RememberingModel", way)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines) + b"\n")))
+        show_conversation(SampleOptions(greedy=True, max_new_tokens=3), {}, trained, model, "")
+        said.append(capsys.readouterr().out)
+        assert max(read[1:]) < 12 or said[1:]
+    assert said[0] == said[1]
+
+
+SETTING_COMMANDS = [
+    *[("/temperature 0.5", "temperature", 0.5), ("/top-k  20 ", "top_k", 20), ("/greedy", "greedy", True)],
+    *[("/greedy off", "greedy", False), ("/stop 'a b' c", "stop", ["a b", "c"]), ("/stop", "stop", [])],
+    ("/stop --help -h", "stop", ["--help", "-h"]),
+]
+
+
+@pytest.mark.parametrize(("command", "name", "value"), SETTING_COMMANDS)
+def test_settings_change_for_the_next_turns(command, name, value, capsys):
+    talk, parrot = conversation()
+    talk.take("Tag")
+    assert talk.take(command)
+    talk.take("Tag")
+    assert (getattr(parrot.options[1], name), parrot.options[0]) == (value, SampleOptions())
+    assert "/" not in talk.text
+    assert capsys.readouterr() == ("", f"{name} is {value}\n")
+
+
+WRONG_COMMANDS = [
+    ("/temperature -1", "--temperature -1: must be at least 0"),
+    ("/temperature", "--temperature needs a value"),
+    ("/temperature 1 --help", "--temperature 1 --help: must be a finite number"),
+    ("/seed 1 --start=x", "--seed 1 --start=x: must be a whole number"),
+    ("/stop 'a", "quotation mark"),
+    ("/beam 4", "there is no command /beam: /help"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), WRONG_COMMANDS)
+def test_a_wrong_command_changes_nothing(command, message):
+    talk, parrot = conversation()
+    with pytest.raises(OptionError, match=message):
+        talk.take(command)
+    assert (talk.options, talk.text, parrot.asked) == (SampleOptions(), "", [])
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DecodingError("no token can follow")])
+def test_an_interrupted_reply_stays_in_the_text(error):
+    talk, parrot = conversation()
+    parrot.error = error
+    with nullcontext() if isinstance(error, KeyboardInterrupt) else pytest.raises(DecodingError):
+        assert talk.take("Tag")
+    assert (talk.text, talk.turn) == ("Tag\nAra", 1)
+
+
+def test_help_and_settings_name_every_setting(capsys):
+    talk, _ = conversation()
+    for command in ("/help", "/settings"):
+        assert talk.take(command)
+        err = capsys.readouterr().err
+        assert all(name in err for name in COMMANDS)
+
+
+@pytest.mark.parametrize("end", ["", "/quit\nnever read\n"])
+def test_lines_are_read_to_the_end_and_errors_are_printed(monkeypatch, capsys, end):
+    parrot = Parrot()
+    lines = f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    converse(Conversation(SampleOptions(), "", parrot, parrot.lines.append), normalise)
+    assert parrot.lines == ["Grün", "Tag"]
+    assert [options.temperature for options in parrot.options] == [0.8, 2.0]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "there is no command /foo" in err
+
+
+# --- what has been read is not read again -----------------------------------------------------------------------------
+
+
+def test_tokens_in_the_cache_are_not_read_again():
+    model = Successor()
+    log_probs, state = model.start([[1, 2]])
+    for prompt, new in (([1, 2, 5], [5]), ([1, 2, 5], [5]), ([1, 3], [3]), ([1, 3, 4, 5, 6], [3, 4, 5, 6]), ([3], [3])):
+        del model.given[:]
+        log_probs, state = resume(model, prompt, state)
+        assert (model.given, log_probs.argmax()) == ([[new]], prompt[-1] + 1)
+        assert state.window.tolist() == [prompt[-4:]]
+
+
+def test_a_conversation_is_resumed(cuda):
+    """The general step reads more tokens after those of the fast one, from the same caches."""
+    model, text = make_model("float32", **COMBINED["qwen"]).to(cuda), TOKENS[0]
+    _, state = model.start(text[None, :3])
+    for token in text[3:6]:
+        _, state = model.step(np.array([token]), state)
+    assert type(state.fast) is FastStepCuda
+    found, state = resume(model, text[:9], state)
+    following, _ = model.step(text[9:10], state)
+    for log_probs, length in ((found, 9), (following, 10)):
+        with composed():
+            expected, _ = model.start(text[None, :length])
+        np.testing.assert_allclose(on_host(log_probs), expected, rtol=0, atol=2e-5)

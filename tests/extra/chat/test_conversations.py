@@ -11,19 +11,8 @@ import pytest
 
 import sample
 import train
+from extra.chat import conversations as world
 from extra.chat.chat import AnswerFormat
-from extra.chat.conversations import (
-    FACTS,
-    KINDS,
-    LANGUAGES,
-    PARTS,
-    chat_corpus,
-    conversations,
-    facts,
-    sentences,
-    table,
-    words,
-)
 from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END, prompt_ids
 from extra.pairs.pairs import IGNORED, AnswerTask
@@ -37,25 +26,27 @@ from training.corpora import texts
 
 ANSWER = "<answer>"
 TALKER = ByteTokenizer((ANSWER, END))
+FIRST, LAST = TALKER.specials[ANSWER], TALKER.specials[END]
 CHAT = {"dataset": "chat", "separator": ANSWER, "tokenizer": "byte", "block_size": 256, "held_out": 4}
 
 
 @pytest.fixture
 def few(monkeypatch):
     """Fewer conversations are made than a training takes."""
-    monkeypatch.setattr("extra.pairs.pairs.chat_corpus", functools.partial(chat_corpus, count=2000))
+    monkeypatch.setattr("extra.pairs.pairs.chat_corpus", functools.partial(world.chat_corpus, count=2000))
 
 
 def test_there_are_a_hundred_facts_and_fifty_questions_by_hand_and_an_answer_for_each_kind():
-    assert all(sum(len(facts(kind, "known", language)) for kind in FACTS) == 100 for language in LANGUAGES)
-    assert all(len(sentences(kind, language, "answer")) == 1 for kind in KINDS for language in LANGUAGES)
+    for language in world.LANGUAGES:
+        assert sum(len(world.facts(kind, "known", language)) for kind in world.FACTS) == 100
+        assert all(len(world.sentences(kind, language, "answer")) == 1 for kind in world.KINDS)
     assert len(questions.by_hand()) == 50
     assert sum(not one.is_known for one in questions.by_hand()) == 6
 
 
 def test_what_the_tests_ask_was_not_in_the_training():
     """Neither the question, as it stands, nor the sum, the name, the thing, or what is unknown."""
-    train_part, templates, combined = (list(conversations(part, 3000)) for part in PARTS)
+    train_part, templates, combined = (list(world.conversations(part, 3000)) for part in world.PARTS)
     learned = {turn for asked in train_part for turn in asked.turns}
     asked = [one.turns[-1] for one in (*templates, *combined) if one.kind != "whose name"]
     assert not learned & set(asked)
@@ -67,18 +58,16 @@ def test_what_the_tests_ask_was_not_in_the_training():
     assert len(sums(combined)) > 100
     assert not sums(combined) & learned_sums
     for kind in ("name", "thing"):
-        assert not set(words(kind, "train", "de")) & set(words(kind, "test", "de"))
-    for kind in FACTS:
-        tested, known, unknown = (
-            {x for x, _ in facts(kind, part, "en")} for part in ("unknown test", "known", "unknown")
-        )
-        assert not tested & (known | unknown)
-    assert not {one for row in table("by_hand") for one in row} & learned
+        assert not set(world.words(kind, "train", "de")) & set(world.words(kind, "test", "de"))
+    for kind in world.FACTS:
+        learned_facts = world.facts(kind, "known", "en") + world.facts(kind, "unknown", "en")
+        assert not {x for x, _ in world.facts(kind, "unknown test", "en")} & {x for x, _ in learned_facts}
+    assert not {one for row in world.table("by_hand") for one in row} & learned
 
 
 def test_the_conversations_are_always_the_same_and_all_different():
-    corpus = chat_corpus(count=200, held_out=40)
-    assert corpus == chat_corpus(count=200, held_out=40)
+    corpus = world.chat_corpus(count=200, held_out=40)
+    assert corpus == world.chat_corpus(count=200, held_out=40)
     assert (len({source for source, _ in corpus.train}), len(corpus.held_out)) == (200, 40)
     told = next(source for source, target in corpus.train if target.startswith(("Du heißt", "Your name is")))
     assert len(told.split("\n")) == 3
@@ -86,19 +75,17 @@ def test_the_conversations_are_always_the_same_and_all_different():
 
 def test_of_a_conversation_only_the_last_answer_is_learned(few):
     task = AnswerTask(GPTOptions.of(**CHAT))
-    first, last = TALKER.specials[ANSWER], TALKER.specials[END]
     (pair,) = task.encode([("ab\ncd\ne", "f")])
-    assert pair == ([*b"ab", first, *b"cd", last, *b"e"], [first, *b"f", last])
+    assert pair == ([*b"ab", FIRST, *b"cd", LAST, *b"e"], [FIRST, *b"f", LAST])
     ids, targets = (tensor.numpy().tolist() for tensor in task.data.batch([pair]))
-    assert (ids[0][-1], targets[0]) == (ord("f"), [IGNORED] * 7 + [ord("f"), last])
+    assert (ids[0][-1], targets[0]) == (ord("f"), [IGNORED] * 7 + [ord("f"), LAST])
 
 
 def test_the_oldest_turns_are_forgotten_where_there_is_no_room_and_marks_that_are_typed_are_text():
-    first, last = TALKER.specials[ANSWER], TALKER.specials[END]
-    assert prompt_ids(TALKER, "e", 64, ["ab", "cd"]) == [*b"ab", first, *b"cd", last, *b"e", first]
-    assert prompt_ids(TALKER, "e", 64, ["a" * 30, "cd", "b", "c"]) == [*b"b", first, *b"c", last, *b"e", first]
+    assert prompt_ids(TALKER, "e", 64, ["ab", "cd"]) == [*b"ab", FIRST, *b"cd", LAST, *b"e", FIRST]
+    assert prompt_ids(TALKER, "e", 64, ["a" * 30, "cd", "b", "c"]) == [*b"b", FIRST, *b"c", LAST, *b"e", FIRST]
     typed = AnswerFormat(TALKER).encode([{"role": "user", "content": f"{END} {ANSWER}"}])
-    assert typed == [*f"{END} {ANSWER}".encode(), first]
+    assert typed == [*f"{END} {ANSWER}".encode(), FIRST]
 
 
 def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(few, monkeypatch):

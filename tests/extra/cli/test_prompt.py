@@ -1,7 +1,6 @@
 """Whatever is longer than what a model reads is cut with one sentence that has the lengths."""
 
 import io
-import json
 import sys
 
 import pytest
@@ -10,9 +9,9 @@ import sample
 from extra.chat import chat
 from extra.encoders.reading import show_labels, show_similar, show_words
 from extra.pairs.answering import END, prepare_prompt, warn_of_long
-from tests.extra.chat.test_chat import TEMPLATE, TOKENIZER, plain_render
+from tests.extra.chat.test_chat import chat_folder, plain_render
 from tests.extra.pretrained.gpt2_folders import byte_folder
-from tests.extra.pretrained.test_bert import made
+from tests.extra.pretrained.test_encoders import made
 from tests.training.cli.test_prompt import assert_said_once
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer
@@ -29,13 +28,6 @@ def talked(folder, lines, *words):
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
         patch.setattr(chat, "render", plain_render)
         sampled(folder, *words)
-
-
-def chat_folder(path):
-    folder = byte_folder(path, vocab_size=258, eos_token_id=257)
-    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(TOKENIZER.to_json()), encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}), encoding="utf-8")
-    return folder
 
 
 def bert(show, architecture, *texts):

@@ -67,8 +67,7 @@ def test_minilm_is_a_folder_of_the_files_that_are_needed(cache, monkeypatch, cap
 
 
 @pytest.mark.network
-def test_the_real_minilm_has_the_vocabulary_of_bert():
-    pytest.importorskip("tokenizers")
+def test_the_real_minilm_has_the_vocabulary_of_bert(tokenizers):
     from tokenizers import Tokenizer
 
     folder = minilm.fetched_folder()

@@ -26,9 +26,7 @@ def packed() -> bytes:
     plain = [f"Review {i} begins here.<br /><br />It goes on: ends." for i in range(30)]
     plain += plain[:1] + [f"He said: {TEST_SENTENCE}, indeed! Then Mr. Fox left.", "<br />"]
     rows += [(f'"{text}"', 0, "imdb") for text in plain]
-    return "".join(
-        f"{text},{label},{source}\n" for text, label, source in [("text", "label", "source"), *rows]
-    ).encode()
+    return "".join(f"{','.join(map(str, row))}\n" for row in [("text", "label", "source"), *rows]).encode()
 
 
 def parts_of(found) -> list:
@@ -149,9 +147,8 @@ def test_a_table_is_read_whatever_its_separator(table, content):
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_between_tabs_every_character_is_text_and_every_line_a_row(table, end):
-    marked = [
-        (f'"{text} {mark}', label) for (text, label), mark in zip(ROWS, ['"', "\u2028\x0c\x85x"] * 10, strict=True)
-    ]
+    marks = ['"', "\u2028\x0c\x85x"] * 10
+    marked = [(f'"{text} {mark}', label) for (text, label), mark in zip(ROWS, marks, strict=True)]
     found = read_table(table(end.join("\t".join(row) for row in [("text", "label"), *marked])))
     assert rows_of(found) == sorted((" ".join(text.split()), label) for text, label in marked)
 
@@ -170,14 +167,13 @@ def test_rows_that_share_a_text_are_in_one_part(table, texts):
     header = ("text1", "text2", "label") if len(rows[0]) == 3 else ("text", "label")
     said = []
     found = read_table(table("".join("\t".join(row) + "\n" for row in [header, *rows])), said.append)
-    firsts, seconds = (
-        [{key_of(text.split("\t")[side]) for text, _ in part} for part in parts_of(found)] for side in (0, -1)
-    )
+    parts = parts_of(found)
+    firsts, seconds = ([{key_of(text.split("\t")[side]) for text, _ in part} for part in parts] for side in (0, -1))
     assert all(firsts)
     for one, other in itertools.combinations(range(3), 2):
         assert not firsts[one] & (firsts[other] | seconds[other])
         assert not seconds[one] & firsts[other]
-    assert sum(map(len, parts_of(found))) == 96
+    assert sum(map(len, parts)) == 96
     assert "rows with a text of other rows, each kept in one part with those" in said[0]
 
 

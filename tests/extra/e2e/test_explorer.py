@@ -37,6 +37,7 @@ pytestmark = pytest.mark.e2e
 PROMPT = "Es irrt der M"
 CHARACTERS = CharTokenizer.train(TEXT + made_up_text(200))
 BPE = BPETokenizer.train(made_up_text(500), 300)
+PANELS = ("text", "next", "attention", "stream", "wanted", "surprise")
 TOLERANCE = 5e-4  # of a probability; the page's weights are float16, and the model of the tests has the same
 
 GPT2 = {"bias": True, "activation": "gelu_tanh"}
@@ -161,17 +162,13 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, drawn,
         [t, s],
     )
     assert sum(found["products"]) * found["scale"] == pytest.approx(found["score"])
-    scores = np.array(
-        [page.evaluate("([t, s]) => session.cell(1, 1, t, s).score", [t, other]) for other in range(t + 1)]
-    )
-    np.testing.assert_allclose(softmax(scores), attention[1, 1, t, : t + 1], atol=TOLERANCE)
+    scores = page.evaluate("(t) => Array.from({ length: t + 1 }, (_, s) => session.cell(1, 1, t, s).score)", t)
+    np.testing.assert_allclose(softmax(np.array(scores)), attention[1, 1, t, : t + 1], atol=TOLERANCE)
 
     page.mouse.move(0, 0)  # what is under the pointer is chosen, also when the map is drawn there or the page scrolls
     page.get_by_role("button", name="layer 2, head 2").press("Enter")
     grid = page.get_by_role("button", name="Map:")
-    row, column = np.unravel_index(
-        (attention[1, 1] * (np.arange(len(PROMPT)) > 0)[:, None]).argmax(), (len(PROMPT),) * 2
-    )
+    row, column = np.unravel_index(attention[1, 1, 1:].argmax(), attention[1, 1, 1:].shape) + np.array([1, 0])
     grid.focus()
     page.keyboard.press("Enter")  # the strongest cell is chosen first
     said = page.locator("#attention .opened").inner_text()
@@ -246,11 +243,9 @@ def test_patching_moves_the_answer_as_in_numpy(explained):
     found = [look_inside(model, ids) for ids in (own, other)]
     logits = [one.logits[-1, -1] for one in found]
     a, b = (one.argmax() for one in logits)
-    page.evaluate(
-        "([ids, a, b]) => { window.result = patched(session, ids); result.answers.splice(0, 2, a, b); }",
-        [other, int(a), int(b if b != a else (a + 1) % 7)],
-    )
     b = b if b != a else (a + 1) % 7
+    begin = "([ids, a, b]) => { window.result = patched(session, ids); result.answers.splice(0, 2, a, b); }"
+    page.evaluate(begin, [other, int(a), int(b)])
 
     def lean(row):
         return row[b] - row[a]
@@ -264,12 +259,9 @@ def test_patching_moves_the_answer_as_in_numpy(explained):
             data[0, position] = found[1].stream[layer, position]
             return forward(block, Tensor(data), **options)
 
-        object.__setattr__(block, "forward", changed)
-        try:
-            with no_grad():
-                return lean(model(Tensor([own])).numpy()[0, -1])
-        finally:
-            object.__delattr__(block, "forward")
+        with pytest.MonkeyPatch.context() as patch, no_grad():
+            patch.setattr(block, "forward", changed)
+            return lean(model(Tensor([own])).numpy()[0, -1])
 
     effects = page.evaluate("() => { for (const _ of result.steps()); return result.effects; }")
     start, end = map(lean, logits)
@@ -551,18 +543,6 @@ def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, a
     assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
-def test_axe_finds_nothing(explained, drawn, accessible, width, scheme):
-    page, _ = explained(width=width, scheme=scheme)
-    page.get_by_role("button", name="Switch this head off").click()
-    page.get_by_role("button", name="Next token").click()
-    for panel in ("whole", "next", "attention", "stream", "wanted", "patching", "surprise"):
-        drawn(page, panel)
-    page.get_by_role("button", name="Patch").click()
-    page.get_by_role("button", name="Map:").press("Enter")
-    assert accessible(page) == []
-
-
 def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained, drawn):
     page, model = explained(**DEFAULT)
     found = look_inside(model, CHARACTERS.encode(PROMPT))
@@ -719,15 +699,22 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeyp
     assert "bits per character" in page.locator("#bits").inner_text()
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "light"), (390, "dark")])
-def test_it_fits_a_phone_in_light_and_dark(explained, drawn, width, scheme, tmp_path):
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
+def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(explained, drawn, accessible, width, scheme, tmp_path):
     hostile = "</script> \u202e\u2066 " + "Wort" * 2500
     specials = (UNKNOWN, "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\u05d0\u05d1")
     tokenizer = CharTokenizer(sorted({*TEXT, *hostile}), specials)
     page, _ = explained(tokenizer=tokenizer, width=width, scheme=scheme, block_size=64)
+    page.get_by_role("button", name="Switch this head off").click()
+    page.get_by_role("button", name="Next token").click()
+    for panel in ("whole", *PANELS, "patching"):
+        drawn(page, panel)
+    page.get_by_role("button", name="Patch").click()
+    page.get_by_role("button", name="Map:").press("Enter")
+    assert accessible(page) == []
     before = [page.locator(tag).count() for tag in ("script", "img", "b")]
     page.get_by_role("textbox", name="Text for the model").fill(hostile)
-    for panel in ("text", "next", "attention", "stream", "wanted", "surprise"):
+    for panel in PANELS:
         drawn(page, panel)
         page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width

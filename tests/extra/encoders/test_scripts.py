@@ -321,15 +321,7 @@ def test_a_gpt_learns_pixels_and_completes_pictures(drawn, capsys):
             sample.main(["igpt", "--image", "test:1", option, "4"])
 
 
-@pytest.mark.parametrize("words", [["--tokenizer=char"], ["--dataset=goethe"]])
-def test_pixels_and_pictures_belong_together(words, drawn):
-    with pytest.raises(OptionError, match="belong together"):
-        run(*IGPT, *words, "igpt")
-
-
 def test_every_model_of_pictures_learns_other_pictures_too(drawn, monkeypatch):
     monkeypatch.setitem(pictures.RECIPES, "mnist-5k", replace(pictures.RECIPES["digits"], highest=255))
     for family in (IGPT, VIT, CNN):
         run(*family, "--dataset=mnist-5k", family[0], max_iters=0)
-    with pytest.raises(OptionError, match="--dataset digits belongs to the Vision Transformer"):
-        run("bert-goethe", "--dataset=digits", "bert")

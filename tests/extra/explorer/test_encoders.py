@@ -34,10 +34,7 @@ PICTURE = np.random.default_rng(3).integers(0, 256, (6, 6), np.uint8)
 
 def saved(path: str, family: str, model, tokenizer) -> str:
     """Save a model with weights that are far from even, so that mistakes show."""
-    weights = {
-        name: array + 0.4 * keyed_rng(1, name).standard_normal(array.shape, np.float32)
-        for name, array in model.state_dict().items()
-    }
+    weights = {n: a + 0.4 * keyed_rng(1, n).standard_normal(a.shape, np.float32) for n, a in model.state_dict().items()}
     return str(save(Path(path), family, model, weights, tokenizer, dataset="digits"))
 
 
@@ -208,10 +205,8 @@ def test_models_without_attention_or_with_too_much_are_refused(workplace, monkey
     monkeypatch.setattr(explorer, "MAX_NUMBERS", 399)
     arguments = ["--image", "test:1", "--explain", "p.html"]
     cnn = saved("cnn.safetensors", "cnn", CNN(CNNConfig(2, 6, 1, n_embd=2)), LabelTokenizer(["a", "b"]))
-    for path, sentence in [
-        (cnn, "which a convolutional network lacks"),
-        (saved_vit(), "has 400 attention weights; a page holds 399"),
-    ]:
+    refused = {cnn: "which a convolutional network lacks", saved_vit(): "has 400 attention weights; a page holds 399"}
+    for path, sentence in refused.items():
         with pytest.raises(OptionError, match=sentence):
             sample.main([path, *arguments])
     assert not Path("p.html").exists()

@@ -39,6 +39,8 @@ MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
 
 CASES = {
     OptionError: [
+        ("train --epochs 3", "--epochs is counted in steps here: --max_iters is the epochs times the steps of one"),
+        ("train --num-epochs 3", "--num_epochs is counted in steps here: --max_iters is the epochs times the steps of"),
         ("train goethe-char --tokenizer hf", "--tokenizer hf: such a tokenizer comes with pretrained weights"),
         ("train reverse --mixer lstm --positions rotary", "--positions is a setting of the Transformer, not of"),
         ("train reverse --mixer rnn --recompute", "--recompute is a setting of the Transformer, not of --mixer rnn"),
@@ -49,6 +51,8 @@ CASES = {
         ("train --separator <to> --pairs a --text b", "--pairs and --text cannot be combined"),
         ("train --separator to --pairs a", "--separator to: write a name between < and >"),
         ("train --separator <end> --pairs a", "--separator <end> already has a meaning"),
+        ("train bert-goethe --dataset digits", "--dataset digits belongs to the Vision Transformer"),
+        *each("train igpt-digits {}", "belong together", "--dataset goethe", "--dataset mnist-5k --tokenizer char"),
         ("train chat", "there is no such run yet: python train.py goethe makes it"),
         ("train chat --init_from talks --separator <o>", "tokenizer of these weights has no special token <o>"),
         ("train sums --rewards right", "sometimes right"),
@@ -178,6 +182,7 @@ CASES = {
     CorpusError: [
         ("train --separator <to> --pairs short.txt", "short.txt, line 1: expected source TAB target"),
         (f"{REWARDS} --method dpo --reference no", "--reference no: there is no"),
+        ("train goethe-char --text gone.txt --dry_run --out_dir run", "--text gone.txt: there is no such file"),
         ("train --text text.txt --teachers gone", "--teachers gone: there is no such file"),
         *each("{} gone", "there is no file gone", "scores seq --pairs", "baselines --text"),
         ("scores seq --pairs empty.tsv", "there are no pairs"),

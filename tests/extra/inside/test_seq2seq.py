@@ -5,13 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import train
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.seq2seq.config import Seq2SeqConfig
 from extra.studies import draw
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
-from tests.tiny_runs import undone
+from tests.gpt.saved_models import save
 from text.tokenizers.base import UNKNOWN
 from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.autograd import no_grad
@@ -71,17 +70,9 @@ def test_an_empty_sentence_is_refused():
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A folder with a checkpoint."""
-    monkeypatch.chdir(tmp_path)
-    with undone():
-        arguments = "reverse --max_iters 0 --n_layer 2 --n_head 2 --n_embd 8 --positions learned --toy_size 60"
-        assert train.main([*arguments.split(), "--out_dir", "run", "--workers", "1"]) == 0
-        yield
-
-
-def test_every_picture_can_be_drawn(run, capsys):
+def test_every_picture_can_be_drawn(workplace, capsys):
+    model = make_model(positions="learned")
+    save(Path("run/last.safetensors"), "seq2seq", model, model.state_dict(), TOKENIZER)
 
     def drawn(command, array):
         assert draw.main([*command.split(), "--out", "drawn.npz"]) == 0
@@ -92,7 +83,7 @@ def test_every_picture_can_be_drawn(run, capsys):
     for part in ("encoder", "decoder"):
         assert drawn(f"attention run --text abc --part {part} --layer 2", "weights").shape[:2] == (1, 2)
         codes.append(drawn(f"positions run --part {part} --length 5", "codes"))
-        assert codes[-1].shape == (5, 8)
+        assert codes[-1].shape == (5, 16)
     assert (codes[0] != codes[1]).all()
     assert draw.main(["neighbours", "run", "--tokens", "a", "--top", "3"]) == 0
     assert len(capsys.readouterr().out.split()) == 7

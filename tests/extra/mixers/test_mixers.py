@@ -3,10 +3,16 @@
 import numpy as np
 import pytest
 
+from extra.gpt.config import GPTConfig
 from extra.mixers.mixers import CHUNK, Hyena, Mamba2, by_chunks, by_steps
-from extra.mixers.window import WindowAttention
+from extra.mixers.relative import REACH, ALiBi, Shaw
+from extra.mixers.window import SINKS, WindowAttention
+from gpt.model import GPT
 from tests.lively import gradients, lively
 from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite import functional as F
+from tinygrad_lite.debug.gradcheck import gradcheck
+from tinygrad_lite.transformer import POSITION_CODES
 
 rng = np.random.default_rng(5)
 
@@ -66,3 +72,99 @@ def test_no_texts_and_no_positions_give_nothing(make, batch, steps):
     assert mixer(Tensor.zeros(2, 0, 8), cache=cache).shape == (2, 0, 8)
     after, whole = mixer(Tensor.ones(2, 1, 8), cache=cache), mixer(Tensor.ones(2, 4, 8))
     np.testing.assert_allclose(before.cat(after, axis=1).numpy(), whole.numpy(), atol=1e-5)
+
+
+# --- attention through a window, against attention with the whole mask ------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_kv_head": 1}])
+@pytest.mark.parametrize("length", [1, 5, 6, 23])
+def test_a_window_is_attention_with_a_mask(length, settings):
+    attention = lively(lambda: WindowAttention(12, 2, window=5, **settings))
+    x, weights = Tensor(rng.standard_normal((2, length, 12)), requires_grad=True), rng.standard_normal((2, length, 12))
+    found = []
+    behind = np.subtract.outer(np.arange(length), np.arange(length))
+    seen = (behind >= 0) & ((behind < 5) | (np.arange(length) < SINKS))
+    for mask, window in ((None, 5), (Tensor(seen), length + 1)):
+        attention.window = window
+        y = attention(x, mask=mask, is_causal=True)
+        (y * Tensor(weights)).sum().backward()
+        found.append({"y": y.numpy(), "x": x.grad.numpy()} | gradients(attention))
+        x.grad = None
+    for name, expected in found[1].items():
+        np.testing.assert_allclose(found[0][name], expected, rtol=0, atol=1e-12, err_msg=name)
+    attention.window = 5
+    shown = attention.weights(x, is_causal=True).numpy()
+    np.testing.assert_allclose(shown.sum(-1), 1)
+    assert ((shown > 0) == seen).all()
+
+
+@pytest.mark.parametrize("as_floats", [False, True])
+def test_a_mask_of_queries_and_keys_hides_what_it_hides(as_floats):
+    """Also if the last query sees everything."""
+    attention = lively(lambda: WindowAttention(12, 2, window=5))
+    x, behind = Tensor(rng.standard_normal((2, 17, 12))), np.subtract.outer(np.arange(17), np.arange(17))
+    shown = (rng.random((17, 17)) < 0.7) | (behind == 0)
+    shown[-1] = True
+    near = (behind >= 0) & ((behind < 5) | (np.arange(17) < SINKS))
+    found = []
+    for window, seen in ((5, shown), (18, shown & near)):
+        attention.window = window
+        mask = np.where(seen, 0.0, -np.inf) if as_floats else seen
+        found.append(attention(x, mask=Tensor(mask), is_causal=True).numpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
+
+
+def test_scores_grow_with_the_length_and_not_with_its_square(monkeypatch):
+    attention, sizes = WindowAttention(8, 1, window=16), []
+    compute = F.scaled_dot_product_attention
+
+    def counting(query, key, value, mask, **settings):
+        sizes[-1] += query.shape[2] * key.shape[2]
+        return compute(query, key, value, mask, **settings)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", counting)
+    for length in (64, 128, 256, 512):
+        sizes.append(0)
+        attention(Tensor(np.zeros((1, length, 8), np.float32)), is_causal=True)
+    assert np.diff(sizes).tolist() == [n * 16 * (31 + SINKS) for n in (4, 8, 16)]
+
+
+# --- positions in the scores, and codes of positions, against their formulas ------------------------------------------
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (2, 9), (1, 30), (24, 24)])
+def test_what_is_added_is_that_of_the_papers(queries, keys):
+    q = rng.standard_normal((2, 4, queries, 6))
+    lines = ALiBi(4)(Tensor(q), keys).numpy()
+    shaw = lively(lambda: Shaw(6, 0.3))
+    vectors, found = shaw.vectors.numpy(), shaw(Tensor(q), keys).numpy()
+    for t in range(queries):
+        for s in range(keys - queries + t + 1):
+            distance = keys - queries + t - s
+            np.testing.assert_allclose(lines[:, t, s], [-distance / 4**head for head in (1, 2, 3, 4)])
+            np.testing.assert_allclose(found[:, :, t, s], 0.3 * q[:, :, t] @ vectors[min(distance, REACH)], rtol=1e-12)
+
+
+def test_gradients_of_the_vectors():
+    shaw, q = lively(lambda: Shaw(3, 0.5)), Tensor(rng.standard_normal((1, 2, 4, 3)), requires_grad=True)
+    weights = Tensor(rng.standard_normal((1, 2, 4, 6)))
+    gradcheck(lambda q, vectors: (shaw(q, 6) * weights).sum(), [q, shaw.vectors])
+
+
+@pytest.mark.parametrize("positions", ["alibi", "shaw"])
+def test_only_distances_count(positions):
+    """The same tokens behind different beginnings, of which an attention with one layer sees nothing but padding."""
+    model = lively(lambda: GPT(GPTConfig(11, 40, 1, 2, 8, positions=positions))).eval()
+    text = rng.permutation(11)
+    (alone, _), (padded, _) = model.start([text]), model.start([text, rng.integers(0, 11, 30)])
+    np.testing.assert_allclose(padded[0], alone[0], rtol=0, atol=1e-12)
+    with no_grad():
+        one, other = (model(Tensor(row[None])).numpy()[0, -1] for row in (text, text[[1, 0, *range(2, 11)]]))
+    assert np.abs(one - other).max() > 1e-4
+
+
+def test_codes_that_are_added():
+    assert POSITION_CODES["index"](5, 3).tolist() == [[t, 0, 0] for t in range(5)]
+    assert POSITION_CODES["binary"](9, 4)[[3, 4, 8]].tolist() == [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    assert POSITION_CODES["binary"](2, 80).sum() == 1  # wider than any number has digits

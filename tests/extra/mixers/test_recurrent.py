@@ -18,15 +18,11 @@ rng = np.random.default_rng(3)
 
 
 @each
-def test_a_layer_with_torchs_weights_has_torchs_states_and_gradients(kind):
-    torch = pytest.importorskip("torch")
+def test_a_layer_with_torchs_weights_has_torchs_states_and_gradients(kind, torch):
     theirs = getattr(torch.nn, kind.__name__)(5, 3, batch_first=True).double()
     ours = kind(5, 3).to("cpu", "float64")
-    for mine, other in (
-        (ours.input.weight, theirs.weight_ih_l0),
-        (ours.input.bias, theirs.bias_ih_l0 + theirs.bias_hh_l0),
-        (ours.weight, theirs.weight_hh_l0),
-    ):
+    given = (theirs.weight_ih_l0, theirs.bias_ih_l0 + theirs.bias_hh_l0, theirs.weight_hh_l0)
+    for mine, other in zip((ours.input.weight, ours.input.bias, ours.weight), given, strict=True):
         mine.data[...] = other.detach().numpy()
     x = Tensor(rng.standard_normal((2, 7, 5)), requires_grad=True)
     start = [rng.standard_normal((2, 3)) for _ in range(1 if kind is RNN else 2)]

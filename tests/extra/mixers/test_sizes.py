@@ -62,9 +62,8 @@ def test_a_mixer_computes_nothing_from_what_follows(make, reference):
 def test_a_long_convolution_mixes_no_sizes():
     """A number changes what follows it alone; a gradient, what precedes it. The rest is right for its own size."""
     for steps in (1, BLOCK, BLOCK + 1, 3 * BLOCK + 5):
-        x, h, dy = (
-            rng.standard_normal(shape).astype("float32") for shape in ((2, steps, 3), (steps, 3), (2, steps, 3))
-        )
+        shapes = ((2, steps, 3), (steps, 3), (2, steps, 3))
+        x, h, dy = (rng.standard_normal(shape).astype("float32") for shape in shapes)
 
         def run(x, dy, version=long_conv, dtype="float32", h=h):
             given = [Tensor(array.astype(dtype), requires_grad=True) for array in (x, h)]

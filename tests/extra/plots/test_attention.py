@@ -61,21 +61,13 @@ def test_the_row_of_one_token_in_each_layer_or_head():
     assert [label.get_text() for label in axes.get_yticklabels()] == ["head 1", "head 2", "head 3"]
 
 
+LARGE = "one chart drawn large by --layer and --head. The text:"
 # Layers, heads, tokens, options; charts in a row; words of the caption; whether tokens and numbers are shown.
 WIDE_CASES = (
     (2, 4, 5, {}, 4, "Each row", True, False),
     (2, 5, 15, {}, 3, "Each row", True, False),  # three and two heads in a row
-    (4, 4, 27, {}, 4, f"named, and one chart drawn large by --layer and --head. The text: {'a' * 27}", True, False),
-    (
-        4,
-        4,
-        55,
-        {},
-        4,
-        f"One token in 3 is named, and one chart drawn large by --layer and --head. The text: {'a' * 55}",
-        True,
-        False,
-    ),
+    (4, 4, 27, {}, 4, f"named, and {LARGE} {'a' * 27}", True, False),
+    (4, 4, 55, {}, 4, f"One token in 3 is named, and {LARGE} {'a' * 55}", True, False),
     (1, 12, 200, {}, 6, "One token in 13 is named", True, False),
     (2, 3, 30, {"layer": 1, "head": 2}, 1, "the numbers are percent", True, True),
     (2, 3, 55, {"layer": 1, "head": 2}, 1, "too many squares for numbers", True, False),
@@ -104,8 +96,7 @@ def test_what_is_too_large_is_refused(tmp_path):
         write(large, tmp_path / "large.png")
 
 
-def test_letters_of_tokens_are_not_read_as_formulas(tmp_path):
-    pytest.importorskip("matplotlib")
+def test_letters_of_tokens_are_not_read_as_formulas(tmp_path, matplotlib):
     found = made_up(1, 1, ["$x^2$", "<eos>", "_"])
     for name in ("a.svg", "b.svg"):
         write(draw_attention(found, "attention", AttentionOptions()), tmp_path / name)

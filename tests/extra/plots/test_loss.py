@@ -6,34 +6,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from extra.plots import training as curves
 from extra.plots.figure import compose, own_style
-from extra.plots.training import (
-    MEASURES,
-    UNITS,
-    LossOptions,
-    MeasuresOptions,
-    draw_loss,
-    draw_measures,
-    names,
-    read_run,
-    smoothed,
-)
 from tests.extra.plots.test_pictures import run
 from tinygrad_lite.errors import OptionError
 from training.folder import RunFolder
 
 
-def run_in(path):
-    """The folder of a run whose table has every column."""
+def run_in(path, **noted):
+    """The folder of a run that has begun, whose table has every column, and whose options.json notes this."""
     folder = RunFolder(path)
-    folder.columns = ("step", *MEASURES)
+    folder.columns = ("step", *curves.MEASURES)
+    with folder.locked():
+        folder.begin(noted)
     return folder
 
 
 def plotted(*paths, **settings):
     """The axes of the figure."""
     with own_style():
-        return compose(draw_loss(paths, LossOptions(**settings))).axes[0]
+        return compose(curves.draw_loss(paths, curves.LossOptions(**settings))).axes[0]
 
 
 @pytest.fixture
@@ -41,8 +33,6 @@ def folders(tmp_path):
     """Two runs, the second of which has not been evaluated yet."""
     one, two = (run_in(tmp_path / name) for name in ("one", "two"))
     for folder in (one, two):
-        with folder.locked():
-            folder.begin({})
         for step in range(1, 31):
             folder.log(step=step, loss=4 / step + 1, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=10.0)
     for step in (0, 10, 20, 30):
@@ -55,12 +45,12 @@ def folders(tmp_path):
 
 def test_a_run_is_read_from_its_folder_or_its_table(folders):
     for path in (folders[0], folders[0] / "metrics.csv"):
-        run = read_run(path)
+        run = curves.read_run(path)
         assert run.file == folders[0] / "metrics.csv"
         assert (run.training[:, 0].tolist(), run.training.shape) == ([1, 5], (2, 30))
         assert run.validation[1].tolist() == [2, 1.75, 1.5, 1.25]
         assert run.bits_per_nat == pytest.approx(1.5)
-    assert read_run(folders[1]).bits_per_nat is None
+    assert curves.read_run(folders[1]).bits_per_nat is None
 
 
 @pytest.mark.parametrize("half", ["3", "31", "31,", "31,1", "31,1.129", "31,1.129,0.001,1,10,,,", '"31'])
@@ -68,7 +58,7 @@ def test_half_a_row_at_the_end_is_ignored(folders, half):
     """Even one that looks complete, since 1.1 may be the start of 1.129."""
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
         file.write(half)
-    assert read_run(folders[0]).training[:, -1].tolist() == [30, pytest.approx(4 / 30 + 1, rel=1e-5)]
+    assert curves.read_run(folders[0]).training[:, -1].tolist() == [30, pytest.approx(4 / 30 + 1, rel=1e-5)]
 
 
 @pytest.mark.parametrize("damage", ["x,1,,,,,,", ",1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,", "6,1.2,,,,,,,", "rubbish"])
@@ -78,23 +68,20 @@ def test_a_damaged_row_is_reported_with_its_line(folders, damage):
     lines[6] = damage
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(OptionError, match=r"one.metrics\.csv, line 7 is damaged: correct it by hand, or remove"):
-        read_run(folders[0])
+        curves.read_run(folders[0])
 
 
 def test_columns_are_read_by_name(tmp_path):
-    (tmp_path / "metrics.csv").write_text("\ufeffval_loss,new,step\r\n,?,0\r\n\r\n2.5,!,1\r\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"not the table of a run, it has no column loss: name the folder"):
-        read_run(tmp_path)
     (tmp_path / "metrics.csv").write_text("\ufeffval_loss,new,loss,step\r\n,?,,0\r\n\r\n2.5,!,,1\r\n", encoding="utf-8")
-    run = read_run(tmp_path)
+    run = curves.read_run(tmp_path)
     assert run.validation.tolist() == [[1], [2.5]]
     assert (run.training.size, run.bits_per_nat) == (0, None)
 
 
 def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
-        file.write(f"40,inf{',' * (len(MEASURES) - 1)}\n40,,,,,nan,nan{',' * (len(MEASURES) - 6)}\n")
-    run = read_run(folders[0])
+        file.write(f"40,inf{',' * (len(curves.MEASURES) - 1)}\n40,,,,,nan,nan{',' * (len(curves.MEASURES) - 6)}\n")
+    run = curves.read_run(folders[0])
     assert (run.training[0, -1], run.validation[0, -1]) == (30, 30)
     assert run.bits_per_nat == pytest.approx(1.5)
     said = capsys.readouterr().err
@@ -102,51 +89,52 @@ def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
     assert "line 37: val_loss is nan, which cannot be plotted" in said
 
 
+EMPTY = (b"", b"step,lo", ",".join(("step", *curves.MEASURES)).encode() + b"\n")
+NO_TABLES = [
+    *((start, r"metrics\.csv has no losses yet: plot it after") for start in EMPTY),
+    *((data, "is not a table of numbers: name the") for data in (b"\xff\xfe\x00step\n", b"x" * 200_000 + b"\n")),
+    (b"epoch,train/loss\n1,2.5\n", "has no column step or loss or val_loss"),
+    ("\ufeffval_loss,new,step\r\n,?,0\r\n".encode(), "not the table of a run, it has no column loss: name the folder"),
+]
+
+
 def test_unreadable_tables_are_refused(tmp_path):
     file = tmp_path / "metrics.csv"
     for path in (tmp_path, tmp_path / "gone"):
         with pytest.raises(OptionError, match=r"there is no .*: name the folder of a run"):
-            read_run(path)
-    for start in ("", "step,lo", ",".join(("step", *MEASURES)) + "\n"):
-        file.write_text(start, encoding="utf-8")
-        with pytest.raises(OptionError, match=r"metrics\.csv has no losses yet: plot it after"):
-            read_run(tmp_path)
-    file.write_text("epoch,train/loss\n1,2.5\n", encoding="utf-8")
-    with pytest.raises(OptionError, match="has no column step or loss or val_loss"):
-        read_run(tmp_path)
-    for binary in (b"\xff\xfe\x00step\n", b"x" * 200_000 + b"\n"):
-        file.write_bytes(binary)
-        with pytest.raises(OptionError, match="is not a table of numbers: name the folder of a run"):
-            read_run(file)
+            curves.read_run(path)
+    for data, reason in NO_TABLES:
+        file.write_bytes(data)
+        with pytest.raises(OptionError, match=reason):
+            curves.read_run(tmp_path)
     file.unlink()
     file.mkdir()
     with pytest.raises(OptionError, match=r"cannot be read \(.+\): name the folder of a run"):
-        read_run(tmp_path)
+        curves.read_run(tmp_path)
 
 
 def test_runs_get_names_that_distinguish_them():
-    assert names([Path("out/char/metrics.csv"), Path("out/bpe/metrics.csv")]) == ["char", "bpe"]
-    assert names([Path("tables/first.csv"), Path("tables/second.csv")]) == ["first", "second"]
-    assert names([Path("a/run/metrics.csv")] * 2) == ["run", "run"]
+    assert curves.names([Path("out/char/metrics.csv"), Path("out/bpe/metrics.csv")]) == ["char", "bpe"]
+    assert curves.names([Path("tables/first.csv"), Path("tables/second.csv")]) == ["first", "second"]
+    assert curves.names([Path("a/run/metrics.csv")] * 2) == ["run", "run"]
 
 
 def test_smoothing_is_a_mean_over_neighbours():
     losses = np.array([5.0, 3.0, 4.0, 2.0, 1.0])
-    assert smoothed(losses, 1).tolist() == smoothed(losses, 2).tolist() == losses.tolist()
-    assert smoothed(losses, 3).tolist() == smoothed(losses, 4).tolist() == [5, 4, 3, 7 / 3, 1.5]
-    assert smoothed(losses, 99).tolist() == [5, 4, 3, 3, 3]
-    assert smoothed(np.zeros(0), 10).size == 0
+    three = [5, 4, 3, 7 / 3, 1.5]
+    for width, right in {1: losses, 2: losses, 3: three, 4: three, 99: [5, 4, 3, 3, 3]}.items():
+        assert curves.smoothed(losses, width).tolist() == [*right]
+    assert curves.smoothed(np.zeros(0), 10).size == 0
     line = np.arange(20.0)[::-1]  # whose start does not move
-    assert smoothed(line, 9)[:16].tolist() == line[:16].tolist()
+    assert curves.smoothed(line, 9)[:16].tolist() == line[:16].tolist()
 
 
 # --- plotting --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def picture(tmp_path):
+def picture(tmp_path, matplotlib):
     """A file for an image, which takes matplotlib."""
-    pytest.importorskip("matplotlib")
     return tmp_path / "x.svg"
 
 
@@ -162,8 +150,7 @@ def test_one_run_is_plotted_beside_its_table(folders, capsys, picture):
     assert "wrote" in capsys.readouterr().err
 
 
-def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monkeypatch):
-    matplotlib = pytest.importorskip("matplotlib")
+def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monkeypatch, matplotlib):
     pictures = [tmp_path / "all.svg", tmp_path / "all.png", tmp_path / "all.PDF"]
     command = [str(folders[0]), str(folders[0] / "metrics.csv"), "--out", *map(str, pictures), "--smooth", "1"]
     assert run("loss", *command) == 0
@@ -202,16 +189,14 @@ UNIT_CASES = (
 
 @pytest.mark.parametrize(("noted", "measures", "alone", "together"), UNIT_CASES)
 def test_the_unit_is_that_of_the_task(tmp_path, noted, measures, alone, together):
-    run, step = run_in(tmp_path / "run"), {"loss": 3.0, "learning_rate": 1e-3, "grad_norm": 1.0}
-    with run.locked():
-        run.begin(noted)
-    run.log(step=1, tokens_per_second=1.0, **step)
+    run = run_in(tmp_path / "run", **noted)
+    run.log(step=1, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
     run.log(step=1, val_loss=2.0, **measures)
     for paths, unit in (([run.path], alone), ([run.path] * 2, together)):
-        picture = draw_loss(paths, LossOptions())
+        picture = curves.draw_loss(paths, curves.LossOptions())
         assert picture.table[0][-1] == unit.replace(" ", "_")
         assert picture.table[1][-1] == pytest.approx(4.5 if unit.startswith("bits") else 3.0)
-    bits = draw_loss([run.path], LossOptions(unit="bits")).table  # which every evaluated run has
+    bits = curves.draw_loss([run.path], curves.LossOptions(unit="bits")).table  # which every evaluated run has
     assert bits[0][-1] == (f"bits_per_{noted.get('bits_per') or noted.get('loss_per', 'character')}")
     assert bits[1][-1] == pytest.approx(4.5 if "bits_per_char" in measures else 3 / np.log(2))
 
@@ -219,7 +204,7 @@ def test_the_unit_is_that_of_the_task(tmp_path, noted, measures, alone, together
 def test_losses_of_different_units_are_not_in_one_picture(folders, tmp_path):
     (tmp_path / "one" / "options.json").write_text('{"loss_per": "picture", "bits_per": ""}', encoding="utf-8")
     with pytest.raises(OptionError, match="being nats per picture and nats per token: draw each kind apart"):
-        draw_loss(folders, LossOptions(unit="nats"))
+        curves.draw_loss(folders, curves.LossOptions(unit="nats"))
 
 
 def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, picture):
@@ -247,8 +232,6 @@ def test_many_runs_look_different(folders, picture):
 
 def test_logarithmic_axes_have_no_step_0(picture):
     new = run_in(picture.with_name("new"))
-    with new.locked():
-        new.begin({})
     new.log(step=0, val_loss=1.0, bits_per_char=2.0)
     with pytest.raises(OptionError, match="has nothing after step 0 yet: omit --log"):
         run("loss", str(new.path), "--log", "--out", str(picture))
@@ -273,17 +256,14 @@ MEASURED = (
 
 
 @pytest.mark.parametrize(("measures", "asked", "drawn"), MEASURED)
-def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, asked, drawn):
-    pytest.importorskip("matplotlib")
+def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, asked, drawn, matplotlib):
     folder = run_in(tmp_path / "one")
-    with folder.locked():
-        folder.begin({})
     folder.log(step=1, loss=2.0)
     with pytest.raises(OptionError, match=r"--columns val_loss: none of these runs has measured it; they have loss$"):
-        draw_measures([folder.path], MeasuresOptions())
+        curves.draw_measures([folder.path], curves.MeasuresOptions())
     for step in (1, 2):
         folder.log(step=step, val_loss=3.0, **measures)
-    picture = draw_measures([folder.path], MeasuresOptions(columns=asked))
+    picture = curves.draw_measures([folder.path], curves.MeasuresOptions(columns=asked))
     with own_style():
         panels = compose(picture).axes
     assert {axes.get_title().replace(" ", "_"): axes.get_ylabel() for axes in panels} == drawn
@@ -291,6 +271,6 @@ def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, aske
 
 
 def test_every_measure_has_a_unit():
-    shares = {name for name in MEASURES if name not in UNITS}
+    shares = {name for name in curves.MEASURES if name not in curves.UNITS}
     assert shares == {"exact", "accuracy", "next_accuracy", "drawn_right", "group_right", "calls", "needless_calls"}
-    assert not UNITS.keys() - {*MEASURES}
+    assert not curves.UNITS.keys() - {*curves.MEASURES}

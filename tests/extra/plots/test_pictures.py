@@ -106,8 +106,7 @@ def test_neighbours_are_those_with_the_largest_cosines():
     assert [row[3] for row in table[1:4]] == sorted((row[3] for row in table[1:4]), reverse=True)
 
 
-def test_every_token_has_one_marker_on_the_map_and_a_name_beside_it_and_inside():
-    pytest.importorskip("matplotlib")
+def test_every_token_has_one_marker_on_the_map_and_a_name_beside_it_and_inside(matplotlib):
     tokenizer = BPETokenizer.train("der die das der die das und und", 260)
     options = NeighbourOptions(tokens=[*"abcdefgh"], top=6)
     picture = draw_neighbours(tokenizer, np.random.default_rng(1).normal(size=(260, 3)), "x", options)

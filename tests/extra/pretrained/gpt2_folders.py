@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from extra.families import GPT as FAMILY
-from extra.pretrained.read import OWN_TOKENIZER, load_pretrained
+from extra.pretrained.read import load_pretrained
 from gpt.model import GPT
 from tests.places import here
 from text.tokenizers.byte import ByteTokenizer
@@ -51,15 +51,20 @@ def byte_folder(path: str | Path, **changes: object) -> Path:
     """A folder in GPT-2's layout with random weights, whose tokens are bytes."""
     settings = SETTINGS | {"vocab_size": 256} | changes
     folder = write_folder(Path(path), random_weights(settings, "float32"), **settings)
-    (folder / OWN_TOKENIZER).write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
-    return folder
+    return write_json(folder, tinygrad_lite_tokenizer=ByteTokenizer().to_json())
 
 
 def write_model(folder: Path, settings: dict, weights: dict[str, np.ndarray]) -> Path:
     """Write config.json and model.safetensors."""
     folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return write_json(folder, config=settings)
+
+
+def write_json(folder: Path, **files: object) -> Path:
+    """Write these files, each of which is named without its .json."""
+    for name, data in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
     return folder
 
 

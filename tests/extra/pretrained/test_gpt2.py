@@ -1,21 +1,36 @@
-"""A folder in the layout of GPT-2 becomes our model, with the logits and the text of an independent GPT-2."""
+"""A folder in the layout of GPT-2 becomes our model, with an independent GPT-2's logits and text; and export.
+
+An exported model is read back bit for bit, and transformers computes the same.
+"""
 
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 from safetensors.numpy import save
 
 from extra.families import GPT as FAMILY
+from extra.gpt.config import GPTConfig
+from extra.pretrained.export import export, main
 from extra.pretrained.gpt2 import LAYOUT
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained, read_config
 from gpt.model import GPT
 from tests.extra.pretrained import gpt2_folders as folders
 from tests.extra.pretrained.gpt2_folders import SETTINGS, assert_computes, load_model, random_weights, write_folder
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
+from tests.gpt.saved_models import saved_gpt
+from tests.places import here
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
-from tinygrad_lite.errors import CheckpointError, TokenizerError
+from tinygrad_lite.errors import CheckpointError, OptionError, TokenizerError
+from tinygrad_lite.random import random_key
+from tinygrad_lite.tensor import Tensor
+from training.checkpoint import load_checkpoint
+from training.family import Trained
 
 
 def load_gpt2(folder):
@@ -25,9 +40,7 @@ def load_gpt2(folder):
 
 
 CHANGES = [
-    {},
-    {"activation_function": "gelu"},
-    {"activation_function": "relu"},
+    *[{}, {"activation_function": "gelu"}, {"activation_function": "relu"}],
     {"activation_function": "gelu_pytorch_tanh", "n_inner": 7},
     {"n_layer": 1, "n_head": 1, "n_embd": 4, "vocab_size": 5 * 2, "n_positions": 12},
     {"n_layer": 3, "n_head": 4, "n_embd": 8, "layer_norm_epsilon": 0.3, "n_inner": 40},
@@ -119,30 +132,40 @@ def test_bfloat16_becomes_float32(tmp_path):
         np.testing.assert_array_equal(found[name], array)
 
 
-def test_missing_or_damaged_files_are_refused(tmp_path):
-    with pytest.raises(CheckpointError, match=r"there is no .*config\.json: a pretrained model is a folder with"):
-        load_gpt2(tmp_path)
+CONFIG, MODEL = "config.json", "model.safetensors"
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+FLOAT8 = json.dumps({"wte.weight": {"dtype": "F8_E4M3", "shape": [12], "data_offsets": [0, 12]}}).encode()
+NOWHERE = "does not say which files hold the weights"
+PLACES = [({}, NOWHERE), ({"wte.weight": "../a.safetensors"}, NOWHERE)]
+PLACES += [({"wte.weight": "m-1.safetensors"}, r"there is no .*m-1\.safetensors, which .* names: copy all files")]
+DAMAGED = [  # files in place of others, or of which one is missing
+    ({CONFIG: None}, r"there is no .*config\.json: a pretrained model is a folder with"),
+    *[({CONFIG: b"{"}, "not readable JSON"), ({CONFIG: b"[]"}, "not hold a JSON object")],
+    *(({name: POINTER}, "is a pointer of Git LFS") for name in (CONFIG, MODEL)),
+    ({MODEL: b"\x08"}, "cannot be read"),
+    (
+        {MODEL: len(FLOAT8).to_bytes(8, "little") + FLOAT8 + bytes(12)},
+        "wte.weight is of the type F8_E4M3: convert the",
+    ),
+    ({MODEL: None, "pytorch_model.bin": b""}, r"has no model\.safetensors.*save_pretrained\("),
+    (
+        {MODEL: None} | {f"model-0000{n}-of-00002.safetensors": b"" for n in (2, 1)},
+        "has model-00001-of-00002.* copy it",
+    ),
+    *(({MODEL: None, f"{MODEL}.index.json": json.dumps({"weight_map": p}).encode()}, reason) for p, reason in PLACES),
+]
+
+
+@pytest.mark.parametrize(("files", "reason"), DAMAGED)
+def test_missing_or_damaged_files_are_refused(files, reason, tmp_path):
     folder = write_folder(tmp_path, random_weights(SETTINGS))
-    (folder / "model.safetensors").write_bytes(b"\x08")
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    for name, data in files.items():
+        (folder / name).unlink() if data is None else (folder / name).write_bytes(data)
+    with pytest.raises(CheckpointError, match=reason):
         load_gpt2(folder)
-    (folder / "model.safetensors").unlink()
-    index = folder / "model.safetensors.index.json"
-    for places in ({}, {"wte.weight": "../a.safetensors"}):
-        index.write_text(json.dumps({"weight_map": places}), encoding="utf-8")
-        with pytest.raises(CheckpointError, match="does not say which files hold the weights"):
-            load_gpt2(folder)
-    index.write_text('{"weight_map": {"wte.weight": "model-1.safetensors"}}', encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"there is no .*model-1\.safetensors, which .* names: copy all files"):
-        load_gpt2(folder)
-    index.unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"has no model\.safetensors.*save_pretrained\("):
-        load_gpt2(folder)
-    for text, reason in (("{", "not readable JSON"), ("[]", "not hold a JSON object")):
-        (folder / "config.json").write_text(text, encoding="utf-8")
+    if files.get(MODEL) == POINTER:
         with pytest.raises(CheckpointError, match=reason):
-            load_gpt2(folder)
+            load_checkpoint(folder / MODEL)
 
 
 def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
@@ -163,8 +186,7 @@ def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
             load_gpt2(folder)
 
 
-def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_path):
-    pytest.importorskip("tokenizers")
+def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_path, tokenizers):
     folder = write_folder(tmp_path, random_weights(SETTINGS))
     definition = gpt2_definition({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}, [("a", "b")])
     (folder / "tokenizer.json").write_text(definition, encoding="utf-8")
@@ -175,3 +197,116 @@ def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_pat
     write_folder(folder, random_weights(SETTINGS | {"vocab_size": 3}), vocab_size=3)
     with pytest.raises(TokenizerError, match="ids up to 3, which do not fit into 3 tokens"):
         load_gpt2(folder)
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+TOKENIZER = CharTokenizer.train("abcdefghijklmno", ["<unk>", "<eos>"])
+LLAMA_PARTS = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu"}
+KINDS = [
+    {"bias": True},
+    {"bias": False},
+    {"bias": True, "activation": "gelu_tanh", "n_inner": 10, "norm_eps": 1e-3, "n_layer": 1},
+    {"bias": False, "n_head": 1, "n_embd": 6, "n_layer": 3, "activation": "relu"},
+]
+
+
+def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
+    """A GPT in which every number matters: no bias is 0 and no gain is 1."""
+    shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
+    config = GPTConfig(**shape | {"dropout": 0.1} | settings)
+    with random_key(1):
+        model = GPT(config).to(here(), dtype)
+    rng = np.random.default_rng(2)
+    weights = {name: (0.4 * rng.standard_normal(a.shape)).astype(dtype) for name, a in model.state_dict().items()}
+    return Trained(Path("file"), "a GPT", GPT, config, tokenizer, weights)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("settings", KINDS)
+def test_an_exported_model_is_a_gpt2_with_the_same_logits_and_read_back_unchanged(tmp_path, settings, dtype):
+    trained, folder = make_trained(dtype, **settings), tmp_path / "folder"
+    export(trained, folder)
+    _, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
+    assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
+    assert tokenizer.to_json() == TOKENIZER.to_json()
+    for name, array in found.items():
+        expected = trained.weights.get(name, np.zeros(array.shape, dtype))  # a bias that the model does not have
+        assert array.dtype == dtype
+        np.testing.assert_array_equal(array, expected)
+    assert trained.weights.keys() <= found.keys()
+    theirs = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert (theirs["model_type"], theirs["architectures"]) == ("gpt2", ["GPT2LMHeadModel"])
+    assert (theirs["n_inner"], theirs["resid_pdrop"]) == (settings.get("n_inner"), 0.1)
+    with safe_open(folder / "model.safetensors", framework="numpy") as file:
+        assert file.metadata() == {"format": "pt"}
+        weights = {name.removeprefix("transformer."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if dtype == "float64":
+        logits = trained.make_model(here())(Tensor(np.array([folders.IDS]))).numpy()[0]
+        np.testing.assert_allclose(logits, folders.forward(weights, theirs, folders.IDS), rtol=0, atol=1e-10)
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "note.txt").write_text("mine", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
+        export(make_trained(), tmp_path)
+    with pytest.raises(CheckpointError, match="cannot write into"):
+        export(make_trained(), tmp_path / "note.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+
+
+def test_the_command_exports_a_file_or_a_run(tmp_path, capsys):
+    saved_gpt(tmp_path / "best.safetensors", TOKENIZER)
+    assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
+    assert "in the layout of GPT2LMHeadModel" in capsys.readouterr().err
+    saved_gpt(tmp_path / "run" / "last.safetensors", TOKENIZER, bias=True)
+    assert main([str(tmp_path / "run"), str(tmp_path / "two")]) == 0
+    names = sorted(path.name for path in (tmp_path / "two").iterdir())
+    assert names == ["config.json", "model.safetensors", OWN_TOKENIZER]
+    for wrong in ([], ["one"], ["--checkpoint", "x"], ["a", "b", "c"]):
+        with pytest.raises(OptionError, match=r"usage: python -m extra\.pretrained\.export CHECKPOINT DIR"):
+            main(wrong)
+    assert main(["--help"]) == 0
+    assert "python -m extra.pretrained.export" in capsys.readouterr().out
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        main([str(tmp_path / "none.safetensors"), str(tmp_path / "three")])
+
+
+@pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
+def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
+    export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
+    assert load_pretrained(tmp_path / "folder", FAMILY.layouts)[3].to_json() == tokenizer.to_json()
+    assert not (tmp_path / "folder" / "tokenizer.json").exists()
+
+
+def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path, tokenizers):
+    from extra.tokenizers.huggingface import HFTokenizer
+
+    tokenizer = HFTokenizer(gpt2_definition({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}, [("a", "b")]), 12)
+    export(make_trained(tokenizer=tokenizer), tmp_path / "folder")
+    assert (tmp_path / "folder" / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.definition
+    assert json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["eos_token_id"] == 3
+    (tmp_path / "folder" / OWN_TOKENIZER).unlink()
+    assert load_pretrained(tmp_path / "folder", FAMILY.layouts)[3].to_json() == tokenizer.to_json()
+
+
+LACKING = [
+    ({"positions": "sinusoidal"}, "positions sinusoidal", "GPT2LMHeadModel allows only learned"),
+    ({"positions": "rotary"}, "positions rotary", "GPT2LMHeadModel allows only learned"),
+    ({"activation": "swiglu"}, "activation swiglu", "GPT2LMHeadModel allows only gelu"),
+    ({"n_kv_head": 1}, "n_kv_head 1", "GPT2LMHeadModel allows only 2"),
+    ({"head_dim": 6}, "head_dim 6", "GPT2LMHeadModel allows only 4"),
+    ({"qk_norm": True}, "qk_norm True", "GPT2LMHeadModel allows only False"),
+    ({"attention_scale": 0.2}, "attention_scale 0.2", "GPT2LMHeadModel allows only none"),
+    ({"tie_weights": False}, "tie_weights False", "GPT2LMHeadModel allows only True"),
+    (LLAMA_PARTS | {"activation": "relu2"}, "activation relu2", "LlamaForCausalLM allows only swiglu"),
+    (LLAMA_PARTS | {"bias": True, "qk_norm": True}, "bias True", "Qwen3ForCausalLM allows only False"),
+]
+
+
+@pytest.mark.parametrize(("settings", "named", "allowed"), LACKING)
+def test_a_setting_that_the_layout_lacks_is_named(tmp_path, settings, named, allowed):
+    with pytest.raises(CheckpointError, match=f"the model has {named}, but the layout of {allowed}: train one with"):
+        export(make_trained(**settings), tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()

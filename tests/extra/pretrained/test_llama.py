@@ -13,26 +13,18 @@ from extra.pretrained.llama import LAYOUT
 from extra.pretrained.read import load_pretrained
 from extra.pretrained.write import effective
 from gpt.model import GPT
-from tests.extra.pretrained.gpt2_folders import (
-    SETTINGS,
-    assert_as_transformers,
-    assert_computes,
-    attended,
-    load_model,
-    write_model,
-)
-from tests.extra.pretrained.test_export import KINDS as GPT2S
-from tests.extra.pretrained.test_export import LLAMA_PARTS, make_trained
+from tests.extra.pretrained import gpt2_folders as folders
+from tests.extra.pretrained.test_gpt2 import KINDS as GPT2S
+from tests.extra.pretrained.test_gpt2 import LLAMA_PARTS, make_trained
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
-from training.checkpoint import load_checkpoint
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
 LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 23, "max_position_embeddings": 32}
 LLAMA |= {"hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 3}
 LLAMA |= {"num_key_value_heads": 1, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
-write_folder = write_model
+write_folder = folders.write_model
 QWEN3 = LLAMA | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6, "num_key_value_heads": 3}
 QWEN2 = LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": False}
 MISTRAL = LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
@@ -109,7 +101,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
         if settings["model_type"] == "qwen3":
             query, key = norm(f"{name}.q_norm", query), norm(f"{name}.k_norm", key)
         query, key = (np.array([[turned(z, t) for z in row] for t, row in enumerate(part)]) for part in (query, key))
-        return linear(f"{name}.o_proj", attended(query, key, value))
+        return linear(f"{name}.o_proj", folders.attended(query, key, value))
 
     x = weights["model.embed_tokens.weight"][ids]
     for i in range(settings["num_hidden_layers"]):
@@ -124,8 +116,8 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
 @pytest.mark.parametrize("settings", KINDS)
 def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
     weights = random_weights(settings)
-    model = load_model(write_folder(tmp_path, settings, weights))
-    assert_computes(model, lambda ids: forward(weights, settings, ids), 6)
+    model = folders.load_model(write_folder(tmp_path, settings, weights))
+    folders.assert_computes(model, lambda ids: forward(weights, settings, ids), 6)
 
 
 def test_several_files_of_float16_with_an_index_are_read(tmp_path):
@@ -179,11 +171,9 @@ def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
 
 def test_the_context_of_a_mistral_is_its_window():
     """Beyond it, the model would attend to the last tokens only, which this program does not."""
-    for given, context in (({"sliding_window": 12}, 12), ({"sliding_window": None}, 32), ({}, 32)):
+    long = {"max_position_embeddings": 32768}  # more than the window that transformers begins with
+    for given, context in (({"sliding_window": 12}, 12), ({"sliding_window": None}, 32), ({}, 32), (long, 4096)):
         assert LAYOUT.own_config(MISTRAL | given).block_size == context
-    assert (
-        LAYOUT.own_config(MISTRAL | {"max_position_embeddings": 32768}).block_size == 4096
-    )  # where transformers begins
     with pytest.raises(CheckpointError, match="block_size cannot be 'wide'"):
         LAYOUT.own_config(MISTRAL | {"sliding_window": "wide"})
 
@@ -199,36 +189,6 @@ def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
     model.blocks[1].mlp.up.bias.data[3] = 0.5
     with pytest.raises(CheckpointError, match=r"has learned model\.layers\.1\.mlp\.up_proj\.bias, but .* Qwen2"):
         LAYOUT.to_theirs(model)
-
-
-POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
-NO_WEIGHTS = [  # of a folder with a config.json
-    ({"model.safetensors": POINTER}, "is a pointer of Git LFS"),
-    ({"config.json": POINTER}, "is a pointer of Git LFS"),
-    ({f"model-0000{n}-of-00002.safetensors": b"" for n in (2, 1)}, "has model-00001-of-00002.* copy it"),
-]
-
-
-@pytest.mark.parametrize(("files", "reason"), NO_WEIGHTS)
-def test_what_stands_for_weights_is_named(files, reason, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
-    for name, data in files.items():
-        (tmp_path / name).write_bytes(data)
-    with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(tmp_path, FAMILY.layouts)
-    if "model.safetensors" in files:
-        with pytest.raises(CheckpointError, match=reason):
-            load_checkpoint(tmp_path / "model.safetensors")
-
-
-def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
-    folder = write_folder(tmp_path, LLAMA, random_weights(LLAMA))
-    header = {"model.norm.weight": {"dtype": "F8_E4M3", "shape": [12], "data_offsets": [0, 12]}}
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
-    reason = r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat16 first"
-    with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(folder, FAMILY.layouts)
 
 
 SCALED = {"n_kv_head": 1, "n_inner": 12, "tie_weights": False, "rope_scaling": "8,1,4,8", "rope_theta": 50.0}
@@ -255,7 +215,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     np.testing.assert_allclose(again(ids).numpy(), trained.make_model()(ids).numpy(), rtol=0, atol=tolerance)
 
 
-GPT2 = SETTINGS | {"bos_token_id": None, "eos_token_id": None}
+GPT2 = folders.SETTINGS | {"bos_token_id": None, "eos_token_id": None}
 GPT2_KINDS = [
     GPT2,
     GPT2 | {"n_layer": 1, "n_head": 1, "n_embd": 8, "n_inner": 20, "vocab_size": 50, "activation_function": "gelu"},
@@ -265,13 +225,12 @@ GPT2_KINDS = [
 
 @pytest.mark.torch
 @pytest.mark.parametrize("settings", [*KINDS, *GPT2_KINDS])
-def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings):
-    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings, transformers, torch):
     torch.manual_seed(5)
     config = transformers.AutoConfig.for_model(**settings | {"initializer_range": 0.4})
     theirs = transformers.AutoModelForCausalLM.from_config(config)
     theirs.to(torch.bfloat16).save_pretrained(tmp_path, max_shard_size="2KB")
-    assert_as_transformers(tmp_path, load_model(tmp_path))
+    folders.assert_as_transformers(tmp_path, folders.load_model(tmp_path))
 
 
 @pytest.mark.torch
@@ -279,4 +238,4 @@ def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings):
 def test_transformers_gives_the_same_for_an_exported_model(tmp_path, settings):
     trained = make_trained(**settings)
     export(trained, tmp_path / "folder")
-    assert_as_transformers(tmp_path / "folder", trained.make_model())
+    folders.assert_as_transformers(tmp_path / "folder", trained.make_model())

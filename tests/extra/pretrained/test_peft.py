@@ -65,10 +65,8 @@ def test_an_exported_adapter_is_read_back_with_the_same_result(kind, targets, tm
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
 @pytest.mark.parametrize("kind", BASES)
-def test_peft_reads_an_exported_adapter(kind, tmp_path):
+def test_peft_reads_an_exported_adapter(kind, tmp_path, peft, torch, transformers):
     """With all linear maps, and with query and value of GPT-2's c_attn alone."""
-    peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
     for number, targets in enumerate(((), ("query", "value"))):
         base = base_folder(kind, tmp_path / f"{kind}{number}")
         expected = our_adapter(base, tmp_path / f"{number}.safetensors", targets)
@@ -82,9 +80,7 @@ def test_peft_reads_an_exported_adapter(kind, tmp_path):
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # peft calls what transformers has renamed
 @pytest.mark.parametrize("kind", BASES)
-def test_an_adapter_of_peft_is_read(kind, tmp_path):
-    peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
+def test_an_adapter_of_peft_is_read(kind, tmp_path, peft, torch, transformers):
     base = base_folder(kind, tmp_path / kind)
     names = ["c_attn", "c_proj", "c_fc"] if kind == "gpt2" else ["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"]
     patterns = {"rank_pattern": {names[0]: 3}, "alpha_pattern": {names[1]: 7}}
@@ -120,10 +116,8 @@ CHOSEN = "but adapter_config.json does not choose transformer"
 NOT_SUPPORTED = [
     ({"target_modules": ["c_fc"]}, f"holds .*c_proj.lora_A.weight, {CHOSEN}"),
     ({"target_modules": ["proj"]}, CHOSEN),
-    ({"exclude_modules": ["attn.c_proj"]}, CHOSEN),
-    ({"exclude_modules": "c_fc"}, CHOSEN),
-    ({"layers_to_transform": [1]}, CHOSEN),
-    ({"layers_to_transform": 0}, CHOSEN),
+    *(({"exclude_modules": names}, CHOSEN) for names in (["attn.c_proj"], "c_fc")),
+    *(({"layers_to_transform": layers}, CHOSEN) for layers in ([1], 0)),
     ({"layers_pattern": "blocks"}, "layers_pattern is 'blocks', but this program supports only None"),
     ({"target_modules": r".*c_proj"}, "target_modules is '.*c_proj', but this program supports only lists of names"),
     ({"target_modules": [3]}, r"target_modules is \[3\], but this program supports only lists of names"),

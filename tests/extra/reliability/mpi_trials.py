@@ -85,12 +85,25 @@ def processes(mark: str) -> dict[str, int]:
     return found
 
 
-def start(folder: Path, words: list[str], ranks: int = 2, runner: tuple[str, ...] = (), **settings) -> subprocess.Popen:
-    """Start this file under mpirun."""
-    program = [sys.executable, *runner, str(Path(__file__).resolve()), *words, f"--out_dir={folder}"]
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "TRIAL": str(folder), "PYTHONPATH": str(ROOT)} | settings
+def under(launcher: list, program: list, folder: Path | None = None, **settings: str) -> subprocess.Popen:
+    """Start a Python program under mpirun, in a folder, with these environment variables."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | settings
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen([MPIRUN, "-n", str(ranks), *program], env=environment, cwd=folder.parent, **pipes)
+    return subprocess.Popen([*map(str, launcher), *map(str, program)], env=environment, cwd=folder, **pipes)
+
+
+def on(ranks: int) -> list:
+    """The command that starts a program on N ranks of this machine."""
+    return [MPIRUN, "-n", ranks, sys.executable]
+
+
+TWO = on(2)
+
+
+def start(folder: Path, words: list[str], launcher: list = TWO, **settings: str) -> subprocess.Popen:
+    """Start this file under mpirun."""
+    program = [Path(__file__).resolve(), *words, f"--out_dir={folder}"]
+    return under(launcher, program, folder.parent, TRIAL=str(folder), **settings)
 
 
 def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None = None) -> float:
@@ -103,7 +116,7 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
     place, how = rng.choice(["update", "batch", "evaluation"]), "exit" if kind == "sys.exit" else "raise"
     number = rng.randrange(2, 12) if place == "evaluation" else rng.randrange(25, STEPS // 2)
     settings = {"FAIL": f"1 {place} {number} {how}", "FAILED": str(failed)} if KINDS[kind] == 1 else {}
-    process = start(folder, RUN, runner=("-m", "mpi4py") if "mpi4py" in kind else (), **settings)
+    process = start(folder, RUN, [*TWO, *(["-m", "mpi4py"] if "mpi4py" in kind else [])], **settings)
     try:
         wait_until(run.last.exists, 120)
         if settings:
@@ -174,11 +187,8 @@ def two_hosts(agent: Path) -> Iterator[list[str]]:
 def cut_link(rng: random.Random, folder: Path) -> float:
     """Cut the link between two simulated hosts; returns the seconds until all is over on both."""
     with two_hosts(folder.parent / "agent") as start_on_both:
-        words = [str(Path(__file__).resolve()), *RUN, "--max_iters=100000", f"--out_dir={folder}"]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder.parent}
         network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
-        network |= {"OPENBLAS_NUM_THREADS": "1", "TRIAL": str(folder), "PYTHONPATH": str(ROOT)}
-        process = subprocess.Popen([*start_on_both, *words], env=os.environ | network, **pipes)
+        process = start(folder, [*RUN, "--max_iters=100000"], start_on_both, **network)
         try:
             wait_until(RunFolder(folder).last.exists, 120)
             time.sleep(rng.uniform(0, 1))

@@ -13,7 +13,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,19 +34,11 @@ from tests.extra.pretrained.test_llama import LLAMA3, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights
 from tests.extra.pretrained.test_llama import write_folder as write_llama
 from tests.gpt.saved_models import saved_gpt
-from tests.reliability.mutations import (
-    harmless,
-    many,
-    odd_bytes,
-    odd_checkpoint,
-    odd_json,
-    put_together,
-    resident,
-    taken_apart,
-    traced,
-)
+from tests.reliability import mutations
+from tests.reliability.mutations import changed, harmless, many, put_together, resident, taken_apart, traced
 from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
+from tests.tiny_runs import sampled as sampled_text
 from text.decoding.probabilities import COLOURS
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer
@@ -65,13 +57,15 @@ SEED = 20240711
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The files of a run of each family; made once and never changed."""
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
-    with undone():
-        run_training(text=folder / "text.txt", out_dir=folder / "gpt", max_iters=2, workers=1)
-        train_pairs(out_dir=folder / "seq2seq", max_iters=2, eval_interval=2, eval_pairs=0, workers=1)
-    return {family: contents(folder / family) for family in ("gpt", "seq2seq")}
+    """The files of a run of each family, and of an adapter of the first, which it calls base.safetensors."""
+    with chdir(tmp_path_factory.mktemp("runs")), undone():
+        Path("text.txt").write_text(made_up_text(), encoding="utf-8")
+        run_training(out_dir="gpt", max_iters=2, workers=1)
+        train_pairs(out_dir="seq2seq", max_iters=2, eval_interval=2, eval_pairs=0, workers=1)
+        shutil.copy("gpt/last.safetensors", "base.safetensors")
+        words = ["--init_from=base.safetensors", "--text=text.txt", "--lora_rank=2", "--out_dir=adapter", "--workers=1"]
+        assert train.main([*words, "--max_iters=2", "--eval_interval=2", "--eval_iters=2", *SHORT["adapter"]]) == 0
+        return {family: contents(Path(family)) for family in SHORT}
 
 
 @pytest.fixture
@@ -92,11 +86,6 @@ def run(runs, workplace):
     return write
 
 
-def load(path, *adapter):
-    family, place = sample.find_model(path)
-    return family.read(place, *adapter)
-
-
 def write_some(trained: Trained) -> None:
     """Generate a few tokens, or translate a short sentence."""
     model, tokenizer = trained.make_model(), trained.tokenizer
@@ -113,7 +102,8 @@ def write_some(trained: Trained) -> None:
 
 def sampled(path: Path, *adapter: object) -> None:
     with np.errstate(all="ignore"):  # as sample.py sets it
-        write_some(load(path, *adapter))
+        family, place = sample.find_model(path)
+        write_some(family.read(place, *adapter))
 
 
 def resume(*words: str) -> None:
@@ -126,6 +116,7 @@ SHORT = {
     "gpt": ["--sample_tokens=0", "--batch_size=4", "--gradient_accumulation_steps=1"],
     "seq2seq": ["reverse", "--eval_pairs=0", "--batch_tokens=200", "--gradient_accumulation_steps=1", "--toy_size=300"],
 }
+SHORT["adapter"] = SHORT["gpt"]
 
 
 # --- random damage ----------------------------------------------------------------------------------------------------
@@ -137,7 +128,7 @@ def test_a_broken_checkpoint_generates_or_is_refused(family, count, runs, workpl
     path = Path("broken.safetensors")
 
     def attempt(rng):
-        path.write_bytes(odd_checkpoint(rng, runs[family]["last.safetensors"]))
+        path.write_bytes(mutations.odd_checkpoint(rng, runs[family]["last.safetensors"]))
         return lambda: sampled(path)
 
     # Some damage leaves the checkpoint usable.
@@ -146,29 +137,23 @@ def test_a_broken_checkpoint_generates_or_is_refused(family, count, runs, workpl
     assert sorted(path.name for path in workplace.iterdir()) == ["broken.safetensors", "text.txt"]
 
 
+@pytest.fixture
+def adapter(run, runs):
+    """The bytes of the adapter, which is in the folder `run`, beside its base."""
+    Path("base.safetensors").write_bytes(runs["gpt"]["last.safetensors"])
+    return run("adapter").read_bytes()
+
+
 @many(20, 600)
-@pytest.mark.parametrize("family", ["gpt", "seq2seq"])
-def test_a_broken_checkpoint_resumes_or_is_refused(family, count, run, runs, workplace, tried_many):
+@pytest.mark.parametrize("family", SHORT)
+def test_a_broken_checkpoint_resumes_or_is_refused(family, count, adapter, run, runs, workplace, tried_many):
     def attempt(rng):
-        run(family, odd_checkpoint(rng, runs[family]["last.safetensors"]))
-        return lambda: resume(*SHORT[family], *(["--text=text.txt"] if family == "gpt" else []))
+        run(family, mutations.odd_checkpoint(rng, runs[family]["last.safetensors"]))
+        return lambda: resume(*SHORT[family], *(["--text=text.txt"] if family != "seq2seq" else []))
 
     what = f"broken {family} checkpoints given to train.py --resume"
     tried_many(count, SEED + 1, what, attempt, refusals=("CheckpointError", "OptionError"))
-    assert sorted(path.name for path in workplace.iterdir()) == ["run", "text.txt"]
-
-
-@pytest.fixture
-def adapter(run, runs):
-    """The bytes of an adapter of the run's model, which it calls base.safetensors; in the folder `run`."""
-    Path("base.safetensors").write_bytes(run("gpt").read_bytes())
-    if "adapter" not in runs:
-        shutil.rmtree("run")
-        words = ["--init_from=base.safetensors", "--text=text.txt", "--lora_rank=2", "--out_dir=run", "--workers=1"]
-        with undone():
-            assert train.main([*words, "--max_iters=2", "--eval_interval=2", "--eval_iters=2", *SHORT["gpt"]]) == 0
-        runs["adapter"] = contents(Path("run"))
-    return run("adapter").read_bytes()
+    assert sorted(path.name for path in workplace.iterdir()) == ["base.safetensors", "run", "text.txt"]
 
 
 @many(40, 2000)
@@ -178,20 +163,10 @@ def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, tried_many):
     ways = itertools.cycle([(path,), (base, path), (base, path, True)])
 
     def attempt(rng):
-        path.write_bytes(odd_checkpoint(rng, adapter))
+        path.write_bytes(mutations.odd_checkpoint(rng, adapter))
         return functools.partial(sampled, *next(ways))
 
     tried_many(count, SEED + 3, "broken adapters given to sample.py", attempt, used=0.05, refusals=["CheckpointError"])
-
-
-@many(10, 400)
-def test_a_broken_adapter_resumes_or_is_refused(count, adapter, run, tried_many):
-    def attempt(rng):
-        run("adapter", odd_checkpoint(rng, adapter))
-        return lambda: resume(*SHORT["gpt"], "--text=text.txt")
-
-    what = "broken adapters given to train.py --resume"
-    tried_many(count, SEED + 4, what, attempt, refusals=("CheckpointError", "OptionError"))
 
 
 PLACE = {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1}
@@ -295,9 +270,9 @@ def test_a_broken_hugging_face_folder_generates_or_is_refused(count, make, title
         for name, data in good.items():
             (folder / name).write_bytes(data)
         name = rng.choice(list(good))
-        data = odd_bytes(rng, good[name])
+        data = mutations.odd_bytes(rng, good[name])
         if name.endswith("json") and rng.random() < 0.7:
-            data = json.dumps(odd_json(rng, json.loads(good[name]))).encode()
+            data = json.dumps(mutations.odd_json(rng, json.loads(good[name]))).encode()
         (folder / name).write_bytes(data)
         return lambda: sampled(folder)
 
@@ -319,13 +294,6 @@ def test_a_checkpoint_cut_at_every_kilobyte_is_refused(run, runs, workplace, rep
 
 
 # --- damage by design -------------------------------------------------------------------------------------------------
-
-
-def changed(data: bytes, part: str, **values: object) -> bytes:
-    """A checkpoint with other values in one part of its description, "" for the whole of it."""
-    header, info, body = taken_apart(data)
-    (info[part] if part else info).update(values)
-    return put_together(header, info, body)
 
 
 class Evil:
@@ -421,45 +389,49 @@ def edited(path: Path) -> Iterator[Checkpoint]:
     save_checkpoint(path, checkpoint)
 
 
-@pytest.mark.parametrize("how", ["missing", "one missing", "mis-shaped", "of another optimizer"])
-def test_an_optimizer_that_does_not_fit_is_refused(how, run):
-    with edited(path := run("gpt")) as checkpoint:
-        name, values = next(iter(checkpoint.optimizer.items()))
-        checkpoint.optimizer = {
-            "missing": {},
-            "one missing": {key: value for key, value in checkpoint.optimizer.items() if key != name},
-            "mis-shaped": checkpoint.optimizer | {name: values[..., :-1]},
-            "of another optimizer": {f"momentum.{name}": values for name, values in checkpoint.weights.items()},
-        }[how]
-    reason = r"cannot resume from .*: the optimizer's state does not fit"
-    refused(path, OptionError, reason, lambda: resume("--text=text.txt"))
-    assert load_checkpoint(path, optimizer=True).step == checkpoint.step
+def in_last(part: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Checkpoint], None]:
+    """An edit of the last weight, or of the optimizer's last tensor."""
+
+    def edit(checkpoint: Checkpoint) -> None:
+        tensors = getattr(checkpoint, part)
+        tensors[[*tensors][-1]] = change([*tensors.values()][-1])
+
+    return edit
 
 
-IMPOSSIBLE = [
-    ("weights", {}, "parameters, but the weights have 0"),
-    ("best_step", None, "best step is None"),
-    ("best_loss", None, "best step is"),
-    ("best_step", 99, "best step is 99"),
-    ("best_step", -1, "best step is -1"),
-    ("best_loss", -1.0, "best loss is -1"),
+def ending(part: str, value: float) -> Callable[[Checkpoint], None]:
+    """An edit: one number becomes this one."""
+    return in_last(part, lambda x: np.append(x.ravel()[:-1], np.float32(value)).reshape(x.shape))
+
+
+UNFIT = r"cannot resume from .*: the optimizer's state does not fit"
+BROKEN = [float("nan"), float("inf"), -float("inf")]
+EDITS = [
+    *((CheckpointError, r"the tensor 'model\..*' holds NaN or infinity", ending("weights", value)) for value in BROKEN),
+    *((CheckpointError, r"the tensor 'optimizer\..*' holds NaN", ending("optimizer", value)) for value in BROKEN),
+    (CheckpointError, "of several types", in_last("weights", lambda x: x * np.float64(1e200))),
+    (CheckpointError, "parameters, but the weights have 0", lambda it: it.weights.clear()),
+    (CheckpointError, "best step is None", lambda it: setattr(it, "best_step", None)),
+    (CheckpointError, "best step is", lambda it: setattr(it, "best_loss", None)),
+    (CheckpointError, "best step is 99", lambda it: setattr(it, "best_step", 99)),
+    (CheckpointError, "best step is -1", lambda it: setattr(it, "best_step", -1)),
+    (CheckpointError, "best loss is -1", lambda it: setattr(it, "best_loss", -1.0)),
+    (OptionError, UNFIT, lambda it: it.optimizer.clear()),
+    (OptionError, UNFIT, lambda it: it.optimizer.popitem()),
+    (OptionError, UNFIT, in_last("optimizer", lambda x: x[..., :-1])),
+    (OptionError, UNFIT, lambda it: setattr(it, "optimizer", {f"momentum.{key}": x for key, x in it.weights.items()})),
 ]
 
 
-@pytest.mark.parametrize(("name", "value", "reason"), IMPOSSIBLE)
-def test_missing_weights_and_an_impossible_best_step_are_refused(name, value, reason, run):
+@pytest.mark.parametrize(("error", "reason", "edit"), EDITS)
+def test_a_checkpoint_that_contradicts_itself_is_refused(error, reason, edit, run):
+    """By sample.py and --resume; what is wrong with the optimizer by the latter, which alone reads it."""
     with edited(path := run("gpt")) as checkpoint:
-        setattr(checkpoint, name, value)
-    refused(path, CheckpointError, reason, lambda: sampled(path), lambda: resume("--text=text.txt", "--patience=1"))
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("part", ["weights", "optimizer"])
-def test_a_single_nan_or_infinity_is_refused(part, value, run):
-    with edited(path := run("gpt")) as checkpoint:
-        list(getattr(checkpoint, part).values())[-1].reshape(-1)[-1] = value
-    uses = (lambda: sampled(path), resume) if part == "weights" else (resume,)  # which alone reads the optimizer
-    refused(path, CheckpointError, r"the tensor '(model|optimizer)\..*' holds NaN or infinity", *uses)
+        edit(checkpoint)
+    before = path.read_bytes()
+    uses = [lambda: sampled(path), lambda: resume("--text=text.txt", "--patience=1")]
+    refused(path, error, reason, *uses["optimizer" in reason :])
+    assert path.read_bytes() == before
 
 
 def test_weights_whose_sums_overflow_are_reported(run, workplace, capsys):
@@ -470,13 +442,6 @@ def test_weights_whose_sums_overflow_are_reported(run, workplace, capsys):
         refused(path, UserError, "diverged", lambda words=words: sample.main([str(path), *words]))
     refused(path, UserError, "the loss is nan", lambda: resume("--text=text.txt"))
     assert capsys.readouterr().out.strip() == ""
-
-
-def test_weights_of_several_types_are_refused(run):
-    with edited(path := run("gpt")) as checkpoint:
-        name = list(checkpoint.weights)[-1]
-        checkpoint.weights[name] = checkpoint.weights[name].astype(np.float64) * 1e200
-    refused(path, CheckpointError, "of several types", lambda: sampled(path))
 
 
 # --- for a terminal ---------------------------------------------------------------------------------------------------
@@ -499,28 +464,18 @@ def rude(run):
 
 
 @pytest.mark.parametrize("words", [[], ["--beam=2"], ["--greedy"], ["--show_probs"], ["--stop", "a"]])
-def test_control_characters_are_escaped_on_a_terminal(words, rude, monkeypatch, capsys):
-    arguments = [str(rude), "--start=\x1b[31m", "--max_new_tokens=20", *words]
-    assert sample.main(arguments) == 0
-    raw = capsys.readouterr().out
-    assert set(raw) & set(ESCAPES)  # a file gets what the model wrote
+def test_a_terminal_gets_no_control_characters_but_colours(words, rude, monkeypatch, capsys):
+    arguments = [rude, "--start=\x1b[31m", "--max_new_tokens=20", *words]
+    assert set(sampled_text(capsys, *arguments).out) & set(ESCAPES)  # a file gets what the model wrote
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert sample.main(arguments) == 0
-    out, err = capsys.readouterr()
-    assert not {*out, *err} & set(ESCAPES)
-    assert "\\x1b[31m" in out
-
-
-def test_colours_are_the_only_escapes_that_a_terminal_gets(rude, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    assert sample.main([str(rude), "--show_probs", "--max_new_tokens=20"]) == 0
-    out, err = capsys.readouterr()
-    for paint in (*COLOURS.values(), RESET):
-        out = out.replace(paint, "")
-    assert not {*out, *err} & set(ESCAPES)
+    for no_colour, paints in (("1", ()), ("", (*COLOURS.values(), RESET))):
+        monkeypatch.setenv("NO_COLOR", no_colour)
+        out, err = sampled_text(capsys, *arguments)
+        for paint in paints:
+            out = out.replace(paint, "")
+        assert not {*out, *err} & set(ESCAPES)
+        assert "\\x1b[31m" in out
 
 
 def test_samples_of_a_training_run_are_escaped_on_a_terminal_too(rude, monkeypatch, capsys):
@@ -532,22 +487,20 @@ def test_samples_of_a_training_run_are_escaped_on_a_terminal_too(rude, monkeypat
     assert not set(err) & (set(ESCAPES) - {"\r", "\x1b"})  # the progress bar has these
 
 
-@pytest.mark.parametrize("where", ["family", "tensor", "setting", "version", "training"])
-def test_names_in_a_checkpoint_are_reported_escaped_and_shortened(where, run, runs, capsys):
-    evil = "\x1b]0;evil\x07" + "x" * 1_000_000
+EVIL = "\x1b]0;evil\x07" + "x" * 1_000_000
+# The part of the description, and what is changed in it; of the last, the name of a tensor.
+NAMES = [("", {"family": EVIL}), ("", {"format_version": EVIL}), ("model", {EVIL: 1}), ("training", {EVIL: 1})]
+NAMES += [("tensors", {})]
+
+
+@pytest.mark.parametrize(("part", "values"), NAMES)
+def test_names_in_a_checkpoint_are_reported_escaped_and_shortened(part, values, run, runs, capsys):
     last = runs["gpt"]["last.safetensors"]
     header, info, body = taken_apart(last)
-    if where == "tensor":
-        header[evil] = header.pop("model.final_norm.weight")
-    elif where == "setting":
-        info["model"][evil] = 1
-    elif where == "training":
-        info["training"][evil] = 1
-    else:
-        info["family" if where == "family" else "format_version"] = evil
-    run("gpt", put_together(header, info, body))
+    header[EVIL] = header.pop("model.final_norm.weight")
+    run("gpt", changed(last, part, **values) if values else put_together(header, info, body))
     command = ("train.py", train.main, "--resume", "--out_dir=run")
-    status, err = said(capsys, *(command if where == "training" else ("sample.py", sample.main, "run")))
+    status, err = said(capsys, *(command if part == "training" else ("sample.py", sample.main, "run")))
     assert status in (1, 2)
     assert "\x1b" not in err
     assert len(err) < 4000
@@ -568,24 +521,13 @@ def said(capsys: pytest.CaptureFixture, name: str, main: Callable[[list[str]], i
 # --- false sizes ------------------------------------------------------------------------------------------------------
 
 LIMIT = 3 * 2**30  # bytes of address space; Python with NumPy takes 0.5
-CHILD = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
-sys.argv = sys.argv[1:]
-import runpy
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
-def in_little_memory(*words: str) -> tuple[int, str]:
+def in_little_memory(name: str, *words: str) -> tuple[int, str]:
     """The exit status and the stderr of a script that may not use more memory than LIMIT."""
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD.format(limit=LIMIT), str(ROOT / words[0]), *words[1:]],
-        capture_output=True,
-        check=False,
-        timeout=60 * 10,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
-    )
+    limited = ["sh", "-c", f'ulimit -v {LIMIT >> 10}; exec "$@"', "sh", sys.executable, ROOT / name, *words]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(limited, capture_output=True, timeout=600, env=environment)
     return done.returncode, done.stderr.decode("utf-8")
 
 
@@ -665,9 +607,9 @@ def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, tried_
         run("gpt")
         Path("run/samples.txt").write_bytes(samples)
         path = Path("run") / rng.choice(["metrics.csv", "options.json", "samples.txt"])
-        data = odd_bytes(rng, path.read_bytes())
+        data = mutations.odd_bytes(rng, path.read_bytes())
         if path.name == "options.json" and rng.random() < 0.5:
-            data = json.dumps(odd_json(rng, json.loads(path.read_bytes()))).encode()
+            data = json.dumps(mutations.odd_json(rng, json.loads(path.read_bytes()))).encode()
         path.write_bytes(data)
         text = ["--text=text.txt"] if rng.random() < 0.5 else []
         return lambda: resume("--sample_tokens=0", *text)

@@ -126,14 +126,9 @@ print(json.dumps(outcomes))
 def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
     """In a separate process, since damaged files have made the package `tokenizers` end its process."""
     pytest.importorskip("tokenizers")
-    done = subprocess.run(
-        [sys.executable, "-c", PACKAGED],
-        input=json.dumps([count, SEED, HFTokenizer(gpt2_definition()).definition]).encode(),
-        capture_output=True,
-        check=False,
-        timeout=600,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    given, where = json.dumps([count, SEED, HFTokenizer(gpt2_definition()).definition]), {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PACKAGED]
+    done = subprocess.run(command, input=given.encode(), capture_output=True, timeout=600, env=os.environ | where)
     assert done.returncode == 0, done.stderr.decode()[-3000:]
     assert b"panicked" not in done.stderr
     outcomes = Outcomes(json.loads(done.stdout))

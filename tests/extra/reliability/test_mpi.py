@@ -6,7 +6,6 @@ Most tests start mpirun, so they need the extra `mpi`; .ci/run installs it.
 import importlib.util
 import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,32 +17,23 @@ from extra.gpt.options import GPTOptions
 from extra.mpi import mpi, mpirun
 from extra.setup import ShelfSetup
 from tests.extra.reliability import mpi_trials
-from tests.tiny_runs import ROOT, arguments, finish, losses, run_training, same, script
+from tests.reliability.test_reproducible import largest_difference
+from tests.tiny_runs import ROOT, apart, arguments, finish, losses, run_training, same, script
 from tinygrad_lite.errors import OptionError, UserError
-from training.checkpoint import load_checkpoint
 from training.cli.options import build
 from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
-MPIRUN = Path(sys.prefix, "bin", "mpirun")
-STARTS = pytest.mark.skipif(
-    not (importlib.util.find_spec("mpi4py") and MPIRUN.exists()), reason="needs the extra mpi: mpi4py and mpich"
-)
+HAS_MPI = importlib.util.find_spec("mpi4py") and os.path.exists(mpi_trials.MPIRUN)
+STARTS = pytest.mark.skipif(not HAS_MPI, reason="needs the extra mpi: mpi4py and mpich")
 PAIRS = ["reverse", "--toy_size=60", "--batch_tokens=300", "--n_embd=16", "--max_iters=6", "--eval_interval=3"]
 
 
 def start(ranks, *words, **settings):
     """Run train.py under mpirun: its exit status, and all that it wrote."""
-    settings = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"} | settings
-    done = subprocess.run(
-        [MPIRUN, "-n", str(ranks), sys.executable, ROOT / "train.py", *words],
-        env=os.environ | settings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=300,
-    )
-    return done.returncode, done.stdout
+    process = mpi_trials.under(mpi_trials.on(ranks), [ROOT / "train.py", *words], **settings)
+    said, _ = process.communicate(timeout=300)
+    return process.returncode, said
 
 
 def run_ranks(ranks, *words, **settings):
@@ -52,17 +42,6 @@ def run_ranks(ranks, *words, **settings):
     status, said = start(ranks, *words, f"--out_dir={folder}", **settings)
     assert status == 0, said
     return RunFolder(folder)
-
-
-def differences(one, two):
-    """The largest difference of a weight, and of a validation loss, between two runs."""
-    weights = [load_checkpoint(run.last).weights for run in (one, two)]
-    nats = [losses(run, "val_loss") for run in (one, two)]
-    assert nats[0].keys() == nats[1].keys()
-    return (
-        max(float(abs(weights[0][name] - weights[1][name]).max()) for name in weights[0]),
-        max(abs(nats[0][step] - nats[1][step]) for step in nats[0]),
-    )
 
 
 # --- the same numbers ---------------------------------------------------------------------------------------------
@@ -104,7 +83,7 @@ def test_four_ranks_give_the_same_bytes_again_and_learn_what_one_process_does():
     same(one, two)
     single = run_training(**settings | {"out_dir": "run"})
     assert losses(single, "val_loss")[0] - losses(single, "val_loss")[200] > 0.3
-    assert differences(one, single)[1] < 1e-4
+    assert apart(one, single, "val_loss") < 1e-4
 
 
 @STARTS
@@ -112,14 +91,11 @@ def test_sixteen_bits_change_the_loss_by_less_than_one_percent_and_resume_bit_fo
     settings = {"max_iters": 60, "eval_interval": 20, "exchange": "bfloat16", "dropout": 0.1, "out_dir": None}
     short = run_ranks(2, *arguments(**settings))
     whole = run_training(**settings | {"workers": 2, "out_dir": "run"})
-    weights, nats = differences(short, whole)
-    assert weights > 0
-    assert nats < 0.01 * losses(whole, "val_loss")[60]
+    assert largest_difference(short, whole) > 0
+    assert apart(short, whole, "val_loss") < 0.01 * losses(whole, "val_loss")[60]
     part = run_ranks(2, *arguments(**settings | {"max_iters": 40, "lr_decay_iters": 60}))
     assert start(2, "--resume", "--max_iters=60", f"--out_dir={part.path}")[0] == 0
-    ends = [load_checkpoint(run.last) for run in (part, run_ranks(2, *arguments(**settings | {"lr_decay_iters": 60})))]
-    for name, array in ends[0].weights.items():
-        np.testing.assert_array_equal(array, ends[1].weights[name])
+    assert largest_difference(part, run_ranks(2, *arguments(**settings | {"lr_decay_iters": 60}))) == 0
 
 
 @STARTS
@@ -266,10 +242,8 @@ def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, ad
 def test_no_message_is_left_over_for_mpi_to_complain_about():
     """Between machines; here two ranks are told that they share no memory."""
     wait = "from extra.mpi import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
-    settings = {"PYTHONPATH": str(ROOT), "MPIR_CVAR_NOLOCAL": "1"}
-    words = [MPIRUN, "-n", "2", sys.executable, "-c", wait]
-    done = subprocess.run(words, env=os.environ | settings, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    process = mpi_trials.under(mpi_trials.on(2), ["-c", wait], MPIR_CVAR_NOLOCAL="1")
+    assert (process.communicate()[0], process.returncode) == ("", 0)
 
 
 ERRORS = [

@@ -1,5 +1,6 @@
 """Tiny models whose kinds of tokenizers are the shelf's; they join those of tests/reliability/tiny_models.py."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
@@ -8,17 +9,10 @@ from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.tiny_runs import made_up_text
 
-
-def hf_tokenizer() -> HFTokenizer:
-    """All bytes, five merges and a special, in GPT-2's form; needs the package tokenizers."""
-    return HFTokenizer(gpt2_definition())
-
-
 TEXT = f"{made_up_text()}<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"
-MORE_KINDS = {
-    "bpe-w": ("gpt", lambda: EndOfWordTokenizer.train(TEXT, 90)),
-    "hf": ("hf", hf_tokenizer),
-}
+MORE_KINDS = {"bpe-w": ("gpt", lambda: EndOfWordTokenizer.train(TEXT, 90))}
+if find_spec("tokenizers"):
+    MORE_KINDS["hf"] = ("hf", lambda: HFTokenizer(gpt2_definition()))  # all bytes, five merges and a special
 
 
 def write_hf(place: Path, tokenizer: HFTokenizer) -> Path:

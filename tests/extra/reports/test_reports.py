@@ -8,39 +8,35 @@ tried for the first time.
 
 - rasbt/reasoning-from-scratch#164, Biohub/esm#360, thu-nics/C2C#21, fishaudio/fish-speech#1171
   Top-p dropped the token that crosses the threshold, so less probability was kept than was asked for.
-  reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
   text/decoding/test_sampling.py::test_top_p_keeps_the_smallest_set_that_reaches_p
   extra/e2e/test_explorer.py::test_filters_and_draws_are_those_of_python
 - BlinkDL/ChatRWKV#170
   At p = 1 an empty comparison silently made the choice greedy.
-  reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
   text/decoding/test_sampling.py::test_frequencies_follow_the_filtered_softmax
 - huggingface/transformers#18976
   Where the sum is exactly p, rounding let one token too many through.
-  reports/test_choosing.py::test_a_sum_that_is_exactly_p_needs_no_further_token
+  text/decoding/test_sampling.py::test_a_sum_that_is_exactly_p_needs_no_further_token
 - ml-explore/mlx-lm#388
   Top-p after top-k used probabilities that were not renormalised, so everything could be removed.
-  reports/test_choosing.py::test_each_filter_sees_what_the_one_before_it_left_renormalised
+  text/decoding/test_sampling.py::test_each_filter_sees_what_the_one_before_it_left_renormalised
 - kingoflolz/mesh-transformer-jax#164
   Top-k was off by one, and of equal tokens more than k survived.
-  reports/test_choosing.py::test_the_filters_keep_exactly_these_tokens
   text/decoding/test_sampling.py::test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids
 - huggingface/transformers#2302, NVIDIA-NeMo/Speech#8194
   A penalty on repetition made tokens with negative scores more probable.
-  reports/test_choosing.py::test_a_penalty_depends_on_no_constant_that_is_added_to_all_logits
   text/decoding/test_processors.py::test_a_penalty_raises_the_probability_of_earlier_tokens_to_its_power
 - joeynmt/joeynmt#149, neulab/xnmt#572, OpenNMT/OpenNMT-py#1320
   Beam search stopped when its best hypothesis ended, or returned the shortest ones.
   text/decoding/test_beam.py::test_a_wide_beam_equals_exhaustive_search
   text/decoding/test_beam.py::test_stopping_early_does_not_change_the_result
-  extra/e2e/test_translation.py::test_a_translation_is_walked_through
+  extra/e2e/test_recorded.py::test_a_translation_is_walked_through
   here: the page shows a search that Python recorded; it has none of its own.
 - awslabs/sockeye#483
   A score was divided by the factor of a length that was one too short.
-  reports/test_choosing.py::test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores
+  text/decoding/test_beam.py::test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores
 - huggingface/transformers#20901
   The bound for open hypotheses was wrong where rows of a batch have different maximum lengths.
-  reports/test_choosing.py::test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores
+  text/decoding/test_beam.py::test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores
   seq2seq/test_translate.py::test_one_equals_many_and_their_order_does_not_matter
   here: a hypothesis that is cut off counts as it is, which text/decoding/beam.py says.
 
@@ -48,39 +44,38 @@ tried for the first time.
 
 - ndif-team/nnsight#673, unslothai/unsloth#3795, rasbt/reasoning-from-scratch#33
   Prompts that were padded on the left shared one position per column.
-  reports/test_caches.py::test_short_prompts_of_a_batch_are_continued_as_alone
   gpt/test_model.py::test_a_cache_changes_no_prediction
 - Mikyx-1/TinyLLM#17, rasbt/LLMs-from-scratch#697, meta-llama/llama#899
   Behind a cache the causal mask was missing, or misplaced, when several tokens arrived at once.
-  reports/test_caches.py::test_a_prompt_in_two_pieces_is_read_as_in_one
+  gpt/test_model.py::test_a_cache_changes_no_prediction
   gpt/test_model.py::test_later_tokens_never_change_earlier_predictions
 - lucidrains/rotary-embedding-torch#11, skyzh/tiny-llm#46
   Angles were kept by the length alone, so a later call got those of another one.
   extra/reports/test_caches.py::test_models_with_other_angles_do_not_disturb_each_other
-  extra/chat/test_interactive.py::test_a_conversation_reads_only_what_is_new
+  extra/chat/test_chat.py::test_a_conversation_reads_only_what_is_new
 - mit-han-lab/streaming-llm#93, rajveer43/VeloxQuant-MLX#389
   After the context has slid, kept keys or positions were not those of the text.
-  reports/test_caches.py::test_after_each_slide_the_text_is_that_of_a_model_that_reads_its_last_half
+  gpt/test_model.py::test_after_each_slide_the_text_is_that_of_a_model_that_reads_its_last_half
   gpt/fast/test_step.py::test_the_fast_step_equals_the_general_one
   gpt/fast/test_step_cuda.py::test_the_fast_step_equals_the_general_one
   extra/e2e/test_explorer.py::test_a_text_that_grows_beyond_the_context_is_read_as_numpy_reads_it
 - huggingface/transformers#39408, vllm-project/vllm#3385, ml-explore/mlx-lm#390
   A window of N tokens was one of N + 1 by the mask and one of N by the cache.
   extra/reports/test_caches.py::test_a_window_of_n_tokens_is_n_tokens
-  extra/mixers/test_window.py::test_a_window_is_attention_with_a_mask
+  extra/mixers/test_mixers.py::test_a_window_is_attention_with_a_mask
   here: the page records models with a window, and computes none.
 
 # Text in and out
 
 - antonellof/ferrox#124, ufal/SimulStreaming#45, timtoole02/Camelid#288
   Characters of several tokens became U+FFFD, or the end of a text was lost.
-  reports/test_texts.py::test_a_text_that_ends_inside_a_character_loses_nothing_before_it
+  text/tokenizers/test_base.py::test_streamed_pieces_join_to_the_decoded_text
   text/tokenizers/test_base.py::test_a_stream_never_outputs_part_of_a_character
 - mzau/mlx-knife#68, SharpAI/SwiftLM#126, SharpAI/SwiftLM#133, smg-project/smg#2203
   A stop string of several tokens was missed, its beginning was shown, or what was held back was lost.
   reports/test_texts.py::test_a_stop_string_is_found_however_the_text_is_cut_into_tokens
   text/decoding/test_stopping.py::test_a_text_in_any_pieces_ends_before_the_first_stop_string
-  test_sample_modes.py::test_a_text_ends_before_the_first_stop_string
+  test_sample.py::test_a_text_ends_before_the_first_stop_string
   here: --beam and --stop cannot be combined.
 - karpathy/minbpe#51, karpathy/minbpe#72, google/sentencepiece#318
   In a run such as aaaa a pair is counted more often than it can be replaced.

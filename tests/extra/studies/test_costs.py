@@ -21,17 +21,9 @@ from training.start import read_setup
 pytestmark = pytest.mark.usefixtures("workplace")
 
 # Of GPT-2 by the state dicts of its four checkpoints; of GPT-3, Llama 3 and the Transformers counted here.
-PARAMETERS = {
-    "gpt2": 124_439_808,
-    "gpt2-medium": 354_823_168,
-    "gpt2-large": 774_030_080,
-    "gpt2-xl": 1_557_611_200,
-    "gpt3": 174_604_259_328,
-    "transformer-base": 63_082_496,
-    "transformer-big": 214_245_376,
-    "llama3-8b": 8_030_261_248,
-    "llama3-70b": 70_553_706_496,
-}
+PARAMETERS = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
+PARAMETERS |= {"gpt3": 174_604_259_328, "transformer-base": 63_082_496, "transformer-big": 214_245_376}
+PARAMETERS |= {"llama3-8b": 8_030_261_248, "llama3-70b": 70_553_706_496}
 
 
 def cost_of(name, capsys, *words):

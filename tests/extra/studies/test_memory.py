@@ -39,6 +39,6 @@ def test_a_gpu_is_measured_too(workplace, capsys, cuda):
     assert re.search(r"time +about .* 10 steps of \d+ ms and 4 evaluations of", capsys.readouterr().err)
 
 
-def test_a_profile_on_a_gpu_that_is_too_small_gives_advice(workplace, nearly_full, monkeypatch, capsys):  # noqa: F811
+def test_a_profile_on_a_gpu_that_is_too_small_gives_advice(workplace, nearly_full, monkeypatch):  # noqa: F811
     words = arguments(device=nearly_full, profile=True)
-    assert_advice(words, MemoryError(CUPY), r"2\.5 GiB", monkeypatch, capsys)
+    assert_advice(words, MemoryError(CUPY), r"2\.5 GiB", monkeypatch)

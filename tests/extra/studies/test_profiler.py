@@ -5,10 +5,12 @@ import re
 import numpy as np
 import pytest
 
+import train
 from extra.studies.profiler import Profile
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig
-from tests.places import here
+from tests.places import here, is_fused
+from tests.tiny_runs import arguments
 from tests.tinygrad_lite.functional.version_cases import leaf
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
@@ -96,3 +98,30 @@ def test_of_pooling_little_is_kept_for_the_backward_pass():
         (x.exp().avg_pool2d() + x.exp().max_pool2d()).sum().backward()
     assert profile.by_operation["avg_pool2d"].kept == 0
     assert profile.by_operation["max_pool2d"].kept == 2 * 3 * 2 * 2  # a byte for each result
+
+
+# --- train.py --profile -----------------------------------------------------------------------------------------------
+
+
+def dry_run(capsys):
+    """What a dry run says of the same model."""
+    assert train.main([*arguments(), "--dry_run"]) == 0
+    return capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("number", [1, 2])
+def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys):
+    if number > 1 and here() != "cpu":
+        pytest.skip("a GPU is kept busy by one process")
+    assert train.main([*arguments(workers=number), "--profile"]) == 0
+    out = capsys.readouterr().out
+    assert f"in process 0 of {number}" in out
+    fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
+    for name in (*fused, "(sums, clipping, update)"):
+        assert f"\n{name} " in out
+    assert "of the step" in out
+    assert max(map(len, out.splitlines())) < 80
+    parameters, _ = re.search(r"\n +\d+ +([\d,]+) +([\d.]+)  together\n", out).groups()
+    assert f"parameters       {parameters}\n" in dry_run(capsys)
+    assert not (workplace / "run").exists()

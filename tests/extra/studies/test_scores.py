@@ -6,8 +6,7 @@ from extra.studies.scores import scores_with_brevity, scores_with_confidence
 from tinygrad_lite.errors import CorpusError
 
 
-def test_bleu_comes_with_its_signature_or_a_reason():
-    pytest.importorskip("sacrebleu")
+def test_bleu_comes_with_its_signature_or_a_reason(sacrebleu):
     sentences, words = ["Das ist ein Satz.", "Ja."], ["eins", "zwei", "drei vier fünf"]
     bleu, signature, chrf, last = scores_with_confidence(sentences, sentences)
     assert (bleu.startswith("BLEU = 100.00"), chrf.startswith("chrF2 = 100.00")) == (True, True)

@@ -208,9 +208,8 @@ def test_tokens_equal_those_of_the_package(ours):
 
 
 @pytest.mark.parametrize("lowercase", [False, True])
-def test_every_older_character_is_treated_as_in_the_package(lowercase):
+def test_every_older_character_is_treated_as_in_the_package(lowercase, tokenizers):
     """Of Unicode 3.2, except four that moved to another category since; the package's tables are of 2015."""
-    tokenizers = pytest.importorskip("tokenizers")
     normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
     cutter = tokenizers.pre_tokenizers.BertPreTokenizer()
     moved = {"\u166d", "\u1734", "\u1885", "\u1886"}
@@ -223,9 +222,8 @@ def test_every_older_character_is_treated_as_in_the_package(lowercase):
         assert split_words(text, lowercase) == expected
 
 
-def test_transformers_reads_what_is_written(tmp_path):
+def test_transformers_reads_what_is_written(tmp_path, tokenizers):
     """The whole definition, read by the package: the same ids, with [CLS] and [SEP] around them."""
-    tokenizers = pytest.importorskip("tokenizers")
     ours = WordPieceTokenizer.train(TEXT, 120, lowercase=True)
     theirs = tokenizers.Tokenizer.from_str(ours.folder_files()["tokenizer.json"])
     ids = ours.encode(TEXT)

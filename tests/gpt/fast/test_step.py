@@ -55,16 +55,9 @@ EVERY_CHOICE = (
     if choice != field.default
 )
 CHOICES = [choice for choice in EVERY_CHOICE if not GPTConfig(23, **choice).misfit()]
-SETTINGS = [
-    *CHOICES,
-    *COMBINED.values(),
-    {},
-    {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
-    {"activation": "relu", "n_inner": 20},
-    {"n_head": 1, "n_layer": 3},
-    {"positions": "rotary", "rope_scaling": "8,1,4,10"},
-]
-SETTINGS = [*filter(has, SETTINGS)]  # the core's, and those that only the shelf has
+SETTINGS = [*CHOICES, *COMBINED.values(), {}, {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3}]
+SETTINGS += [{"activation": "relu", "n_inner": 20}, {"n_head": 1, "n_layer": 3}]
+SETTINGS += filter(has, [{"positions": "rotary", "rope_scaling": "8,1,4,10"}])  # which only the shelf has
 
 
 COMPARED = [
@@ -118,8 +111,7 @@ def test_a_prompt_of_one_token_uses_the_fast_step_too_and_changes_no_weight():
     model = make_model()
     before = {name: array.tobytes() for name, array in model.state_dict().items()}
     fast, state = model.start(np.array([[3], [7]]))
-    assert state.fast is not None
-    assert [cache.length for cache in state.caches] == [1, 1]
+    assert (state.fast is not None, [cache.length for cache in state.caches]) == (True, [1, 1])
     assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
     with composed():
         general, _ = model.start(np.array([[3], [7]]))
@@ -156,7 +148,6 @@ def test_large_scores_are_exact_too(place, factor):
     fast = FastStep(model)
     caches, tokens = model.new_caches(), np.random.default_rng(2).integers(0, 23, (6, 2))
     found = np.array([fast(column, caches) for column in tokens])
-    assert fast.subtracts
-    assert [cache.length for cache in caches] == [6, 6]
+    assert (fast.subtracts, [cache.length for cache in caches]) == (True, [6, 6])
     general = model(Tensor(tokens.T)).log_softmax().numpy().transpose(1, 0, 2)
     np.testing.assert_allclose(found, general, rtol=1e-4, atol=1e-2)

@@ -113,9 +113,7 @@ def test_replayed_tokens_equal_launched_ones_and_no_weight_changes(count, rows, 
         fast.device = dataclasses.replace(device, to_host=to_host)
         found.append([on_host(fast(row, caches)).tobytes() for row in tokens])
     assert found[0] == found[1]
-    assert len(replays) == count - 1
-    assert len({*replays}) == 1
-    assert transfers == []
+    assert (len(replays), len({*replays}), transfers) == (count - 1, 1, [])
     assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
 
 
@@ -156,8 +154,7 @@ def test_a_graph_is_for_the_caches_that_it_was_recorded_with(cuda):
     expected = [on_host(alone(row[:1], caches)).tobytes() for row in TOKENS.T[:6]]
     in_turn = [[on_host(fast(row[:1], caches)).tobytes() for caches in texts] for row in TOKENS.T[:6]]
     assert fast.graph is None
-    for row, pair in zip(expected, in_turn, strict=True):
-        assert pair == [row, row]
+    assert in_turn == [[row, row] for row in expected]
     fast(TOKENS[:1, 6], texts[1])
     assert fast.graph is not None
 
@@ -201,19 +198,16 @@ def test_the_fast_step_is_not_used_where_it_does_not_apply(cuda, monkeypatch):
 
 def test_more_positions_than_there_is_room_for_are_refused(cuda):
     model = make_model("float32").to(cuda)
-    fast, caches = FastStepCuda(model), model.new_caches(3)
-    for token in range(3):
-        fast(np.array([token]), caches)
-    with pytest.raises(ValueError, match="GPT: 4 positions do not fit into 3"):
-        fast(np.array([3]), caches)
-    caches = model.new_caches(100)
-    caches[0].length = 12
-    with pytest.raises(ValueError, match="GPT: 13 positions do not fit into 12"):
-        fast(np.array([3]), caches)
-    caches = model.new_caches()
-    fast(np.array([3]), caches)
-    with pytest.raises(ValueError, match="2 rows, but the cache has 1"):
-        fast(np.array([3, 4]), caches)
+    fast, room = FastStepCuda(model), "GPT: {} positions do not fit into {}"
+    for caches, read, tokens, reason in (
+        (model.new_caches(3), 3, [3], room.format(4, 3)),
+        (model.new_caches(100), 12, [3], room.format(13, 12)),
+        (model.new_caches(), 1, [3, 4], "2 rows, but the cache has 1"),
+    ):
+        for token in range(read):
+            fast(np.array([token]), caches)
+        with pytest.raises(ValueError, match=reason):
+            fast(np.array(tokens), caches)
 
 
 def test_a_token_outside_the_table_gives_nan(cuda):

@@ -4,6 +4,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from gpt.score import token_log_probs
+from tests.gpt.small_gpts import gpt_with_large_weights
+from text.decoding.batches import search_in_batches
 from text.decoding.beam import Hypothesis, beam_search
 from text.decoding.sampling import generate
 from tinygrad_lite.errors import DecodingError
@@ -37,12 +40,13 @@ class ToyModel:
     def step(self, tokens: np.ndarray, state: Histories) -> tuple[np.ndarray, Histories]:
         assert len(tokens) == len(state.rows) > 0
         self.batches.append(len(tokens))
-        rows = [(*history, int(token)) for history, token in zip(state.rows, tokens, strict=True)]
+        return self.read([(*history, int(token)) for history, token in zip(state.rows, tokens, strict=True)])
+
+    def read(self, rows: list[tuple[int, ...]]) -> tuple[np.ndarray, Histories]:
         return np.array([self.next(history) for history in rows]), Histories(rows)
 
     def prefill(self, prompts: list[int]) -> tuple[np.ndarray, Histories]:
-        rows = [(prompt,) for prompt in prompts]
-        return np.array([self.next(history) for history in rows]), Histories(rows)
+        return self.read([(prompt,) for prompt in prompts])
 
     def log_prob(self, prompt: int, tokens: list[int]) -> float:
         return sum(self.next((prompt, *tokens[:i]))[token] for i, token in enumerate(tokens))
@@ -98,11 +102,8 @@ def reference_beam(model: ToyModel, prompt: int, beam: int, max_new_tokens: int,
     live, done = [((), 0.0)], []
     for length in range(1, max_new_tokens + 1):
         lp = ((5 + length) / 6) ** penalty
-        candidates = [
-            ((*tokens, token), log_prob + model.next((prompt, *tokens))[token])
-            for tokens, log_prob in live
-            for token in range(model.vocab_size)
-        ]
+        known = [(tokens, log_prob, model.next((prompt, *tokens))) for tokens, log_prob in live]
+        candidates = [((*tokens, token), old + new) for tokens, old, row in known for token, new in enumerate(row)]
         candidates.sort(key=lambda c: -c[1])
         done += [(c[1] / lp, c[0]) for c in candidates[:beam] if c[0][-1] == stop]
         live = [c for c in candidates if c[0][-1] != stop][:beam]
@@ -193,6 +194,27 @@ def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():
     model = TableModel(3, {(): half, (1,): half, (2,): half})
     (found,) = search(model, [0], beam=2, n_best=2, max_new_tokens=2)
     assert [h.tokens for h in found] == [[1, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.7, 2.0])
+def test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores(penalty):
+    """awslabs/sockeye#483, huggingface/transformers#20901: a score is that of the tokens that are returned."""
+    model = gpt_with_large_weights(block_size=32)
+    prompts, limits = [[3], [1, 4, 1, 5, 9, 2, 6], [5, 3], [7, 8, 9]], [9, 4, 1, 9]
+    settings = {"beam": 3, "n_best": 3, "length_penalty": penalty, "stop_token": 8}
+    together = search_in_batches(model, prompts, limits, **settings)
+    ends = set()
+    for prompt, limit, found in zip(prompts, limits, together, strict=True):
+        (alone,) = search_in_batches(model, [prompt], [limit], **settings)
+        assert [one.tokens for one in found] == [one.tokens for one in alone]
+        for one in found:
+            total = token_log_probs(model, np.array([*prompt, *one.tokens]))[len(prompt) - 1 :].sum()
+            assert one.length == len(one.tokens) <= limit
+            assert one.finished == (one.tokens[-1] == 8) or one.length == limit
+            assert one.log_prob == pytest.approx(total, rel=1e-9)
+            assert one.score == pytest.approx(total / ((5 + one.length) / 6) ** penalty, rel=1e-9)
+            ends.add(one.finished)
+    assert ends == {True, False}
 
 
 TOO_LOW_OR_HIGH = {"beam": [0], "n_best": [0], "max_new_tokens": [-1], "length_penalty": [-1.0, math.inf, math.nan]}

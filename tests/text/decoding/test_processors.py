@@ -82,12 +82,8 @@ def test_neutral_settings_change_nothing():
     np.testing.assert_array_equal(plain, generated(table, prompt, max_new_tokens=20, no_repeat_ngram_size=30))
 
 
-PROMPTS = [
-    ([[0], [1]], "2, 1.* but the text has 1 row"),
-    ([0], "the text has 1 row"),
-    ([[4]], "outside"),
-    ([[-1]], "outside"),
-]
+PROMPTS = [([[0], [1]], "2, 1.* but the text has 1 row"), ([0], "the text has 1 row")]
+PROMPTS += [([[token]], "outside") for token in (4, -1)]
 
 
 @pytest.mark.parametrize(("prompt", "message"), PROMPTS)

@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import permutations, product
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from text.decoding.sampling import PLAIN, draw, filter_tokens, generate
+from tinygrad_lite import Tensor
 from tinygrad_lite.errors import DecodingError
 
 
@@ -59,10 +61,10 @@ def test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids(weights, k)
     assert kept(filter_tokens(logs(weights), replace(PLAIN, top_k=k))) == [{i for i in ranked[:k] if weights[i]}]
 
 
-@given(WEIGHTS, st.integers(1, 39))
+@given(WEIGHTS, st.sampled_from([*range(1, 41), 39.99996]))
 @example([5, 3, 2], 32)  # 0.5 + 0.3 reaches 0.8, but not in floats computed from logarithms
 def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
-    top_p = Fraction(fortieths, 40)
+    top_p = Fraction(fortieths) / 40
     ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
     smallest, probability = set(), Fraction(0)
     for i in ranked:
@@ -81,22 +83,31 @@ def test_min_p_keeps_tokens_above_a_share_of_the_largest_probability(weights, fo
     assert kept(filter_tokens(logs(weights), replace(PLAIN, min_p=fortieths / 40))) == [expected]
 
 
-def test_min_p_comes_after_temperature_and_after_top_p():
-    p = np.array([[0.5, 0.2, 0.18, 0.12]])
-    assert kept(filter_tokens(np.log(p), replace(PLAIN, min_p=0.38))) == [{0, 1}]
-    hot = replace(PLAIN, temperature=1000.0)  # nearly uniform
-    assert kept(filter_tokens(np.log(p), replace(hot, min_p=0.38))) == [{0, 1, 2, 3}]
-    # If min-p came first, 0.5 and 0.2 would be left, of which 0.5 alone is more than 0.7.
-    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_p=0.7, min_p=0.38))) == [{0, 1}]
+def test_each_filter_sees_what_the_one_before_it_left_renormalised():
+    """All combinations, by sorting everything. ml-explore/mlx-lm#388, Biohub/esm#360, thu-nics/C2C#21."""
+    rows = np.random.default_rng(5).dirichlet(np.full(50, 0.3), 100)
+    for values in product((0.5, 1.0, 10.0), (0, 1, 7, 60), (0.3, 0.8, 1.0), (0.0, 0.1, 1.0)):
+        temperature, top_k, top_p, min_p = values
+        sampling = replace(PLAIN, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        for p, tokens in zip(rows ** (1 / temperature), kept(filter_tokens(np.log(rows), sampling)), strict=True):
+            order = np.argsort(-p)[: top_k or None]
+            mass = np.cumsum(p[order]) / p[order].sum()
+            order = order[: 1 + np.count_nonzero(mass < top_p)] if top_p < 1 else order
+            assert tokens == {i for i in order if p[i] >= min_p * p[order[0]]}
 
 
-def test_temperature_comes_before_top_k_and_top_k_before_top_p():
-    p = np.array([[0.5, 0.2, 0.15, 0.15]])
-    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_p=0.65))) == [{0, 1}]
-    hot = replace(PLAIN, temperature=1000.0)  # nearly uniform
-    assert kept(filter_tokens(np.log(p), replace(hot, top_p=0.65))) == [{0, 1, 2}]
-    # Renormalised after top-k, the first token alone has 0.5 / 0.7 > 0.65.
-    assert kept(filter_tokens(np.log(p), replace(PLAIN, top_k=2, top_p=0.65))) == [{0}]
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_sum_that_is_exactly_p_needs_no_further_token(kind):
+    """huggingface/transformers#18976: not even where the logits of a model hide it by rounding, in any order."""
+    tables = [(permutations((0.5, 0.3, 0.1, 0.1)), {0.8: 2, 0.9: 3, 0.5: 1}), ([(1e-5,) * 10**5], {0.5: 50_000})]
+    tables += [(permutations((0.55, 0.25, 0.2)), {0.55: 1, 0.8: 2}), ([(1e-3,) * 1000], {0.1: 100, 0.7: 700})]
+    for rows, sizes in tables:
+        for p, constant in product(rows, (-9.3, 0.0, 7.7)):
+            log_probs = Tensor(np.log([p]) + constant, dtype=kind).log_softmax().numpy().astype(np.float64)
+            for top_p, size in sizes.items():
+                assert np.isfinite(filter_tokens(log_probs, replace(PLAIN, top_p=top_p))).sum() == size
+            least = filter_tokens(log_probs, replace(PLAIN, min_p=min(p) / max(p)))
+            assert np.isfinite(least).all()
 
 
 @pytest.mark.parametrize("temperature", [5e-324, 1e-6, 1.0, 1e6, 1e308])
@@ -124,8 +135,7 @@ FILTERS = [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
 
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), FILTERS)
 def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
-    n = 20_000
-    log_probs = random_table(8, seed=3)[:1]
+    n, log_probs = 20_000, random_table(8, seed=3)[:1]
     settings = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": 5}
     drawn = tokens_of(log_probs, [0] * n, max_new_tokens=1, **settings)[:, 0]
     # The definition, by hand: softmax(l / T), the k largest, then the shortest prefix of these that reaches p.
@@ -157,12 +167,10 @@ def test_draws_are_independent_of_their_position_and_of_the_token_before():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_temperature_near_zero_equals_greedy_equals_argmax(dtype):
-    table = random_table(20, seed=4, dtype=dtype)
-    first = list(range(20))
+    table, first = random_table(20, seed=4, dtype=dtype), list(range(20))
     greedy = tokens_of(table, first, max_new_tokens=12, temperature=0)
-    np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, temperature=1e-6))
-    np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, top_k=1, seed=9))
-    np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, top_p=1e-9, seed=9))
+    for settings in ({"temperature": 1e-6}, {"top_k": 1, "seed": 9}, {"top_p": 1e-9, "seed": 9}):
+        np.testing.assert_array_equal(greedy, tokens_of(table, first, max_new_tokens=12, **settings))
     previous = np.concatenate([np.array(first)[:, None], greedy[:, :-1]], axis=1)
     np.testing.assert_array_equal(greedy, table.argmax(axis=-1)[previous])
 
@@ -233,29 +241,18 @@ def test_forbidden_tokens_are_never_chosen(temperature):
 OUT_OF_RANGE = {"max_new_tokens": [-1], "temperature": [-0.1, math.inf, math.nan], "top_k": [-1], "seed": [-1]}
 OUT_OF_RANGE |= {"top_p": [0.0, 1.01, math.nan], "min_p": [-0.1, 1.1, math.nan], "first_row": [-1]}
 OUT_OF_RANGE |= {"repetition_penalty": [0.0, -1.0, math.inf, math.nan], "no_repeat_ngram_size": [-1]}
+ENDS = {"temperature": [0, 1e308], "top_p": [1e-300, 1], "min_p": [0, 1], "repetition_penalty": [1e-300, 100]}
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"), [(setting, value) for setting, values in OUT_OF_RANGE.items() for value in values]
-)
+@pytest.mark.parametrize(("setting", "value"), [(name, value) for name in OUT_OF_RANGE for value in OUT_OF_RANGE[name]])
 def test_a_setting_out_of_range_is_refused_at_once(setting, value):
-    settings = {"max_new_tokens": 3, setting: value}
-    table = random_table(4)
+    settings, table = {"max_new_tokens": 3, setting: value}, random_table(4)
+    for end in ENDS.get(setting, [0]):
+        generate(Markov(table).step, table, None, **settings | {setting: end})
     with pytest.raises(DecodingError, match=f"^{setting} is {value}, but must be"):
         generate(Markov(table).step, table, None, **settings)
     with pytest.raises(DecodingError, match="token 4 is not in the vocabulary of 4 tokens"):
         generate(Markov(table).step, table, None, max_new_tokens=3, stop_token=4)
-
-
-def test_the_ends_of_the_ranges_are_allowed():
-    table = random_table(4)
-    for settings in (
-        {"max_new_tokens": 0, "temperature": 0, "top_k": 0, "top_p": 1, "seed": 0, "first_row": 0},
-        {"min_p": 0, "repetition_penalty": 1e-300, "no_repeat_ngram_size": 0},
-        {"min_p": 1, "repetition_penalty": 100},
-        {"temperature": 1e308, "top_p": 1e-300},
-    ):
-        generate(Markov(table).step, table, None, **{"max_new_tokens": 1} | settings)
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])

@@ -3,8 +3,6 @@
 In the cases of version_cases.py, and in sizes, layouts and types at which kernels work in another way.
 """
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -109,8 +107,8 @@ LAYOUTS += [(name, layout) for name in TOLERANCES if name not in UPDATES for lay
 
 @pytest.mark.parametrize(("name", "layout"), LAYOUTS)
 def test_it_equals_its_definition(cuda, name, layout):
-    # Dropout has other masks here.
-    cases = [(arguments, case) for case, arguments in CASES[name].items() if "dropout_p" not in arguments]
+    # Dropout has other masks here, and an optimizer's memory is contiguous.
+    cases = [(given, case) for case, given in CASES[name].items() if "dropout_p" not in given and case != "turned"]
     cases += [(arguments, None) for arguments in SIZES.get(name, []) if layout == "contiguous"]
     version = between_packs(REGISTRY[name]) if layout == "between packs" else REGISTRY[name]
     for arguments, case in cases:
@@ -123,6 +121,10 @@ def test_it_equals_its_definition(cuda, name, layout):
 
 # Parts of a joint array (4, 3, 80) as an operation gets them in a model, which are copied only if they must be.
 PARTS = {
+    "layer_norm": {
+        "rows apart": lambda x: (x[::2, :, 1:9],),
+        "every second number": lambda x: (x[..., :16:2],),
+    },
     "swiglu": {
         "halves of rows": lambda x: (x[..., :16], x[..., 16:32]),
         "between packs": lambda x: (x[..., 1:17], x[..., 18:34]),
@@ -160,13 +162,14 @@ def test_inputs_may_be_parts_of_a_joint_array(cuda, name, part, dtype, width):
         x = Tensor(joint, device=device, requires_grad=True)
         weight = Tensor(np.linspace(1, 2, 8).astype(dtype), device=device, requires_grad=True)
         others = {
+            "layer_norm": {"weight": weight},
             "rms_norm": {"weight": weight},
             "rotary": {"positions": Tensor(np.arange(3, 6), device=device), "frequencies": rotary_frequencies(16)},
         }
         # The gradient arrives with its axes swapped, as from attention.
         y = version(*PARTS[name][part](x), **others.get(name, {})).transpose(0, 1)
         y.backward(Tensor(np.sin(np.arange(y.numel())).reshape(y.shape).astype(dtype), device=device))
-        found.append([y.numpy(), x.grad.numpy(), *([weight.grad.numpy()] if name == "rms_norm" else [])])
+        found.append([y.numpy(), x.grad.numpy(), *([weight.grad.numpy()] if "norm" in name else [])])
     for expected, other in zip(*found, strict=True):
         np.testing.assert_allclose(other, expected, rtol=0, atol=1e-12 if dtype == "float64" else 3e-6)
 
@@ -200,21 +203,6 @@ def test_bfloat16_is_rounded_once_by_one_operation(cuda, name, width):
             expected = wanted[key].grad.numpy()
             atol = 2**-8 * np.abs(expected).max() if "norm" in name else 1e-6
             np.testing.assert_allclose(x.grad.numpy(), expected, rtol=2**-7, atol=atol)
-
-
-@pytest.mark.parametrize("name", ["linear", "linear_gelu", "rms_norm", "swiglu"])
-def test_mixed_types_give_float64_and_each_input_its_own_type(cuda, name):
-    arguments = next(arguments for case, arguments in CASES[name].items() if case in ("rows", "sequences"))
-    for kinds in itertools.product(("float32", "float64"), repeat=len(arguments)):
-        if len(set(kinds)) == 2:
-            arrays = {key: array.astype(kind) for (key, array), kind in zip(arguments.items(), kinds, strict=True)}
-            inputs = {key: Tensor(array, device=cuda, requires_grad=True) for key, array in arrays.items()}
-            y = REGISTRY[name](**inputs)
-            y.sum().backward()
-            assert y.dtype == np.float64
-            assert [x.grad.dtype.name for x in inputs.values()] == [*kinds]
-            expected = REGISTRY[name].composed(**{key: Tensor(array) for key, array in arrays.items()}).numpy()
-            np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", [name for name in TOLERANCES if name not in ("embedding", "residual", *UPDATES)])

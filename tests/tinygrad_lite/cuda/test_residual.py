@@ -75,8 +75,7 @@ def test_a_bfloat16_part_is_added_in_float32_and_gets_a_bfloat16_gradient(cuda, 
     exact = run("cpu", *(a.astype("float64") for a in inputs), norm=norm)
     with precision("bfloat16"):
         found = run(cuda, *inputs, norm=norm)
-    assert found[0].dtype == np.float32
-    assert found[1].dtype == bfloat16()
+    assert (found[0].dtype, found[1].dtype) == (np.float32, bfloat16())
     for expected, other in zip(exact, found, strict=True):
         error = np.linalg.norm(other.numpy().astype("float64") - expected.numpy())
         assert error < 1e-2 * np.linalg.norm(expected.numpy())

@@ -52,10 +52,3 @@ def test_positions_that_are_overwritten_before_backward_are_an_error(cuda):
     positions[0] = 5
     with pytest.raises(RuntimeError, match="a value that 'rotary' still needs was overwritten"):
         y.backward()
-
-
-def test_nan_stays_in_its_pair(cuda):
-    x = rng.standard_normal((1, 2, 2, 8)).astype("float32")
-    x[0, 1, 0, 2] = np.nan
-    y = F.rotary(Tensor(x, device=cuda), Tensor([4, 5], device=cuda), rotary_frequencies(8)).numpy()
-    assert np.argwhere(np.isnan(y)).tolist() == [[0, 1, 0, 2], [0, 1, 0, 6]]

@@ -68,28 +68,6 @@ def test_a_mask_of_floats_is_added_to_the_scores(version, shape, is_causal):
     assert not y.numpy()[~allowed.any(-1)].any()
 
 
-@both
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_a_mask_that_is_learned_gets_its_gradient(version, shape, is_causal):
-    """Of the whole mask (B, H, T, S), and of a broadcast one the sums of that; 0 where a key is not seen."""
-    inputs, start, dy = qkv(), rng.standard_normal(shape), rng.standard_normal((2, 3, 5, 4))
-    if start.ndim:
-        start[..., 2] = -math.inf
-    gradients = []
-    for whole in (start, np.broadcast_to(start, (2, 3, 5, 6)).copy()):
-        mask = Tensor(whole, requires_grad=True)
-        version(*inputs, mask, is_causal=is_causal).backward(Tensor(dy))
-        gradients.append(mask.grad.numpy())
-    own, whole = gradients
-    assert own.any()
-    assert not whole[np.broadcast_to(start == -math.inf, whole.shape)].any()
-    assert not is_causal or not np.triu(whole, 2).any()
-    missing = whole.ndim - own.ndim
-    axes = tuple(axis for axis, size in enumerate((1,) * missing + own.shape) if size == 1)
-    np.testing.assert_allclose(own, whole.sum(axes, keepdims=True).reshape(own.shape), atol=1e-13)
-
-
 @pytest.mark.cpu_only("the CPU's blocks")
 def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
     chapter = sys.modules["tinygrad_lite.functional.attention"]

@@ -59,8 +59,7 @@ def test_masks_do_not_depend_on_earlier_random_numbers():
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5, 3), (0, 2)])
 def test_masks_have_the_shape_requested(shape):
     mask = keep_mask(shape, 0.5)
-    assert mask.shape == shape
-    assert mask.dtype == np.bool_
+    assert (mask.shape, mask.dtype) == (shape, np.bool_)
 
 
 def test_neighbours_are_independent():

@@ -1,5 +1,7 @@
 """Every fused version is compared with its reference version; and the choice between them."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -80,46 +82,42 @@ def test_both_versions_pass_gradcheck(name, case):
 
 
 @pytest.mark.parametrize(("name", "case"), DIFFERENTIABLE)
-def test_gradients_may_arrive_in_any_layout(name, case):
+def test_gradients_may_arrive_in_any_layout_and_backward_writes_into_nothing_else(name, case):
     """The gradient of a sum is one number broadcast to the shape, that of a transpose is strided."""
-    operation = REGISTRY[name]
-    stretched, plain = [], []
-    for gradients, ones in (
-        (stretched, lambda shape: np.broadcast_to(np.float64(0.5), shape)),
-        (plain, lambda shape: np.full(shape, 0.5)),
-    ):
+    gradients = []
+    for ones in (lambda shape: np.broadcast_to(np.float64(0.5), shape), lambda shape: np.full(shape, 0.5)):
         made = tensors(CASES[name][case], np.float64)
         with random_key(7):
-            y = operation.version_for("cpu")(**made)
+            y = REGISTRY[name].version_for("cpu")(**made)
+        inputs = [x for x in made.values() if isinstance(x, Tensor)]
+        before = [x.numpy().copy() for x in (y, *inputs)]
         y.backward(Tensor.wrap(ones(y.shape)))
-        gradients += [x.grad.numpy() for x in made.values() if isinstance(x, Tensor) and x.requires_grad]
-    for a, b in zip(stretched, plain, strict=True):
+        assert all((x.numpy() == then).all() for x, then in zip((y, *inputs), before, strict=True))
+        gradients.append([x.grad.numpy() for x in inputs if x.requires_grad])
+    for a, b in zip(*gradients, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
-MIXED = {
-    "conv2d": "plain",
-    "layer_norm": "sequences",
-    "linear": "sequences",
-    "scaled_dot_product_attention": "causal, T = S",
-}.items()
+MIXED = dict.fromkeys(("linear", "linear_gelu", "rms_norm"), "rows")
+MIXED |= {"conv2d": "plain", "layer_norm": "sequences", "swiglu": "sequences"}
+MIXED |= {"scaled_dot_product_attention": "causal, T = S"}
 
 
-@pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8"), ("f8", "f8", "f4")])
-@pytest.mark.parametrize(("name", "case"), MIXED)
-def test_mixed_types_give_float64_and_each_input_its_own_type(name, case, types):
-    arguments, results = CASES[name][case], []
+@pytest.mark.emulated_by_default
+@pytest.mark.parametrize("name", MIXED)
+def test_mixed_types_give_float64_and_each_input_its_own_type(name):
+    arguments = CASES[name][MIXED[name]]
     arrays = {key: value for key, value in arguments.items() if isinstance(value, np.ndarray)}
-    for version in (REGISTRY[name], REGISTRY[name].composed):
-        inputs = {
-            key: Tensor(array.astype(kind), requires_grad=True)
-            for (key, array), kind in zip(arrays.items(), types, strict=True)
-        }
-        results.append(version(**arguments | inputs))
-        results[-1].sum().backward()
-        assert [x.grad.dtype for x in inputs.values()] == [np.dtype(kind) for kind in types]
-    assert [y.dtype for y in results] == [np.float64] * 2
-    np.testing.assert_array_equal(*(y.numpy() for y in results))
+    for types in [*itertools.product(("float32", "float64"), repeat=len(arrays))][1:-1]:
+        results = []
+        for version in (REGISTRY[name], REGISTRY[name].composed):
+            pairs = zip(arrays.items(), types, strict=True)
+            inputs = {key: Tensor(array.astype(kind), requires_grad=True) for (key, array), kind in pairs}
+            results.append(version(**arguments | inputs))
+            results[-1].sum().backward()
+            assert [x.grad.dtype.name for x in inputs.values()] == [*types]
+        assert [y.dtype for y in results] == [np.float64] * 2
+        np.testing.assert_array_equal(*(y.numpy() for y in results))
 
 
 OF_INTEGERS = [
@@ -197,8 +195,7 @@ def test_lists_beside_a_tensor_become_tensors(name):
     args, options = [named[key] for key in by_position], {k: v for k, v in named.items() if k not in by_position}
     assert args
     for y in (operation(**named), operation(*args, **options)):
-        assert y.tolist() == expected.tolist()
-        assert y.dtype == np.float32
+        assert (y.tolist(), y.dtype) == (expected.tolist(), np.float32)
     y.sum().backward()
     assert x.grad is not None
 

@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 
@@ -18,14 +16,6 @@ FREQUENCIES = (1.0, 0.3, 0.01)
 
 def normal(*shape):
     return rng.standard_normal(shape)
-
-
-@both
-def test_by_hand(version):
-    """A quarter turn takes (x_0, x_2) = (1, 3) to (-3, 1); the other pair is not rotated."""
-    x = Tensor(np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4))
-    y = version(x, Tensor([1]), (math.pi / 2, 0.0))
-    np.testing.assert_allclose(y.numpy().ravel(), [-3.0, 2.0, 1.0, 4.0], atol=1e-15)
 
 
 @both

@@ -152,7 +152,7 @@ def _linear_gelu() -> dict[str, Arguments]:
     }
 
 
-def _attention() -> dict[str, Arguments]:
+def _scaled_dot_product_attention() -> dict[str, Arguments]:
     def qkv(batch: int, heads: int, t: int, s: int, width: int = 3) -> Arguments:
         key, value = normal(batch, heads, s, width), normal(batch, heads, s, width)
         return {"query": normal(batch, heads, t, width), "key": key, "value": value}
@@ -281,14 +281,16 @@ def _dropout() -> dict[str, Arguments]:
 
 
 def _adamw() -> dict[str, Arguments]:
-    def state(size: int) -> Arguments:
-        return {"w": normal(size), "g": normal(size), "m": normal(size), "v": normal(size) ** 2}
+    def state(*shape: int) -> Arguments:
+        return {"w": normal(*shape), "g": normal(*shape), "m": normal(*shape), "v": normal(*shape) ** 2}
 
     usual = {"step": 10, "lr": 1e-2, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1}
     start = {"m": np.zeros(9), "v": np.zeros(9)}
     return {
         "first step": state(9) | start | usual | {"step": 1},
         "later": state(9) | usual,
+        "a matrix": state(2, 3) | usual,
+        "turned": {name: array.T for name, array in state(2, 3).items()} | usual,
         "much later": state(9) | usual | {"step": 100_000},
         "no decay": state(9) | usual | {"weight_decay": 0.0},
         "no memory": state(9) | usual | {"beta1": 0.0, "beta2": 0.0},
@@ -420,28 +422,14 @@ def _pool() -> dict[str, Arguments]:
     }
 
 
+NAMED = [_linear, _layer_norm, _gelu, _linear_gelu, _scaled_dot_product_attention, _softmax, _log_softmax]
+NAMED += [_cross_entropy, _embedding, _dropout, _adamw, _muon, _rms_norm, _residual, _rotary, _relu_squared, _swiglu]
+NAMED += [_long_conv, _conv2d]
+OF_NAMED = {cases.__name__[1:]: cases() for cases in NAMED}
 CASES: dict[str, dict[str, Arguments]] = {
-    "linear": _linear(),
-    "layer_norm": _layer_norm(),
-    "gelu": _gelu(),
-    "linear_gelu": _linear_gelu(),
-    "scaled_dot_product_attention": _attention(),
-    "softmax": _softmax(),
-    "log_softmax": _log_softmax(),
-    "cross_entropy": _cross_entropy(),
-    "embedding": _embedding(),
-    "dropout": _dropout(),
-    "adamw": _adamw(),
-    "muon": _muon(),
-    "rms_norm": _rms_norm(),
-    "residual": _residual(),
-    "rotary": _rotary(),
-    "relu_squared": _relu_squared(),
-    "swiglu": _swiglu(),
+    **OF_NAMED,
     "rnn": _recurrence(1, 1),
     "lstm": _recurrence(4, 2),
-    "long_conv": _long_conv(),
-    "conv2d": _conv2d(),
     "avg_pool2d": _pool(),
     "max_pool2d": _pool(),
 }

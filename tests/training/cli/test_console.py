@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiny_runs import finish
 from text.tokenizers import KINDS, base, learn
-from tinygrad_lite.errors import CheckpointError, CorpusError, DecodingError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, DecodingError, OptionError, TooLittleMemory
 from training.cli import console
 from training.cli.console import quoted, run_apart, run_command, show, visible, watched
 from training.corpora.wheel import Wheel, pip_download
@@ -22,6 +23,7 @@ ERRORS = [
     (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
     (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
     (CheckpointError("no such file"), 1, "make: no such file\n"),
+    (TooLittleMemory("use less"), 1, "make: use less\n"),
     (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
     (OSError("the disk is full"), 1, "make: the disk is full\n"),
     (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
@@ -51,15 +53,16 @@ def test_a_mistake_in_the_code_keeps_its_traceback():
         run_command("make", lambda argv: 1 // 0)
 
 
+def started(*lines, words=(), **settings):
+    """A command of these lines in another process."""
+    lines = ["import errno\nfrom training.cli import console\ndef main(argv):", *lines]
+    code = "\n    ".join(lines) + "\nconsole.run_command('make', main)"
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | settings
+    return subprocess.Popen([sys.executable, "-c", code, *words], **settings)
+
+
 def test_a_closed_pipe_ends_the_command_silently():
-    code = (
-        "from training.cli.console import run_command\n"
-        "def main(argv):\n"
-        "    while True:\n"
-        "        print('line' * 1000, flush=True)\n"
-        "run_command('make', main)\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = started("while True: print('line' * 1000, flush=True)")
     process.stdout.read(10)
     process.stdout.close()
     assert process.stderr.read() == b""
@@ -69,34 +72,23 @@ def test_a_closed_pipe_ends_the_command_silently():
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_what_cannot_be_written_is_one_sentence_even_at_the_end():
-    code = "from training.cli.console import run_command\nrun_command('make', lambda _: print('line'))"
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (1, b"make: [Errno 28] No space left on device\n")
+        ended = finish(started("print('line')", stdout=full))
+    assert ended == (1, "", "make: [Errno 28] No space left on device\n")
 
 
 def test_a_closed_pipe_on_windows_is_an_invalid_argument():
     """A forbidden file name is one too, but has a path."""
-    code = (
-        "import errno, sys\n"
-        "from training.cli import console\n"
-        "console.WINDOWS = sys.argv[1] == 'windows'\n"
-        "def main(argv):\n"
-        "    raise OSError(errno.EINVAL, 'Invalid argument', *argv[1:])\n"
-        "console.run_command('make', main)\n"
-    )
+    lines = "console.WINDOWS = argv[0] == 'windows'", "raise OSError(errno.EINVAL, 'Invalid argument', *argv[1:])"
     said = f"make: [Errno {errno.EINVAL}] Invalid argument"
     for words, status, err in ((["windows"], 141, ""), (["windows", "a?b"], 1, f"{said}: 'a?b'"), (["linux"], 1, said)):
-        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
-        assert (done.returncode, done.stderr.decode("utf-8").strip()) == (status, err)
+        assert finish(started(*lines, words=words)) == (status, "", err + "\n" * bool(err))
 
 
 def test_messages_are_utf8_in_a_pipe():
     said = r"s\xfc\xdf \u2603 \udcfc"  # the last stands for a byte in a file's name
-    code = f"from training.cli.console import run_command, say\nrun_command('make', lambda _: say('{said}'))"
-    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
-    assert done.stderr.decode("utf-8").strip() == r"süß ☃ \udcfc"
+    process = started(f"console.say('{said}')", env={**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"})
+    assert finish(process) == (0, "", "süß ☃ \\udcfc\n")
 
 
 def test_what_takes_long_is_shown_as_a_bar_or_said_in_a_line(monkeypatch):
@@ -120,56 +112,11 @@ def test_learning_merges_and_encoding_a_long_text_are_watched(kind, capsys, monk
 
 # --- commands to copy, and names from anyone ----------------------------------------------------------------------
 
-NAMES = [
-    "out",
-    "my run",
-    " a",
-    "a ",
-    "it's",
-    'say "a"',
-    "$(touch harm)",
-    "`touch harm`",
-    "$HOME",
-    "${HOME}",
-    "a;touch harm",
-]
-NAMES += [
-    "a|touch harm",
-    "a&touch harm",
-    "a>harm",
-    "<a",
-    "-n",
-    "--help",
-    "-",
-    "a-b",
-    "Übung",
-    "日本",
-    "e\u0301",
-    "a\nb",
-    "\n",
-]
-NAMES += [
-    "!",
-    "!!",
-    "a!b",
-    "*",
-    "?",
-    "[a]",
-    "~",
-    "~root",
-    "#a",
-    "a#",
-    "\\",
-    "a\\",
-    "\\n",
-    "%s",
-    "a\tb",
-    "(a)",
-    "{a,b}",
-    "=a",
-    "'",
-]
-NAMES += ["''", '""', "$'a'", "'$(touch harm)'", "a'; touch harm; '", "@a", "^a", "..."]
+NAMES = ["out", "my run", " a", "a ", "it's", 'say "a"', "$(touch harm)", "`touch harm`", "$HOME", "${HOME}"]
+NAMES += ["a;touch harm", "a|touch harm", "a&touch harm", "a>harm", "<a", "-n", "--help", "-", "a-b", "Übung", "日本"]
+NAMES += ["e\u0301", "a\nb", "\n", "!", "!!", "a!b", "*", "?", "[a]", "~", "~root", "#a", "a#", "\\", "a\\", "\\n"]
+NAMES += ["%s", "a\tb", "(a)", "{a,b}", "=a", "'", "''", '""', "$'a'", "'$(touch harm)'", "a'; touch harm; '", "@a"]
+NAMES += ["^a", "..."]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")

@@ -4,6 +4,7 @@ import errno
 import os
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -123,11 +124,8 @@ def assert_replaced(write_it, name, is_named, tmp_path, monkeypatch):
     whole, names = path.read_bytes(), sorted(os.listdir(tmp_path))
     path.write_bytes(b"precious")
 
-    def full(handle):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
         with pytest.raises((UserError, OSError), match="No space left on device"):
             write_it(path, "new")
     assert (path.read_bytes(), sorted(os.listdir(tmp_path))) == (b"precious", names)

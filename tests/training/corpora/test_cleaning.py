@@ -21,9 +21,7 @@ Ein zweiter Brief, vom Regen.
 Den 17. Mai
 
 Ein dritter Brief, vom Wind."""
-PHP = (
-    f"<?php\nclass Text {{\n  // 'nothing' here\n  static $text = <<<'EOT'\n{LETTERS}\nEOT;\n  /* legal words */\n}}\n"
-)
+PHP = f"<?php\nclass A {{\n  // 'nothing' here\n  static $text = <<<'EOT'\n{LETTERS}\nEOT;\n  /* legal words */\n}}\n"
 FORTUNES = """Die Wolke zieht, der Hügel bleibt
 und keiner fragt warum.
 \t\t-- Johann Wolfgang von Goethe (Ein Stück I, 3. Mai 1830)

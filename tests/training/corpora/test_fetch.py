@@ -45,28 +45,22 @@ def run_dpkg_deb(command, **options):
 
 
 class FakeApt:
-    """Stands in for subprocess.run: notes the calls, and leaves packages where apt-get would."""
+    """Stands in for subprocess.run: notes the calls, and leaves packages (name -> content) where apt-get would."""
 
-    def __init__(self, packages=(), update=(0, b""), download=(0, b""), unpack=run_dpkg_deb):
-        self.packages, self.results, self.calls = packages, {"update": update, "download": download}, []
-        self.unpack = unpack
+    def __init__(self, packages=None, unpack=run_dpkg_deb, **results):
+        self.packages, self.unpack, self.results, self.calls = packages or {}, unpack, results, []
 
     def __call__(self, command, **options):
         if command[0] == "dpkg-deb":
             return self.unpack(command, **options)
+        folder, action = Path(options["cwd"]), "update" if "update" in command else "download"
         self.calls.append((command, options))
-        self.settings = (Path(options["cwd"]) / "apt.conf").read_text(encoding="utf-8")
-        action = "update" if "update" in command else "download"
-        code, stderr = self.results[action]
-        if action == "download" and code == 0:
-            for name, content in self.packages:
-                (Path(options["cwd"]) / f"{name}_1%3a2.0-1_all.deb").write_bytes(content)
+        self.settings = (folder / "apt.conf").read_text(encoding="utf-8")
+        if action == "download":
+            for name, content in self.packages.items():
+                (folder / f"{name}_1%3a2.0-1_all.deb").write_bytes(content)
+        code, stderr = self.results.get(action, (0, b""))
         return subprocess.CompletedProcess(command, code, b"", stderr)
-
-
-def poems(content: bytes, **settings) -> FakeApt:
-    """A stand-in with one package, which has this content."""
-    return FakeApt([("poems", content)], **settings)
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +70,8 @@ def with_apt(monkeypatch):
 
 def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goes():
     tar = make_tar({"./usr/": b"", f"./{MEMBER}": "Übermut".encode(), "./last": b"x"})
-    run = FakeApt(
-        [("poems", tar), ("more", make_tar({"a/b": b"c"}))], update=(100, b"E: some other source is broken\n")
-    )
+    packages = {"poems": tar, "more": make_tar({"a/b": b"c"})}
+    run = FakeApt(packages, update=(100, b"E: some other source is broken\n"))
     with started_by(run):
         assert fetch.debian_files({"poems": MEMBER, "more": "a/b"}) == {"poems": "Übermut", "more": "c"}
     (update, options), (download, _) = run.calls
@@ -92,7 +85,7 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
 
 def test_several_files_are_read_up_to_a_bound_for_all_of_them(monkeypatch):
     tar = make_tar({"./a/de/1.html": b"1", "./a/de/b/2.html": b"22", "./a/de/3.htm": b"3", "./a/en/4.html": b"4"})
-    with started_by(poems(tar)):
+    with started_by(FakeApt({"poems": tar})):
         found = fetch.debian_folders({"poems": "a/de/*.html"})
         assert found == {"poems": {"a/de/1.html": b"1", "a/de/b/2.html": b"22"}}
         monkeypatch.setattr(fetch, "MAX_UNPACKED", 2)
@@ -109,11 +102,11 @@ FAILURES = [
     (FakeApt(update=(0, b"W: Failed to fetch x  no route\nW: no\n"), download=(100, b"E: no\n")), "fetch x  no route"),
     (FakeApt(download=(100, b"")), "it gave no reason"),
     (FakeApt(), "left no file of the package poems"),
-    (poems(make_tar(dict.fromkeys(OTHER_NAMES, b"evil"))), "has no file usr/share/poems/poem.txt"),
-    (poems(make_tar({MEMBER: b"sch\xf6n"})), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
-    *((poems(content), "cannot be read as a Debian package") for content in DAMAGED),
-    (poems(b"", unpack=UNKNOWN), "cannot unpack .* unknown compression$"),
-    (poems(b"", unpack=SLOW), r"`dpkg-deb poems_.*\.deb` did not end within 60 s"),
+    (FakeApt({"poems": make_tar(dict.fromkeys(OTHER_NAMES, b"evil"))}), "has no file usr/share/poems/poem.txt"),
+    (FakeApt({"poems": make_tar({MEMBER: b"sch\xf6n"})}), r"not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+    *((FakeApt({"poems": content}), "cannot be read as a Debian package") for content in DAMAGED),
+    (FakeApt({"poems": b""}, unpack=UNKNOWN), "cannot unpack .* unknown compression$"),
+    (FakeApt({"poems": b""}, unpack=SLOW), r"`dpkg-deb poems_.*\.deb` did not end within 60 s"),
     (Mock(side_effect=subprocess.TimeoutExpired("apt-get", 1)), "`apt-get update` did not end within"),
     (Mock(side_effect=PermissionError("no")), "`apt-get update` cannot be started: no"),
 ]
@@ -213,9 +206,8 @@ DAMAGES += [("poem.json", content) for content in NO_FACTS]
 @pytest.mark.parametrize(("file", "content"), DAMAGES)
 def test_a_damaged_cache_is_noticed(cache, file, content):
     fetch.store("poem", "schön", FACTS)
-    if content is None:
-        (cache / file).unlink()
-    else:
+    (cache / file).unlink()
+    if content is not None:
         (cache / file).write_bytes(content)
     with pytest.raises(CorpusError, match=r"poem\.txt is damaged"):
         fetch.recall("poem")

@@ -12,18 +12,17 @@ from training.corpora.cleaning import one_line
 
 # ----------------------------------------------------------------------------------------------- from a text alone
 
+OF_ONE_LINE = [
+    *(("\ufeffHallo", "Hallo"), ("\u00a0ein\u00a0\u202ftag\u2003", "ein tag")),
+    ("eins\r\nzwei\tdrei\u2028vier\x0bfünf\x85", "eins zwei drei vier fünf"),
+]
 OF_LINES = [
-    (one_line, "\ufeffHallo", "Hallo"),
-    (one_line, "\u00a0ein\u00a0\u202ftag\u2003", "ein tag"),
-    (one_line, "eins\r\nzwei\tdrei\u2028vier\x0bfünf\x85", "eins zwei drei vier fünf"),
-    *((cleaning.lines_of, text, ["eins"]) for text in ("eins\n", "eins")),
-    *(
-        (cleaning.lines_of, text, lines)
-        for text, lines in (("eins\r\n\nzwei", ["eins", "", "zwei"]), ("", []), ("\n", [""]))
-    ),
-    (cleaning.lines_of, "a\u2028b\x0cc\n", ["a\u2028b\x0cc"]),  # what other tools may not count as ends of lines
-    (cleaning.words, "Straße, E-Mail: 3 Äpfel - 'n Stück!", ["strasse", "e-mail", "3", "äpfel", "n", "stück"]),
-    *((cleaning.words, text, words) for text, words in (("ein_mehr, 'gut'", ["ein", "mehr", "gut"]), ("... -- '", []))),
+    *(("eins\n", ["eins"]), ("eins", ["eins"]), ("eins\r\n\nzwei", ["eins", "", "zwei"]), ("", []), ("\n", [""])),
+    ("a\u2028b\x0cc\n", ["a\u2028b\x0cc"]),  # what other tools may count as ends of lines
+]
+OF_WORDS = [
+    ("Straße, E-Mail: 3 Äpfel - 'n Stück!", ["strasse", "e-mail", "3", "äpfel", "n", "stück"]),
+    *(("ein_mehr, 'gut'", ["ein", "mehr", "gut"]), ("... -- '", [])),
 ]
 WORDINGS = [  # the entry of a dictionary, and the wordings in it
     ("Boot {n} [naut.] <Kahn> (klein)", ["Boot"]),
@@ -47,16 +46,16 @@ PAIRED = [
     # Entry i translates entry i, and one that is unclear leaves the others alone.
     *((f"a | {unclear} | d :: x | y | z", [("a", "x"), ("d", "z")]) for unclear in ("b/c", "(nur so)")),
     ("a :: b :: c", [("a", "b :: c")]),
-    (
-        "\ufeffBoot :: boat\r\n# a :: b | c\r\n\r\nÄpfel {pl} | A\u0308pfel :: apple | as",
-        [("Boot", "boat"), ("Äpfel", "apple"), ("Äpfel", "as")],
-    ),
+    ("\ufeffBoot :: boat\r\n# a :: b | c\r\n\r\n", [("Boot", "boat")]),
+    ("Äpfel {pl} | A\u0308pfel :: apple | as", [("Äpfel", "apple"), ("Äpfel", "as")]),
 ]
-CASES = [*((cleaning.alternatives, *case) for case in WORDINGS), *((cleaning.ding_pairs, *case) for case in PAIRED)]
+CASES = {one_line: OF_ONE_LINE, cleaning.lines_of: OF_LINES, cleaning.words: OF_WORDS, cleaning.alternatives: WORDINGS}
+CASES |= {cleaning.ding_pairs: PAIRED}
 
 
-@pytest.mark.parametrize(("clean", "text", "expected"), OF_LINES + CASES)
-def test_a_text_becomes_lines_words_wordings_or_pairs(clean, text, expected):
+@pytest.mark.parametrize(("clean", "case"), [(clean, case) for clean, cases in CASES.items() for case in cases])
+def test_a_text_becomes_lines_words_wordings_or_pairs(clean, case):
+    text, expected = case
     assert clean(text) == expected
 
 
@@ -73,27 +72,18 @@ LINES = "\ufeffGo.\tGeh.\tCC-BY 2.0 (France) #1 (somebody)\tmore\r\n\n \nI\u00a0
 def test_tabbed_lines_lose_their_attribution_and_aligned_lines_are_paired_in_order():
     assert cleaning.tabbed_pairs(LINES, "the list") == [("Go.", "Geh."), ("I am.", "Ich bin.")]
     assert cleaning.tabbed_pairs("", "the list") == []
-    pairs = cleaning.aligned_pairs("\ufeffEin Hund.\r\nGru\u0308n.\r\n\r\n", "A dog.\n Green. \n\n", "a.de", "a.en")
+    pairs = cleaning.aligned_pairs("\ufeffEin Hund.\r\nGru\u0308n.\r\n\r\n", "A dog.\n Green. \n\n", *FILES)
     assert pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green."), ("", "")]
 
 
-NO_TAB, OTHER_LENGTHS = (
-    "expected source TAB target, but it has no tab",
-    "of the dictionary has sides of different lengths",
-)
+NO_TAB, LENGTHS = "expected source TAB target, but it has no tab", "of the dictionary has sides of different lengths"
+FILES, UNEQUAL = ("a.de", "a.en"), ("a | b :: x", "a :: x | y", "a | b", "a | b | c :: x | y")
 REFUSED = [  # each names the line, or the numbers of lines, and never shows a line whole
     (cleaning.tabbed_pairs, ("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "the list"), f"the list, line 2: {NO_TAB}: 'Go Geh'$"),
     (cleaning.tabbed_pairs, ("x" * 5000, "the list"), f"{NO_TAB}: 'x{{60}}'$"),
-    (
-        cleaning.aligned_pairs,
-        ("Hund\n" * 1200, "dog", "a.de", "a.en"),
-        "^a.de has 1,200 lines and a.en has 1: line i of one",
-    ),
-    (cleaning.aligned_pairs, ("", "dog", "a.de", "a.en"), "^a.de has 0 lines and a.en has 1"),
-    *(
-        (cleaning.ding_pairs, (f"# comment\nHund :: dog\n{line}\nKatze :: cat\n",), f"^line 3 {OTHER_LENGTHS}")
-        for line in ("a | b :: x", "a :: x | y", "a | b", "a | b | c :: x | y")
-    ),
+    (cleaning.aligned_pairs, ("Hund\n" * 1200, "dog", *FILES), "^a.de has 1,200 lines and a.en has 1: line i of one"),
+    (cleaning.aligned_pairs, ("", "dog", *FILES), "^a.de has 0 lines and a.en has 1"),
+    *((cleaning.ding_pairs, [f"# comment\nHund :: dog\n{line}\nKatze"], f"^line 3 {LENGTHS}") for line in UNEQUAL),
 ]
 
 
@@ -161,11 +151,6 @@ NO_PAIRS = [
 ]
 
 
-@pytest.mark.parametrize("lesson", NO_PAIRS)
-def test_what_is_no_pair_in_a_lesson(lesson):
-    assert list(cleaning.dialogue_pairs(lesson)) == []
-
-
 TEXTS = [
     ("Ja. Ärgerlich.", "Yes. Annoying.", [("Ja.", "Yes."), ("Ärgerlich.", "Annoying.")]),
     ("Ja, und. Gut.", "Yes and good.", [("Ja, und. Gut.", "Yes and good.")]),
@@ -184,6 +169,9 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("german", "english", "pairs"), TEXTS)
-def test_a_text_becomes_one_pair_or_one_for_each_sentence(german, english, pairs):
-    assert list(cleaning.dialogue_pairs({"de": german, "en": english})) == pairs
+LESSONS = [*((lesson, []) for lesson in NO_PAIRS), *(({"de": de, "en": en}, pairs) for de, en, pairs in TEXTS)]
+
+
+@pytest.mark.parametrize(("lesson", "pairs"), LESSONS)
+def test_a_text_in_a_lesson_becomes_no_pair_or_one_or_one_for_each_sentence(lesson, pairs):
+    assert list(cleaning.dialogue_pairs(lesson)) == pairs

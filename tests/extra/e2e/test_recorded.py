@@ -1,4 +1,4 @@
-"""The pages of encoders in a browser: their numbers, and the way through them by mouse and keyboard."""
+"""The pages of encoders and translations in a browser: their numbers, and the way through them."""
 
 from pathlib import Path
 
@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 import sample
-from extra.encoders.family import BERT as FAMILY
-from extra.encoders.family import VIT
+from extra.encoders.family import BERT, VIT
 from extra.encoders.looking import as_input, rollout
+from extra.families import SEQ2SEQ
 from extra.inside import look_inside
+from extra.inside.seq2seq import attention_weights
 from tests.extra.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
+from tests.extra.explorer.test_translation import saved_translator
 from tinygrad_lite import Tensor
 
 pytestmark = pytest.mark.e2e
@@ -30,7 +32,7 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, accessible,
     sample.main([path, "--start", TEXT, "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
     data = page.evaluate("readData()")
-    found = look_inside(FAMILY.load(Path(path)).make_model(), Tensor([data["ids"]]))
+    found = look_inside(BERT.load(Path(path)).make_model(), Tensor([data["ids"]]))
     weights = np.reshape(page.evaluate("Array.from(readHalves('recorded-attention'))"), found.attention.shape)
     np.testing.assert_allclose(weights, found.attention, atol=1e-3)
 
@@ -111,3 +113,47 @@ def test_a_patch_shows_what_it_attends_to(workplace, opened, accessible, tmp_pat
     page.keyboard.press("ArrowDown")
     check("The patch in row 3, column 2", [rows[7 + first] for rows in both])
     shown_by(page, "looks", tmp_path, accessible)
+
+
+# --- a translation: its weights, its tree, and the way through it by keyboard -----------------------------------------
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_a_translation_is_walked_through(workplace, opened, drawn, accessible, tmp_path, width, scheme):
+    path = saved_translator(Path("t.safetensors"))
+    sample.main([str(path), "--start", "ab $cab", "--beam", "3", "--explain", "page.html"])
+    page = opened(Path("page.html"), width, scheme)
+    trained = SEQ2SEQ.load(path)
+    data = page.evaluate("readData()")
+    target = trained.tokenizer.encode("".join(data["target"][:-1]).replace("·", " "))
+    found = attention_weights(trained.make_model(), trained.tokenizer, "ab $cab", target)
+    weights = page.evaluate("Array.from(readHalves('recorded-attention'))")
+    np.testing.assert_allclose(np.reshape(weights, data["shape"]), found.weights, atol=1e-3)
+
+    assert page.locator("#beam .node").count() == len(data["nodes"])
+    step = page.get_by_role("slider", name="Step")
+    step.focus()
+    page.keyboard.press("ArrowRight")
+    assert step.get_attribute("aria-valuetext") == f"2 of {len(data['target'])}"
+    page.get_by_role("button", name="layer 2, head 2").click()
+    top = found.weights[1, 1, 1]
+    said = page.locator("#looks").inner_text()
+    assert f"{data['source'][top.argmax()]}" in said.split("looks at ")[1][:3]
+    assert f"{100 * top.max():.0f}"[:2] in said
+
+    number = next(i for i, node in enumerate(data["nodes"]) if node["fate"] == "dropped")
+    page.locator("#beam .node").nth(number).focus()
+    assert "not among the" in page.locator("#fate").inner_text()
+    drawn(page)
+    scrolled = page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft")
+    page.locator("#beam .node").nth(number).click()
+    drawn(page)
+    assert "not among the" in page.locator("#fate").inner_text()
+    assert page.locator("#beam .node[aria-pressed=true]").count() == 1
+    assert page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft") == scrolled
+    step.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#beam .node[aria-pressed=true]").count() == 0
+    assert accessible(page) == []
+    page.locator("#beam").screenshot(path=tmp_path / "beam.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

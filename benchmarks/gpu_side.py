@@ -375,7 +375,7 @@ def seen_by_cupti(step: Step) -> Spent:
 
     torch.cuda.init()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         step(0)
         torch.cuda.synchronize()
     on_gpu = torch.autograd.DeviceType.CUDA

@@ -19,7 +19,7 @@ long_trained, trained = core.long_trained, core.trained  # fixtures
 LUONG = {"mixer": "lstm", "attend": "predictive", "attention_reach": 4, "input_feeding": True, "n_head": None}
 
 
-@pytest.mark.parametrize(("kind", "steps"), [(TODAYS, 30), (LUONG, 20)])
+@pytest.mark.parametrize(("kind", "steps"), [(TODAYS, 40), (LUONG, 30)])
 def test_a_model_with_other_parts_is_explained_profiled_and_adapted(kind, steps, capsys):
     settings = core.assert_learns_resumes_and_translates(kind, "adamw", steps, capsys)
     start = ["whole", "--start=abcdefghij"]

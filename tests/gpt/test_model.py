@@ -152,7 +152,10 @@ def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
         alone = [model.step(token, state) for token, (_, state) in zip(column[:, None], alone, strict=True)]
 
 
-@pytest.mark.parametrize("kind", [None, "int8", "nf4"])
+FEW_BITS = [pytest.param(kind, marks=pytest.mark.cpu_only("few bits are for the CPU")) for kind in ("int8", "nf4")]
+
+
+@pytest.mark.parametrize("kind", [None, *FEW_BITS])
 def test_after_each_slide_the_text_is_that_of_a_model_that_reads_its_last_half(kind):
     """Three contexts; and a long prompt is read from its end. mit-han-lab/streaming-llm#93, VeloxQuant-MLX#389."""
     for dtype, tolerance in (("float32", 1e-5), ("float64", 1e-12))[: 1 if kind else 2]:

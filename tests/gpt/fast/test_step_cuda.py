@@ -55,7 +55,10 @@ IN_BFLOAT16 = [
 
 @pytest.mark.parametrize(("settings", "rows"), IN_BFLOAT16)
 def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, rows, cuda):
-    """So the step equals that of float32 with these weights, rounded, and a cache that rounds."""
+    """So the step equals that of float32 with these weights, rounded, and a cache that rounds.
+
+    The two add in different orders; where a number is between two of bfloat16, one cache may hold the other of them.
+    """
     model = make_model("float32", **settings).to(cuda)
     rounding = FastStepCuda(model)
 
@@ -76,7 +79,15 @@ def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, rows, cuda):
         found.append(on_host(fast(column, caches)))
         expected.append(on_host(rounding(column, rounding_caches)))
     assert {cache.both.dtype for cache in [*caches, *rounding_caches]} == {bfloat16()}
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    kept = [np.stack([on_host(cache.both).astype(np.float32) for cache in each]) for each in (caches, rounding_caches)]
+    kept = [array[..., : len(found), :] for array in kept]  # (L, rows, 2, H, T, D)
+    differs = kept[0] != kept[1]
+    assert differs.mean() < 1e-2
+    np.testing.assert_allclose(*kept, rtol=2**-7, atol=1e-3)
+    same = ~differs.any((0, 2, 3, 4, 5))  # of each row
+    found, expected = np.array(found), np.array(expected)
+    np.testing.assert_allclose(found[:, same], expected[:, same], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
 
 
 WRITTEN = [

@@ -264,6 +264,16 @@ def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, wri
 # --- files that are the same everywhere -----------------------------------------------------------------------
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="this is no clone")
+def test_lines_end_in_lf_on_every_system(tmp_path):
+    """Also where git turns ends of lines into those of Windows, in a folder with a space and an umlaut."""
+    place = tmp_path / "für alle"
+    subprocess.run(["git", "clone", "-qs", "-c", "core.autocrlf=true", ROOT, place], check=True)
+    found = [path for path in place.rglob("*") if path.suffix in (".py", ".sh", ".cu", ".md", ".toml")]
+    assert len(found) > 400
+    assert [path for path in found if b"\r" in path.read_bytes()] == []
+
+
 @pytest.mark.parametrize("script", ["train.py", "sample.py"])
 def test_before_the_installation_a_script_says_how_to_install(script):
     """Without the packages, and without the project itself, as for a lone copy of the script."""

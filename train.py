@@ -33,7 +33,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.random import random_key
-from training.cli.console import quoted, run_command, say, with_value
+from training.cli.console import quoted, run_command, say
 from training.estimate import is_shortage, too_little_to_train
 from training.folder import StopRequest, tune_memory
 from training.log import RunLog
@@ -76,14 +76,13 @@ def run(setup: RunSetup) -> int:
             log = setup.log(task, model, optimizer)
             with log:
                 train(options, task, model, optimizer, comm, log)
-    prompt = f" {with_value(task.asked_with, task.example)}" if task.example else ""
-    sampling = f"python sample.py {quoted(folder.path)}{prompt}"
+    next_steps = "\n  ".join(setup.next_steps(task))
     if comm.should_stop and optimizer.steps < options.max_iters:
         done = f"stopped by {stop.signal.name} after {counted(optimizer.steps, 'step')}; saved {folder.last}"
-        say(f"\n{done}; continue with:\n{resume}\ntry it with:\n  {sampling}")
+        say(f"\n{done}; continue with:\n{resume}\ntry it with:\n  {next_steps}")
         return 128 + stop.signal  # as a shell expects
     learned = f"It learned from {setup.stand_in}.\n" if setup.stand_in else ""
-    say(f"\n{learned}Try it with:\n  {sampling}")
+    say(f"\n{log.summary()}\n{learned}Try it with:\n  {next_steps}")
     return 0
 
 

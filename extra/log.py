@@ -1,7 +1,7 @@
 """The output of a run with the options of the shelf: checkpoints of several steps are kept; a full disk may end it."""
 
 from training.checkpoint import Checkpoint, save_file
-from training.log import RunLog
+from training.log import RunLog, curve
 
 
 class ShelfLog(RunLog):
@@ -16,6 +16,11 @@ class ShelfLog(RunLog):
                 save_file(path, self.folder.last.read_bytes())
             for old in self.folder.kept()[:-number]:
                 old.unlink(missing_ok=True)
+
+    def curve(self) -> list[str]:
+        """The training loss as a curve of one line, or, with `--curve`, of eight."""
+        shown = super().curve()
+        return curve(self.losses, self.options.max_iters, 8) if shown and self.options.curve else shown
 
     def may_continue(self, step: int) -> bool:
         """Whether training continues if a write of this step fails."""

@@ -62,11 +62,15 @@ class ShelfOptions:
         0.4, "share of lr_decay_iters after which the trapezoid (also called WSD) falls linearly", low=0.0, high=1.0
     )
 
+    curve: bool = of_evaluation(False, "show the curve of the loss in eight lines instead of one")
+    explain: str = of_explorer("", "page that shows the model from inside, written after the run", is_path=True)
     log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
     keep: int = of_evaluation(0, "checkpoints to keep besides last and best: those of the latest evaluations", low=0)
     stop_on_disk_error: bool = of_evaluation(False, "stop if a file cannot be written; else warn, and try again later")
 
-    NOT_SAVED = TrainOptions.NOT_SAVED | {*"dry_run watts flops_per_second profile stop_on_disk_error".split()}
+    NOT_SAVED = TrainOptions.NOT_SAVED | {
+        *"dry_run watts flops_per_second profile stop_on_disk_error curve explain".split()
+    }
     FIXED = TrainOptions.FIXED | {*"freeze lora_rank lora_alpha lora_targets quantize".split()}
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 

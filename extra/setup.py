@@ -8,9 +8,11 @@ python train.py gpt3 --dry_run                      an estimate, or with --profi
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from extra.adapters.adapter import fingerprint, in_words
+from extra.encoders.cnn import CNN
 from extra.log import ShelfLog
 from extra.mpi.mpirun import launched
 from extra.studies import trials
@@ -93,6 +95,10 @@ class ShelfSetup(RunSetup):
         if self.checkpoint and (options.adapts != bool(self.base) or options.quantize != self.base.get("quantize")):
             raise CheckpointError(f"{self.folder.last}: its settings and its base contradict each other")
         super().check(given)
+        if options.explain and self.family.model is CNN:
+            raise OptionError("--explain shows attention, which a convolutional network lacks: omit it")
+        if options.explain and not Path(options.explain).parent.is_dir():
+            raise OptionError(f"--explain {options.explain}: there is no folder for this file")
         if options.quantize and options.device != "cpu":
             raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
         if options.exchange == "bfloat16" and options.dtype == "float64":
@@ -160,7 +166,14 @@ class ShelfSetup(RunSetup):
         """Do what the command asks for: an estimate, a profile, or the run; returns the exit status."""
         if self.options.dry_run:
             return trials.dry_run(self)
-        return trials.show_profile(self) if self.options.profile else run(self)
+        if self.options.profile:
+            return trials.show_profile(self)
+        status = run(self)
+        if self.options.explain and status == launched()[0] == 0:
+            import sample  # whose families import this module
+
+            return sample.main([str(self.folder.path), *self.prompt, f"--explain={self.options.explain}"])
+        return status
 
     def processes(self, program: Program, *run: Any) -> AbstractContextManager[OneProcess]:
         """The processes that do the work together: the ranks, if mpirun started this one."""
@@ -173,4 +186,11 @@ class ShelfSetup(RunSetup):
 
     def log(self, task: Task, model: Module, optimizer: Optimizer) -> ShelfLog:
         """What writes the files of the run."""
+        self.prompt = [f"--{task.asked_with}={task.example}"] if task.example else []  # for the page
         return ShelfLog(self, task, model, optimizer)
+
+    def next_steps(self, task: Task) -> list[str]:
+        """Commands worth typing after the run: a sample, the page that explains the model, and what the curve says."""
+        (sampling,), run = super().next_steps(task), quoted(self.folder.path)
+        page = [] if self.family.model is CNN or self.options.explain else [f"{sampling} --explain page.html"]
+        return [sampling, *page, f"python -m extra.studies.diagnose {run}"]

@@ -1,4 +1,4 @@
-"""The output of a training run: checkpoints, rows of metrics.csv, samples, the progress bar.
+"""The output of a training run: checkpoints, rows of metrics.csv, samples, the progress bar, the curve.
 
 Only process 0 has a `RunLog`. It does not affect the training.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -33,8 +33,31 @@ if TYPE_CHECKING:
     from training.setup import RunSetup
 
 PAUSE = 10  # seconds without a line, after which a row of metrics.csv is printed too, if there is no progress bar
+BLOCKS, LEVELS = " ▁▂▃▄▅▆▇█", 8
 NOISE = 70  # characters of a sample by an untrained model: a line
 tqdm.set_lock(RLock())  # only one process writes; for tqdm's own lock of all processes, Python 3.14 starts a process
+
+
+def curve(losses: Mapping[int, float], steps: int, rows: int = 1, columns: int = 60) -> list[str]:
+    """Training losses by step, as a curve of block characters, with its highest and its lowest value.
+
+    Each column is the mean of a part of the run, or lies between its neighbours. What is above the highest column after
+    the first tenth is cut off: the first steps fall so far that nothing else would be seen.
+
+    >>> curve({step: 8 - step for step in range(1, 8)}, steps=10, columns=10)
+    ['█▇▆▅▃▂▁  7.00 to 1.00']
+    """
+    parts: dict[int, list[float]] = {}
+    for step, loss in losses.items():
+        parts.setdefault((step - 1) * columns // steps, []).append(loss)
+    known = [sum(part) / len(part) for part in parts.values()]
+    low, high = min(known), max(known[len(known) // 10 :])
+    means = np.interp(range(max(parts) + 1), [*parts], known)
+    heights = 1 + np.round(np.minimum(1, (means - low) / (high - low or 1)) * (rows * LEVELS - 1)).astype(int)
+    blocks = BLOCKS if "utf" in (sys.stderr.encoding or "").lower() else " 12345678"
+    levels = (np.clip(heights - LEVELS * row, 0, LEVELS) for row in reversed(range(rows)))
+    *upper, lowest = ("".join(blocks[level] for level in row).rstrip() for row in levels)
+    return [*upper, f"{lowest}  {high:.2f} to {low:.2f}"]
 
 
 class Bar(tqdm):
@@ -140,12 +163,35 @@ class RunLog(AbstractContextManager):
         if text and step == 0 and self.setup.trained is None:
             heading, text = f"{heading}\nuntrained, so this is noise:", text[:NOISE]
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
-        tqdm.write(visible(heading), file=sys.stderr)
+        tqdm.write(visible("\n".join([heading + self.so_far(step), *self.curve()])), file=sys.stderr)
         if text:
             self.folder.add_sample(heading, text)
             tqdm.write(shown(text) + "\n", file=sys.stdout)
             sys.stdout.flush()
         self.said = time.perf_counter()
+
+    def so_far(self, step: int) -> str:
+        """The mean training loss since the last evaluation, the best step, speed and time, behind an evaluation."""
+        recent = [loss for at, loss in self.losses.items() if at > step - self.options.eval_interval]
+        if not recent:
+            return ""
+        best = "the best so far" if self.best[1] == step else f"best {self.best[0]:.4f} at step {self.best[1]:,}"
+        taken = time.perf_counter() - self.started
+        return f"; training {sum(recent) / len(recent):.3f}, {best},{self.bar.facts[0]}, {taken:,.0f} s"
+
+    def curve(self) -> list[str]:
+        """The training loss since the start of this command, as a line of block characters; none before there is one.
+
+        Lines, because the shelf may show more of them.
+        """
+        return curve(self.losses, self.options.max_iters) if self.losses else []
+
+    def summary(self) -> str:
+        """At the end: the curve, the time, and the best step."""
+        lines = curve(self.losses, self.options.max_iters, rows=8) if self.losses else []
+        lowest, step = self.best
+        best = f"; best validation loss {lowest:.4f} at step {step:,}" if step is not None else ""
+        return "\n".join([*lines, f"{time.perf_counter() - self.started:,.0f} s{best}"])
 
     def write(self, step: int, job: Callable[[], None], before: tuple) -> None:
         """Do this, in the other thread if there is one; if it fails, what was best `before` is the best again."""

@@ -19,7 +19,7 @@ from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.random import random_key
 from training.checkpoint import Checkpoint
-from training.cli.console import say
+from training.cli.console import quoted, say, with_value
 from training.cli.unread import refuse_unread
 from training.folder import MAX_DEFAULT_WORKERS, METRICS, RunFolder, available_cores, choose_device
 from training.log import RunLog
@@ -199,6 +199,11 @@ class RunSetup:
     def log(self, task: Task, model: Module, optimizer: Optimizer) -> RunLog:
         """What writes the files of the run."""
         return RunLog(self, task, model, optimizer)
+
+    def next_steps(self, task: Task) -> list[str]:
+        """Commands worth typing after the run."""
+        prompt = f" {with_value(task.asked_with, task.example)}" if task.example else ""
+        return [f"python sample.py {quoted(self.folder.path)}{prompt}"]
 
 
 def warn_of_unknown(task: Task) -> None:

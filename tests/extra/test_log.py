@@ -1,8 +1,15 @@
-"""Checkpoints of several steps are kept."""
+"""Checkpoints of several steps are kept; the curve in eight lines, and the page at the end."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+import train
 from extra.log import ShelfLog
+from tests.tiny_runs import run_training
+from tinygrad_lite.errors import OptionError
 from training import log
 from training.folder import RunFolder
 
@@ -18,3 +25,23 @@ def test_the_latest_checkpoints_are_kept(tmp_path, monkeypatch):
     assert [path.read_bytes() for path in run.kept()] == [b"100", b"150"]
     run.begin({})
     assert run.kept() == []
+
+
+def test_a_run_shows_its_curve_in_eight_lines_and_ends_with_its_page(workplace, capsys):
+    run_training(max_iters=20, eval_interval=10, curve=True, explain="page.html")
+    said = capsys.readouterr().err
+    assert len(re.findall(r"^[ ▁▂▃▄▅▆▇█]*█$", said, re.MULTILINE)) >= 3  # a column that is higher than a line
+    assert said.endswith("open it in a browser\n")
+    assert "Try it with:\n  python sample.py run --start " in said
+    assert "\n  python -m extra.studies.diagnose run\n" in said
+    assert "--explain" not in said
+    assert Path("page.html").stat().st_size > 100_000
+    capsys.readouterr()
+    run_training(max_iters=2, out_dir="other")
+    assert re.search(r"\n  python sample.py other --start .* --explain page.html\n", capsys.readouterr().err)
+    for words, answer in (
+        (["--explain=no/page.html"], "--explain no/page.html: there is no folder for this file"),
+        (["cnn-digits", "--explain=page.html"], "--explain shows attention, which a convolutional network lacks: omit"),
+    ):
+        with pytest.raises(OptionError, match=answer):
+            train.main(words)

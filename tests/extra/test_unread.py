@@ -16,7 +16,7 @@ GPT, SEQ2SEQ = FAMILIES["gpt"], FAMILIES["seq2seq"]
 # As for the core: what every run reads, or what a check of its own refuses.
 OF_ALL = """
     dry_run watts flops_per_second profile exchange freeze lora_rank lora_alpha lora_targets lora_dropout quantize
-    keep stop_on_disk_error log_interval
+    keep stop_on_disk_error log_interval curve explain
 """
 OF_THIS_SEQ2SEQ = " mixer attend input_feeding"
 OF_THIS_GPT = " pairs separator replay teachers rewards residual mixer"

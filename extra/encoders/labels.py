@@ -18,7 +18,7 @@ from extra.encoders.bert import LabelledBatch
 from extra.encoders.classes import ClassesTask
 from extra.encoders.config import LABEL_MARK
 from extra.encoders.options import BertOptions
-from extra.encoders.words import CLS, PAD, SEP, learn_tokenizer
+from extra.encoders.words import PAD, learn_tokenizer, with_marks
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import CorpusError, OptionError, counted
 from tinygrad_lite.generator import pad_rows
@@ -101,15 +101,8 @@ def texts_of(line: str, most: int) -> list[str]:
 
 
 def sequence(tokenizer: Tokenizer, texts: Sequence[str], size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids and segments of a text, or of a pair; what is longer than `size` is cut, in a pair the longer text.
-
-    [CLS] first [SEP] second [SEP]
-    """
-    special, parts = tokenizer.specials, [tokenizer.encode(text) for text in texts]
+    """The ids and segments of a text, or of a pair; what is longer than `size` is cut, in a pair the longer text."""
+    parts = [tokenizer.encode(text) for text in texts]
     while sum(map(len, parts)) + len(parts) + 1 > size:
         max(parts, key=len).pop()
-    ids, segments = [special[CLS]], [0]
-    for number, part in enumerate(parts):
-        ids += [*part, special[SEP]]
-        segments += [number] * (len(part) + 1)
-    return np.array(ids), np.array(segments)
+    return with_marks(tokenizer, parts)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,16 +130,13 @@ class MaskedText:
 
     def sequence(self, text: TokenizedText, rng: np.random.Generator) -> MaskedSequence:
         """A random sequence of a text, with tokens hidden."""
-        special = self.tokenizer.specials
         if self.options.config.next_sentence and len(text.cuts):
-            first, second, follows = self._two_segments(text, rng)
-            ids = np.concatenate([[special[CLS]], first, [special[SEP]], second, [special[SEP]]])
-            segments = np.repeat([0, 1], [len(first) + 2, len(second) + 1])
+            *parts, follows = self._two_segments(text, rng)
         else:
             follows, room = True, self.options.config.block_size - 2
             start = rng.integers(0, max(1, len(text.tokens) - room + 1))
-            ids = np.concatenate([[special[CLS]], text.tokens[start : start + room], [special[SEP]]])
-            segments = np.zeros(len(ids), np.int64)
+            parts = [text.tokens[start : start + room]]
+        ids, segments = with_marks(self.tokenizer, parts)
         hidden, places = self.hide(ids, rng)
         return MaskedSequence(hidden, segments, places, ids[places], follows)
 
@@ -294,15 +291,21 @@ def example_of(text: str) -> str:
     return ""
 
 
+def with_marks(tokenizer: Tokenizer, parts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of one part or two between special tokens, [CLS] first [SEP] second [SEP], and their segments."""
+    rows = [[*part, tokenizer.specials[SEP]] for part in parts]
+    rows[0].insert(0, tokenizer.specials[CLS])
+    return np.concatenate(rows), np.repeat(np.arange(len(rows)), [*map(len, rows)])
+
+
 def whole_sequence(tokenizer: Tokenizer, text: str) -> np.ndarray:
     """The ids of a text in which each [MASK] hides a word: [CLS] text [SEP].
 
     In byte-pair encoding a word's token begins with the space before it, so [MASK] replaces that, too.
     """
-    special = tokenizer.specials
     if tokenizer.kind == BPETokenizer.kind:
         text = text.replace(f" {MASK}", MASK)
-    return np.array([special[CLS], *tokenizer.encode(text, allow_special=[MASK]), special[SEP]])
+    return with_marks(tokenizer, [tokenizer.encode(text, allow_special=[MASK])])[0]
 
 
 def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list[list[tuple[int, float]]]:

@@ -21,7 +21,6 @@ from gpt.model import GPT
 from gpt.sample import encode, write_continuation
 from text.decoding.sample_options import SampleOptions
 from text.decoding.sampling import RANDOM, REPETITION
-from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.generator import GenerationState
 from training.cli.command_line import parse_command_line
@@ -30,7 +29,6 @@ from training.cli.prompt import warn_of_cut, warn_of_unknown
 from training.family import Trained
 
 SETTINGS = (*RANDOM, "greedy", *REPETITION, "max_new_tokens", "seed", "stop")
-LONG = 16  # characters of a token: most have fewer
 COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: remove all stop strings
 /settings    show them all
@@ -183,17 +181,6 @@ def typed_lines() -> Iterator[str]:
     say("")
 
 
-def latest_ids(tokenizer: Tokenizer, text: str, count: int) -> list[int]:
-    """The tokens of a text; of a long one, at least the last `count`.
-
-    A line begins a new word in all tokenizers that are learned here, so that its tokens do not depend on earlier lines.
-    """
-    start = 0 if tokenizer.is_foreign else text.rfind("\n", 0, -LONG * count) + 1
-    ids = encode(tokenizer, text[start:])
-    enough = not start or (len(ids) >= count and not text[start].isspace())
-    return ids if enough else encode(tokenizer, text)
-
-
 def show_conversation(
     options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str
 ) -> None:
@@ -202,7 +189,7 @@ def show_conversation(
     remembering, size, told = RememberingModel(model), model.config.block_size, []
 
     def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
-        ids = latest_ids(tokenizer, text, len(text) if model.is_endless else size)
+        ids = encode(tokenizer, text)
         if len(ids) > size and not told and not model.is_endless:
             told.append(warn_of_cut([len(ids)], size, "last", "text"))
         return write_continuation(settings, remembering, tokenizer, ids, turn, ends)

@@ -14,10 +14,9 @@ import sample
 from extra.chat import chat, chat_template
 from extra.chat.chat import Chat, ChatFormat, Fitting, render
 from extra.chat.interactive import SETTINGS as COMMANDS
-from extra.chat.interactive import Conversation, RememberingModel, converse, latest_ids, resume, show_conversation
+from extra.chat.interactive import Conversation, RememberingModel, converse, resume, show_conversation
 from gpt.fast.step_cuda import FastStepCuda
 from gpt.model import GPT
-from gpt.sample import encode
 from tests.extra.pretrained.gpt2_folders import byte_folder, write_json
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.fast.test_step import make_model
@@ -27,7 +26,6 @@ from tests.tinygrad_lite.test_generator import Successor
 from tests.training.cli import test_console as core
 from tests.training.cli.test_console import trap  # noqa: F401
 from text.decoding.sample_options import SampleOptions
-from text.tokenizers import learn
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.device import on_host
 from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError, UserError
@@ -94,15 +92,9 @@ def test_a_long_conversation_reads_and_writes_as_little_in_each_turn(form, monke
             messages = messages[:-1]
 
 
-def test_templates_share_a_process_that_is_replaced_when_it_ends(jinja2):
+def test_what_is_only_for_training_changes_no_text(jinja2):
     template = "{% for m in messages %}{% generation %}{{ m }}\n{% endgeneration %}{% endfor %}"
-    first = chat.template_process()
     assert [render(template, {"messages": [word, "ä"]}) for word in "ab"] == ["a\nä\n", "b\nä\n"]
-    assert chat.template_process() is first
-    with pytest.raises(CheckpointError):  # too much memory, or on a machine that is very busy, too much time
-        render("{{ 'a' * 10 ** 10 }}", {})
-    assert chat.template_process() is not first
-    assert render(template, {"messages": []}) == ""
 
 
 def test_a_message_without_a_reply_is_forgotten(capsys):
@@ -328,17 +320,6 @@ def test_the_earlier_text_remains_the_context(start, lines, asked):
     turns = [0, 0] if "/reset" in lines else [*range(len(asked))]
     assert (parrot.asked, talk.text) == ([*zip(asked, turns, strict=True)], f"{asked[-1]}Ara{turns[-1]}")
     assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
-
-
-@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
-def test_the_end_of_a_text_has_the_tokens_that_it_has_in_the_whole(kind):
-    text = "".join(f"{'x' * (n % 50)} Wort {n},\n" + "\n  \n" * (n % 3) for n in range(300))
-    tokenizer = learn(kind, text[:2000], 300)
-    for end in range(len(text) - 40, len(text)):
-        found, whole = latest_ids(tokenizer, text[:end], 20), encode(tokenizer, text[:end])
-        assert found[-20:] == whole[-20:]
-    assert len(found) < len(whole) / 2
-    assert latest_ids(tokenizer, text, len(text)) == encode(tokenizer, text)
 
 
 def test_a_conversation_reads_only_what_is_new(monkeypatch, capsys):

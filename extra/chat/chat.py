@@ -13,18 +13,14 @@ What the user types is text, even where it looks like a special token: <|im_end|
 text and does not end the message.
 """
 
-import atexit
 import json
 import os
 import re
 import subprocess
 import tempfile
-import threading
-import weakref
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -162,50 +158,20 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
     """
     if (found := find_spec("jinja2")) is None or found.origin is None:
         raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
-    process, late = template_process(), threading.Event()
-    timer = threading.Timer(chat_template.MAX_SECONDS, lambda: (late.set(), process.kill()))
-    timer.start()
-    try:
-        process.stdin.write(json.dumps({"template": template, "variables": variables}).encode("ascii") + b"\n")
-        process.stdin.flush()
-        reply = process.stdout.readline()
-    except BrokenPipeError:
-        reply = b""
-    except BaseException:  # such as Ctrl-C: what it would still write must not answer the next request
-        end(process)
-        raise
-    finally:
-        timer.cancel()
-    if not reply:
-        process.kill()
-        errors = process.stderr.read()
-        end(process)
-        if late.is_set():
-            raise CheckpointError(f"the model's chat template takes more than {chat_template.MAX_SECONDS} s")
-        lines = errors.decode("utf-8", "replace").splitlines() or ["it was ended"]
+    command = ["python", os.path.abspath(chat_template.__file__), str(Path(found.origin).parents[1])]
+    request = json.dumps({"template": template, "variables": variables}).encode("ascii")
+    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
+        try:
+            done = run_apart(command, folder, input=request, timeout=chat_template.MAX_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise CheckpointError(f"the model's chat template takes more than {chat_template.MAX_SECONDS} s") from None
+    if not done.stdout:
+        lines = done.stderr.decode("utf-8", "replace").splitlines() or ["it was ended"]
         raise CheckpointError(f"the model's chat template takes too much memory, or cannot be run ({lines[-1]})")
-    is_refused, text = json.loads(reply)
+    is_refused, text = json.loads(done.stdout)
     if is_refused:
         raise CheckpointError(f"the model's chat template refuses these messages: {text}")
     return text
-
-
-@cache
-def template_process() -> subprocess.Popen:
-    """The process that runs templates, which waits for the next request until this one ends."""
-    folder = tempfile.TemporaryDirectory(prefix="tinygrad_lite-")
-    command = ["python", os.path.abspath(chat_template.__file__), str(Path(find_spec("jinja2").origin).parents[1])]
-    process = run_apart(command, folder.name, subprocess.Popen, stdin=subprocess.PIPE)
-    atexit.register(end, process)
-    weakref.finalize(process, folder.cleanup)
-    return process
-
-
-def end(process: subprocess.Popen) -> None:
-    """End a process of templates, if it has not, and close its pipes; the next template gets a new one."""
-    template_process.cache_clear()
-    with process:
-        process.kill()
 
 
 class Fitting:
@@ -222,11 +188,8 @@ class Fitting:
         """The tokens of the messages, at most `room` of them."""
         grown = [one for one in self._earlier if room <= one[1] and messages[: len(one[0])] == one[0]]
         first = grown[-1][2] if grown else 0
-        if len(ids := self._chat.encode(messages[first:])) > room:
-            starts = range(first, len(messages), 2)
-            place = bisect_left(starts[:-1], -room, key=lambda start: -len(self._chat.encode(messages[start:])))
-            first = starts[place]
-            ids = self._chat.encode(messages[first:])
+        while len(ids := self._chat.encode(messages[first:])) > room and first + 2 < len(messages):
+            first += 2
         self._earlier = [*grown[-1:], (messages, room, first)]  # two, since a message without a reply is forgotten
         return ids
 

@@ -2,7 +2,7 @@
 
     echo '{"template": "...", "variables": {"messages": [...]}}' | python -I extra/chat/chat_template.py [FOLDER]
 
-Each line of the input is a request; its answer is a line, too: whether the template refuses, and its text or why.
+The output says whether the template refuses, and has its text or why.
 
 A template is a program in the language Jinja that comes with a model, and so from anyone. jinja2's sandbox keeps it
 from everything but the variables it is given. A sandbox does not limit time and memory, so the template gets a process
@@ -16,7 +16,6 @@ expect from Hugging Face's transformers.
 
 import contextlib
 import datetime
-import functools
 import json
 import signal
 import sys
@@ -28,7 +27,7 @@ MAX_OUTPUT = 4_000_000  # characters
 
 
 def main() -> int:
-    """Answer the requests on stdin; returns the exit status."""
+    """Answer the request on stdin; returns the exit status."""
     sys.path += sys.argv[1:]
     from jinja2 import TemplateError, nodes
     from jinja2.ext import Extension, loopcontrols
@@ -59,22 +58,17 @@ def main() -> int:
     environment.filters["tojson"] = to_json
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-    compiled = functools.lru_cache(1)(environment.from_string)
-    for line in sys.stdin:
-        request = json.loads(line)
-        text, is_refused = "", False
-        try:
-            for piece in compiled(request["template"]).generate(**request["variables"]):
-                text += piece
-                if len(text) > MAX_OUTPUT:
-                    raise TemplateError(f"it writes more than {MAX_OUTPUT:,} characters")
-        except MemoryError:
-            return 1
-        except Exception as error:  # a template can raise whatever Python's operators do
-            text, is_refused = f"{error}" or type(error).__name__, True
-        text = text.encode("utf-8", "replace").decode("utf-8")
-        sys.stdout.writelines([json.dumps([is_refused, text]), "\n"])
-        sys.stdout.flush()
+    request, text, is_refused = json.load(sys.stdin), "", False
+    try:
+        for piece in environment.from_string(request["template"]).generate(**request["variables"]):
+            text += piece
+            if len(text) > MAX_OUTPUT:
+                raise TemplateError(f"it writes more than {MAX_OUTPUT:,} characters")
+    except MemoryError:
+        return 1
+    except Exception as error:  # a template can raise whatever Python's operators do
+        text, is_refused = f"{error}" or type(error).__name__, True
+    json.dump([is_refused, text.encode("utf-8", "replace").decode("utf-8")], sys.stdout)
     return 0
 
 

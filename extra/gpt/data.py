@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extra.gpt.options import GPTOptions
-from gpt.data import TextData, prepare
+from gpt.data import TextData
 from gpt.task import TextTask
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import CorpusError
@@ -33,18 +33,6 @@ class ReplayedData(TextData):
         return ids, targets
 
 
-def prepare_both(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:
-    """The text that the options name, with windows of the one that --replay names, if any.
-
-    Raises: CorpusError if one of them is too short for one context.
-    """
-    data = prepare(options, tokenizer)
-    if not options.replay:
-        return data
-    replay = np.array(replayed_tokens(options, data.tokenizer), data.train.dtype)
-    return ReplayedData(**vars(data), replay=replay)
-
-
 def replayed_tokens(options: GPTOptions, tokenizer: Tokenizer) -> list[int]:
     """The tokens of the text that --replay names, without those of its held-out part.
 
@@ -57,6 +45,10 @@ def replayed_tokens(options: GPTOptions, tokenizer: Tokenizer) -> list[int]:
 
 
 class MixedTask(TextTask):
-    """A training text, perhaps with windows of another one."""
+    """A training text, with windows of the one that --replay names, if any."""
 
-    prepare = staticmethod(prepare_both)
+    def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
+        super().__init__(options, tokenizer)
+        if options.replay:
+            replay = np.array(replayed_tokens(options, self.tokenizer), self.data.train.dtype)
+            self.data = ReplayedData(**vars(self.data), replay=replay)

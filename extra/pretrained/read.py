@@ -135,7 +135,7 @@ def _read_weights(folder: Path, layout: Layout, config: ModelConfig) -> dict[str
             start, dot, last = name.removeprefix(layout.prefix).rpartition(".")
             weights[start + dot + (OLD_NORM.get(last, last) if start.endswith("LayerNorm") else last)] = array
     output, embedding = layout.tied
-    head = weights.pop(output, None) if getattr(config, "tie_weights", True) else None
+    head = weights.pop(output, None) if config.tie_weights else None
     if head is not None and not np.array_equal(head, weights.get(embedding, np.empty(0))):
         differ = f"{folder}: {output} differs from {embedding}"
         raise CheckpointError(f"{differ}, but config.json says that the output matrix is tied to the embedding")

@@ -18,7 +18,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -122,16 +122,10 @@ class ChatFormat:
         return ids
 
 
-class AnswerFormat:
-    """How messages are written for a model that learned from this project's conversations."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer, self.ends = tokenizer, {tokenizer.specials[END]}
-
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """The tokens of these messages, and the separator after which the model answers."""
-        turns = [message["content"] for message in messages]
-        return [*turns_ids(self.tokenizer, turns), self.tokenizer.specials[separator_of(self.tokenizer)]]
+def question_ids(tokenizer: Tokenizer, messages: Sequence[Message]) -> list[int]:
+    """The tokens of messages, for a model that learned from this project's conversations, and the mark of an answer."""
+    turns = [message["content"] for message in messages]
+    return [*turns_ids(tokenizer, turns), tokenizer.specials[separator_of(tokenizer)]]
 
 
 class Chat(Conversation):
@@ -178,17 +172,20 @@ class Fitting:
     """The tokens of the latest messages of a conversation: the oldest turns are dropped until there is room.
 
     The last message is never left out. A conversation only grows, so what was dropped once is not tried again.
+
+    Args:
+        encode: the tokens of messages.
     """
 
-    def __init__(self, chat: ChatFormat | AnswerFormat) -> None:
-        self._chat = chat
+    def __init__(self, encode: Callable[[Sequence[Message]], list[int]]) -> None:
+        self._encode = encode
         self._earlier: list[tuple[Sequence[Message], int, int]] = []  # what was asked for, and the first message kept
 
     def __call__(self, messages: Sequence[Message], room: int) -> list[int]:
         """The tokens of the messages, at most `room` of them."""
         grown = [one for one in self._earlier if room <= one[1] and messages[: len(one[0])] == one[0]]
         first = grown[-1][2] if grown else 0
-        while len(ids := self._chat.encode(messages[first:])) > room and first + 2 < len(messages):
+        while len(ids := self._encode(messages[first:])) > room and first + 2 < len(messages):
             first += 2
         self._earlier = [*grown[-1:], (messages, room, first)]  # two, since a message without a reply is forgotten
         return ids
@@ -196,24 +193,25 @@ class Fitting:
 
 def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
     """Answer one question, or talk with a user who types messages."""
-    remembering = RememberingModel(model)
+    remembering, tokenizer = RememberingModel(model), trained.tokenizer
     if is_conversing(trained):
-        form = AnswerFormat(trained.tokenizer)
+        encode, ends = partial(question_ids, tokenizer), {tokenizer.specials[END]}
         options = replace(options, greedy=options.greedy or not {*SAMPLING} & {*given})
     elif is_answering(trained):
         raise OptionError('--chat is for models that learned from conversations; this one answers: --start "a text"')
     else:
-        form = ChatFormat.from_folder(trained.path, trained.tokenizer)
-    fitting = Fitting(form)
+        form = ChatFormat.from_folder(trained.path, tokenizer)
+        encode, ends = form.encode, form.ends
+    fitting = Fitting(encode)
 
     def reply(settings: SampleOptions, messages: Sequence[Message], turn: int) -> Iterator[str]:
         room = model.config.block_size - min(settings.max_new_tokens, model.config.block_size // 2)
         ids = fitting(messages, room)
         warn_of_cut([len(ids)], model.config.block_size, "last", "message with its marks")
-        return write_continuation(settings, remembering, form.tokenizer, ids, turn, form.ends)
+        return write_continuation(settings, remembering, tokenizer, ids, turn, ends)
 
     chat = Chat(options, [], reply)
     if "start" in given:
         chat.take(" " + question)  # with a space, so that a / is text
     else:
-        converse(chat, trained.tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")
+        converse(chat, tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")

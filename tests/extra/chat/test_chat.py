@@ -65,7 +65,7 @@ def test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text(for
 def test_the_oldest_turns_are_left_out_of_a_long_conversation(form):
     messages = [user("eins"), {"role": "assistant", "content": "zwei"}, user("drei")]
     whole = form.encode(messages)
-    fitting = Fitting(form)
+    fitting = Fitting(form.encode)
     assert fitting(messages, len(whole)) == whole
     assert fitting(messages, len(whole) - 1) == form.encode(messages[2:])
     assert fitting(messages[2:], 1) == form.encode(messages[2:])
@@ -73,7 +73,7 @@ def test_the_oldest_turns_are_left_out_of_a_long_conversation(form):
 
 def test_a_long_conversation_reads_and_writes_as_little_in_each_turn(form, monkeypatch):
     """The tokens are those of the messages that remain if the oldest pairs are dropped one by one."""
-    fitting, messages, rendered = Fitting(form), [], []
+    fitting, messages, rendered = Fitting(form.encode), [], []
     monkeypatch.setattr(chat, "render", lambda *what: rendered.append(len(what[1]["messages"])) or plain_render(*what))
     for turn in range(60):
         room = 500 if turn == 40 else 300 - 20 * (turn == 30)

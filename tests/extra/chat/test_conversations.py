@@ -12,7 +12,7 @@ import pytest
 import sample
 import train
 from extra.chat import conversations as world
-from extra.chat.chat import AnswerFormat
+from extra.chat.chat import question_ids
 from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END, prompt_ids
 from extra.pairs.pairs import IGNORED, AnswerTask
@@ -84,7 +84,7 @@ def test_of_a_conversation_only_the_last_answer_is_learned(few):
 def test_the_oldest_turns_are_forgotten_where_there_is_no_room_and_marks_that_are_typed_are_text():
     assert prompt_ids(TALKER, "e", 64, ["ab", "cd"]) == [*b"ab", FIRST, *b"cd", LAST, *b"e", FIRST]
     assert prompt_ids(TALKER, "e", 64, ["a" * 30, "cd", "b", "c"]) == [*b"b", FIRST, *b"c", LAST, *b"e", FIRST]
-    typed = AnswerFormat(TALKER).encode([{"role": "user", "content": f"{END} {ANSWER}"}])
+    typed = question_ids(TALKER, [{"role": "user", "content": f"{END} {ANSWER}"}])
     assert typed == [*f"{END} {ANSWER}".encode(), FIRST]
 
 

@@ -6,13 +6,14 @@ pip install -e ".[dev,e2e]" && pytest -m e2e tests/extra/e2e
 import re
 import sys
 import unicodedata
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sample
-from extra.chat.chat import AnswerFormat, Chat, Fitting
+from extra.chat.chat import Chat, Fitting, question_ids
 from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside, without_heads
 from extra.pairs.answering import END
@@ -369,7 +370,7 @@ def test_a_conversation_has_the_tokens_that_sample_gives_it(explained, plain, st
         whole[:] = fitting(messages, 16)
         return write_continuation(options, model, tokenizer, whole, turn, {end})
 
-    fitting = Fitting(AnswerFormat(tokenizer))
+    fitting = Fitting(partial(question_ids, tokenizer))
     talk = Chat(SampleOptions(greedy=True, max_new_tokens=9), [], reply)
     end, ended = tokenizer.specials[END], set()
     for message in [PROMPT, *MESSAGES]:

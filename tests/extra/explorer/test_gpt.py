@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import sample
-from extra.chat.chat import AnswerFormat, Fitting
+from extra.chat.chat import Fitting, question_ids
 from extra.explorer import gpt as build
 from extra.explorer import page
 from extra.explorer.learning import SCRIPTS
@@ -223,7 +224,7 @@ def test_a_model_that_answers_gets_the_marks_of_its_turns(workplace, monkeypatch
     tokenizer = ByteTokenizer(("<answer>", END))
     path = saved_gpt(Path("m.safetensors"), tokenizer, dataset=dataset, block_size=64)
     html, data = explained(path, start=f" Wer\nist {END}?")
-    asked = Fitting(AnswerFormat(tokenizer))([{"role": "user", "content": f"Wer ist {END}?"}], 32)
+    asked = Fitting(partial(question_ids, tokenizer))([{"role": "user", "content": f"Wer ist {END}?"}], 32)
     assert data["talk"] == {"ids": asked, "marks": [256, 257], "room": room, "most": 500}
     assert (data["textless"], data["sampling"]["temperature"]) == ([256], 0)  # it may end its answer, and is greedy
     possible = ("answers each message by itself", "No calculator runs on the page")

@@ -85,11 +85,6 @@ class ShelfOptions:
         of_muon = (*found["optimizer"]["muon"], "muon_lr_factor", "muon_momentum")
         return found | {"optimizer": {**found["optimizer"], "muon": of_muon}}
 
-    def rate_settings(self) -> dict[str, Any]:
-        """The options on which the learning rate depends, with the values that none of their values stands for."""
-        found = super().rate_settings()
-        return found | ({"lr_decay_iters": self.lr_decay_iters or self.max_iters} if "lr_decay_iters" in found else {})
-
     @property
     def is_from_scratch(self) -> bool:
         """Whether the run starts with random weights, so that it learns its tokenizer."""

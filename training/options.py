@@ -166,8 +166,8 @@ class TrainOptions:
 
     def rate_settings(self) -> dict[str, Any]:
         """The options on which the learning rate depends, with the values that none of their values stands for."""
-        values = {"lr_decay_iters": self.max_iters, **vars(self)}
-        values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        chosen = {name: value for name, value in vars(self).items() if value is not None}
+        values = {"lr_decay_iters": self.max_iters, "min_lr": self.learning_rate / 10} | chosen
         names = RATES[self.schedule]
         return {name: values[name] for name in (names if self.decay_lr else ("learning_rate",)) if name in values}
 

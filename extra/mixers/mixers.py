@@ -98,7 +98,7 @@ class Hyena(StateMixer):
     def mix(self, x: Tensor, mask: Tensor | None, cache: RecurrentState) -> Tensor:
         """(B, T, C) -> (B, T, C). A cache keeps all inputs, and everything is computed again for each token."""
         steps, maps = x.shape[1], cache.after(text_only(self.maps(x), mask))
-        cache.inputs, cache.length = maps.data, maps.shape[1]
+        cache.inputs, cache.length = maps.detach(), maps.shape[1]
         q, k, v = self.short(maps).chunk(3, axis=-1)
         u = k * v
         mixed = long_conv(u, self.filter(u.shape[1])) + u * self.through
@@ -178,13 +178,12 @@ class Mamba2(StateMixer):
         q, k, v = heads.chunk(3, axis=1)  # (B, H, T, D)
         pace = self.pace(x).transpose(1, 2)
         dt = pace.relu() + (1 + (-pace.abs()).exp()).log()  # softplus, log(1 + e^x), (B, H, T)
-        state = Tensor.zeros(*q.shape[:2], q.shape[3], q.shape[3], dtype=x.dtype, device=x.device)
-        if cache.state is not None:
-            state = Tensor.wrap(cache.state)
+        empty = Tensor.zeros(*q.shape[:2], q.shape[3], q.shape[3], dtype=x.dtype, device=x.device)
+        state = empty if cache.state is None else cache.state
         compute = by_steps if steps == 1 else by_chunks
         log_a = -dt * self.log_rate.exp().reshape(1, -1, 1)
         found, state = compute(q / math.sqrt(q.shape[3]), k, v * dt.unsqueeze(-1), log_a, state)
-        cache.inputs, cache.state, cache.length = maps.data[:, 1 - SHORT :], state.data, cache.length + steps
+        cache.inputs, cache.state, cache.length = maps.detach()[:, 1 - SHORT :], state.detach(), cache.length + steps
         joined = (found + v * self.through).transpose(1, 2).reshape(batch, steps, width)
         return self.dropout(self.output(self.norm(joined) * self.gate(x).silu()))
 

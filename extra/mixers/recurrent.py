@@ -14,7 +14,6 @@ import numpy as np
 
 from extra.mixers.lstm import lstm
 from extra.mixers.rnn import rnn
-from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, uniform
 from tinygrad_lite.tensor import Tensor
 
@@ -92,12 +91,12 @@ class RecurrentState:
     """
 
     length: int = 0  # positions read
-    state: Array | None = None  # (B, ...), such as (B, H)
-    inputs: Array | None = None  # (B, at most `length`, C), the latest, if a mixer reads them again
+    state: Tensor | None = None  # (B, ...), such as (B, H)
+    inputs: Tensor | None = None  # (B, at most `length`, C), the latest, if a mixer reads them again
 
     def after(self, inputs: Tensor) -> Tensor:
         """Inputs (B, T, C), after those that are kept."""
-        return inputs if self.inputs is None else Tensor.wrap(self.inputs).cat(inputs, axis=1)
+        return inputs if self.inputs is None else self.inputs.cat(inputs, axis=1)
 
     def cut(self, length: int) -> None:
         """Forget all but the first positions. A state cannot be rewound: with one, forget all, unless all stay."""
@@ -108,8 +107,7 @@ class RecurrentState:
 
     def select(self, rows: np.ndarray) -> Self:
         """The state of these rows of the batch, in this order; a row may be taken several times (beam search)."""
-        arrays = (self.state, self.inputs)
-        chosen = (None if array is None else array[device_of(array).from_host(rows)] for array in arrays)
+        chosen = (None if kept is None else kept[rows] for kept in (self.state, self.inputs))
         return RecurrentState(self.length, *chosen)
 
 
@@ -155,6 +153,6 @@ class RecurrentMixer(StateMixer):
 
     def mix(self, x: Tensor, mask: Tensor | None, cache: RecurrentState) -> Tensor:
         """The states, as one map makes them: see `StateMixer`."""
-        states = self.recurrence.run(x, None if cache.state is None else Tensor.wrap(cache.state), mask)
-        cache.length, cache.state = cache.length + x.shape[1], states.data[:, -1]
+        states = self.recurrence.run(x, cache.state, mask)
+        cache.length, cache.state = cache.length + x.shape[1], states.detach()[:, -1]
         return self.dropout(self.output(states[..., : self.recurrence.hidden_size]))

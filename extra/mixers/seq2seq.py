@@ -169,8 +169,8 @@ class RecurrentSeq2Seq(Seq2Seq):
         """The logits after each of ids (B, n): see `tinygrad_lite/generator.py`."""
         memory, caches = state.memory, state.caches
         past = caches[0].length if caches else 0
-        before = [Tensor.wrap(cache.state) for cache in caches] if past else memory.states
+        before = [cache.state for cache in caches] if past else memory.states
         logits, after = self.decode(ids, memory.values, memory.mask, before, past)
         for cache, new in zip(caches or [], after, strict=bool(caches)):
-            cache.length, cache.state = past + ids.shape[1], new.data
+            cache.length, cache.state = past + ids.shape[1], new
         return logits

@@ -87,7 +87,7 @@ def test_a_state_cannot_go_back():
     empty = RecurrentState().select(np.array([0, 0]))
     assert (empty.length, empty.inputs, empty.state) == (0, None, None)
     cache = RecurrentState()
-    cache.length, cache.state = 3, np.ones((1, 2))
+    cache.length, cache.state = 3, Tensor.ones(1, 2)
     cache.cut(3)
     assert cache.length == 3
     cache.cut(2)

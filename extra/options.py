@@ -74,11 +74,6 @@ class ShelfOptions:
     FIXED = TrainOptions.FIXED | {*"freeze lora_rank lora_alpha lora_targets quantize".split()}
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 
-    def optimizer_settings(self) -> dict[str, Any]:
-        """The settings of the optimizer besides the learning rate and the weight decay."""
-        of_muon = {"muon_lr_factor": self.muon_lr_factor, "momentum": self.muon_momentum}
-        return super().optimizer_settings() | (of_muon if self.optimizer == "muon" else {})
-
     def readers(self) -> Readers:
         """What the parts of a run read, among the options that not every run reads."""
         found = super().readers()

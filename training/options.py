@@ -21,7 +21,6 @@ from tinygrad_lite.transformer import MIXERS
 from training.cli.options import contained, fields_of, values_of
 from training.cli.unread import Readers
 
-MUON_LR_FACTOR = 10.0  # of the learning rate, for muon's matrices
 OPTIMIZERS = {"adamw": optim.AdamW, "adam": optim.Adam, "sgd": optim.SGD, "muon": optim.Muon}
 
 # The options that each schedule takes. (Its first parameter is the step.)
@@ -69,6 +68,8 @@ class TrainOptions:
     patience: int = of_evaluation(0, "stop after N evaluations without progress; 0: never", unit="evaluations", low=0)
 
     log_interval: ClassVar[int] = 10  # steps between rows of metrics.csv
+    muon_lr_factor: ClassVar[float] = 10.0  # of the learning rate, for muon's matrices
+    muon_momentum: ClassVar[float] = 0.95
     # The options that are paths of training data, named by each model's class.
     FILES: ClassVar[tuple[str, ...]] = ()
     # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them (nor
@@ -190,5 +191,5 @@ class TrainOptions:
         """The settings of the optimizer besides the learning rate and the weight decay."""
         if self.optimizer == "sgd":
             return {"momentum": self.beta1}
-        of_one = {"muon": {"muon_lr_factor": MUON_LR_FACTOR}}
-        return {"betas": (self.beta1, self.beta2)} | of_one.get(self.optimizer, {})
+        of_muon = {"muon_lr_factor": self.muon_lr_factor, "momentum": self.muon_momentum}
+        return {"betas": (self.beta1, self.beta2)} | (of_muon if self.optimizer == "muon" else {})

@@ -15,7 +15,6 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, quantize
 from training.cli.options import PRESET_FOLDERS, PRESETS
-from training.cli.unread import Readers
 from training.options import TrainOptions, of_evaluation, of_training
 
 OWN_PRESETS = PRESETS / "extra"  # those that need the shelf
@@ -73,12 +72,6 @@ class ShelfOptions:
     }
     FIXED = TrainOptions.FIXED | {*"freeze lora_rank lora_alpha lora_targets quantize".split()}
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
-
-    def readers(self) -> Readers:
-        """What the parts of a run read, among the options that not every run reads."""
-        found = super().readers()
-        of_muon = (*found["optimizer"]["muon"], "muon_lr_factor", "muon_momentum")
-        return found | {"optimizer": {**found["optimizer"], "muon": of_muon}}
 
     @property
     def is_from_scratch(self) -> bool:

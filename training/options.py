@@ -22,6 +22,8 @@ from training.cli.options import contained, fields_of, values_of
 from training.cli.unread import Readers
 
 OPTIMIZERS = {"adamw": optim.AdamW, "adam": optim.Adam, "sgd": optim.SGD, "muon": optim.Muon}
+# The options that some of them take.
+OF_OPTIMIZERS = {"adamw": ("beta2",), "adam": ("beta2",), "muon": ("beta2", "muon_lr_factor", "muon_momentum")}
 
 # The options that each schedule takes. (Its first parameter is the step.)
 RATES = {name: [*inspect.signature(schedule).parameters][1:] for name, schedule in optim.SCHEDULES.items()}
@@ -120,7 +122,7 @@ class TrainOptions:
         return {
             "decay_lr": {True: {"schedule"}.union(*RATES.values()) - {"learning_rate"}},
             "schedule": RATES,
-            "optimizer": dict.fromkeys(("adamw", "adam", "muon"), ("beta2",)),
+            "optimizer": OF_OPTIMIZERS,
             "tokenizer": {kind: ("vocab_size",) for kind, tokenizer in TOKENIZERS.items() if tokenizer.takes_size},
             "mixer": {name: mixer.reads for name, mixer in MIXERS.items()},
             **self.READERS,

@@ -217,10 +217,5 @@ def joined(parts: list[Change | None]) -> Change:
     """
     present = [part for part in parts if part]
     a = np.concatenate([part[0] for part in present])
-    b = np.zeros((len(parts), len(present[0][1]), len(a)), a.dtype)
-    column = 0
-    for rows, part in zip(b, parts, strict=True):
-        if part:
-            rows[:, column : column + len(part[0])] = part[1]
-            column += len(part[0])
-    return a, b.reshape(-1, len(a)), present[0][2]
+    b = np.block([[one[1] if one is part else np.zeros_like(one[1]) for one in present] for part in parts])
+    return a, b, present[0][2]

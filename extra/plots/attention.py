@@ -93,20 +93,21 @@ def chosen(name: str, number: int, count: int) -> list[int]:
 # --- charts ---------------------------------------------------------------------------------------------------
 
 
-def shade(axes, weights: np.ndarray, **more):
-    """Weights (T, S) as squares, from the colour of the page to that of its text."""
-    image = axes.imshow(weights, cmap="Greys", vmin=0, vmax=1, interpolation="nearest", **more)
+def shade(axes, weights: np.ndarray, aspect: str = "equal", most: float = 1.0, cell: float = 0.0):
+    """Weights (T, S) as squares, from the colour of the page to that of its text.
+
+    Args:
+        most: the weight of a full square.
+        cell: inches, of a square; if there is room, it has its weight in percent, with a contrast of at least 3.6.
+    """
+    image = axes.imshow(weights, cmap="Greys", vmin=0, vmax=most, interpolation="nearest", aspect=aspect)
     axes.set_facecolor(HIDDEN)  # shows through where the weight is NaN
     axes.tick_params(length=0)
-    return image
-
-
-def write_percent(axes, weights: np.ndarray, most: float) -> None:
-    """The weights (T, S) as numbers in their squares, with a contrast of at least 3.6; none for 0."""
-    for (row, column), weight in np.ndenumerate(weights):
+    for (row, column), weight in np.ndenumerate(weights) if cell >= WRITTEN else ():
         if weight >= 0.005:  # false for NaN
             colour = "white" if weight > 0.55 * most else "black"
             axes.text(column, row, f"{100 * weight:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    return image
 
 
 def label(axes, rows: Sequence[str], columns: Sequence[str], size: float, every: int = 1) -> None:
@@ -153,7 +154,7 @@ def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], hea
     def draw(figure) -> None:
         for row, head in np.ndindex(weights.shape[:2]):
             axes = figure.add_subplot(len(layers) * rows, columns, row * rows * columns + head + 1)
-            shade(axes, weights[row, head], aspect="auto" if small else "equal")
+            shade(axes, weights[row, head], "auto" if small else "equal")
             axes.set_title(f"layer {layers[row] + 1}, head {heads[head] + 1}", fontsize=7 if small else 8)
             is_left, is_lowest = head % columns == 0, row + 1 == len(layers) and head + columns >= len(heads)
             label(axes, found.queries * is_left, found.keys * is_lowest, min(points, 7), every)
@@ -171,12 +172,10 @@ def one_chart(found: Attention, weights: np.ndarray, *_: Sequence[int]):
 
     def draw(figure) -> None:
         axes = figure.add_subplot()
-        image = shade(axes, weights)
+        image = shade(axes, weights, cell=cell)
         label(axes, found.queries, found.keys, points, every)
         axes.set_xlabel("token attended to" if found.is_self else "token of the sentence")
         axes.set_ylabel("token that attends" if found.is_self else "token of the translation")
-        if cell >= WRITTEN:
-            write_percent(axes, weights, 1.0)
         figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, label="weight")
 
     return (left + cell * s, below + cell * t), draw, f"; {note}"
@@ -209,10 +208,7 @@ def of_one_token(found: Attention, weights: np.ndarray, layers: Sequence[int], h
 
     def draw(figure) -> None:
         axes = figure.add_subplot()
-        image = shade(axes, rows, aspect="auto")
-        image.set_clim(0, most)
-        if cell >= WRITTEN:
-            write_percent(axes, rows, most)
+        image = shade(axes, rows, "auto", most, cell)
         axes.set_xticks(range(0, len(keys), every), keys[::every], rotation=90, fontsize=points)
         axes.set_yticks(range(len(names)), names, fontsize=9)
         if found.is_self and place % every == 0:

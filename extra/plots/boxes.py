@@ -32,11 +32,13 @@ UNKNOWN_NAMES = (UNKNOWN, WordPieceTokenizer.unknown_name)
 
 
 class Line(NamedTuple):
-    """A line of the picture: words in front, and boxes, each a text and a colour; more lines if they do not fit."""
+    """A line of the picture: words in front, and boxes, each a text and a colour; more lines if they do not fit.
+
+    Words without boxes are a heading.
+    """
 
     words: str
     boxes: Sequence[tuple[str, str]] = ()
-    is_heading: bool = False
 
 
 @dataclass
@@ -90,7 +92,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[str
         count = f"{counted(len(ids), 'token')} of a vocabulary of {tokenizer.vocab_size:,}"
         heading = f"{name}: {count}; {len(text) / len(ids):.1f} characters each"
         fills = [LOST if piece in UNKNOWN_NAMES else FILLS[i % 2] for i, piece in enumerate(shown)]
-        lines += [Line(heading, is_heading=True), Line("", [*zip(shown, fills, strict=True)]), Line("")]
+        lines += [Line(heading), Line("", [*zip(shown, fills, strict=True)]), Line("")]
     caption = (
         "Each box is a token: what the model reads, and predicts, at once. · is a space, \\n a line break, \\x.. a "
         "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what was "
@@ -125,14 +127,12 @@ def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
     trained = make([step.pair for step in steps])
 
     start = [(untrained.spell(word), count) for word, count in words.items()]
-    heading = "the words of the text, and how often each occurs"
-    lines = [Line(heading, is_heading=True), word_line(trained, start), Line("")]
+    lines = [Line("the words of the text, and how often each occurs"), word_line(trained, start), Line("")]
     rows: list[tuple] = [("step", "left", "right", "count", "is_merged", "token")]
     for number, (new, step) in enumerate(enumerate(steps, start=len(lengths)), start=1):
         left, right, merged = pieces(trained, [*step.pair, new])
         heading = f"step {number}: {left} + {right} becomes {merged}, {counted(step.counts[step.pair], 'time')}"
-        lines += [Line(heading, is_heading=True), pair_line(trained, step)]
-        lines += [word_line(trained, step.words, mark=new), Line("")]
+        lines += [Line(heading), pair_line(trained, step), word_line(trained, step.words, mark=new), Line("")]
         for pair, count in step.counts.most_common():
             merged = (1, new) if pair == step.pair else (0, "")
             rows.append((number, *pieces(trained, pair), count, *merged))
@@ -190,9 +190,9 @@ def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has
 def lay_out(lines: Sequence[Line]) -> Iterator[tuple[float, float, str, str, bool]]:
     """Where everything goes: (row, column, text, colour of the box, whether it is a heading)."""
     row = 0.0
-    for words, boxes, is_heading in lines:
+    for words, boxes in lines:
         if words:
-            yield row, 0, words, "", is_heading
+            yield row, 0, words, "", not boxes
         indent = column = len(words) + 1 if words and boxes else 0
         for text, fill in boxes:
             if column + len(text) + 1 > WIDTH and column > indent:

@@ -211,9 +211,8 @@ def write(picture: Picture, path: Path) -> None:
     """
     suffix, suffix_of_numbers = path.suffix.lower(), ".npz" if picture.arrays else ".csv"
     if suffix in METADATA:
-        width, height = picture.size
-        if max(width, height) > MAX_INCHES:
-            size = f"{width:.0f} by {height:.0f} inches, more than {MAX_INCHES}"
+        if max(picture.size) > MAX_INCHES:
+            size = "{:.0f} by {:.0f} inches, more than {}".format(*picture.size, MAX_INCHES)
             advice = "show less of it, as the options of --help allow"
             raise OptionError(f"{path}: the picture would measure {size}: {advice}")
         with own_style():

@@ -36,17 +36,12 @@ TIMEOUT = "TINYGRAD_LITE_LINK_TIMEOUT"  # environment variable: seconds without 
 DEFAULT_TIMEOUT = 30
 
 
-def launched() -> tuple[int, int]:
-    """The rank and the number of ranks according to whatever started this process; (0, 1) if it was not mpirun."""
-    return _launch()[1:]
-
-
-def _launch() -> tuple[str, int, int]:
-    """What started this process, with the rank and the number of ranks."""
+def launched() -> tuple[int, int, str]:
+    """The rank, the number of ranks, and the launcher that says so; (0, 1, "") if there is none."""
     for launcher, rank, size in LAUNCHERS:
         if os.environ.get(rank, "").isdecimal() and os.environ.get(size, "").isdecimal():
-            return launcher, int(os.environ[rank]), int(os.environ[size])
-    return "", 0, 1
+            return int(os.environ[rank]), int(os.environ[size]), launcher
+    return 0, 1, ""
 
 
 def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
@@ -77,7 +72,7 @@ def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]
 
 def connect() -> MPI.Comm:
     """The communicator of all ranks; a rank that cannot have it raises UserError, or ends: rank 0 says why."""
-    launcher, rank, size = _launch()
+    rank, size, launcher = launched()
     try:
         import mpi4py
 

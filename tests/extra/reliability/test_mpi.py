@@ -133,12 +133,12 @@ def test_bfloat16_rounds_to_the_nearest_of_eight_bits():
 
 
 LAUNCHERS = [
-    ({}, (0, 1)),
-    ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3)),
-    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4)),
-    ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
-    ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, (3, 4)),
-    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1)),  # of a batch script itself
+    ({}, (0, 1, "")),
+    ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3, "mpirun")),
+    ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4, "mpirun")),
+    ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2, "srun")),
+    ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, (3, 4, "srun")),
+    ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1, "")),  # of a batch script itself
 ]
 
 
@@ -150,7 +150,7 @@ def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch
 
 
 def test_ranks_replace_workers(monkeypatch, capsys):
-    monkeypatch.setattr("extra.setup.launched", lambda: (0, 3))
+    monkeypatch.setattr("extra.setup.launched", lambda: (0, 3, "mpirun"))
     assert ShelfSetup(None, build(GPTOptions, ("test", {"workers": 2})), None).number_of_workers() == 3
     assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
     with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):

@@ -6,7 +6,6 @@
 All numbers are computed here, while the page is written; the `explorer*.js` next to this file show them.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from extra.encoders.labels import sequence, texts_of
 from extra.encoders.looking import as_input, asked_picture, gray, rollout
 from extra.encoders.vit import ViT
 from extra.encoders.words import MASK, predictions, whole_sequence
-from extra.explorer.page import assemble, described, panels_of
+from extra.explorer.page import assemble, described, halves, panels_of
 from extra.inside import Inside, look_inside, numbers, pieces
 from extra.plots.figure import write_or_refuse
 from tinygrad_lite.autograd import no_grad
@@ -73,7 +72,8 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
     else:
         say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model outputs only features")
     intro = f"This is your model: {about(trained)}. It read one text while this page was written."
-    write(options, "Inside your encoder", intro, shown, data, found, {}, norm_first=model.config.norm_first)
+    blobs = {"recorded-attention": halves(found.attention)}
+    write(options, "Inside your encoder", intro, shown, data, blobs, norm_first=model.config.norm_first)
 
 
 def inputs(model: Bert, ids: np.ndarray, segments: np.ndarray) -> list[Tensor]:
@@ -136,9 +136,9 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
         "classes": [[names[n], float(probabilities[n])] for i, n in enumerate(order) if i < MOST or names[n] == right],
     }
     blobs = {"recorded-picture": gray(picture).astype(np.uint8).tobytes()}
-    blobs["recorded-rollout"] = rollout(found.attention).astype("<f2").tobytes()
+    blobs |= {"recorded-rollout": halves(rollout(found.attention)), "recorded-attention": halves(found.attention)}
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."
-    write(options, "Inside your Vision Transformer", intro, ["picture", "looks", "rollout"], data, found, blobs)
+    write(options, "Inside your Vision Transformer", intro, ["picture", "looks", "rollout"], data, blobs)
 
 
 def recording(found: Inside) -> dict[str, Any]:
@@ -156,16 +156,7 @@ def about(trained: Trained) -> str:
     return f"a {TITLES.get(family.lower(), family)} {more}"
 
 
-def write(
-    options: Any,
-    title: str,
-    intro: str,
-    shown: list,
-    data: dict,
-    found: Inside,
-    blobs: Mapping[str, bytes],
-    norm_first: bool = True,
-) -> None:
+def write(options: Any, title: str, intro: str, shown: list, data: dict, blobs: dict, norm_first: bool = True) -> None:
     """Write a page of these panels, and of the stream, with the formula of the model's blocks."""
     line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
     parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
@@ -173,6 +164,5 @@ def write(
     panels = {name: PANELS[name] for name in shown} | {"stream": stream}
     more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
     data["panels"] = [*panels]
-    blobs = dict(blobs) | {"recorded-attention": found.attention.astype("<f2").tobytes()}
     write_or_refuse(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS), "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

@@ -3,13 +3,13 @@
 If the model is too large for a page to compute, the page has what it computed for one text instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from extra.explorer.page import assemble, described, panels_of
+from extra.explorer.page import assemble, described, halves, panels_of
 from extra.gpt.config import GPTConfig
 from extra.inside.gpt import look_inside
 from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
@@ -125,7 +125,7 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
             "checkpoints": [step for step, _ in run],
             "selected": next(i for i, (_, weights) in enumerate(run) if weights is trained.weights),
         }
-        blobs = {f"weights-{i}": halves([w[name] for name in names]) for i, (_, w) in enumerate(run)}
+        blobs = {f"weights-{i}": halves(*(w[name] for name in names)) for i, (_, w) in enumerate(run)}
         intro = [
             f"{about} Everything below is computed from its weights.",
             "The page has no connection: your text stays in it, and it works from a file, without a network. Its "
@@ -176,11 +176,6 @@ def settings(config: Any) -> dict[str, Any]:
     }
 
 
-def halves(arrays: Sequence[np.ndarray]) -> bytes:
-    """All numbers as float16, one array after the other."""
-    return b"".join(np.ascontiguousarray(array, "<f2").tobytes() for array in arrays)
-
-
 def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A recording of the first tokens of a text: JSON values, and arrays as float16.
 
@@ -199,7 +194,7 @@ def record(model: GPT, tokenizer: Tokenizer, ids: list[int]) -> tuple[dict[str, 
         "early": [[best(row) for row in layer] for layer in log_probs],
     }
     arrays = {"logits": np.maximum(log_probs[-1], -MAX_HALF), "attention": found.attention}
-    return recording, {f"recorded-{name}": array.astype("<f2").tobytes() for name, array in arrays.items()}
+    return recording, {f"recorded-{name}": halves(array) for name, array in arrays.items()}
 
 
 def best(log_probs: np.ndarray) -> list[tuple[int, float]]:

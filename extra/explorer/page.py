@@ -25,6 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from extra.inside import NOT_FINITE
 from tinygrad_lite.errors import CheckpointError
 from training.family import Trained
@@ -116,6 +118,11 @@ def embedded(value: Any) -> str:
     '{"prompt":"\\u003c/script\\u003e \\u0026 \\u202e"}'
     """
     return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
+
+
+def halves(*arrays: np.ndarray) -> bytes:
+    """All numbers as float16, one array after the other."""
+    return b"".join(array.astype("<f2").tobytes() for array in arrays)
 
 
 def described(trained: Trained) -> str:

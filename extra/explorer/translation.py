@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from extra.explorer.page import assemble, described, panels_of
+from extra.explorer.page import assemble, described, halves, panels_of
 from extra.inside import pieces
 from extra.inside.seq2seq import attention_weights
 from extra.plots.figure import write_or_refuse
@@ -179,7 +179,7 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
         "recorded then. The page has no connection, and works from a file, without a network."
     ]
-    blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
+    blobs = {"recorded-attention": halves(shown.weights)}
     html = assemble("Inside your translation model", intro, panels_of("translation"), data, blobs, ["translation"])
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

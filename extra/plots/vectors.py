@@ -52,13 +52,7 @@ class PositionOptions(DrawOptions):
 # --- neighbours among tokens ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Neighbours:
-    """A token and those nearest to it, by id, with their cosines in descending order."""
-
-    token: int
-    nearest: np.ndarray
-    cosines: np.ndarray
+Neighbours = tuple[int, dict[int, float]]  # a token and those nearest to it, by id, with their cosines, largest first
 
 
 def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, options: NeighbourOptions) -> Picture:
@@ -75,8 +69,8 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
     chosen = [find(name, names) for name in options.tokens] or typical(names)
     if len(chosen) * (options.top + 1) > MAX_SHOWN:
         raise OptionError(f"{len(chosen)} tokens with {options.top} neighbours each are too many: at most {MAX_SHOWN}")
-    found = [nearest(vectors, token, options.top, tokenizer.textless) for token in chosen]
-    shown = sorted({token for one in found for token in (one.token, *one.nearest)})
+    found = [(token, nearest(vectors, token, options.top, tokenizer.textless)) for token in chosen]
+    shown = sorted({token for one, near in found for token in (one, *near)})
     places, share = principal_components(vectors, vectors[shown])
     caption = (
         "Left: the tokens whose vectors point in the most similar direction, with the cosine of the angle: 1 is the "
@@ -85,12 +79,12 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
         "that are close on it may be far apart; the list is what counts."
     )
     rows, lines = [("token", "rank", "neighbour", "cosine", "x", "y")], []
-    for one in found:
-        near = [(names[token], cosine) for token, cosine in zip(one.nearest, one.cosines, strict=True)]
-        lines.append(f"{names[one.token]:<14} " + "  ".join(f"{name} {cosine:.2f}" for name, cosine in near))
-        ranked = zip([(names[one.token], 1.0), *near], places[[one.token, *one.nearest]], strict=True)
-        rows += [(names[one.token], rank, *pair, *place) for rank, (pair, place) in enumerate(ranked)]
-    height = max(4.2, 0.2 * sum(len(one.nearest) + 1.6 for one in found[::2]) + 0.5)
+    for token, near in found:
+        name = names[token]
+        lines.append(f"{name:<14} " + "  ".join(f"{names[other]} {cosine:.2f}" for other, cosine in near.items()))
+        ranked = enumerate([(token, 1.0), *near.items()])
+        rows += [(name, rank, names[other], cosine, *places[other]) for rank, (other, cosine) in ranked]
+    height = max(4.2, 0.2 * sum(len(near) + 1.6 for _, near in found[::2]) + 0.5)
     title = f"Nearest tokens by their embeddings: {what}"
     draw = partial(draw_list_and_map, names=names, found=found, places=places, share=share)
     return Picture(title, caption, (11, height), draw, table=rows, text="\n".join(lines))
@@ -119,20 +113,20 @@ def typical(names: Sequence[str]) -> list[int]:
     return [*next(enough, range(len(names)))][:DEFAULT_TOKENS]
 
 
-def nearest(vectors: np.ndarray, token: int, top: int, without: Sequence[int] = ()) -> Neighbours:
+def nearest(vectors: np.ndarray, token: int, top: int, without: Sequence[int] = ()) -> dict[int, float]:
     """The tokens with the largest cosines to one of them: (V, C) vectors.
 
     Args:
         without: tokens that are not neighbours, such as specials.
 
-    >>> nearest(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0, top=1).nearest
-    array([2])
+    >>> nearest(np.array([[1.0, 0.0], [0.0, 1.0], [3.0, 4.0]]), 0, top=1)
+    {2: 0.6}
     """
     lengths = np.linalg.norm(vectors, axis=1)
     near = vectors @ vectors[token] / np.where(lengths > 0, lengths, 1) / (lengths[token] or 1)
     near[[token, *without]] = -np.inf
     order = np.argsort(-near, kind="stable")[: min(top, int(np.isfinite(near).sum()))]
-    return Neighbours(token, order, near[order])
+    return dict(zip(order.tolist(), near[order].tolist(), strict=True))
 
 
 def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -161,25 +155,25 @@ def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2)
 def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.ndarray, share: np.ndarray) -> None:
     """Fill the figure: the neighbours of each token as bars, and the map."""
     left, right = figure.subfigures(1, 2, width_ratios=(5, 6))
-    for number, (one, colour) in enumerate(zip(found, cycle(COLOURS), strict=False), start=1):
+    for number, ((token, near), colour) in enumerate(zip(found, cycle(COLOURS), strict=False), start=1):
         axes = left.add_subplot((len(found) + 1) // 2, min(2, len(found)), number)
-        axes.barh(range(len(one.nearest)), one.cosines, color=colour, alpha=0.75)
-        axes.set_yticks(range(len(one.nearest)), [names[token] for token in one.nearest], fontsize=7)
+        axes.barh(range(len(near)), [*near.values()], color=colour, alpha=0.75)
+        axes.set_yticks(range(len(near)), [names[other] for other in near], fontsize=7)
         axes.invert_yaxis()
-        axes.set_xlim(min([0, *one.cosines]), 1)
+        axes.set_xlim(min([0, *near.values()]), 1)
         axes.tick_params(axis="x", labelsize=7)
         axes.tick_params(axis="y", length=0)
-        axes.set_title(names[one.token], fontsize=9, fontweight="bold", loc="left")
+        axes.set_title(names[token], fontsize=9, fontweight="bold", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
     left.supxlabel("cosine", fontsize=8)
 
-    axes, asked = right.subplots(), [one.token for one in found]
-    near = sorted((c, token, one.token) for one in found for token, c in zip(one.nearest, one.cosines, strict=True))
-    owners = {token: owner for _, token, owner in near if token not in asked}  # of several, the most similar one
-    for one, colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
-        own = [token for token in one.nearest if owners.get(token) == one.token]
+    axes, asked = right.subplots(), [token for token, _ in found]
+    by_cosine = sorted((cosine, other, token) for token, near in found for other, cosine in near.items())
+    owners = {other: owner for _, other, owner in by_cosine if other not in asked}  # of several, the most similar one
+    for (token, near), colour, marker in zip(found, cycle(COLOURS), cycle(MARKERS), strict=False):
+        own = [other for other in near if owners.get(other) == token]
         axes.plot(*places[own].T, marker, color=colour, markersize=4, alpha=0.8)
-        axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
+        axes.plot(*places[token], marker, color=colour, markersize=8, markeredgecolor="black")
     axes.margins(0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
     some = places[:: -(-len(places) // MAX_GREY)]

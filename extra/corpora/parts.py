@@ -33,10 +33,7 @@ class InParts:
 
 
 def stratified(
-    labels: Sequence[Hashable],
-    contents: Sequence[bytes],
-    sizes: Sequence[int],
-    groups: Sequence[Sequence[int]] = (),
+    rows: Sequence[tuple[Hashable, bytes]], sizes: Sequence[int], groups: Sequence[Sequence[int]] = ()
 ) -> list[list[int]]:
     """The row numbers of each part.
 
@@ -46,19 +43,19 @@ def stratified(
     approximate; no part is empty if there are as many groups as parts.
 
     Args:
-        labels: of each row.
-        contents: of each row.
+        rows: the label and the contents of each.
         sizes: of the parts.
         groups: rows that stay in one part; none: each row for itself.
 
-    >>> stratified("aabbbb", [b"1", b"2", b"3", b"4", b"5", b"6"], (3, 3))
+    >>> stratified([("a", b"1"), ("a", b"2"), ("b", b"3"), ("b", b"4"), ("b", b"5"), ("b", b"6")], (3, 3))
     [[3, 2, 0], [1, 5, 4]]
     """
-    shuffled = sorted(range(len(labels)), key=lambda row: hashlib.sha256(contents[row]).digest())
-    totals, seen, place = Counter(labels), Counter(), {}
+    shuffled = sorted(range(len(rows)), key=lambda row: hashlib.sha256(rows[row][1]).digest())
+    totals, seen, place = Counter(label for label, _ in rows), Counter(), {}
     for row in shuffled:
-        place[row] = (seen[labels[row]] + 0.5) / totals[labels[row]]
-        seen[labels[row]] += 1
+        label, _ = rows[row]
+        place[row] = (seen[label] + 0.5) / totals[label]
+        seen[label] += 1
     ranked = sorted(shuffled, key=place.__getitem__)[: sum(sizes)]
     rank = {row: number for number, row in enumerate(ranked)}
     groups = sorted(groups, key=lambda rows: min(map(rank.__getitem__, rows))) or [[row] for row in ranked]

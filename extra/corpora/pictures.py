@@ -102,9 +102,8 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
 
 def split_pictures(pictures: Pictures, sizes: Sequence[int]) -> list[Pictures]:
     """Parts of these sizes, shuffled, each label having the same share in all; always the same parts."""
-    contents = [picture.tobytes() for picture in pictures.pixels]
-    parts = stratified(pictures.labels.tolist(), contents, sizes)
-    return [Pictures(pictures.pixels[part], pictures.labels[part]) for part in parts]
+    rows = [(label, picture.tobytes()) for picture, label in zip(*pictures, strict=True)]
+    return [Pictures(pictures.pixels[part], pictures.labels[part]) for part in stratified(rows, sizes)]
 
 
 # ------------------------------------------------------------------------------------------------ tables of pixels

@@ -53,7 +53,7 @@ def labelled_sentences() -> list[list[tuple[str, int]]]:
     """The sentences of rotten_tomatoes with their labels, 0 negative and 1 positive, in three parts."""
     sentences = {" ".join(text.split()): int(label) for text, label in rows("rotten_tomatoes")}
     every = list(sentences.items())
-    parts = stratified([label for _, label in every], [text.encode("utf-8") for text, _ in every], SIZES)
+    parts = stratified([(label, text.encode("utf-8")) for text, label in every], SIZES)
     return [[every[row] for row in part] for part in parts]
 
 

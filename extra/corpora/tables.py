@@ -128,8 +128,8 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     numbers = {label: number for number, label in enumerate(labels)}
     held_out = max(1, round(HELD_OUT * len(every)))
     sizes = (len(every) - 2 * held_out, held_out, held_out)
-    contents = [text.encode("utf-8", "surrogatepass") for text, _ in every]
-    parts = stratified([label for _, label in every], contents, sizes, groups)
+    rows = [(label, text.encode("utf-8", "surrogatepass")) for text, label in every]
+    parts = stratified(rows, sizes, groups)
     texts = ([(every[row][0], numbers[every[row][1]]) for row in part] for part in parts)
     name = Path(path).name  # without folders, which are private
     return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")

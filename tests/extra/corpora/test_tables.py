@@ -106,7 +106,7 @@ def test_without_a_network_or_a_file_one_sentence_says_what_to_do(package, load,
 
 def test_parts_have_equal_shares_of_each_label():
     labels = [0] * 70 + [1] * 20 + [2] * 10
-    parts = stratified(labels, [str(i).encode() for i in range(100)], (50, 30, 20))
+    parts = stratified([(label, str(i).encode()) for i, label in enumerate(labels)], (50, 30, 20))
     assert sorted(row for part in parts for row in part) == list(range(100))
     for part, size in zip(parts, (50, 30, 20), strict=True):
         counts = Counter(labels[row] for row in part)

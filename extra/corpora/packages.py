@@ -14,9 +14,7 @@ from training.corpora.fetch import cache_folder, check_sha256
 from training.corpora.wheel import Wheel, wheel_files
 
 
-def pinned_files(
-    expected: Mapping[str, str], where: str, get: Callable[[], Mapping[str, bytes]]
-) -> Mapping[str, bytes]:
+def pinned_files(expected: Mapping[str, str], where: str, get: Callable[[], dict[str, bytes]]) -> dict[str, bytes]:
     """Files of known SHA-256, by name: what is used is what was intended, whoever delivers it.
 
     They are in the folder `sources` of the cache, where they can also be put by hand. If one is missing, all are taken
@@ -46,7 +44,7 @@ def pinned_files(
     return found
 
 
-def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:
+def _checked(found: dict[str, bytes], expected: Mapping[str, str], where: str) -> dict[str, bytes]:
     for name, sha256 in expected.items():
         check_sha256(found.get(name, b""), sha256, f"{name} from {where}")
     return found

@@ -215,13 +215,12 @@ TATOEBA = "https://www.manythings.org/anki/deu-eng.zip"
 
 def multi30k(part: str) -> list[Pair]:
     """One part of Multi30k, "train" or "val"."""
-    german, english = (f"{part}.{language}.gz" for language in ("de", "en"))
-    texts = []
-    for name in (german, english):
+    texts = {}  # by their addresses
+    for name in (f"{part}.de.gz", f"{part}.en.gz"):
         data = fetch.https_bytes(MULTI30K + name)
         fetch.check_sha256(data, MULTI30K_SHA256[name], MULTI30K + name)
-        texts.append(gzip.decompress(data).decode("utf-8"))
-    return pair_cleaning.aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
+        texts[MULTI30K + name] = gzip.decompress(data).decode("utf-8")
+    return pair_cleaning.aligned_pairs(*texts.values(), *texts)
 
 
 def tatoeba() -> list[Pair]:

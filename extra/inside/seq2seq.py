@@ -42,9 +42,8 @@ def attention_weights(
     source = tokenizer.encode(sentence)[:block_size]
     if not source:
         raise ValueError("attention_weights: the sentence is empty, so there is nothing to attend to")
-    written = [token for token in translation if token != eos][: block_size - 1]
     # Token t is predicted when the decoder reads token t - 1, so the input begins with <bos>.
-    target = [bos, *written]
+    target = [bos, *(token for token in translation if token != eos)][:block_size]
     device = model.token_embedding.weight.device
     inputs = [Tensor(np.array([ids]), device=device) for ids in (source, target)]
     if model.config.mixer != "attention":

@@ -11,7 +11,6 @@ Reference: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML).
 import itertools
 import math
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from extra.corpora.epochs import items_in_epochs
 from extra.corpora.pictures import load_pictures, named_picture
 from extra.gpt.options import GPTOptions
-from extra.plots.figure import Picture, write
+from extra.plots.figure import Picture, write_each
 from extra.tokenizers.pixels import START, PixelTokenizer
 from gpt.data import TextData
 from gpt.model import GPT
@@ -128,8 +127,7 @@ def show_completions(options: Any, given: Collection[str], trained: Trained, mod
     say(about)
     show("\n\n".join(map(tokenizer.printed, completed)))
     if options.out:
-        write(drawing(picture, completed, keep_rows, about), Path(options.out))
-        say(f"wrote {options.out}")
+        write_each(drawing(picture, completed, keep_rows, about), options.out)
 
 
 def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: str) -> Picture:

@@ -16,10 +16,9 @@ import numpy as np
 
 from extra.inside import Attention
 from extra.inside.seq2seq import PARTS
-from extra.plots.figure import DrawOptions, Picture, check_finite, write
+from extra.plots.figure import DrawOptions, Picture, check_finite, write_each
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
-from training.cli.console import say
 
 WIDE, TALL = 10, 30  # inches, at most, of charts with names; a .png of this width has 1,600 pixels
 CELL = 0.13, 0.17  # inches, of a square next to a name of 5.3 to 7 points
@@ -76,8 +75,7 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
 
 def plot_attention(found: Attention, what: str, file: Path) -> None:
     """Write the picture of every layer and head to a file; `what` as in `draw_attention`."""
-    write(draw_attention(found, what, AttentionOptions()), file)
-    say(f"wrote {file}")
+    write_each(draw_attention(found, what, AttentionOptions()), file)
 
 
 def chosen(name: str, number: int, count: int) -> list[int]:

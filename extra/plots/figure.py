@@ -25,7 +25,7 @@ import numpy as np
 
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
-from training.cli.console import visible
+from training.cli.console import say, visible
 from training.cli.files import write_atomically
 
 # Suppresses the program name and the time in each format.
@@ -225,6 +225,13 @@ def write(picture: Picture, path: Path) -> None:
     else:
         csv.writer(table := io.StringIO(), lineterminator="\n").writerows(picture.table)
         write_or_refuse(path, table.getvalue())
+
+
+def write_each(picture: Picture, *files: str | Path) -> None:
+    """Write a picture, or its numbers, to each of these files, and say so. Raises: as `write`."""
+    for file in files:
+        write(picture, Path(file))
+        say(f"wrote {file}")
 
 
 def compose(picture: Picture):

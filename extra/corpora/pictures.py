@@ -198,11 +198,6 @@ RECIPES = {
 }
 
 
-def are_cached(name: str) -> bool:
-    """Whether these pictures can be read without fetching them."""
-    return all((fetch.cache_folder() / "sources" / file).is_file() for file in RECIPES[name].files)
-
-
 # ------------------------------------------------------------------------------------------------ pictures in files
 
 

@@ -15,7 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extra.corpora import pictures
+from extra.corpora import pictures, reviews
+from extra.corpora.packages import are_pinned
 from extra.studies.profiler import Profile
 from extra.studies.sizes import Published, published_of
 from tinygrad_lite.adapt import counts, sizes
@@ -145,8 +146,9 @@ def are_at_hand(options: TrainOptions) -> bool:
 
 def is_at_hand(name: str) -> bool:
     """The same for data with a name."""
-    if name in pictures.RECIPES:
-        return pictures.are_cached(name)
+    packed = {other: recipe.files for other, recipe in pictures.RECIPES.items()} | {"reviews": [reviews.FILE]}
+    if name in packed:
+        return are_pinned(packed[name])
     is_free = name == texts.PYTHON_DOCS or name not in texts.RECIPES | pairs.RECIPES or texts.local_file(name)
     source = pairs if name in pairs.RECIPES else texts
     return bool(is_free) or source.from_cache(name, lambda line: None) is not None

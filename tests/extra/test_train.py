@@ -43,6 +43,7 @@ def test_a_dry_run_of_characters_says_that_the_size_depends_on_the_text(capsys):
     assert f"{parameters} with 100 different characters; the actual number depends on the text" in said
     assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
     assert trials.is_at_hand("python-docs")  # whatever is in the cache
+    assert not trials.is_at_hand("reviews")  # which come in a package
 
 
 @pytest.mark.parametrize("text", ["text.txt", None])

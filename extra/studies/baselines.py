@@ -119,9 +119,7 @@ class Level:
     def __init__(self, counts: Counter[str]) -> None:
         self.counts = counts  # c(hw)
         self.followers = Counter(gram[:-1] for gram in counts)  # N(h·)
-        self.totals: Counter[str] = Counter()  # c(h·)
-        for gram, count in counts.items():
-            self.totals[gram[:-1]] += count
+        self.totals = Counter(gram[:-1] for gram in counts.elements())  # c(h·)
         self.discount = estimate_discount(counts)
 
 

@@ -116,8 +116,7 @@ def softmax_backward(weights: Array, d_weights: Array, first: int, ahead: int, d
     """Turn dP (B, H, rows, keys) into dS, in place; with dropout, also P into P with dropout."""
     batch, heads, length, width = weights.shape
     function = kernel("softmax", "softmax_backward", X=weights.dtype, PACK=pack(width, weights, d_weights))
-    rows = batch * heads * length
-    launch_rows(function, rows, weights, d_weights, length, first, width, ahead, dropout.keep_scale)
+    launch_rows(function, batch * heads * length, weights, d_weights, length, first, width, ahead, dropout.keep_scale)
 
 
 def causal_blocks(t: int, s: int) -> list[tuple[slice, int]]:

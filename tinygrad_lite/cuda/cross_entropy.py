@@ -46,8 +46,7 @@ def cross_entropy_cuda(
     losses, largest, scales = (xp.empty(count, total) for _ in range(3))
     how = (wanted, ignore_index, label_smoothing)
     types = {"X": rows.dtype, "PACK": pack(stride, rows)}
-    forward = kernel("cross_entropy", "cross_entropy_forward", **types)
-    launch_rows(forward, *sizes, rows, *how, losses, largest, scales)
+    launch_rows(kernel("cross_entropy", "cross_entropy_forward", **types), *sizes, rows, *how, losses, largest, scales)
     if reduction == "none":
         y, divisor = losses.reshape(shape[:-1]), None
     else:

@@ -49,8 +49,7 @@ class Guard:
         sums = self.device.xp.empty(blocks, "float64")
         types = {"X": gradients.dtype, "PACK": packed}
         launch(kernel("guard", "sums_of_squares", **types), (blocks,), (256,), packs, gradients, sums)
-        numbers = self.numbers.data
-        launch(kernel("guard", "judge", **types), (1,), (32,), sums, blocks, loss, max_norm, step, numbers)
+        launch(kernel("guard", "judge", **types), (1,), (32,), sums, blocks, loss, max_norm, step, self.numbers.data)
 
     def read(self) -> tuple[float, float, int | None]:
         """Loss, norm, and the broken step or None; blocks until all queued work is done."""

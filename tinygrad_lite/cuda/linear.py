@@ -96,10 +96,8 @@ def joint_linear(
                 dy[:, place] = 0
         if x_needs:
             dx = xp.empty(rows.shape, before)
-            if (
-                wider is not None and dy.data.ptr == y.data.ptr and dy.strides == y.strides
-            ):  # the loss has overwritten y
-                padded[:, width:] = 0
+            if wider is not None and dy.data.ptr == y.data.ptr and dy.strides == y.strides:
+                padded[:, width:] = 0  # beside the gradient, which the loss has written over y
                 gemm(padded, wider, out=dx)
             else:
                 for i, (part, factor) in enumerate(zip(parts(dy), factors, strict=True)):
@@ -156,10 +154,9 @@ def in_precision(weight: Tensor) -> Array:
     if kind == given:
         return weight.data
     known = vars(weight).get("_copy")
-    if known is not None and known.of is weight.data and known.version[0] == weight.version:
-        return known.array
-    weight._copy = Copy(weight.data, weight.data.astype(kind), [weight.version])
-    return weight._copy.array
+    if known is None or known.of is not weight.data or known.version[0] != weight.version:
+        known = weight._copy = Copy(weight.data, weight.data.astype(kind), [weight.version])
+    return known.array
 
 
 @dataclass(frozen=True)
@@ -189,8 +186,7 @@ def copy_of(memory: Any) -> Copy | None:
         known = Copy(values.data, values.data.astype(kind), [values.version])
         for name, place in memory.places.items():
             parameter = memory.named[name]
-            array = known.array[place].reshape(parameter.shape)
-            parameter._copy = Copy(parameter.data, array, known.version)
+            parameter._copy = Copy(parameter.data, known.array[place].reshape(parameter.shape), known.version)
     return known
 
 
@@ -221,5 +217,4 @@ def with_rows_after(matrix: Array, rows: int) -> Array | None:
 def add_bias(y: Array, bias: Array) -> None:
     """y += bias, in place, for y (N, C), whose rows may be padded, and bias (C,)."""
     (rows, width), packed = y.shape, pack_of_rows(y, bias)
-    function = kernel("bias", "add_bias", X=y.dtype, PACK=packed)
-    launch_matrix(function, rows, width // packed, stride_of(y), y, bias)
+    launch_matrix(kernel("bias", "add_bias", X=y.dtype, PACK=packed), rows, width // packed, stride_of(y), y, bias)

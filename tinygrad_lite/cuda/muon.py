@@ -39,10 +39,9 @@ def muon_cuda(
     of_stack = {"X": w.dtype, "Y": kind, "PACK": packed}
     of_gram = of_stack | {"PACK": pack(small, gram, square)}
 
-    mix = kernel("muon", "muon_momentum", **of_stack)
-    launch(mix, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums)
-    normalize = kernel("muon", "muon_normalize", **of_stack)
-    launch(normalize, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums, EPS, now)
+    given = packs, g.data, m.data, numbers, momentum, sums
+    launch(kernel("muon", "muon_momentum", **of_stack), blocks, (256,), *given)
+    launch(kernel("muon", "muon_normalize", **of_stack), blocks, (256,), *given, EPS, now)
     polynomial = kernel("muon", "muon_polynomial", **of_gram)
     for a, b, c in ROUNDS:
         turned = now.swapaxes(1, 2)

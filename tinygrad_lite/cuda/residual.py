@@ -72,9 +72,7 @@ def residual_cuda(x: Tensor, part: Tensor) -> Tensor:
     rounded: list[Array] = []  # the gradient and its bfloat16 copy, once a norm has written them
 
     def backward(dy):
-        if rounded and rounded[0] is dy:
-            return dy, rounded.pop()
-        return dy, dy.astype(kind, copy=False)
+        return dy, rounded.pop() if rounded and rounded[0] is dy else dy.astype(kind, copy=False)
 
     result = node(y, (x, part), backward, "residual", linear=True)
     if kind != given:

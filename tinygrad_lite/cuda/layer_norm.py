@@ -4,7 +4,7 @@ from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, blocks_of_rows, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends
 from tinygrad_lite.device import xp_of
-from tinygrad_lite.functional.layer_norm import check_layer_norm, layer_norm_composed
+from tinygrad_lite.functional.layer_norm import check_norm, layer_norm_composed
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
 
@@ -16,7 +16,7 @@ def layer_norm_cuda(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, ep
     """`layer_norm_composed` in one node; keeps x, and the mean and scale of each row."""
     if x.numel() == 0 or not are_known(x, weight, bias):
         return layer_norm_composed(x, weight=weight, bias=bias, eps=eps)  # mixed types, and empty tensors
-    check_layer_norm(x, weight, bias)
+    check_norm("layer_norm", x, weight, bias)
     shape, dtype, width, total = x.shape, x.dtype, x.shape[-1], weight.dtype  # total: the type of sums
     first, part, added = take_addends(x)
     first = xp_of(first).ascontiguousarray(first)

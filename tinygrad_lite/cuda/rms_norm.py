@@ -6,7 +6,8 @@ from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, pack
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends
 from tinygrad_lite.device import Array, xp_of
-from tinygrad_lite.functional.rms_norm import check_rms_norm, rms_norm_composed
+from tinygrad_lite.functional.layer_norm import check_norm
+from tinygrad_lite.functional.rms_norm import rms_norm_composed
 from tinygrad_lite.precision import accumulation_type, activation_type
 from tinygrad_lite.tensor import Tensor, node
 
@@ -17,7 +18,7 @@ def rms_norm_cuda(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5)
     """`rms_norm_composed` in one node; keeps x, and the scale of each row."""
     if x.numel() == 0 or not are_known(x, weight):
         return rms_norm_composed(x, weight=weight, eps=eps)  # mixed types, and empty tensors
-    check_rms_norm(x, weight)
+    check_norm("rms_norm", x, weight)
     shape = x.shape
     first, part, added = take_addends(x)
     xp, rows, rounded = xp_of(first), as_rows(first), vars(x).get("rounded")

@@ -203,20 +203,14 @@ def cross_entropy_fused(
     if not counts.all():
         losses[~counts] = 0
         d_rows[~counts] = 0
-    count = max(int(counts.sum()), 1)
+    divisor = dtype.type(max(counts.sum(), 1) if reduction == "mean" else 1)
 
     def backward(dy):
-        if reduction == "none":
-            d_logits = d_rows * dy.reshape(-1, 1)
-        else:
-            # In place: the graph is walked only once, so q - w is not needed again.
-            d_logits = np.multiply(d_rows, dy / count if reduction == "mean" else dy, out=d_rows)
-        return (d_logits.reshape(shape),)
+        factor = dy.reshape(-1, 1) if reduction == "none" else dy / divisor
+        # In place: the graph is walked only once, so q - w is not needed again.
+        return (np.multiply(d_rows, factor, out=d_rows).reshape(shape),)
 
-    if reduction == "none":
-        y = losses.reshape(shape[:-1])
-    else:
-        y = losses.sum() / dtype.type(count) if reduction == "mean" else losses.sum()
+    y = losses.reshape(shape[:-1]) if reduction == "none" else losses.sum() / divisor
     used = (logits,) if d_rows is rows else ()  # q - w is in an array of its own, or in the logits' array
     return node(y, (logits,), backward, "cross_entropy", uses=used, uses_result=False)
 

@@ -64,14 +64,12 @@ def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
     check_probability(p)
     keep, scale = keep_mask(x.shape, p), x.dtype.type(1 / (1 - p))
 
-    def backward(dy):
-        dx = keep * scale
-        dx *= dy
-        return (dx,)
+    def dropped(values):
+        factors = keep * scale
+        factors *= values
+        return factors
 
-    y = keep * scale
-    y *= x.data
-    return node(y, (x,), backward, "dropout", linear=True)
+    return node(dropped(x.data), (x,), lambda dy: (dropped(dy),), "dropout", linear=True)
 
 
 dropout = ReferenceAndFused(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")

@@ -42,18 +42,18 @@ def layer_norm_composed(x: Tensor, *, weight: Tensor, bias: Tensor | None = None
     Raises: ValueError if weight or bias is not (C,).
     Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); biased variance as in torch.
     """
-    check_layer_norm(x, weight, bias)
+    check_norm("layer_norm", x, weight, bias)
     u = centred(x, -1)
     variance = (u * u).mean(-1, keepdim=True)
     y = u / (variance + eps).sqrt() * weight
     return y if bias is None else y + bias
 
 
-def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def check_norm(op: str, x: Tensor, weight: Tensor | None, bias: Tensor | None = None) -> None:
     """Raise ValueError if weight and bias do not fit the width of x."""
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter.shape != x.shape[-1:]:
-            raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
+            raise ValueError(f"{op}: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
 # --- the fused version: a first reader may stop here -----------------------------------------------------------
@@ -67,7 +67,7 @@ def layer_norm_fused(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, e
     """
     if x.dtype.kind != "f" or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return layer_norm_composed(x, weight=weight, bias=bias, eps=eps)  # mixed types, and empty tensors
-    check_layer_norm(x, weight, bias)
+    check_norm("layer_norm", x, weight, bias)
     shape, width, w, b = x.shape, x.shape[-1], weight.data, None if bias is None else bias.data
     rows = x.data.reshape(-1, width)
     # Row means as a product with a constant vector: the BLAS library adds short rows faster than np.mean does.

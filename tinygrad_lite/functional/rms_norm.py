@@ -26,7 +26,7 @@ Reference: Zhang, Sennrich 2019, eq. 4 (arXiv:1910.07467); eps is added to the m
 import numpy as np
 
 from tinygrad_lite.device import sum_over
-from tinygrad_lite.functional.layer_norm import determines_h, h_of
+from tinygrad_lite.functional.layer_norm import check_norm, determines_h, h_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
@@ -44,7 +44,7 @@ def rms_norm_composed(x: Tensor, *, weight: Tensor | None = None, eps: float = 1
     Raises: ValueError if weight is not (C,).
     Reference: Zhang, Sennrich 2019, eq. 4 (arXiv:1910.07467).
     """
-    check_rms_norm(x, weight)
+    check_norm("rms_norm", x, weight)
     h = x / ((x * x).mean(-1, keepdim=True) + eps).sqrt()
     return h if weight is None else h * weight
 
@@ -54,7 +54,7 @@ def rms_norm_fused(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5
     is_mixed = weight is not None and weight.dtype != x.dtype
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0 or is_mixed:
         return rms_norm_composed(x, weight=weight, eps=eps)
-    check_rms_norm(x, weight)
+    check_norm("rms_norm", x, weight)
     shape, width, w = x.shape, x.shape[-1], None if weight is None else weight.data
     rows = x.data.reshape(-1, width)
     r = 1 / np.sqrt(np.vecdot(rows, rows) / width + eps)
@@ -68,32 +68,22 @@ def rms_norm_fused(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5
         if w is None:  # h is the result, which others may hold, so it must not change
             dx = kept * (np.vecdot(dy, kept) / -width)[:, None]
             dx += dy
-            dx *= r[:, None]
-            dx = dx.reshape(shape)
-            if so_far is not None:
-                dx += so_far
-            return (dx,)
-        h = h_of(kept, w) if gives_h else kept
-        dx = dy * h  # dx only at the end: the same memory holds dy * h, then dh, then dx
-        dw = sum_over(dx, (0,))
-        along_h = (dx @ w) / width  # mean(dh * h)
-        np.multiply(dy, w, out=dx)  # dh
-        np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so h is not needed again
-        dx -= h
+        else:
+            h = h_of(kept, w) if gives_h else kept
+            dx = dy * h  # dx only at the end: the same memory holds dy * h, then dh, then dx
+            dw = sum_over(dx, (0,))
+            along_h = (dx @ w) / width  # mean(dh * h)
+            np.multiply(dy, w, out=dx)  # dh
+            np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so h is not needed again
+            dx -= h
         dx *= r[:, None]
         dx = dx.reshape(shape)
         if so_far is not None:
             dx += so_far
-        return dx, dw
+        return (dx,) if w is None else (dx, dw)
 
     parents = (x,) if weight is None else (x, weight)
     return node(y.reshape(shape), parents, backward, "rms_norm", uses=parents[1:], uses_result=gives_h, adds=True)
-
-
-def check_rms_norm(x: Tensor, weight: Tensor | None) -> None:
-    """Raise ValueError if the weight does not fit the width of x."""
-    if weight is not None and weight.shape != x.shape[-1:]:
-        raise ValueError(f"rms_norm: weight has shape {weight.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
 rms_norm = ReferenceAndFused(rms_norm_composed, cpu=rms_norm_fused, cuda="tinygrad_lite.cuda.rms_norm")

@@ -9,6 +9,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -29,21 +30,14 @@ def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(sequence))
 
 
-class _DrawPosition:
-    """The position of the model's next draw in the run: a key, and the number of draws since it was set."""
-
-    def __init__(self, *key: int, count: int = 0) -> None:
-        self.key = key
-        self.count = count
-
-
-_position = _DrawPosition(0)
+# The position of the model's next draw in the run: a key, and the number of draws since it was set.
+_position = SimpleNamespace(key=(0,), count=0)
 
 
 def manual_seed(seed: int) -> None:
     """Restart the random numbers of `Tensor.rand`, `randn` and dropout from a seed."""
     global _position
-    _position = _DrawPosition(seed)
+    _position = SimpleNamespace(key=(seed,), count=0)
 
 
 @contextmanager
@@ -54,7 +48,7 @@ def random_key(seed: int, *key: int, drawn: int = 0) -> Iterator[None]:
     earlier draws, and a step that is run again drops the same elements.
     """
     global _position
-    outer, _position = _position, _DrawPosition(seed, *key, count=drawn)
+    outer, _position = _position, SimpleNamespace(key=(seed, *key), count=drawn)
     try:
         yield
     finally:

@@ -176,8 +176,7 @@ class TrainOptions:
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""
-        schedule = optim.SCHEDULES[self.schedule]
-        return schedule(step, **self.rate_settings()) if self.decay_lr else self.learning_rate
+        return optim.SCHEDULES[self.schedule](step, **self.rate_settings()) if self.decay_lr else self.learning_rate
 
     def built(self, model: type[Module], config: Any) -> Module:
         """A new model of this class, on the CPU."""

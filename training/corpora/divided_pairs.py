@@ -66,25 +66,23 @@ def divide(
         swap: whether to exchange source and target.
     Raises: CorpusError if there are too few.
     """
-    left_out = []
-    (pairs, empty), (held_out, more) = without_empty(pairs), without_empty(held_out)
-    if empty + more:
-        left_out.append(f"{empty + more:,} with an empty side")
-    (pairs, asked), (words, more) = (without_sentences_of(tests, part) for part in (pairs, words))
-    if asked + more:
-        left_out.append(f"{asked + more:,} that share a sentence with those that test translations")
+    (pairs, empty), (held_out, empty_too) = without_empty(pairs), without_empty(held_out)
+    (pairs, asked), (words, asked_too) = (without_sentences_of(tests, part) for part in (pairs, words))
     train = pairs
     if not held_out:
         train, held_out = split(pairs, min(count, len(pairs) // 10))
     train, seen = without_sentences_of(held_out, [*train, *words])
-    if seen:
-        left_out.append(f"{seen:,} that share a sentence with a held-out pair")
     if not train or not held_out:
         found = f"{len(train):,} to learn from and {len(held_out):,} held out"
         raise CorpusError(f"{name} has too few pairs: {found}; use more")
     if swap:
         train, held_out = ([(target, source) for source, target in part] for part in (train, held_out))
-    return PairCorpus(name, train, held_out, left_out)
+    reasons = {
+        "with an empty side": empty + empty_too,
+        "that share a sentence with those that test translations": asked + asked_too,
+        "that share a sentence with a held-out pair": seen,
+    }
+    return PairCorpus(name, train, held_out, [f"{count:,} {reason}" for reason, count in reasons.items() if count])
 
 
 def without_empty(pairs: Sequence[Pair]) -> tuple[list[Pair], int]:
@@ -122,8 +120,7 @@ def split(pairs: Sequence[Pair], held_out: int) -> tuple[list[Pair], list[Pair]]
     for _, group in sorted((hashlib.sha256(repr(name).encode()).digest(), group) for name, group in groups.items()):
         if len(chosen) < held_out and len(group) <= max(1, held_out // 10):  # no group may dominate
             chosen.update(dict.fromkeys(group))
-    learned = [pair for i, pair in enumerate(pairs) if i not in chosen]
-    return learned, [pairs[i] for i in chosen]
+    return [pair for i, pair in enumerate(pairs) if i not in chosen], [pairs[i] for i in chosen]
 
 
 def key_of(sentence: str) -> str:

@@ -336,9 +336,8 @@ def from_cache(name: str, what: str, rules: str | None, read: Callable, say: Cal
     """
     try:
         text, facts = recall(name) or (None, {})
-        if text is None or rules not in (None, facts.get("rules")):
-            return None
-        return read(text)
+        is_valid = text is not None and rules in (None, facts.get("rules"))
+        return read(text) if is_valid else None
     except CorpusError as error:
         say(f"the {what} is fetched again, because {error}")
         return None

@@ -107,12 +107,8 @@ def alternatives(entry: str) -> list[str]:
     before = None
     while before != entry:  # repeated for nested annotations
         before, entry = entry, ANNOTATION.sub("", entry)
-    found = []
-    for wording in entry.split(";"):
-        wording = SOMEBODY_OR_SOMETHING.sub(r"\1", tidy(wording))
-        if wording and not UNCLEAR.search(wording):
-            found.append(wording)
-    return found
+    wordings = (SOMEBODY_OR_SOMETHING.sub(r"\1", tidy(wording)) for wording in entry.split(";"))
+    return [wording for wording in wordings if wording and not UNCLEAR.search(wording)]
 
 
 def tidy(text: str) -> str:

@@ -163,8 +163,7 @@ class Layer:
 
 def folded(norm: LayerNorm | RMSNorm, linears: Sequence[Linear], dtype: np.dtype) -> Affine:
     """Linear maps side by side, after a norm: with its gain, and its shift if it has one."""
-    xp = xp_of(linears[0].weight.data)
-    matrix = xp.concatenate([linear.weight.data for linear in linears])
+    matrix = xp_of(linears[0].weight.data).concatenate([linear.weight.data for linear in linears])
     if norm.weight is not None:
         matrix *= norm.weight.data
     return matrix.astype(dtype, copy=False), joint_shift(norm, linears)

@@ -135,8 +135,7 @@ def log_softmax(logits: Array) -> Callable:
     """Turn logits (B, V) into log-probabilities, in place. Returns: the launch()."""
     count, width = logits.shape
     function = kernel("decode", "decode_log_softmax", X=logits.dtype, PACK=1, BATCH=1)
-    threads = min(1024, -(-width // 32) * 32)
-    return functools.partial(function.run, (count,), (threads,), function.in_c(width, logits))
+    return functools.partial(function.run, (count,), (min(1024, -(-width // 32) * 32),), function.in_c(width, logits))
 
 
 def pack_of(width: int, dtype: np.dtype) -> int:

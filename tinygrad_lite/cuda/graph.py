@@ -12,12 +12,10 @@ number of the host.
 Reference: CUDA C++ Programming Guide, section on CUDA Graphs.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,7 +46,7 @@ class Capture:
     def __init__(self, allocates: bool = False) -> None:
         self.allocates, self.replay = allocates, None
 
-    def __enter__(self) -> Capture:
+    def __enter__(self) -> Self:
         import cupy
 
         self.stream, self.kept = cupy.cuda.Stream(non_blocking=True), []  # the default stream cannot be captured

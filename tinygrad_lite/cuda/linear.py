@@ -109,8 +109,7 @@ def joint_linear(
         dw = gradients_of(weights, lambda place, out, add: gemm(dy[:, place].T, rows, out, kind, add=add))
         return dx, *dw, *(column_gradients(dy, biases) if biases else ())
 
-    parents = (x, *weights, *biases)
-    return node(y.reshape(*shape[:-1], y.shape[1]), parents, backward, "linear", uses_result=False)
+    return node(y.reshape(*shape[:-1], y.shape[1]), (x, *weights, *biases), backward, "linear", uses_result=False)
 
 
 def columns_of(y: Tensor, place: slice, arrived: set[int]) -> Tensor:

@@ -62,6 +62,5 @@ def as_rows(x: Array) -> Array:
 
     A contiguous array has H = 1. Heads (B, T, H, D) inside longer rows (B, T, 3 C) need both strides.
     """
-    width = x.shape[-1]
-    rows = x.reshape(-1, 1, width) if x.ndim < 3 or x.flags.c_contiguous else x.reshape(-1, *x.shape[-2:])
+    rows = x.reshape(-1, 1, x.shape[-1]) if x.ndim < 3 or x.flags.c_contiguous else x.reshape(-1, *x.shape[-2:])
     return rows if rows.strides[-1] == rows.itemsize else xp_of(x).ascontiguousarray(rows)

@@ -6,6 +6,7 @@ the observer `detect_anomaly` (see autograd.py) examines every array as soon as 
 
 import linecache
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,12 +68,10 @@ def _has(test: np.ufunc, array: Array) -> bool:
 
 def caller() -> Place | None:
     """The innermost line on the call stack outside the engine: the one that called the operation."""
-    frame = sys._getframe(1)
-    while frame is not None:
+    for frame, line in traceback.walk_stack(sys._getframe(1)):
         module = frame.f_globals.get("__name__", "")
         if module != __name__ and not any(module == name or module.startswith(name + ".") for name in ENGINE):
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
+            return frame.f_code.co_filename, line
     return None
 
 

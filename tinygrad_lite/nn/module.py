@@ -263,8 +263,7 @@ class Module(metaclass=Listed):
 def clear_gradients(parameters: Iterable[Tensor], set_to_none: bool) -> None:
     """Set each `.grad` to None, or to 0 where there is one and set_to_none is False."""
     for parameter in parameters:
-        keeps = parameter.grad is not None and not set_to_none
-        parameter.grad = parameter.grad.zeros_like() if keeps else None
+        parameter.grad = None if set_to_none or parameter.grad is None else parameter.grad.zeros_like()
 
 
 def replace(model: Module, name: str, part: Module) -> Module:

@@ -42,8 +42,7 @@ def permute(x: Tensor, *axes: Any) -> Tensor:
     ndim = x.ndim
     axes = tuple(one_axis(axis, ndim, "permute") for axis in as_shape(axes))
     if sorted(axes) != list(range(ndim)):
-        every = counted(ndim, "axis", "axes")
-        raise ValueError(f"permute: {axes} does not name each axis of a tensor of {every} once")
+        raise ValueError(f"permute: {axes} does not name each axis of a tensor of {counted(ndim, 'axis', 'axes')} once")
     back = tuple(sorted(range(ndim), key=axes.__getitem__))
     return node(x.data.transpose(axes), (x,), lambda dy: (dy.transpose(back),), "permute", view=True)
 
@@ -73,8 +72,7 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], *, value: float = 0.0) ->
         return x
     inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))
     check_fits(value, x.dtype, "pad")
-    y = x.xp.pad(x.data, padding, constant_values=value)
-    return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)
+    return node(x.xp.pad(x.data, padding, constant_values=value), (x,), lambda dy: (dy[inner],), "pad", linear=True)
 
 
 def cat(*tensors: Tensor, axis: int = 0, **names) -> Tensor:
@@ -83,8 +81,7 @@ def cat(*tensors: Tensor, axis: int = 0, **names) -> Tensor:
     first = tensors[0]
     axis = one_axis(axis, first.ndim, "cat")
     if len({(t.ndim, t.shape[:axis], t.shape[axis + 1 :]) for t in tensors}) > 1:
-        shapes = ", ".join(str(t.shape) for t in tensors)
-        raise ValueError(f"cat: shapes {shapes} differ in more than axis {axis}")
+        raise ValueError(f"cat: shapes {', '.join(str(t.shape) for t in tensors)} differ in more than axis {axis}")
     dtype = functools.reduce(promote, (tensor.dtype for tensor in tensors))
     tensors = tuple(cast(tensor, dtype) for tensor in tensors)
     ends = np.cumsum([tensor.shape[axis] for tensor in tensors])[:-1].tolist()

@@ -198,8 +198,7 @@ class SeveralProcesses(OneProcess):
     def sum_gradients(self, optimizer: Optimizer, step: int) -> None:
         """Sum this process's slice of the gradients over all processes."""
         unreached, gradients = optimizer.unreached(), optimizer.gather_gradients()
-        facts = self.gather((sum(loss.item() for loss in self.losses), unreached))
-        parts, unreached_by_each = zip(*facts, strict=True)
+        parts, unreached_by_each = zip(*self.gather((sum(loss.item() for loss in self.losses), unreached)), strict=True)
         self.step, self.loss = step, sum(parts)
         optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
         self.add_up(gradients, optimizer.memory.part)

@@ -23,12 +23,10 @@ import safetensors.numpy
 import sample
 import train
 from extra.encoders.family import BERT
-from extra.families import GPT, SEQ2SEQ
+from extra.families import GPT
 from extra.pretrained import export
 from extra.studies import questions
 from extra.studies import scores as evaluate
-from gpt import sample as speaking
-from seq2seq.translate import translate
 from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.extra.pretrained.test_llama import LLAMA3, QWEN3
 from tests.extra.pretrained.test_llama import random_weights as llama_weights
@@ -40,14 +38,11 @@ from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tests.tiny_runs import sampled as sampled_text
 from text.decoding.probabilities import COLOURS
-from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.quantize import quantize
 from training.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
 from training.cli.console import RESET, quoted, run_command
-from training.family import Trained
 from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_network")
@@ -86,24 +81,10 @@ def run(runs, workplace):
     return write
 
 
-def write_some(trained: Trained) -> None:
+def sampled(path: Path, *words: str, family: str = "gpt") -> None:
     """Generate a few tokens, or translate a short sentence."""
-    model, tokenizer = trained.make_model(), trained.tokenizer
-    if trained.changes:
-        quantize(model, "nf4")
-        trained.attach_changes(model)
-    if trained.model_class is SEQ2SEQ.model:
-        translate(model, tokenizer, ["abc"], beam=2)
-        return
-    ids = speaking.encode(tokenizer, "Es irrt")
-    for _ in speaking.write_continuation(SampleOptions(max_new_tokens=3), model, tokenizer, ids, 0):
-        pass
-
-
-def sampled(path: Path, *adapter: object) -> None:
-    with np.errstate(all="ignore"):  # as sample.py sets it
-        family, place = sample.find_model(path)
-        write_some(family.read(place, *adapter))
+    short = ["--start=abc", "--beam=2"] if family == "seq2seq" else ["--start=Es irrt", "--max_new_tokens=3"]
+    assert sample.main([str(path), *short, *words]) == 0
 
 
 def resume(*words: str) -> None:
@@ -129,7 +110,7 @@ def test_a_broken_checkpoint_generates_or_is_refused(family, count, runs, workpl
 
     def attempt(rng):
         path.write_bytes(mutations.odd_checkpoint(rng, runs[family]["last.safetensors"]))
-        return lambda: sampled(path)
+        return lambda: sampled(path, family=family)
 
     # Some damage leaves the checkpoint usable.
     what = f"broken {family} checkpoints given to sample.py"
@@ -159,8 +140,8 @@ def test_a_broken_checkpoint_resumes_or_is_refused(family, count, adapter, run, 
 @many(40, 2000)
 def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, tried_many):
     path, base = Path("broken.safetensors"), Path("base.safetensors")
-
-    ways = itertools.cycle([(path,), (base, path), (base, path, True)])
+    beside = (base, f"--adapter={path}")
+    ways = itertools.cycle([(path,), beside, (*beside, "--quantize=nf4")])
 
     def attempt(rng):
         path.write_bytes(mutations.odd_checkpoint(rng, adapter))
@@ -358,7 +339,7 @@ def test_special_tokens_other_than_the_models_are_refused(run, runs):
     for specials in (["<pad>", "<bos>", "x", "<unk>"], ["<bos>", "<pad>", "<eos>", "<unk>"]):
         path = run("seq2seq", changed(last, "tokenizer", specials=specials))
         reason = "of its model, but not of its tokenizer"
-        refused(path, CheckpointError, reason, lambda path=path: sampled(path), resume)
+        refused(path, CheckpointError, reason, lambda path=path: sampled(path, family="seq2seq"), resume)
 
 
 WITHOUT = [ByteTokenizer(), ByteTokenizer(["<end>"]), ByteTokenizer(["<answer>", "<end >"])]

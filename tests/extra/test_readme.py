@@ -8,10 +8,8 @@ import glob
 import importlib
 import importlib.util
 import io
-import json
 import re
 import shlex
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -31,11 +29,9 @@ from extra.options import OWN_PRESETS
 from extra.studies import scores, trials
 from extra.studies.sizes import SIZES
 from seq2seq.toys import toy_pairs
-from tests.extra.pretrained.gpt2_folders import byte_folder
+from tests.extra.pretrained.gpt2_folders import byte_folder, write_json
 from tests.extra.pretrained.test_encoders import made as made_bert
-from tests.extra.pretrained.test_llama import LLAMA, QWEN3
-from tests.extra.pretrained.test_llama import random_weights as llama_weights
-from tests.extra.pretrained.test_llama import write_folder as write_llama
+from tests.extra.pretrained.test_llama import QWEN3, llama_folder
 from tests.test_imports import FILES, FOLDERS
 from tests.test_rings import code_lines
 from tests.tiny_runs import undone
@@ -111,11 +107,8 @@ def newcomer(tmp_path, monkeypatch):
     for name in ("everyday", "tatoeba", "libreoffice-help", "debian-summaries"):
         fetch.store(f"pairs-{name}", to_table(found), facts)
     monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
-    gpt2 = byte_folder(tmp_path / "gpt2", n_positions=256)
-    qwen3 = QWEN3 | {"vocab_size": 256, "max_position_embeddings": 256}
-    weights = {name: array.astype("float32") for name, array in llama_weights(qwen3).items()}
-    folder = write_llama(tmp_path / "qwen3", qwen3, weights)
-    shutil.copy(gpt2 / "tinygrad_lite_tokenizer.json", folder)
+    byte_folder("gpt2", n_positions=256)
+    llama_folder(Path("qwen3"), QWEN3, max_position_embeddings=256)
     stand_ins(tmp_path / "cache")
     monkeypatch.setattr(trials, "TOO_LONG", 0.0)  # no dry run measures some steps
     monkeypatch.setattr(scores, "SAMPLES", 2)  # which give no useful interval, but quickly
@@ -132,13 +125,11 @@ def stand_ins(cache: Path) -> None:
     """Tiny models in place of those that are downloaded: as many layers and heads as the commands name."""
     words = "it king Berlin doctor happy tired".split()
     tokenizer = BPETokenizer.train(" ".join(["", *words]) * 9, 290, ["<|im_end|>"])
-    settings = LLAMA | {"vocab_size": tokenizer.vocab_size, "max_position_embeddings": 256, "num_hidden_layers": 14}
-    settings |= {"num_attention_heads": 9, "head_dim": 8, "num_key_value_heads": 3, "hidden_size": 32}
-    weights = {name: array.astype("float32") for name, array in llama_weights(settings).items()}
-    folder = write_llama(cache / smollm2.FOLDER, settings, weights)
-    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(tokenizer.to_json()), encoding="utf-8")
+    sizes = {"max_position_embeddings": 256, "num_hidden_layers": 14, "hidden_size": 32}
+    sizes |= {"num_attention_heads": 9, "head_dim": 8, "num_key_value_heads": 3}
+    folder = llama_folder(cache / smollm2.FOLDER, tokenizer=tokenizer, **sizes)
     template = {"chat_template": "{{ messages[0].content }}", "eos_token": "<|im_end|>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(template), encoding="utf-8")
+    write_json(folder, tokenizer_config=template)
     export_bert(made_bert(block_size=128), cache / minilm.FOLDER)
 
 

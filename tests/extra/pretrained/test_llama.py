@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from gpt.model import GPT
 from tests.extra.pretrained import gpt2_folders as folders
 from tests.extra.pretrained.test_gpt2 import KINDS as GPT2S
 from tests.extra.pretrained.test_gpt2 import LLAMA_PARTS, make_trained
+from text.tokenizers.base import Tokenizer
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
@@ -61,6 +63,14 @@ def random_weights(settings: dict) -> dict[str, np.ndarray]:
         shapes["lm_head.weight"] = (settings["vocab_size"], c)
     rng = np.random.default_rng(7)
     return {name: 0.4 * rng.standard_normal(shape) for name, shape in shapes.items()}
+
+
+def llama_folder(path: Path, settings: dict = LLAMA, tokenizer: Tokenizer | None = None, **changes: object) -> Path:
+    """A folder in one of these layouts, of float32 weights, with a tokenizer of ours; by default tokens are bytes."""
+    tokenizer = tokenizer or ByteTokenizer()
+    settings = settings | {"vocab_size": tokenizer.vocab_size} | changes
+    write_folder(path, settings, {name: array.astype("float32") for name, array in random_weights(settings).items()})
+    return folders.write_json(path, tinygrad_lite_tokenizer=tokenizer.to_json())
 
 
 def angle(settings: dict, position: int, i: int, d: int) -> float:
@@ -179,9 +189,7 @@ def test_the_context_of_a_mistral_is_its_window():
 
 
 def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
-    folder = write_folder(tmp_path / "a", QWEN2 | {"vocab_size": 256}, random_weights(QWEN2 | {"vocab_size": 256}))
-    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
-    assert main([str(folder), str(tmp_path / "b")]) == 0
+    assert main([str(llama_folder(tmp_path / "a", QWEN2)), str(tmp_path / "b")]) == 0
     one, two = (load_pretrained(tmp_path / name, FAMILY.layouts) for name in "ab")
     assert (one[0], effective(one[1])) == (two[0], effective(two[1]))
     assert all((one[2][name] == two[2][name]).all() for name in one[2])

@@ -12,8 +12,8 @@ from extra.families import GPT as FAMILY
 from extra.pretrained import export
 from extra.pretrained.read import load_pretrained
 from gpt.model import GPT
-from tests.extra.pretrained import test_llama as test_llama_layout
 from tests.extra.pretrained.gpt2_folders import byte_folder
+from tests.extra.pretrained.test_llama import LLAMA, QWEN2, llama_folder
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
 from tinygrad_lite.errors import CheckpointError
@@ -26,12 +26,7 @@ BASES = ["gpt2", "llama", "qwen2"]
 
 def base_folder(kind: str, folder: Path) -> Path:
     """A model with random weights in the layout of GPT-2 or Llama, whose tokens are bytes."""
-    byte_folder(folder)
-    if kind != "gpt2":
-        settings = getattr(test_llama_layout, kind.upper()) | {"vocab_size": 256}
-        weights = test_llama_layout.random_weights(settings)
-        test_llama_layout.write_folder(folder, settings, {name: w.astype("float32") for name, w in weights.items()})
-    return folder
+    return byte_folder(folder) if kind == "gpt2" else llama_folder(folder, {"llama": LLAMA, "qwen2": QWEN2}[kind])
 
 
 def our_adapter(base: Path, path: Path, targets: tuple[str, ...] = ()) -> np.ndarray:

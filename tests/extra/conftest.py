@@ -1,5 +1,8 @@
 """What the tests of the shelf add to the fixtures of all."""
 
+import io
+import sys
+
 import pytest
 
 from extra.studies import scores
@@ -28,3 +31,9 @@ def ran(capsys):
         return capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def typed(monkeypatch):
+    """A function: this text is what stdin gives."""
+    return lambda text: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), "utf-8"))

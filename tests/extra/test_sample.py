@@ -1,8 +1,6 @@
 """sample.py with models of others: it stops at their end token, and they get texts as they are."""
 
-import io
 import json
-import sys
 
 import pytest
 
@@ -48,7 +46,7 @@ def test_a_model_of_others_stops_at_its_end_token(foreign, capsys, search):
         assert shorter.removesuffix("\n") == "der" + tokenizer.decode([first])
 
 
-def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, tmp_path):
+def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, tmp_path, typed):
     texts = []
     monkeypatch.setattr(HFTokenizer, "encode_text", lambda self, text: texts.append(text) or [67, 68, 69])
     written(capsys, foreign(), "--start", "e\u0308\r\n", "--max_new_tokens", 0)
@@ -56,7 +54,7 @@ def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, t
     (tmp_path / "text.txt").write_bytes(b"e\xcc\x88\r\ne")
     written(capsys, foreign(), "--score", str(tmp_path / "text.txt"))
     assert texts[-1] == "e\u0308\r\ne"
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"e\xcc\x88\r\n"), encoding="utf-8"))
+    typed("e\u0308\r\n")
     stops, stop_text = [], speaking.StopText
     monkeypatch.setattr(speaking, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
     written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
@@ -76,9 +74,9 @@ def test_the_page_of_a_model_trained_with_reference_versions_is_computed_with_th
     assert "its own formulas, so it shows a recording" in capsys.readouterr().err
 
 
-def test_a_conversation_has_its_history_as_context(trained, capsys, monkeypatch):
+def test_a_conversation_has_its_history_as_context(trained, capsys, typed):
     settings = ("--max_new_tokens", 4, "--greedy")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Es\nder\n")))
+    typed("Es\nder\n")
     out, err = sampled(capsys, "--interactive", *settings)
     first, second = out[:4], out[5:9]  # each with a line break after it
     assert sampled(capsys, "--start", "Es\n", *settings)[0] == f"Es\n{first}\n"

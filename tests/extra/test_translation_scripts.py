@@ -1,7 +1,5 @@
 """Translation models with what the shelf adds: recurrent layers, conversations, pages, plots, adapters and scores."""
 
-import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -46,10 +44,9 @@ def test_a_dry_run_writes_nothing(capsys):
     assert not Path("run").exists()
 
 
-def test_a_conversation_gives_the_translations_of_its_lines(trained, capsys, monkeypatch):
+def test_a_conversation_gives_the_translations_of_its_lines(trained, capsys, typed):
     lines = ["abcdefghij", "zyx", "qqq"]
-    typed = "".join(f"{line}\n" for line in lines)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8"))
+    typed("".join(f"{line}\n" for line in lines))
     talk = sampled(capsys, "run", "--interactive").out
     assert talk == "".join(sampled(capsys, "run", "--start", line).out for line in lines)
 
@@ -65,9 +62,8 @@ def test_the_attention_is_plotted(trained, capsys, matplotlib):
 # --- scoring --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys, sacrebleu):
-    assert evaluate.main(["run", "--out", "written.txt", "--beam", "2"]) == 0
-    out, err = capsys.readouterr()
+def test_a_run_is_scored_on_its_held_out_pairs(trained, ran, sacrebleu):
+    out, err = ran(evaluate.main, "run", "--out", "written.txt", "--beam", 2)
     assert "30 texts in" in err
     assert out.startswith("exactly right: ")
     assert "no BLEU: it counts four words in a row" in out  # a word is reversed here
@@ -76,35 +72,34 @@ def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys, sacrebleu):
     assert len(Path("written.txt").read_text(encoding="utf-8").splitlines()) == 30
 
 
-def test_other_pairs_can_be_scored(trained, capsys, sacrebleu):
+def test_other_pairs_can_be_scored(trained, ran, sacrebleu):
     Path("pairs.tsv").write_text("cba\tabc\nzyx\txyz\n\t\nx\t\n", encoding="utf-8")
     Path("a").write_text("abc\nxyz\n", encoding="utf-8")
     Path("b").write_text("cba\nzyx\n", encoding="utf-8")
-    for words in (["--pairs", "pairs.tsv", "--swap"], ["--src", "a", "--tgt", "b"]):
-        assert evaluate.main(["run", *words, "--beam", "1"]) == 0
-    first, second = capsys.readouterr().out.split("exactly right: ")[1:]
+    first, second = (
+        ran(evaluate.main, "run", *words, "--beam", 1).out
+        for words in (["--pairs", "pairs.tsv", "--swap"], ["--src", "a", "--tgt", "b"])
+    )
     assert first == second
-    assert evaluate.main(["run", "--pairs", "pairs.tsv", "--max_pairs", "1"]) == 0
-    assert "1 text in" in capsys.readouterr().err
+    assert "1 text in" in ran(evaluate.main, "run", "--pairs", "pairs.tsv", "--max_pairs", 1).err
 
 
-def test_length_penalties_are_compared(trained, capsys, sacrebleu):
+def test_length_penalties_are_compared(trained, ran, sacrebleu):
     """A row for each, in ascending order, with the score that a run with this penalty alone prints."""
     Path("pairs.tsv").write_text("abc def ghi jkl\tlkj ihg fed cba\nab\tba\n", encoding="utf-8")
-    assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--compare", "10, 0,0.6"]) == 0
-    _, *lines, best = capsys.readouterr().out.splitlines()
+    words = ("run", "--pairs", "pairs.tsv", "--beam", 2)
+    _, *lines, best = ran(evaluate.main, *words, "--compare", "10, 0,0.6").out.splitlines()
     table = [[float(number) for number in line.split()] for line in lines]
     assert [row[0] for row in table] == [0, 0.6, 10]
     top = max(table, key=lambda row: row[1])
     assert best == f"best BLEU with --length_penalty {top[0]:g}"
     for penalty, _, _, brevity, ratio in table:
-        assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--length_penalty", str(penalty)]) == 0
-        assert f"(BP = {brevity:.3f} ratio = {ratio:.3f} " in capsys.readouterr().out
+        said = ran(evaluate.main, *words, "--length_penalty", penalty).out
+        assert f"(BP = {brevity:.3f} ratio = {ratio:.3f} " in said
 
 
-def test_words_are_scored(workplace, capsys, sacrebleu):
+def test_words_are_scored(workplace, ran, sacrebleu):
     pairs = "".join(f"{a}\t{b}, bitte. \n" for a, b in toy_pairs("numbers", 200))
     (workplace / "pairs.tsv").write_text(pairs, encoding="utf-8")
     run_training(pairs="pairs.tsv", toy_size=None, tokenizer="word", vocab_size=24, max_iters=24, eval_interval=24)
-    assert evaluate.main(["run", "--beam", "2", "--max_pairs", "5"]) == 0
-    assert "BLEU = " in capsys.readouterr().out
+    assert "BLEU = " in ran(evaluate.main, "run", "--beam", 2, "--max_pairs", 5).out

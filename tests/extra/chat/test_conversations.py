@@ -1,8 +1,6 @@
 """Conversations about a small world: what a test asks was not in the training, turns become tokens, and models talk."""
 
 import functools
-import io
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,23 +100,19 @@ def test_windows_of_another_text_are_learned_too_and_differ_in_each_epoch(few, m
     assert data.windows * 256 / learned == pytest.approx(0.2, abs=0.01)
 
 
-def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(few, workplace, capsys, monkeypatch):
+def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(few, workplace, ran, typed):
     saved_gpt(Path("base.safetensors"), ByteTokenizer(), block_size=64, n_layer=1)
     short = "--warmup_iters 1 --sample_tokens 0 --eval_pairs 2 --eval_interval 2 --workers 1".split()
     assert train.main(["chat", "--init_from", "base.safetensors", "--max_iters", "2", "--out_dir", "run", *short]) == 0
     after = questions.FAMILY.read(Path("run"))
     assert ([*after.tokenizer.specials], after.config.vocab_size) == ([ANSWER, END], 256 + 2)
     assert train.main(["--resume", "--max_iters", "3", "--out_dir", "run"]) == 0
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hallo!\nWer bist du?\n\n")))
-    capsys.readouterr()
-    assert sample.main(["run", "--chat", "--max_new_tokens", "3"]) == 0
-    assert capsys.readouterr().out.count("\n") == 2
-    asked = ["run", "--chat", "--start", "Hallo!", "--max_new_tokens", "9"]
-    said = [(sample.main([*asked, *more]), capsys.readouterr().out) for more in ([], ["--greedy"])]
-    assert said[0] == said[1]  # answers are greedy unless options say otherwise
-    assert sample.main(["run", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
-    assert questions.main(["run", "--count", "3", "--wrong", "1", "--csv", "q.csv"]) == 0
-    out = capsys.readouterr().out
+    typed("Hallo!\nWer bist du?\n\n")
+    assert ran(sample.main, "run", "--chat", "--max_new_tokens", 3).out.count("\n") == 2
+    asked = ("run", "--chat", "--start", "Hallo!", "--max_new_tokens", 9)
+    assert ran(sample.main, *asked) == ran(sample.main, *asked, "--greedy")  # greedy unless options say otherwise
+    ran(sample.main, "run", "--start", "Hallo!", "--max_new_tokens", 3)
+    out = ran(questions.main, "run", "--count", 3, "--wrong", 1, "--csv", "q.csv").out
     assert all(test in out for test in ("templates", "combinations", "by hand", "    == "))
     assert Path("q.csv").read_text(encoding="utf-8").startswith("test,kind,questions,right\n")
 

@@ -19,15 +19,11 @@ from text.tokenizers.byte import ByteTokenizer
 ANSWERING = ByteTokenizer(("<to-en>", END))
 
 
-def sampled(folder, *words):
-    assert sample.main([str(folder), "--greedy", "--max_new_tokens=2", *words]) == 0
-
-
 def talked(folder, lines, *words):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
         patch.setattr(chat, "render", plain_render)
-        sampled(folder, *words)
+        assert sample.main([str(folder), "--greedy", "--max_new_tokens=2", *words]) == 0
 
 
 def bert(show, architecture, *texts):

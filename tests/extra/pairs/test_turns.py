@@ -9,7 +9,7 @@ import sample
 import train
 from extra.pairs.answering import END, separator_of, turns_ids
 from extra.tokenizers.huggingface import TURNS, HFTokenizer
-from tests.extra.pretrained.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.extra.reliability.tiny_models import write_hf
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tinygrad_lite.errors import TokenizerError
 from training.checkpoint import load_checkpoint
@@ -39,19 +39,14 @@ def test_the_marks_of_turns_get_other_names_and_keep_their_ids():
         HFTokenizer(definition()).with_specials(("<answer>", END))
 
 
-def test_an_adapter_of_such_a_model_answers_chats_and_resumes(workplace, capsys):
-    tokenizer = HFTokenizer(definition(*TURNS))
-    settings = SETTINGS | {"vocab_size": tokenizer.vocab_size, "n_positions": 256}
-    folder = write_folder(Path("base"), random_weights(settings), **settings)
-    (folder / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
+def test_an_adapter_of_such_a_model_answers_chats_and_resumes(workplace, ran):
+    write_hf(Path("base"), HFTokenizer(definition(*TURNS)), n_positions=256)
     chat = "chat --init_from base --lora_rank 2 --held_out 4 --train_pairs 9 --batch_size 1 --optimizer adamw".split()
     chat += "--max_iters 2 --eval_interval 2 --eval_pairs 1 --workers 1".split()
     assert train.main(chat) == 0
     assert train.main(["--resume", "--max_iters", "3", "--out_dir", "out/chat"]) == 0
     assert load_checkpoint(Path("out/chat/last.safetensors")).step == 3
-    capsys.readouterr()
-    assert sample.main(["out/chat", "--chat", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
-    assert sample.main(["out/chat", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
-    assert "Hallo! <answer>" in capsys.readouterr().out
-    assert sample.main(["base", "--start", "Hallo!", "--max_new_tokens", "3"]) == 0
-    assert "<answer>" not in capsys.readouterr().out
+    asked = ("--start", "Hallo!", "--max_new_tokens", 3)
+    ran(sample.main, "out/chat", "--chat", *asked)
+    assert "Hallo! <answer>" in ran(sample.main, "out/chat", *asked).out
+    assert "<answer>" not in ran(sample.main, "base", *asked).out

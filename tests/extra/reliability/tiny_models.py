@@ -15,9 +15,9 @@ if find_spec("tokenizers"):
     MORE_KINDS["hf"] = ("hf", lambda: HFTokenizer(gpt2_definition()))  # all bytes, five merges and a special
 
 
-def write_hf(place: Path, tokenizer: HFTokenizer) -> Path:
+def write_hf(place: Path, tokenizer: HFTokenizer, **changes: object) -> Path:
     """Write a GPT-2 with this tokenizer into a folder in Hugging Face's layout."""
-    settings = SETTINGS | {"vocab_size": tokenizer.vocab_size}
-    place = write_folder(place, random_weights(settings, "float32"), vocab_size=tokenizer.vocab_size)
+    settings = SETTINGS | {"vocab_size": tokenizer.vocab_size} | changes
+    write_folder(place, random_weights(settings, "float32"), **settings)
     (place / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
     return place

@@ -1,7 +1,5 @@
 """Conversations: a template turns messages into tokens, the model reads only new ones, and answers end."""
 
-import io
-import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -47,8 +45,13 @@ def plain_render(template, variables):
 
 
 @pytest.fixture
-def form(monkeypatch):
+def plain(monkeypatch):
+    """TEMPLATE is rendered without jinja2."""
     monkeypatch.setattr(chat, "render", plain_render)
+
+
+@pytest.fixture
+def form(plain):
     return ChatFormat(TEMPLATE, {"eos_token": "<end>"}, TOKENIZER, {257})
 
 
@@ -172,8 +175,7 @@ def test_the_format_is_read_from_a_folder(folder):
 
 
 @pytest.mark.parametrize(("config", "generation_config"), [(None, None), (5, None), (None, [6, 7])])
-def test_the_mark_that_a_template_writes_after_an_answer_ends_one(config, generation_config, folder, monkeypatch):
-    monkeypatch.setattr(chat, "render", plain_render)
+def test_the_mark_that_a_template_writes_after_an_answer_ends_one(config, generation_config, folder, plain):
     write_json(folder, config={"eos_token_id": config}, generation_config={"eos_token_id": generation_config})
     write_json(folder, tokenizer_config={"chat_template": TEMPLATE})
     named = generation_config or ([config] if config else [])
@@ -203,38 +205,28 @@ def test_a_template_that_writes_nothing_is_refused(form, monkeypatch):
         form.encode([user("Tag")])
 
 
-def test_a_tokenizer_without_special_tokens_is_enough(monkeypatch):
-    monkeypatch.setattr(chat, "render", plain_render)
+def test_a_tokenizer_without_special_tokens_is_enough(plain):
     ids = ChatFormat(TEMPLATE, {}, ByteTokenizer(), {10}).encode([user("Tag")])
     assert bytes(ids) == b"<start>user: Tag<end>\n<start>assistant: "
 
 
-def test_a_single_question_and_a_conversation_are_answered(folder, monkeypatch, capsys):
-    monkeypatch.setattr(chat, "render", plain_render)
-    common = [str(folder), "--chat", "--greedy", "--max_new_tokens", "6"]
-    assert sample.main([*common, "--start", "Tag"]) == 0
-    once = capsys.readouterr().out
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Tag\n/foo\nTag\n\nnie\n")))
-    assert sample.main(common) == 0
-    out, err = capsys.readouterr()
+def test_a_single_question_and_a_conversation_are_answered(folder, plain, ran, typed):
+    common = (sample.main, folder, "--chat", "--greedy", "--max_new_tokens", 6)
+    once = ran(*common, "--start", "Tag").out
+    typed("Tag\n/foo\nTag\n\nnie\n")
+    out, err = ran(*common)
     assert out.startswith(once)
     assert len(once) > 1
     assert "there is no command /foo" in err
     assert err.count("> ") == 4
 
 
-def test_an_answer_ends_at_the_models_end_token(folder, monkeypatch, capsys):
-    monkeypatch.setattr(chat, "render", plain_render)
-    monkeypatch.setattr(GPT, "start", lambda self, prompts, use_cache=True: (certain(ord("J")), None))
-    steps = iter([certain(ord("a")), certain(257)])
-    monkeypatch.setattr(GPT, "step", lambda self, tokens, state: (next(steps), None))
+def test_an_answer_ends_at_the_models_end_token(folder, plain, monkeypatch, ran):
+    first, *rest = np.log(np.eye(258)[[[ord("J")], [ord("a")], [257]]] + 1e-9)
+    monkeypatch.setattr(GPT, "start", lambda self, prompts, use_cache=True: (first, None))
+    monkeypatch.setattr(GPT, "step", lambda self, tokens, state: (rest.pop(0), None))
     monkeypatch.setattr(RememberingModel, "_keep", lambda self, *result: result)
-    assert sample.main([str(folder), "--chat", "--start", "Tag"]) == 0
-    assert capsys.readouterr().out == "Ja\n"
-
-
-def certain(token):
-    return np.log(np.eye(258)[[token]] + 1e-9)
+    assert ran(sample.main, folder, "--chat", "--start", "Tag").out == "Ja\n"
 
 
 # --- templates, which are untrusted programs -------------------------------------------------------------------------
@@ -322,16 +314,15 @@ def test_the_earlier_text_remains_the_context(start, lines, asked):
     assert parrot.lines == [line for line in lines if line.strip() and line != "/reset"]
 
 
-def test_a_conversation_reads_only_what_is_new(monkeypatch, capsys):
+def test_a_conversation_reads_only_what_is_new(monkeypatch, capsys, typed):
     model = small_gpt("float32", vocab_size=256, block_size=64, positions="rotary").eval()
     read, whole = [], model.predict
     model.predict = lambda ids, state: read.append(ids.shape[1]) or whole(ids, state)
     trained = SimpleNamespace(tokenizer=ByteTokenizer(), path=Path("none"), adapter=None)
-    lines = [b"ab", b"cde", b"f", b"gh"]
     said = []
     for way in (RememberingModel, lambda model: model):
         monkeypatch.setattr("extra.chat.interactive.RememberingModel", way)
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(lines) + b"\n")))
+        typed("ab\ncde\nf\ngh\n")
         show_conversation(SampleOptions(greedy=True, max_new_tokens=3), {}, trained, model, "")
         said.append(capsys.readouterr().out)
         assert max(read[1:]) < 12 or said[1:]
@@ -392,11 +383,10 @@ def test_help_and_settings_name_every_setting(capsys):
 
 
 @pytest.mark.parametrize("end", ["", "/quit\nnever read\n"])
-def test_lines_are_read_to_the_end_and_errors_are_printed(monkeypatch, capsys, end):
-    parrot = Parrot()
-    lines = f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    converse(Conversation(SampleOptions(), "", parrot, parrot.lines.append), normalise)
+def test_lines_are_read_to_the_end_and_errors_are_printed(typed, capsys, end):
+    talk, parrot = conversation()
+    typed(f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}")
+    converse(talk, normalise)
     assert parrot.lines == ["Grün", "Tag"]
     assert [options.temperature for options in parrot.options] == [0.8, 2.0]
     out, err = capsys.readouterr()

@@ -123,9 +123,8 @@ def rows(printed):
     return {re.split(r"\s{2,}", line)[0]: float(line.split()[-1]) for line in lines}
 
 
-def test_the_command_prints_all_orders(folder, capsys):
-    assert baselines.main(["--text", "faust.txt"]) == 0
-    out, err = capsys.readouterr()
+def test_the_command_prints_all_orders(folder, ran):
+    out, err = ran(baselines.main, "--text", "faust.txt")
     found = rows(out)
     assert list(found) == ["uniform", "1-gram", "2-gram", "3-gram", "4-gram", "5-gram", "6-gram"]
     corpus = load_files(["faust.txt"])
@@ -137,7 +136,7 @@ def test_the_command_prints_all_orders(folder, capsys):
 
 
 @pytest.mark.parametrize("tokenizer", ["char", "bpe"])
-def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
+def test_the_gpt_is_measured_as_in_training(folder, ran, tokenizer):
     model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
     parts = tuple(data.tokenizer.decode(part) for part in (data.train, data.held_out))
     assert baselines.cut(load_files(["faust.txt"])) == parts
@@ -145,19 +144,16 @@ def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
     with no_grad():
         losses = [(model.loss(batch).item(), batch[1].numel()) for batch in data.validation_batches(4, eval_iters=0)]
     nats = sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
-    baselines.main(["--text", "faust.txt", "--orders", "2", "--checkpoint", "some.safetensors"])
-    found = rows(capsys.readouterr().out)
+    found = rows(ran(baselines.main, "--text", "faust.txt", "--orders", 2, "--checkpoint", "some.safetensors").out)
     assert list(found) == ["uniform", "2-gram", "GPT"]
     assert found["GPT"] == pytest.approx(bits_per_character(nats, data.chars_per_token), abs=6e-4)
 
 
-def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):
-    make_checkpoint(folder / "out/old/best.safetensors", "faust.txt", age=30)
-    make_checkpoint(folder / "out/mine/best.safetensors", "faust.txt", age=20)
-    make_checkpoint(folder / "out/other/best.safetensors", "tor.txt", age=10)
+def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, ran):
+    for name, text, age in (("old", "faust.txt", 30), ("mine", "faust.txt", 20), ("other", "tor.txt", 10)):
+        make_checkpoint(folder / f"out/{name}/best.safetensors", text, age=age)
     (folder / "out/broken.safetensors").write_text("no checkpoint", encoding="utf-8")
-    baselines.main(["--text", "faust.txt", "--orders", "1"])
-    out, err = capsys.readouterr()
+    out, err = ran(baselines.main, "--text", "faust.txt", "--orders", 1)
     assert "GPT" in rows(out)
     notes = [line for line in err.splitlines() if line.startswith("note: left out:")]
     assert [bool(re.search(name, note)) for name, note in zip(["broken", "other"], notes, strict=True)] == [True, True]
@@ -255,36 +251,33 @@ def test_no_half_has_a_say_in_its_own_choice():
 
 
 @every_tokenizer
-def test_the_command_prints_what_the_functions_compute(data, capsys):
-    arguments = [*NAMES, *COUNTED, "--rates", "0,0.5", "--stride", "3"]
-    assert together.main(arguments) == 0
-    out, err = capsys.readouterr()
+def test_the_command_prints_what_the_functions_compute(data, ran):
+    out, err = ran(together.main, *NAMES, *COUNTED, "--rates", "0,0.5", "--stride", 3)
     found = rows(out)
     names = ["1-gram", "2-gram", "GPT 1", "GPT 2", "mean", "with counts", "strided", "learning", "all together"]
     assert list(found) == names
     mean, counts = np.mean([p_of(data, name) for name in NAMES], axis=0), [counts_of(data, n) for n in (1, 2)]
-    learning = [
-        np.mean([np.exp(together.log_probs_while_learning(model(n), data.held_out, rate)) for n in NAMES], axis=0)
-        for rate in (0.0, 0.5)
-    ]
-    expected = {"1-gram": counts[0], "2-gram": counts[1], "GPT 1": p_of(data, NAMES[0]), "GPT 2": p_of(data, NAMES[1])}
-    expected["mean"] = mean
+    expected = dict(zip(names, (*counts, *(p_of(data, name) for name in NAMES), mean), strict=False))
     expected["strided"] = np.mean([np.exp(token_log_probs(model(n), data.held_out, 3)) for n in NAMES], axis=0)
-    middle = len(mean) // 2
-    for name, p in (("with counts", mean), ("all together", None)):
-        line = next(line for line in err.splitlines() if line.startswith(name))
-        (n1, w1), (n2, w2) = [(int(n), float(w)) for n, w in re.findall(r"(\d)-grams with w = (\d.\d\d)", line)]
-        if p is not None:
-            halves = together.mixed(w1, p, counts[n1 - 1])[:middle], together.mixed(w2, p, counts[n2 - 1])[middle:]
-            expected[name] = np.concatenate(halves)
-    choices = [learning[["0", "0.5"].index(rate)] for rate in re.search(r"rate (\S+), (\S+)", out).groups()]
-    expected["learning"] = np.concatenate([choices[0][:middle], choices[1][middle:]])
+
+    def halves(first, second):
+        return np.concatenate([first[: len(mean) // 2], second[len(mean) // 2 :]])
+
+    lines = {name: line for name in names for line in err.splitlines() if line.startswith(name)}
+    chosen, others = (re.findall(r"(\d)-grams with w = (\d.\d\d)", lines[name]) for name in ("with counts", names[-1]))
+    assert len(others) == 2
+    expected["with counts"] = halves(*(together.mixed(float(w), mean, counts[int(n) - 1]) for n, w in chosen))
+    learning = [
+        [np.exp(together.log_probs_while_learning(model(n), data.held_out, float(rate))) for n in NAMES]
+        for rate in re.search(r"rate (\S+), (\S+)", out).groups()
+    ]
+    expected["learning"] = halves(*np.mean(learning, axis=1))
     for name, p in expected.items():
         assert found[name] == pytest.approx(bits_per_character(-np.log(p).mean(), data.chars_per_token), abs=6e-4), name
     assert found["mean"] <= (found["GPT 1"] + found["GPT 2"]) / 2 + 1e-3  # Jensen's inequality
     assert found["all together"] <= found["learning"] + 0.02
 
 
-def test_one_gpt_has_no_mean(data, capsys):
-    assert together.main([NAMES[0], *COUNTED]) == 0
-    assert list(rows(capsys.readouterr().out)) == ["1-gram", "2-gram", "GPT 1", "with counts"]
+def test_one_gpt_has_no_mean(data, ran):
+    found = rows(ran(together.main, NAMES[0], *COUNTED).out)
+    assert list(found) == ["1-gram", "2-gram", "GPT 1", "with counts"]

@@ -30,13 +30,11 @@ def table(out: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_the_table_has_the_numbers_of_each_tokenizer(file, capsys):
-    assert compare.main([file, "--vocab_size", "300", "--sample", "0"]) == 0
-    captured = capsys.readouterr()
-    rows = table(captured.out)
+def test_the_table_has_the_numbers_of_each_tokenizer(file, ran):
+    out, err = ran(compare.main, file, "--vocab_size", 300, "--sample", 0)
+    rows = table(out)
     assert list(rows) == KINDS
-    assert "verse.txt" in captured.err
-    assert captured.out.count("\n") == 7
+    assert ("verse.txt" in err, out.count("\n")) == (True, 7)
 
     text = Path(file).read_bytes().decode("utf-8")
     cut = round(len(text) * 0.9)
@@ -72,9 +70,8 @@ def test_what_tokens_leave_out_is_counted_in_bits():
     assert compare.bits_to_restore(pieces, "a, a, b a", "a,b a") == pytest.approx(spaces / 5)
 
 
-def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
-    assert compare.main([file, "--vocab_size", "300", "--sample", "31"]) == 0
-    out = capsys.readouterr().out
+def test_the_passage_is_shown_as_tokens_with_marks(file, ran):
+    out = ran(compare.main, file, "--vocab_size", 300, "--sample", 31).out
     assert "\x1b" not in out
     blocks = out.split("\n\n")[1:]
     assert [block.split(":")[0] for block in blocks] == KINDS
@@ -101,10 +98,9 @@ def test_control_characters_are_escaped():
     assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
 
 
-def test_colour_reaches_the_output(file, capsys, monkeypatch):
+def test_colour_reaches_the_output(file, ran, monkeypatch):
     monkeypatch.setattr(compare, "wants_colour", lambda: True)
-    assert compare.main([file, "--vocab_size", "300", "--sample", "30"]) == 0
-    out = capsys.readouterr().out
+    out = ran(compare.main, file, "--vocab_size", 300, "--sample", 30).out
     assert out.count(compare.COLOURS[0]) >= 5
     assert "|" not in out
 
@@ -118,9 +114,7 @@ def test_the_passage_ends_with_a_whole_word(text, length, expected):
     assert compare.first_words(text, length) == expected
 
 
-def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
-    path = tmp_path / "short.txt"
-    path.write_text("ab ab ab ab ab ab ab", encoding="utf-8")
-    assert compare.main([str(path)]) == 0
-    rows = table(capsys.readouterr().out)
+def test_text_with_few_characters_or_lines_works(tmp_path, ran):
+    (tmp_path / "short.txt").write_text("ab ab ab ab ab ab ab", encoding="utf-8")
+    rows = table(ran(compare.main, tmp_path / "short.txt").out)
     assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3", "10"]

@@ -26,10 +26,10 @@ PARAMETERS |= {"gpt3": 174_604_259_328, "transformer-base": 63_082_496, "transfo
 PARAMETERS |= {"llama3-8b": 8_030_261_248, "llama3-70b": 70_553_706_496}
 
 
-def cost_of(name, capsys, *words):
-    """What a dry run says of a size."""
-    assert train.main([name, "--dry_run", "--flops_per_second", "9.5e12", *words]) == 0
-    return capsys.readouterr().err
+@pytest.fixture
+def cost_of(ran):
+    """A function: what a dry run says of a size."""
+    return lambda name, *words: ran(train.main, name, "--dry_run", "--flops_per_second", "9.5e12", *words).err
 
 
 def total(name):
@@ -45,13 +45,13 @@ def test_the_sizes_have_the_parameters_that_are_known():
         assert (model.num_parameters(), sum(parameters_by_part(model).values())) == (count, count)
 
 
-def test_the_parts_of_gpt3_by_hand(capsys):
+def test_the_parts_of_gpt3_by_hand(cost_of):
     c, layers = 12288, 96
     matrices = {"attention": 4 * (c * c + c), "feed-forward": 8 * c * c + 5 * c, "norms": 4 * c}
     parts = {part: layers * count for part, count in matrices.items()}
     parts["norms"] += 2 * c
     parts |= {"token embedding": 50257 * c, "position embedding": 2048 * c}
-    said = cost_of("gpt3", capsys, "--watts", "300")
+    said = cost_of("gpt3", "--watts", 300)
     shown = re.findall(r"^ +([\d,]+) +\d+\.\d% +(.*)$", said, re.M)
     assert {part: int(count.replace(",", "")) for count, part in shown} == parts
     assert [part for _, part in shown] == "feed-forward/attention/token embedding/position embedding/norms".split("/")
@@ -62,10 +62,10 @@ def test_the_parts_of_gpt3_by_hand(capsys):
     assert f"energy           {joules / 3.6e6:,.0f} kWh at 300 W" in said
 
 
-def test_70_billion_parameters_in_16_bits_take_140_gigabytes(capsys):
+def test_70_billion_parameters_in_16_bits_take_140_gigabytes(cost_of):
     """As lectures say; "at least twice" that to train. Exactly, Llama 3 has 70.55 billion."""
     assert quantity(70e9 * 2, "B") == "140 GB"
-    assert "141 GB in 16 bits" in cost_of("llama3-70b", capsys)
+    assert "141 GB in 16 bits" in cost_of("llama3-70b")
 
 
 def test_the_training_of_gpt3_takes_what_its_paper_counts():
@@ -74,22 +74,22 @@ def test_the_training_of_gpt3_takes_what_its_paper_counts():
 
 
 @pytest.mark.parametrize(("name", "published", "share"), [("base", 3.3e18, 0.29), ("big", 2.3e19, 0.42)])
-def test_the_papers_operations_are_time_times_capacity(name, published, share, capsys):
+def test_the_papers_operations_are_time_times_capacity(name, published, share, cost_of):
     """Vaswani et al. 2017, table 2: 8 GPUs x 12 hours (3.5 days) x 9.5 TFLOP/s, of which a part are products."""
     name = f"transformer-{name}"
     assert published_of(name).operations == pytest.approx(published, rel=0.01)
     assert total(name) / published == pytest.approx(share, abs=0.01)
-    said = cost_of(name, capsys)
+    said = cost_of(name)
     assert f"published        {published:.2g} FLOP = 8 P100 x " in said
     assert f"counted above are {share:.0%} of it" in said
 
 
-def test_the_energy_of_llama_3_follows_from_hours_and_power(capsys):
+def test_the_energy_of_llama_3_follows_from_hours_and_power(cost_of):
     """Its model card: 1.3 and 6.4 million hours at 700 W, 390 and 1,900 tons of CO2: 0.42 to 0.43 kg per kWh."""
     for name, tons in (("llama3-8b", 390), ("llama3-70b", 1900)):
         published = published_of(name)
         used = published.hours * published.watts / 1000
-        assert f" {used:,.0f} kWh at 700 W each" in cost_of(name, capsys)
+        assert f" {used:,.0f} kWh at 700 W each" in cost_of(name)
         assert 0.42 < tons * 1000 / used < 0.43
 
 
@@ -109,9 +109,8 @@ def test_the_memory_of_keys_and_values_is_that_of_the_caches():
     assert cache_bytes(config, 4) == sum(array.nbytes for array in held) > 0
 
 
-def test_a_run_has_its_energy_too(capsys):
-    assert train.main([*arguments(dry_run=True), "--watts=40"]) == 0
-    assert re.search(r"energy +\S+ kWh at 40 W\n", capsys.readouterr().err)
+def test_a_run_has_its_energy_too(ran):
+    assert re.search(r"energy +\S+ kWh at 40 W\n", ran(train.main, *arguments(dry_run=True), "--watts=40").err)
 
 
 def test_the_sizes_are_listed_apart_from_the_presets(capsys):

@@ -47,17 +47,16 @@ def test_every_kind_of_positions(make):
     assert np.load("p.npz")["codes"].shape == (64, 6)
 
 
-def test_pictures_and_neighbours(make, capsys):
+def test_pictures_and_neighbours(make, ran):
     make()
-    assert draw_main(["neighbours", "run", "--tokens", "a", "e", "--top", "2"]) == 0
-    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [5, 5]
+    shown = ran(draw_main, "neighbours", "run", "--tokens", "a", "e", "--top", 2).out
+    assert [len(line.split()) for line in shown.splitlines()] == [5, 5]
     pytest.importorskip("matplotlib")
-    one = ["attention", "run", "--text", "Habe", "--layer", "1"]
-    for words in (one, ["positions"], ["positions", "run"], ["neighbours", "run"]):
-        assert draw_main([*words, "--out", f"{words[0]}.svg"]) == 0
-        assert "</svg>" in Path(f"{words[0]}.svg").read_text(encoding="utf-8")
-    assert sample.main(["run", "--start", "Habe nun", "--max_new_tokens", "3", "--attention", "a.svg"]) == 0
-    assert "wrote a.svg" in capsys.readouterr().err
+    for words in ("attention run --text Habe --layer 1", "positions", "positions run", "neighbours run"):
+        ran(draw_main, *words.split(), "--out", "drawn.svg")
+        assert "</svg>" in Path("drawn.svg").read_text(encoding="utf-8")
+    command = "run --start Habe --max_new_tokens 3 --attention a.svg".split()
+    assert "wrote a.svg" in ran(sample.main, *command).err
     assert "layer 2, head 4" in Path("a.svg").read_text(encoding="utf-8")
 
 
@@ -71,14 +70,13 @@ SAMPLED = [
 
 
 @pytest.mark.parametrize(("start", "more", "what", "count"), SAMPLED)
-def test_sample_plots_the_prompt_and_the_first_text_that_follows(make, capsys, monkeypatch, start, more, what, count):
+def test_sample_plots_the_prompt_and_the_first_text_that_follows(make, ran, monkeypatch, start, more, what, count):
     pytest.importorskip("matplotlib")
     make()
     drawn = []
     monkeypatch.setattr(sampling, "plot_attention", lambda found, *rest: drawn.append((found.queries, *rest)))
-    command = ["run", "--start", start, "--max_new_tokens", "3", "--attention", "a.svg", *more]
-    assert sample.main(command) == 0
-    first = capsys.readouterr().out.replace("\n", "\\n")[: len(start) + 3]
+    said = ran(sample.main, "run", "--start", start, "--max_new_tokens", 3, "--attention", "a.svg", *more).out
+    first = said.replace("\n", "\\n")[: len(start) + 3]
     ((tokens, *rest),) = drawn
     assert rest == [what, Path("a.svg")]
     assert (len(tokens), "".join(tokens).replace("·", " ")[-9:]) == (count, first[-9:])

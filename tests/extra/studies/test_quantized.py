@@ -25,8 +25,7 @@ def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
     for kind, (_, size, _, bits, _, seconds, unit) in rows.items():
         assert float(seconds) > 0
         assert unit == "ms"
-        assert sample.main(["out/goethe", "--score", "short.txt", "--quantize", kind]) == 0
-        out, err = capsys.readouterr()
+        out, err = sampled(capsys, "out/goethe", "--score", "short.txt", "--quantize", kind)
         assert out.split()[0] == bits
         assert kind == "none" or f"all weights {float(size):,.1f} MB instead of" in err
     out, _ = sampled(capsys, *"--quantize int8 --greedy --max_new_tokens 20 --start Grau".split())

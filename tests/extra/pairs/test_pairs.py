@@ -29,6 +29,9 @@ SEPARATOR, STOP = TOKENIZER.specials[TO], TOKENIZER.specials[END]
 small = functools.partial(small_gpt, vocab_size=TOKENIZER.vocab_size, n_layer=1, n_embd=8, block_size=32)
 
 
+SETTINGS = {"pairs": "n.tsv", "separator": TO, "tokenizer": "byte", "batch_size": 6}
+
+
 @pytest.fixture
 def pairs_file(workplace):
     """A file of pairs, in the folder that the test runs in."""
@@ -54,8 +57,7 @@ def test_only_the_answer_and_its_end_are_learned():
 
 def test_parts_of_an_update_sum_to_the_gradient_of_the_whole(pairs_file):
     """Accumulated batches, or several processes, though their parts have different numbers of counted tokens."""
-    settings = {"pairs": pairs_file, "separator": TO, "tokenizer": "byte", "block_size": 32, "batch_size": 6}
-    task = AnswerTask(GPTOptions.of(**settings, gradient_accumulation_steps=3))
+    task = AnswerTask(GPTOptions.of(**SETTINGS, block_size=32, gradient_accumulation_steps=3))
     whole = task.data.batch([task.data.train[i] for part in task.data.update(2) for i in part])
     expected = gradients(small(), (whole, 1.0))
     for parts in (task.batches(2), [*task.batches(2, 0, 2), *task.batches(2, 1, 2)]):
@@ -75,8 +77,7 @@ def test_a_prompt_has_the_separator_as_one_token_whether_it_is_given_or_not():
 
 @pytest.mark.parametrize("source", [f"ab {TO} c", f"{TO}", f"a {END} b", f"ab\n{TO} c\nd"])
 def test_a_source_with_the_name_of_a_separator_is_read_as_it_was_learned(source, pairs_file):
-    settings = {"pairs": pairs_file, "separator": TO, "tokenizer": "byte", "block_size": 64, "batch_size": 6}
-    ((learned, target),) = AnswerTask(GPTOptions.of(**settings)).encode([(source, "x")])
+    ((learned, target),) = AnswerTask(GPTOptions.of(**SETTINGS, block_size=64)).encode([(source, "x")])
     asked, model = [], small(block_size=64)
     start = model.start
     model.start = lambda prompts, *more: asked.extend(prompts) or start(prompts, *more)
@@ -94,37 +95,30 @@ def test_an_answer_does_not_depend_on_the_others_and_ends():
     assert all(len(text.encode()) <= 3 for text in answer(model, TOKENIZER, sources))
 
 
-def test_a_run_on_pairs_from_training_to_scores(pairs_file, capsys, monkeypatch):
+def test_a_run_on_pairs_from_training_to_scores(pairs_file, ran, monkeypatch):
     shape = "--n_layer 1 --n_head 2 --n_embd 16 --block_size 32 --batch_size 8 --tokenizer char --eval_pairs 5".split()
     short = "--max_iters 30 --warmup_iters 3 --eval_interval 15 --learning_rate 1e-2 --out_dir run".split()
-    assert train.main(["gpt-translate", "--pairs", pairs_file, *shape, *short]) == 0
-    said = capsys.readouterr()
+    said = ran(train.main, "gpt-translate", "--pairs", pairs_file, *shape, *short)
     assert "  == " in said.out  # translations are shown
-    for given in (["--start", "zwei"], ["--start", f"zwei {TO}"], ["--start", "zwei", "--beam", "2"]):
-        assert sample.main(["run", *given]) == 0
-        out, err = capsys.readouterr()
+    for given in (["zwei"], [f"zwei {TO}"], ["zwei", "--beam", 2]):
+        out, err = ran(sample.main, "run", "--start", *given)
         assert out.startswith(f"zwei {TO} ")
-        assert "never saw" not in err
-        assert out.count("\n") == 1
+        assert ("never saw" in err, out.count("\n")) == (False, 1)
     monkeypatch.setattr(evaluate, "metrics", lambda references: None)
     monkeypatch.setattr(evaluate, "scores_with_confidence", lambda written, targets: [f"{len(written)} scored"])
     monkeypatch.setattr(evaluate, "scores_with_brevity", lambda written, targets: (len(written), "  a row"))
     for more, last in (([], "3 scored"), (["--compare", "1,0"], "best BLEU with --length_penalty 0")):
-        assert evaluate.main(["run", "--max_pairs", "3", "--beam", "2", *more]) == 0
-        assert capsys.readouterr().out.splitlines()[-1] == last
-    assert evaluate.main(["run", "--pairs", pairs_file, "--max_pairs", "2", "--beam", "1", "--out", "w.txt"]) == 0
-    assert "2 texts in" in capsys.readouterr().err
+        said = ran(evaluate.main, "run", "--max_pairs", 3, "--beam", 2, *more)
+        assert said.out.splitlines()[-1] == last
+    said = ran(evaluate.main, "run", "--pairs", pairs_file, "--max_pairs", 2, "--beam", 1, "--out", "w.txt")
+    assert ("2 texts in" in said.err, len(Path("w.txt").read_text("utf-8").splitlines())) == (True, 2)
     Path("long.tsv").write_text("zwei " * 9 + "\ttwo\n", encoding="utf-8")
-    assert evaluate.main(["run", "--pairs", "long.tsv", "--beam", "1"]) == 0
-    said = "of a source, only the first 15 tokens can be read; longer sources: 1, of up to 44"
-    assert said in capsys.readouterr().err
-    with open("w.txt", encoding="utf-8") as file:
-        assert len(file.read().splitlines()) == 2
+    cut = "of a source, only the first 15 tokens can be read; longer sources: 1, of up to 44"
+    assert cut in ran(evaluate.main, "run", "--pairs", "long.tsv", "--beam", 1).err
     long = ("zwei " * 8, "two")  # does not fit into the context
     corpus = SimpleNamespace(held_out=[long, ("zwei", "two"), long])
     monkeypatch.setattr(evaluate, "load_answers", lambda options: corpus)
-    assert evaluate.main(["run"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "1 scored"
+    assert ran(evaluate.main, "run").out.splitlines()[-1] == "1 scored"
 
 
 def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():

@@ -8,7 +8,7 @@ import pytest
 
 from extra.plots import training as curves
 from extra.plots.figure import compose, own_style
-from tests.extra.plots.test_pictures import run
+from extra.studies.draw import main
 from tinygrad_lite.errors import OptionError
 from training.folder import RunFolder
 
@@ -132,48 +132,49 @@ def test_smoothing_is_a_mean_over_neighbours():
 # --- plotting --------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def picture(tmp_path, matplotlib):
-    """A file for an image, which takes matplotlib."""
-    return tmp_path / "x.svg"
-
-
 def texts(file: Path) -> str:
     return " ".join(part.split("<")[0] for part in file.read_text(encoding="utf-8").split(">"))
 
 
-def test_one_run_is_plotted_beside_its_table(folders, capsys, picture):
-    assert run("loss", str(folders[0])) == 0
+@pytest.fixture
+def drawn(tmp_path, matplotlib):
+    """A function: the texts in the picture that the command draws."""
+
+    def draw(*words):
+        assert main(["loss", *map(str, words), "--out", str(tmp_path / "x.svg")]) == 0
+        return texts(tmp_path / "x.svg")
+
+    return draw
+
+
+def test_one_run_is_plotted_beside_its_table(folders, ran, matplotlib):
+    assert "wrote" in ran(main, "loss", folders[0]).err
     shown = texts(folders[0] / "curves.svg")
     words = ("loss, nats per token", "Loss over training: one", "mean of 9 rows", "validation, best 1.250 at step 30")
     assert all(text in shown for text in words)
-    assert "wrote" in capsys.readouterr().err
 
 
 def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monkeypatch, matplotlib):
     pictures = [tmp_path / "all.svg", tmp_path / "all.png", tmp_path / "all.PDF"]
-    command = [str(folders[0]), str(folders[0] / "metrics.csv"), "--out", *map(str, pictures), "--smooth", "1"]
-    assert run("loss", *command) == 0
+    command = ["loss", *map(str, (folders[0], folders[0] / "metrics.csv", "--out", *pictures)), "--smooth", "1"]
+    assert main(command) == 0
     shown = texts(pictures[0])
-    assert "loss, bits per character" in shown
-    assert "one, best 1.875 at step 30" in shown
+    assert ("loss, bits per character" in shown, "one, best 1.875 at step 30" in shown) == (True, True)
     assert pictures[1].read_bytes().startswith(b"\x89PNG")
     before = [picture.read_bytes() for picture in pictures]
     assert not any(matplotlib.__version__.encode() in data for data in before)  # nor the version of matplotlib
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 20)  # the user's own style is for the user's own pictures
     monkeypatch.setitem(matplotlib.rcParams, "savefig.facecolor", "red")
-    assert run("loss", *command) == 0
+    assert main(command) == 0
     assert matplotlib.rcParams["font.size"] == 20
     assert [picture.read_bytes() for picture in pictures] == before  # they depend on the numbers only
 
 
-def test_names_are_shown_unchanged(folders, picture):
+def test_names_are_shown_unchanged(folders, drawn):
     """matplotlib hides labels that begin with _, and sets what is between two $ as mathematics."""
-    runs = [folders[0].rename(picture.with_name("_$x^2$")), folders[1]]
-    assert run("loss", *map(str, runs), "--unit", "nats", "--out", str(picture)) == 0
-    assert "_$x^2$, best 1.250 at step 30" in texts(picture)
-    assert run("loss", str(runs[0]), "--out", str(picture)) == 0
-    assert "_$x^2$" in texts(picture)
+    named = folders[0].rename(folders[0].with_name("_$x^2$"))
+    assert "_$x^2$, best 1.250 at step 30" in drawn(named, folders[1], "--unit", "nats")
+    assert "_$x^2$" in drawn(named)
 
 
 # What the options.json of a run notes; the columns with bits and without; the unit on the axis, alone and of two runs.
@@ -207,7 +208,7 @@ def test_losses_of_different_units_are_not_in_one_picture(folders, tmp_path):
         curves.draw_loss(folders, curves.LossOptions(unit="nats"))
 
 
-def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, picture):
+def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, matplotlib):
     thin, thick = plotted(folders[0], smooth=1, unit="bits").get_lines()
     assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)
     assert thick.get_ydata().tolist() == pytest.approx([3, 2.625, 2.25, 1.875])
@@ -217,7 +218,7 @@ def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, picture
 def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     tables = [str(tmp_path / name) for name in ("x.csv", "y.csv")]
-    assert run("loss", *map(str, folders), "--unit", "nats", "--out", *tables) == 0
+    assert main(["loss", *map(str, folders), "--unit", "nats", "--out", *tables]) == 0
     assert (tmp_path / "y.csv").read_bytes() == (tmp_path / "x.csv").read_bytes()
     lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
     assert lines[:2] == ["run,part,step,nats_per_token", "one,training,1,5.0"]
@@ -225,25 +226,24 @@ def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypat
     assert len(lines) == 1 + 30 + 4 + 30
 
 
-def test_many_runs_look_different(folders, picture):
+def test_many_runs_look_different(folders, matplotlib):
     lines = plotted(*[folders[0]] * 35).get_lines()
     assert len({(line.get_color(), line.get_marker()) for line in lines[1::2]}) == 35
 
 
-def test_logarithmic_axes_have_no_step_0(picture):
-    new = run_in(picture.with_name("new"))
+def test_logarithmic_axes_have_no_step_0(drawn, tmp_path):
+    new = run_in(tmp_path / "new")
     new.log(step=0, val_loss=1.0, bits_per_char=2.0)
     with pytest.raises(OptionError, match="has nothing after step 0 yet: omit --log"):
-        run("loss", str(new.path), "--log", "--out", str(picture))
-    assert run("loss", str(new.path), "--out", str(picture)) == 0
+        drawn(new.path, "--log")
+    drawn(new.path)
     new.log(step=10, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
-    assert run("loss", str(new.path), "--log", "--out", str(picture)) == 0
-    assert "best 1.000 at step 0" in texts(picture)  # although it is not plotted
+    assert "best 1.000 at step 0" in drawn(new.path, "--log")  # although it is not plotted
 
 
-def test_a_plot_that_cannot_be_written_is_reported(folders, picture):
+def test_a_plot_that_cannot_be_written_is_reported(folders, matplotlib):
     with pytest.raises(OptionError, match=r"x.svg cannot be written"):
-        run("loss", str(folders[0]), "--out", str(picture.parent / "no folder" / "x.svg"))
+        main(["loss", str(folders[0]), "--out", str(folders[0] / "no folder" / "x.svg")])
 
 
 # What evaluations have measured, the columns asked for, and those drawn, each with its unit.

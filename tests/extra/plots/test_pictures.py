@@ -30,9 +30,10 @@ def place(workplace):
     Path("my.txt").write_text(TEXT, encoding="utf-8")
 
 
-def run(*words):
-    """Run the command."""
-    return main(list(words))
+@pytest.fixture
+def drawn(ran):
+    """A function: what the command writes to stdout, drawing this file."""
+    return lambda file, *words: ran(main, *words, "--out", file).out
 
 
 # --- light and dark pages -------------------------------------------------------------------------------------
@@ -134,11 +135,10 @@ def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_pat
     tokenizer = CharTokenizer.train("a")  # and <unk>
     picture = draw_neighbours(tokenizer, np.ones((2, 1)), "x", NeighbourOptions())
     assert [row[:3] for row in picture.table][1:] == [("a", 0, "a"), ("<unk>", 0, "<unk>"), ("<unk>", 1, "a")]
-    bad, sentence = np.full((2, 2), np.nan), "x contains NaN or infinity, which cannot be drawn"
-    with pytest.raises(UserError, match=sentence):
-        draw_neighbours(tokenizer, bad, "x", NeighbourOptions())
-    with pytest.raises(UserError, match=sentence):
-        draw_learned(bad, "x")
+    bad = np.full((2, 2), np.nan)
+    for draw in (lambda: draw_neighbours(tokenizer, bad, "x", NeighbourOptions()), lambda: draw_learned(bad, "x")):
+        with pytest.raises(UserError, match="x contains NaN or infinity, which cannot be drawn"):
+            draw()
     pytest.importorskip("matplotlib")
     write(picture, tmp_path / "n.svg")
 
@@ -146,52 +146,51 @@ def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_pat
 # --- tokens and merges ----------------------------------------------------------------------------------------
 
 
-def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place):
+def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place, drawn):
     saved_gpt(Path("model/last.safetensors"), CharTokenizer.train(TEXT))
-    assert run("tokens", "my.txt", "model", "--text", "und nün", "--vocab_size", "280", "--out", "t.csv") == 0
+    drawn("t.csv", "tokens", "my.txt", "model", "--text", "und nün", "--vocab_size", 280)
     found = {}
     for row in csv_rows("t.csv"):
         found.setdefault(row["tokenizer"], []).append(row["token"])
     assert list(found)[::6] == ["char, learned from my.txt", "model"]
-    assert " ".join(found["model"]) == "u n d · n <unk> n"
-    assert " ".join(found["byte, learned from my.txt"]) == r"u n d · n \xc3 \xbc n"
+    shown = {name.removesuffix(", learned from my.txt"): " ".join(tokens) for name, tokens in found.items()}
     assert "·n" in found["bpe, learned from my.txt"]
-    assert found["word, learned from my.txt"] == ["und", "·", "<unk>"]
-    assert found["wordpiece, learned from my.txt"] == ["und", "[UNK]"]
+    expected = {"model": "u n d · n <unk> n", "byte": r"u n d · n \xc3 \xbc n", "word": "und · <unk>"}
+    assert {name: shown[name] for name in (*expected, "wordpiece")} == expected | {"wordpiece": "und [UNK]"}
     pytest.importorskip("matplotlib")
-    assert run("tokens", "my.txt", "--out", "t.svg") == 0
+    drawn("t.svg", "tokens", "my.txt")
     assert ">char, learned from my.txt: " in Path("t.svg").read_text(encoding="utf-8")
 
 
-def test_merges_are_those_of_the_paper_with_their_counts(place, capsys):
-    assert run("merges", PAPER, "--kind", "bpe-w", "--steps", "3", "--out", "m.csv") == 0
-    assert "step 3: est + </w> becomes est</w>, 9 times" in capsys.readouterr().out
+def test_merges_are_those_of_the_paper_with_their_counts(place, drawn, ran):
+    said = drawn("m.csv", "merges", PAPER, "--kind", "bpe-w", "--steps", 3)
+    assert "step 3: est + </w> becomes est</w>, 9 times" in said
     merged = [(row["left"], row["right"], row["count"]) for row in csv_rows("m.csv") if row["is_merged"] == "1"]
     assert merged == [("e", "s", "9"), ("es", "t", "9"), ("est", "</w>", "9")]
     first = {(row["left"], row["right"]): int(row["count"]) for row in csv_rows("m.csv") if row["step"] == "1"}
     assert (first["l", "o"], first["w", "e"], first["w", "</w>"]) == (7, 8, 5)
-    assert run("merges", PAPER, "--steps", "2") == 0  # the same on bytes; the text alone
-    assert "step 1: e + s becomes es, 9 times" in capsys.readouterr().out
+    said = ran(main, "merges", PAPER, "--steps", 2).out  # the same on bytes; the text alone
+    assert "step 1: e + s becomes es, 9 times" in said
     assert not Path("merges.svg").exists()
     pytest.importorskip("matplotlib")
-    assert run("merges", PAPER, "--out", "m.svg") == 0
+    drawn("m.svg", "merges", PAPER)
     assert ">l+o: 7<" in Path("m.svg").read_text(encoding="utf-8")
 
 
 # --- schedules ------------------------------------------------------------------------------------------------
 
 
-def test_the_schedule_of_a_preset_and_of_options(place):
-    assert run("schedule", "goethe", "reverse", "--warmup_iters", "10", "--out", "s.csv") == 0
+def test_the_schedule_of_a_preset_and_of_options(place, drawn):
+    drawn("s.csv", "schedule", "goethe", "reverse", "--warmup_iters", 10)
     rates = {(row["preset"], int(row["step"])): float(row["learning_rate"]) for row in csv_rows("s.csv")}
     assert len([name for name, _ in rates if name == "goethe"]) == 1500
     for step in (0, 5, 700, 1499):
         assert rates["goethe", step] == trapezoid(step, 3e-3, 10, 1500, 0.0, 0.4)
     assert ("reverse", 499) in rates
-    assert run("schedule", "--schedule", "constant", "--max_iters", "5", "--warmup_iters", "0", "--out", "c.csv") == 0
+    drawn("c.csv", "schedule", "--schedule", "constant", "--max_iters", 5, "--warmup_iters", 0)
     assert {row["learning_rate"] for row in csv_rows("c.csv")} == {"0.001"}
     pytest.importorskip("matplotlib")
-    assert run("schedule", "goethe") == 0
+    assert main(["schedule", "goethe"]) == 0
     assert "trapezoid, 1,500 steps" in Path("schedule.svg").read_text(encoding="utf-8")
 
 
@@ -226,9 +225,9 @@ def test_graphviz_draws():
 
 
 def test_help_lists_the_pictures_and_the_options_of_each(capsys):
-    assert run() == run("--help") == 0
+    assert main([]) == main(["--help"]) == 0
     assert capsys.readouterr().out.count("  merges       byte-pair encoding step by step") == 2
     for name in KINDS:
         with pytest.raises(SystemExit):
-            run(name, "--help")
+            main([name, "--help"])
         assert f"usage: python -m extra.studies.draw {name}" in capsys.readouterr().out

@@ -88,8 +88,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(script, options, sentence):
 def test_a_sequence_repeats_a_piece_of_different_tokens():
     ids = induction.sequences(np.random.default_rng(0), 100)
     assert ids.shape == (100, induction.LENGTH + 1)
-    lengths = {len(set(row.tolist())) for row in ids}
-    assert lengths == {*range(8, 17)}
+    assert {len(set(row.tolist())) for row in ids} == {*range(8, 17)}
     for row in ids:
         length = len(set(row.tolist()))
         assert (row[length:] == row[:-length]).all()

@@ -162,8 +162,7 @@ def test_outputs_are_values_prints_or_errors():
 def test_links_of_a_page_lead_to_pages_of_the_site():
     text = "[a](../engine.md#b) `[c](d)` [e](../../train.py) ![p](../gpt.svg) ![q](../page.png)\n"
     text += "```sh\n[f](../../train.py)\n```\n[g](https://h)\n"
-    page = build.ROOT / "docs" / "course" / "README.md"
-    changed, targets = build.relinked(text, page, build.html)
+    changed, targets = build.relinked(text, build.ROOT / "docs" / "course" / "README.md", build.html)
     assert changed == text.replace("engine.md", "engine.html").replace("[e](../../train.py", "[e](../../train.py.html")
     assert [path.name for path in targets] == ["engine.md", "train.py", "gpt.svg", "page.png"]
 

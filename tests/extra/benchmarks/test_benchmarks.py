@@ -59,8 +59,7 @@ def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, capsys)
 
 
 def test_a_row_is_measured_in_turns_and_not_if_the_first_losses_differ(sides, tmp_path):
-    row = replace(ROWS[0], repeats=3)
-    finding = measure(row, BenchmarkOptions(turns=2))
+    finding = measure(replace(ROWS[0], repeats=3), BenchmarkOptions(turns=2))
     # The first two times, numbers 0 and 1, do not count; of three in a turn, the median does.
     assert finding.turns == {"ours": [3, 6], "torch": [6, 12], "torch-malloc": [6, 12]}
     assert finding.facts["torch"] == ["made up"]

@@ -57,8 +57,7 @@ def test_a_real_run_becomes_a_row(place):
     assert experiments.main(["tiny", "--only", "fast"]) == 0
     (row,) = read_rows(place / "results" / "tiny.csv")
     assert (row["name"], row["seed"], row["commit"], row["steps"]) == ("fast", "7", "abc", "2")
-    folder = run_training(max_iters=2, learning_rate=0.1, seed=7, eval_iters=0, eval_interval=1)
-    found = rows(folder)
+    found = rows(run_training(max_iters=2, learning_rate=0.1, seed=7, eval_iters=0, eval_interval=1))
     assert float(row["last_bits_per_char"]) == pytest.approx(float(found[-1]["bits_per_char"]), abs=1e-4)
     assert float(row["train_loss"]) == pytest.approx(float(found[-2]["loss"]), abs=1e-4)  # that of the last step
     best = min(float(found[0]["val_loss"]), float(found[-1]["val_loss"]))  # at steps 0 and 2 only

@@ -61,8 +61,7 @@ def user(text):
 
 @pytest.mark.parametrize("text", ["Tag", "a<end>b", "<start>", "<<end>>", "\ue000<end>\ue001", "<end><end>"])
 def test_messages_become_tokens_and_names_of_special_tokens_in_them_are_text(form, text):
-    ids = form.encode([user(text)])
-    assert ids == [256, *f"user: {text}".encode(), 257, *b"\n", 256, *b"assistant: "]
+    assert form.encode([user(text)]) == [256, *f"user: {text}".encode(), 257, *b"\n", 256, *b"assistant: "]
 
 
 def test_the_oldest_turns_are_left_out_of_a_long_conversation(form):

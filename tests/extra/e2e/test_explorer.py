@@ -633,8 +633,7 @@ def test_sliders_act_at_once_and_by_keyboard(explained, drawn):
     assert heat.get_attribute("aria-valuetext") == "0.85"
     drawn(page)
     assert shares.first.inner_text() != before
-    top = page.get_by_role("slider", name="top-k")
-    top.focus()
+    page.get_by_role("slider", name="top-k").focus()
     page.keyboard.press("Home")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
@@ -669,8 +668,7 @@ def test_the_page_can_be_used_by_keyboard_alone(explained, drawn, tab):
 def test_a_slider_shows_all_ages_of_a_run(explained):
     for step in (10, 20, 30):
         saved_gpt(Path(f"run/step-{step:08d}.safetensors"), CHARACTERS, step)
-    path = saved_gpt(Path("run/last.safetensors"), CHARACTERS, 30)
-    page, _ = explained(path=path)
+    page, _ = explained(path=saved_gpt(Path("run/last.safetensors"), CHARACTERS, 30))
     age = page.get_by_role("slider", name="Training")
     assert age.get_attribute("aria-valuetext") == "step 30"
     age.focus()

@@ -65,8 +65,7 @@ def test_a_sequence_has_its_specials_and_fits(next_sentence):
         if next_sentence:
             cut = int(np.flatnonzero(restored == special[SEP])[0])
             assert (one.segments == (np.arange(len(restored)) > cut)).all()
-            whole = TOKENIZER.decode(restored)
-            assert (whole in TEXT) or not one.follows
+            assert (TOKENIZER.decode(restored) in TEXT) or not one.follows
 
 
 def test_half_of_the_second_segments_follow():

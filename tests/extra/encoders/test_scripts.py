@@ -155,8 +155,7 @@ def test_a_mask_stands_for_a_word_with_the_blank_before_it():
 def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, monkeypatch, capsys):
     (workplace / "goethe.txt").write_text((workplace / "text.txt").read_text())  # a corpus of this name
     run("bert-goethe", *TEXT, "bert")
-    bpe = ["--tokenizer=bpe", "--vocab_size=295"]
-    run("goethe", *TINY, "--n_layer=1", "--block_size=16", *bpe, "gpt")
+    run("goethe", *TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=295", "gpt")
     capsys.readouterr()
     assert compare.main(["bert", "gpt"]) == 0
     out = capsys.readouterr().out

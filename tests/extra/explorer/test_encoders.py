@@ -173,8 +173,7 @@ def test_a_picture_its_attention_and_rollout_are_those_of_numpy(workplace, monke
     with_picture(monkeypatch)
     path = saved_vit(pooling=pooling)
     data, arrays = explained(path, "--image", "test:1</script>")
-    trained = VIT.load(Path(path))
-    model = ByNumPy(trained.make_model())
+    model = ByNumPy(VIT.load(Path(path)).make_model())
     pixels = PICTURE / 127.5 - 1
     x = model.linear("patch_embedding", pixels.reshape(3, 2, 3, 2).transpose(0, 2, 1, 3).reshape(9, 4))
     if pooling == "cls":

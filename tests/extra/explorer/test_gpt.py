@@ -88,8 +88,7 @@ def test_no_prompt_and_no_tokenizer_breaks_out(workplace):
     assert (data["prompt"], data["specials"][1]) == (HOSTILE, "</script><b>")
     tags = [[tag for tag, *_ in Elements(text).found] for text in (html, plain)]
     assert tags[0] == tags[1]
-    own = "".join(text for attributes, text in Elements(html).named("script") if attributes)
-    assert own.isascii()
+    assert "".join(text for attributes, text in Elements(html).named("script") if attributes).isascii()
     with pytest.raises(ValueError, match="JSON compliant"):
         page.embedded({"x": float("nan")})
 

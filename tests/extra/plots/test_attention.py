@@ -42,8 +42,7 @@ def test_there_is_a_chart_for_each_head_with_the_tokens_at_its_edges():
 
 def test_one_head_is_large_and_has_numbers():
     found = made_up()
-    options = AttentionOptions(layer=2, head=3)
-    picture = draw_attention(found, "attention", options)
+    picture = draw_attention(found, "attention", AttentionOptions(layer=2, head=3))
     np.testing.assert_array_equal(picture.arrays["weights"], found.weights[1:, 2:])
     assert picture.title == "Attention, layer 2, head 3"
     (axes,) = charts(picture)

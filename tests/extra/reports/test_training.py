@@ -266,6 +266,5 @@ def test_a_leaf_that_is_used_often_gets_the_sum(times, use):
     """apache/mxnet#17989, HIPS/autograd#412: beside a gradient that is there already."""
     x = Tensor(np.arange(6.0).reshape(2, 3), requires_grad=True)
     x.grad = Tensor(np.full((2, 3), 5.0))
-    total = sum((USES[use](x, Tensor(float(n))).sum() for n in range(1, times)), (x * times).sum())
-    total.backward()
+    sum((USES[use](x, Tensor(float(n))).sum() for n in range(1, times)), (x * times).sum()).backward()
     np.testing.assert_array_equal(x.grad.numpy(), np.full((2, 3), 5 + times * (times + 1) / 2))

@@ -133,8 +133,7 @@ def test_what_is_learned_is_what_was_drawn():
         p = F.log_softmax(model(Tensor(ids[None]))).numpy()[0]
         assert log_probs[row] == pytest.approx(p[places, own].sum(), rel=1e-6)
     # A group is the same whatever is drawn beside it, and the same again.
-    second = Drawn(model, TOKENIZER, ["12+13"], group=3, seed=5, first=1)
-    assert second.said == drawn.said[3:]
+    assert Drawn(model, TOKENIZER, ["12+13"], group=3, seed=5, first=1).said == drawn.said[3:]
     ids, targets = drawn.batch(np.array([0, 1.0, 0, 0, -2.0, 0]), model.token_embedding.weight)
     assert ids.shape[0] == 2  # what teaches nothing is left out
     np.testing.assert_allclose(np.unique(targets.numpy().sum(-1)), [-2, 0, 1])
@@ -180,8 +179,7 @@ def base(workplace):
 def run(base, out, *words):
     """Learn from points for length, which a random model gets, too."""
     given = ["--log_interval=1", f"--init_from={base}", f"--out_dir={out}", "--rewards=length", *words]
-    status = train.main([*RUN, *given])
-    return status, RunFolder(out)
+    return train.main([*RUN, *given]), RunFolder(out)
 
 
 def test_a_model_learns_what_gets_points(base, monkeypatch):

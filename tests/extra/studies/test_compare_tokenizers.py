@@ -94,8 +94,7 @@ def test_colours_alternate_and_add_nothing_else():
 
 
 def test_control_characters_are_escaped():
-    shown = compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False)
-    assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
+    assert compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False) == "\\x1b|[|3|1|m|\\r|\\x07"
 
 
 def test_colour_reaches_the_output(file, ran, monkeypatch):

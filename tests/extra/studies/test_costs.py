@@ -103,8 +103,7 @@ def test_a_step_of_translation_counts_each_pair_of_tokens_once():
 
 def test_the_memory_of_keys_and_values_is_that_of_the_caches():
     config = GPTConfig(50, block_size=8, n_layer=2, n_head=4, n_embd=16, n_kv_head=2)
-    model = GPT(config).eval()
-    _, state = model.start([[1, 2, 3]])
+    _, state = GPT(config).eval().start([[1, 2, 3]])
     held = [value for cache in state.caches for value in vars(cache).values() if isinstance(value, np.ndarray)]
     assert cache_bytes(config, 4) == sum(array.nbytes for array in held) > 0
 

@@ -40,5 +40,4 @@ def test_a_gpu_is_measured_too(workplace, capsys, cuda):
 
 
 def test_a_profile_on_a_gpu_that_is_too_small_gives_advice(workplace, nearly_full, monkeypatch):  # noqa: F811
-    words = arguments(device=nearly_full, profile=True)
-    assert_advice(words, MemoryError(CUPY), r"2\.5 GiB", monkeypatch)
+    assert_advice(arguments(device=nearly_full, profile=True), MemoryError(CUPY), r"2\.5 GiB", monkeypatch)

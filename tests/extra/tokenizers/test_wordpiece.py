@@ -226,8 +226,7 @@ def test_transformers_reads_what_is_written(tmp_path, tokenizers):
     """The whole definition, read by the package: the same ids, with [CLS] and [SEP] around them."""
     ours = WordPieceTokenizer.train(TEXT, 120, lowercase=True)
     theirs = tokenizers.Tokenizer.from_str(ours.folder_files()["tokenizer.json"])
-    ids = ours.encode(TEXT)
-    assert theirs.encode(TEXT).ids == [2, *ids, 3]
+    assert theirs.encode(TEXT).ids == [2, *ours.encode(TEXT), 3]
     assert theirs.encode("das [MASK].").ids[1:-1] == ours.encode("das [MASK].", allow_special=[MASK])
 
 

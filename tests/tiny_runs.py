@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import IO
 
 import numpy as np
+import pytest
 
 import sample
 import train
@@ -121,6 +122,18 @@ def same(one: RunFolder, two: RunFolder) -> None:
     if one.samples.exists():
         assert one.samples.read_bytes() == two.samples.read_bytes()
     assert {path.name: path.read_bytes() for path in one.kept()} == {p.name: p.read_bytes() for p in two.kept()}
+
+
+def assert_resumes(*words: str, stop: int = 3) -> RunFolder:
+    """A run that is stopped after N updates and resumed has the bytes of one to the end, which is returned."""
+    runs = [RunFolder(name) for name in ("whole", "run")]
+    assert train.main([*words, "--out_dir=whole"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        stop_after(patch, stop)
+        assert train.main([*words, "--out_dir=run"]) == 130
+    assert train.main(["--resume", "--out_dir=run"]) == 0
+    same(*runs)
+    return runs[0]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

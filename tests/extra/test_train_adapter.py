@@ -13,7 +13,7 @@ from extra.adapters import merge
 from extra.families import GPT as FAMILY
 from extra.pretrained import export
 from families import FAMILIES
-from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
+from tests.tiny_runs import arguments, assert_resumes, losses, made_up_text, run_training, sampled, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
@@ -88,14 +88,9 @@ def test_an_adapter_samples_with_and_without_naming_its_base_and_merges(capsys):
 
 
 @pytest.mark.parametrize("kind", [None, "nf4"])
-def test_a_stopped_run_resumes_bit_for_bit(kind, monkeypatch):
+def test_a_stopped_run_resumes_bit_for_bit(kind):
     settings = {"dropout": 0.2, "lora_dropout": 0.1, "max_iters": 6, "quantize": kind}
-    whole = adapt(out_dir="whole", **settings)
-    with monkeypatch.context() as patch:
-        stop_after(patch, 3)
-        assert train.main(arguments(**FROM_BASE | {"out_dir": "part", "lora_rank": 2, "workers": 1} | settings)) == 130
-    assert train.main(["--resume", "--out_dir=part"]) == 0
-    same(RunFolder("part"), whole)
+    assert_resumes(*arguments(**FROM_BASE, **settings, out_dir=None, lora_rank=2, workers=1))
 
 
 def test_several_processes_learn_the_same():

@@ -14,7 +14,7 @@ from extra.gpt.trained import load_trained
 from extra.pairs.teachers import TaughtTask
 from gpt.data import prepare
 from tests.gpt.saved_models import saved_gpt
-from tests.tiny_runs import arguments, losses, run_training, same, stop_after
+from tests.tiny_runs import arguments, assert_resumes, losses, run_training
 from tinygrad_lite import functional as F
 from training.checkpoint import load_checkpoint
 from training.folder import RunFolder
@@ -61,14 +61,7 @@ def test_one_and_two_processes_learn_the_same(teachers):
     assert losses(runs[0], "val_loss") != losses(run_training(out_dir="plain", max_iters=6), "val_loss")
 
 
-def test_a_resumed_run_has_the_same_teachers(monkeypatch, tmp_path, teachers):
-    whole = run_training(teachers=TEACHERS[0], dropout=0.1, out_dir="whole")
-    stop_after(monkeypatch, 5)
-    assert train.main(arguments(teachers=TEACHERS[0], dropout=0.1, out_dir="stopped")) == 130
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    stopped = RunFolder("stopped")
-    assert json.loads(stopped.options.read_text())["teachers"] == [str(Path(TEACHERS[0]).resolve())]
-    assert "teachers" not in load_checkpoint(stopped.last).training
-    assert train.main(["--resume", "--out_dir=stopped"]) == 0
-    same(whole, stopped)
+def test_a_resumed_run_has_the_same_teachers(teachers):
+    whole = assert_resumes(*arguments(teachers=TEACHERS[0], dropout=0.1, out_dir=None), stop=5)
+    assert json.loads(whole.options.read_text())["teachers"] == [str(Path(TEACHERS[0]).resolve())]
+    assert "teachers" not in load_checkpoint(whole.last).training

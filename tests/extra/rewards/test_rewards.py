@@ -18,7 +18,7 @@ from extra.rewards.calculator import CallingModel, calculate, computed, with_cal
 from extra.rewards.rewards import REWARDS, Drawn, RewardTask, weights
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import gradients, small_gpt
-from tests.tiny_runs import losses, same, stop_after
+from tests.tiny_runs import assert_resumes, losses
 from text.decoding.beam import beam_search
 from text.decoding.sampling import generate
 from text.tokenizers.base import UNKNOWN
@@ -167,6 +167,7 @@ def test_points(name, said, right, points):
 # --- runs --------------------------------------------------------------------------------------------------------
 
 RUN = "rewards --block_size 20 --train_pairs 10 --group 4 --batch_size 8 --eval_interval 2 --eval_pairs 4".split()
+RUN += "--log_interval 1 --init_from base.safetensors --rewards length".split()
 
 
 @pytest.fixture
@@ -176,10 +177,10 @@ def base(workplace):
     return "base.safetensors"
 
 
-def run(base, out, *words):
+def run(out, *words):
     """Learn from points for length, which a random model gets, too."""
-    given = ["--log_interval=1", f"--init_from={base}", f"--out_dir={out}", "--rewards=length", *words]
-    return train.main([*RUN, *given]), RunFolder(out)
+    assert train.main([*RUN, f"--out_dir={out}", *words]) == 0
+    return RunFolder(out)
 
 
 def test_a_model_learns_what_gets_points(base, monkeypatch):
@@ -187,8 +188,7 @@ def test_a_model_learns_what_gets_points(base, monkeypatch):
     val_losses = iter((1.0, 2.0, 3.0))
     monkeypatch.setattr(train, "evaluate", lambda *_: next(val_losses))
     words = "--max_iters=20 --learning_rate=3e-3 --optimizer=adamw --eval_interval=10".split()
-    status, folder = run(base, "run", *words)
-    assert status == 0
+    folder = run("run", *words)
     points = losses(folder, "reward")
     assert points[20] > 2 * points[0]
     measured = {name: losses(folder, name)[20] for name in ("drawn_right", "group_right", "entropy", "exact")}
@@ -197,18 +197,12 @@ def test_a_model_learns_what_gets_points(base, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [[], ["--dataset=calculations", "--method=dpo", "--reference=base.safetensors"]])
-def test_a_stopped_run_goes_on_with_the_answers_it_would_have_drawn(base, monkeypatch, tmp_path, words):
-    _, whole = run(base, "whole", "--max_iters=4", *words)
-    stop_after(monkeypatch, 3)
-    assert run(base, "stopped", "--max_iters=4", *words)[0] == 130
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    assert train.main(["--resume", "--out_dir=stopped"]) == 0
-    same(whole, RunFolder("stopped"))
+def test_a_stopped_run_goes_on_with_the_answers_it_would_have_drawn(base, words):
+    assert_resumes(*RUN, "--max_iters=4", *words)
 
 
 def test_two_processes_learn_the_same(base):
-    one, two = (run(base, f"run{n}", "--max_iters=3", f"--workers={n}")[1] for n in (1, 2))
+    one, two = (run(f"run{n}", "--max_iters=3", f"--workers={n}") for n in (1, 2))
     for name in ("reward", "entropy", "val_loss"):
         np.testing.assert_allclose([*losses(one, name).values()], [*losses(two, name).values()], rtol=1e-4)
 

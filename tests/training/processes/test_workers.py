@@ -20,7 +20,7 @@ from families import FAMILIES
 from gpt.model import GPT as GPT_MODEL
 from tests.gpt.combined_settings import COMBINED
 from tests.reliability.disturbed import children_of, wait_until
-from tests.tiny_runs import arguments, finish, losses, run_training, same, script, stop_after
+from tests.tiny_runs import arguments, assert_resumes, finish, losses, run_training, script
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
 from training import setup
@@ -130,15 +130,10 @@ def test_processes_agree_on_which_parameters_were_reached():
 
 
 @pytest.mark.parametrize(("stop", "optimizer"), [pytest.param(3, "adamw", marks=SLOW), (8, "muon")])
-def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer, monkeypatch):
+def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer):
     """With the same number of workers, since each has its own dropout masks."""
     settings = {"workers": 2, "dropout": 0.2, "optimizer": optimizer}
-    whole = run_training(out_dir="whole", **settings)
-    with monkeypatch.context() as patch:
-        stop_after(patch, stop)
-        assert train.main(arguments(**settings)) == 130
-    assert train.main(["--resume", "--out_dir=run"]) == 0
-    same(RunFolder("run"), whole)
+    whole = assert_resumes(*arguments(**settings, out_dir=None), stop=stop)
     assert load_checkpoint(whole.last).training["workers"] == 2
     other = run_training(out_dir="other", **settings | {"workers": 1})
     assert losses(other)[2] != losses(whole)[2]

@@ -73,13 +73,6 @@ def test_half_of_the_second_segments_follow():
     assert np.mean(follows) == pytest.approx(0.5, abs=0.1)
 
 
-def test_the_same_step_gives_the_same_sequences_and_another_step_others():
-    masked = data(batch_size=4)
-    first, again, other = (masked.micro_batches(step)[0] for step in (5, 5, 6))
-    assert all((a.ids == b.ids).all() for a, b in zip(first, again, strict=True))
-    assert any((a.ids != b.ids).any() for a, b in zip(first, other, strict=True))
-
-
 def test_micro_steps_cut_the_same_sequences():
     (whole,) = data(batch_size=6).micro_batches(3)
     parts = [one for part in data(batch_size=3, gradient_accumulation_steps=2).micro_batches(3) for one in part]

@@ -1,15 +1,14 @@
 """The page of a translation: the tree holds what the search did, and every hypothesis has its reason."""
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import sample
 from extra.explorer.translation import WatchedModel, tree
 from seq2seq.translate import translate
+from tests.extra.explorer.test_gpt import explained
 from tests.extra.inside.test_seq2seq import TOKENIZER, make_model
 from tests.gpt.saved_models import save
 from text.decoding.beam import length_factor
@@ -17,21 +16,17 @@ from text.decoding.beam import length_factor
 EOS = TOKENIZER.specials["<eos>"]
 
 
-class Ending:
+def ending(nats):
     """A model with an end that is more probable by some nats, so that sentences of random weights end."""
+    model = make_model().eval()
+    for name in ("start", "step"):
 
-    def __init__(self, nats):
-        self.model, self.nats = make_model(), nats
-        self.config = self.model.eval().config
+        def compute(*given, way=name):
+            log_probs, state = getattr(type(model), way)(model, *given)
+            return log_probs + nats * (np.arange(log_probs.shape[1]) == EOS), state
 
-    def start(self, sources):
-        return self._ending(*self.model.start(sources))
-
-    def step(self, tokens, state):
-        return self._ending(*self.model.step(tokens, state))
-
-    def _ending(self, log_probs, state):
-        return log_probs + self.nats * (np.arange(log_probs.shape[1]) == EOS), state
+        setattr(model, name, compute)
+    return model
 
 
 def searched(model, beam, n_best=1, penalty=0.6):
@@ -45,7 +40,7 @@ def searched(model, beam, n_best=1, penalty=0.6):
 
 @pytest.mark.parametrize(("beam", "n_best", "nats"), [(1, 1, 8), (3, 2, 7.5), (4, 1, 7.5)])
 def test_the_tree_is_what_the_search_did(beam, n_best, nats):
-    found, nodes = searched(Ending(nats), beam, n_best)
+    found, nodes = searched(ending(nats), beam, n_best)
     steps = [[node for node in nodes if node["step"] == step] for step in range(nodes[-1]["step"] + 1)]
     for step, column in enumerate(steps):
         totals = [node["total"] for node in column]
@@ -70,7 +65,7 @@ def test_the_tree_is_what_the_search_did(beam, n_best, nats):
 
 
 def test_a_search_that_reaches_the_maximum_length_says_so():
-    found, nodes = searched(Ending(-9), 2)
+    found, nodes = searched(ending(-9), 2)
     assert not found[0].finished
     last = [node for node in nodes if node["fate"] == "cut off"]
     assert len(last) == 2
@@ -83,11 +78,8 @@ def saved_translator(path: Path) -> Path:
     return save(path, "seq2seq", model, model.state_dict(), TOKENIZER)
 
 
-def test_sample_writes_the_page(workplace, capsys):
-    path = str(saved_translator(Path("t.safetensors")))
-    assert sample.main([path, "--start", "ab $cab", "--beam", "3", "--explain", "p.html"]) == 0
-    html = Path("p.html").read_text(encoding="utf-8")
-    data = json.loads(re.search(r'id="data">(.*?)</script>', html)[1])
+def test_sample_writes_the_page(workplace):
+    _, data = explained(saved_translator(Path("t.safetensors")), "--beam", "3", start="ab $cab")
     assert data["source"] == ["a", "b", "·", "$", "c", "a", "b"]
     assert (data["shape"], data["beam"]) == ([2, 2, len(data["target"]), 7], 3)
     assert np.isfinite([node["total"] for node in data["nodes"]]).all()

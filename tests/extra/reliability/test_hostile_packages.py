@@ -5,6 +5,7 @@ Nothing is ever unpacked into a folder, so names in an archive cannot lead anywh
 
 import functools
 import io
+import itertools
 import lzma
 import random
 import shutil
@@ -17,13 +18,14 @@ import numpy as np
 import pytest
 
 from extra.corpora.pairs import unzip
+from extra.corpora.pictures import read_picture
 from extra.gpt.trained import load_trained
 from extra.pretrained.gguf_file import convert
 from tests.extra.pretrained.test_gguf_file import write_gguf
-from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, traced
+from tests.reliability.mutations import harmless, many, odd_bytes, traced
 from tests.training.corpora.test_fetch import MEMBER, make_tar, run_dpkg_deb, started_by
 from tests.training.corpora.test_wheel import zipped
-from tinygrad_lite.errors import CorpusError, UserError
+from tinygrad_lite.errors import CorpusError
 from training.corpora import fetch
 
 SEED = 20240713
@@ -185,20 +187,40 @@ def read_gguf(data: bytes) -> None:
         load_trained(made)
 
 
-@many(100, 2000)
-def test_a_broken_gguf_file_is_read_or_refused(count, workplace, report):
-    pytest.importorskip("tokenizers")
+@many(300, 4000)
+def test_a_broken_gguf_file_is_read_or_refused(count, tried_many, tokenizers):
     write_gguf(Path("small.gguf"))
-    data, rng, outcomes = Path("small.gguf").read_bytes(), random.Random(SEED + 2), Outcomes()
+    data = Path("small.gguf").read_bytes()
     front = data[:12000]  # what describes it
-    broken = [data[:end] for end in range(0, len(data), 499)]
-    for _ in range(count):
-        broken.append(odd_bytes(rng, front) + data[len(front) :])
-        at = rng.randrange(len(front) - 8)
-        number = rng.choice([0, 2**31, 2**40, 2**63, 2**64 - 1])  # a count, perhaps
-        broken.append(data[:at] + number.to_bytes(8, "little") + data[at + 8 :])
-    with harmless(workplace), np.errstate(all="ignore"):
-        for number, one in enumerate(broken):
-            outcomes.tried(number, lambda one=one: read_gguf(one), allowed=UserError)
-    assert outcomes["used"] < len(broken) / 2
-    report(f"hostile files: {len(broken):,} broken GGUF files (seed {SEED + 2}): {outcomes}")
+    ends = itertools.cycle(range(0, len(data), 499))
+
+    def attempt(rng):
+        at, number = rng.randrange(len(front) - 8), rng.choice([0, 2**31, 2**40, 2**63, 2**64 - 1])  # a count, perhaps
+        counted = data[:at] + number.to_bytes(8, "little") + data[at + 8 :]
+        broken = rng.choice([data[: next(ends)], odd_bytes(rng, front) + data[len(front) :], counted])
+        return functools.partial(read_gguf, broken)
+
+    with np.errstate(all="ignore"):
+        refusals = ("CheckpointError", "TokenizerError")
+        tried_many(count, SEED + 2, "broken GGUF files", attempt, refusals=refusals, refused=0.5)
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+@many(100, 2000)
+def test_a_damaged_picture_gives_an_array_or_is_refused(count, tried_many, image):
+    files = []
+    for kind in ("PNG", "JPEG"):
+        buffer = io.BytesIO()
+        image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(buffer, kind)
+        files.append(buffer.getvalue())
+
+    def read() -> None:
+        assert read_picture("a.png", 4, 4).shape == (4, 4)
+
+    def attempt(rng):
+        Path("a.png").write_bytes(odd_bytes(rng, rng.choice(files)))
+        return read
+
+    tried_many(count, SEED + 3, "damaged pictures", attempt, allowed=CorpusError, refused=0.2)

@@ -8,6 +8,7 @@ from extra.gpt.config import GPTConfig
 from extra.mixers.recurrent import LSTM, RNN, RecurrentMixer, RecurrentState
 from gpt.model import GPT
 from tests.gpt.small_gpts import gpt_with_large_weights
+from tests.lively import lively
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.flops import linear_flops
 from tinygrad_lite.nn import shapes_only
@@ -41,6 +42,14 @@ def test_a_layer_with_torchs_weights_has_torchs_states_and_gradients(kind, torch
     sum(((y2 * y2).sum(), *(part.sum() for part in lasts2))).backward()
     np.testing.assert_allclose(x.grad.numpy(), copy.grad.numpy(), rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(ours.weight.grad.numpy(), theirs.weight_hh_l0.grad.numpy(), rtol=1e-12, atol=1e-14)
+
+
+@each
+def test_two_halves_with_the_state_between_are_the_whole(kind):
+    layer, x = lively(lambda: kind(4, 6)), Tensor(rng.standard_normal((3, 9, 4)))
+    first, state = layer(x[:, :5])
+    found = first.cat(layer(x[:, 5:], state)[0], axis=1)
+    np.testing.assert_allclose(found.numpy(), layer(x)[0].numpy(), rtol=0, atol=1e-12)
 
 
 def test_the_forget_gate_begins_open():

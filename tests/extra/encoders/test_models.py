@@ -15,8 +15,6 @@ from tests.places import fill
 from tests.tinygrad_lite import test_quantize as core
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.errors import OptionError
-from tinygrad_lite.quantize import quantize
 from tinygrad_lite.random import random_key
 
 SMALL = BertConfig(40, 0, 1, 2, 3, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
@@ -129,11 +127,6 @@ def test_a_new_head_keeps_the_encoder():
 def test_the_blocks_of_an_encoder_are_quantized_too():
     config = BertConfig(23, 0, 1, 2, 3, n_layer=1, n_head=2, n_embd=16, block_size=12)
     core.test_the_blocks_of_other_models_are_quantized_too(lambda: Bert(config), 1, 6)
-
-
-def test_a_convolutional_network_is_refused():
-    with pytest.raises(OptionError, match="nothing to quantize: no block of this CNN"):
-        quantize(CNN(CNNConfig(10)), "nf4")
 
 
 # --- pictures: the Vision Transformer and the convolutional network ---------------------------------------------------

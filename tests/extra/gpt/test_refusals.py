@@ -75,7 +75,6 @@ CASES = {
         (f"{TUNE} --lora_alpha 2", "--lora_alpha changes nothing without a rank: add --lora_rank"),
         (f"{TUNE} --quantize nf4", "--quantize nf4: quantized weights cannot learn, only changes"),
         (f"{TUNE} --lora_rank 2 --quantize nf5", "one of int8, int8-block, nf4, nf4-single, or none"),
-        (f"{TUNE} --lora_rank 2 --lora_targets lm_head", "lm_head shares its matrix with another part"),
         (f"{TUNE} --lora_rank 2 --lora_targets querry", "no linear map is called querry: there are query, key, value"),
         ("merge own", "three arguments are needed"),
         ("merge own run run/last.safetensors", "must be a new file whose name ends in .safetensors"),

@@ -1,6 +1,6 @@
 """PyTorch's side does the same tasks as ours, with the same gradients, losses and text."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from benchmarks.__main__ import main
 from benchmarks.shapes import NAMED, SHAPES, Shape
 from extra.encoders.bert import Bert
 from tinygrad_lite import Tensor
-from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.random import keyed_rng
 
@@ -76,13 +76,6 @@ def assert_same_gradients(model, batch, torch_model, arrays, names, allowed: flo
         assert np.abs(packed - gradient).max() <= allowed * largest, name
 
 
-@pytest.fixture(params=["fused", "composed"])
-def version(request):
-    set_composed(request.param == "composed")
-    yield request.param
-    set_composed(False)
-
-
 # The context is longer than one row block of attention.
 OF_GPT = {"n_head": 3, "n_embd": 48, "block_size": 80, "batch_size": 5}
 GPTS = [{"positions": "learned"}, {"positions": "sinusoidal"}]
@@ -93,6 +86,7 @@ GRADIENTS += [("small", OF_GPT | kind | {"bias": bias}) for kind in GPTS for bia
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("float32", 1e-5), ("float64", 1e-9)])
+@pytest.mark.parametrize("version", [nullcontext, composed])
 @pytest.mark.parametrize(("name", "settings"), GRADIENTS)
 def test_gradients_equal_those_of_torch(name, settings, dtype, allowed, version):
     shape = changed(name, **{"n_layer": 2, "n_embd": 32} | settings)
@@ -104,7 +98,8 @@ def test_gradients_equal_those_of_torch(name, settings, dtype, allowed, version)
     batch = NAMED.get(shape.model, lambda *parts: parts)(*map(Tensor, arrays))
     torch_model = torch_side.torch_model_of(shape, model)
     of_torch = torch_seq2seq.our_names(torch_model) if shape.translates else torch_gpt.our_names(torch_model, model)
-    assert_same_gradients(model, batch, torch_model, arrays, of_torch, allowed)
+    with version():
+        assert_same_gradients(model, batch, torch_model, arrays, of_torch, allowed)
 
 
 def test_the_default_preset_equals_torch(monkeypatch):

@@ -7,10 +7,8 @@ import functools
 import glob
 import importlib
 import importlib.util
-import io
 import re
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,25 +85,21 @@ def newcomer(tmp_path, monkeypatch):
         fetch.store(name, text, {"source": "this test", "licence": "none"})
     labelled = [(f"{word} film {number}", number % 2) for number, word in enumerate(["bad", "good"] * 20)]
     monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
-    rows = "".join(f"{text},{label}\n" for text, label in labelled)
-    (tmp_path / "my.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
-    pairs = "".join(f"it rains {number},{text},{label}\n" for number, (text, label) in enumerate(labelled))
-    (tmp_path / "pairs.csv").write_text(f"text1,text2,label\n{pairs}", encoding="utf-8")
+    rows = [f"{text},{label}\n" for text, label in labelled]
+    files = {"my.csv": "text,label\n" + "".join(rows), "folder/one.txt": TEXT, "folder/two.txt": TEXT, "my.txt": TEXT}
+    files["pairs.csv"] = "text1,text2,label\n" + "".join(f"it rains {number},{row}" for number, row in enumerate(rows))
+    files |= {"prompt.txt": "Habe nun", "german.txt": "Habe nun\nach\n"}
+    Path("folder").mkdir()
+    for name, text in files.items():
+        Path(name).write_text(text, encoding="utf-8")
     labels = np.arange(20, dtype=np.uint8) % 10
     parts = [Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, labels)] * 3
     for name in ("imdb", "plays", "shakespeare"):
         monkeypatch.setitem(texts.RECIPES, name, replace(texts.RECIPES[name], signed=True))  # so a change is a warning
     monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
-    (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
-    (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
-    (tmp_path / "german.txt").write_text("Habe nun\nach\n", encoding="utf-8")
-    (tmp_path / "folder").mkdir()
-    for name in ("one.txt", "two.txt"):
-        (tmp_path / "folder" / name).write_text(TEXT, encoding="utf-8")
-    found = Found(toy_pairs("numbers", 60))
     facts = {"source": "this test", "licence": "none", "rules": RULES}
     for name in ("everyday", "tatoeba", "libreoffice-help", "debian-summaries"):
-        fetch.store(f"pairs-{name}", to_table(found), facts)
+        fetch.store(f"pairs-{name}", to_table(Found(toy_pairs("numbers", 60))), facts)
     monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
     byte_folder("gpt2", n_positions=256)
     llama_folder(Path("qwen3"), QWEN3, max_position_embeddings=256)
@@ -133,7 +127,7 @@ def stand_ins(cache: Path) -> None:
     export_bert(made_bert(block_size=128), cache / minilm.FOLDER)
 
 
-def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys):
+def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys, typed):
     (newcomer / "docs").mkdir()
     seen = set()  # a command of several pages is run once
     for path in (ROOT / "README.md", *GUIDES):
@@ -141,17 +135,16 @@ def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys
         for command in commands(path.read_text(encoding="utf-8")):
             runs = re.search(r"^(?!mpirun|srun).*\bpython (train|sample|-m)\b", command)
             if command not in seen and runs and "venv" not in command:
-                ran += run_command(command, monkeypatch, capsys)
+                ran += run_command(command, monkeypatch, capsys, typed)
             seen.add(command)
         assert ran >= (15 if path.name == "README.md" else 1), path
 
 
-def run_command(command: str, monkeypatch, capsys) -> int:
+def run_command(command: str, monkeypatch, capsys, typed) -> int:
     """Run one command; 1 if it worked, 0 if it takes too long here or needs a missing package."""
     given, _, command = command.rpartition(" | ")
     if given:
-        said = shlex.split(given)[1:]
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(said).encode()), "utf-8"))
+        typed(" ".join(shlex.split(given)[1:]))
     words = shlex.split(command)
     # As a shell does.
     words = [name for word in words for name in (sorted(glob.glob(word)) if "/*" in word else [word])]
@@ -169,7 +162,7 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     arguments = [word.replace("multi30k", "translate") for word in arguments]  # there is no run on captions here
     translates = arguments[0] in ("out/reverse", "out/translate-de-en")
     if "--chat" in arguments:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Hello\n"), "utf-8"))
+        typed("Hello\n")
     if "--similar" in arguments:
         arguments = [word.replace("README.md", "my.txt") for word in arguments]
     if "--attention" in arguments and not importlib.util.find_spec("matplotlib"):

@@ -22,6 +22,7 @@ from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from gpt.sample import write_continuation
 from gpt.score import token_log_probs
 from tests.extra.explorer.test_encoders import softmax
+from tests.extra.test_course import patching
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text
 from text.decoding.sample_options import SampleOptions
@@ -31,7 +32,6 @@ from text.tokenizers.bpe import BPETokenizer
 from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
 from text.tokenizers.word import WordTokenizer
-from tinygrad_lite import Tensor, no_grad
 
 pytestmark = pytest.mark.e2e
 
@@ -237,39 +237,16 @@ def test_the_parts_of_a_logit_are_those_of_numpy(explained, drawn, name):
     assert rows.all_inner_texts() != before
 
 
-def test_patching_moves_the_answer_as_in_numpy(explained):
+def test_patching_moves_the_answer_as_in_the_course(explained):
     page, model = explained(**DEFAULT)
     own, other = CHARACTERS.encode(PROMPT), CHARACTERS.encode(PROMPT.replace("d", "s"))
-    first = PROMPT.index("d")
-    found = [look_inside(model, ids) for ids in (own, other)]
-    logits = [one.logits[-1, -1] for one in found]
-    a, b = (one.argmax() for one in logits)
+    a, b = (int(look_inside(model, ids).logits[-1, -1].argmax()) for ids in (own, other))
     b = b if b != a else (a + 1) % 7
     begin = "([ids, a, b]) => { window.result = patched(session, ids); result.answers.splice(0, 2, a, b); }"
-    page.evaluate(begin, [other, int(a), int(b)])
-
-    def lean(row):
-        return row[b] - row[a]
-
-    def patched(layer: int, position: int) -> float:
-        block = model.blocks[layer]
-        forward = type(block).forward
-
-        def changed(x, **options):
-            data = x.numpy().copy()
-            data[0, position] = found[1].stream[layer, position]
-            return forward(block, Tensor(data), **options)
-
-        with pytest.MonkeyPatch.context() as patch, no_grad():
-            patch.setattr(block, "forward", changed)
-            return lean(model(Tensor([own])).numpy()[0, -1])
-
+    page.evaluate(begin, [other, a, b])
     effects = page.evaluate("() => { for (const _ of result.steps()); return result.effects; }")
-    start, end = map(lean, logits)
-    for layer in range(2):
-        for position in range(first, len(own)):
-            expected = (patched(layer, position) - start) / (end - start)
-            assert effects[layer][position - first] == pytest.approx(expected, abs=0.05)
+    expected, _ = patching.patching(model, other, own, [b, a])
+    np.testing.assert_allclose(effects[:2], expected[:2, PROMPT.index("d") :], atol=0.05)
     assert effects[0][0] == pytest.approx(1)  # with this token exchanged, the text is the other one
 
 

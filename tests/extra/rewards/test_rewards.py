@@ -18,6 +18,7 @@ from extra.rewards.calculator import CallingModel, calculate, computed, with_cal
 from extra.rewards.rewards import REWARDS, Drawn, RewardTask, weights
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import gradients, small_gpt
+from tests.text.decoding.test_beam import ToyModel
 from tests.tiny_runs import assert_resumes, losses
 from text.decoding.beam import beam_search
 from text.decoding.sampling import generate
@@ -243,33 +244,24 @@ def test_the_calculator_does_arithmetic_and_nothing_else(expression, value):
     assert calculate(expression) == value
 
 
-class Parrot:
+class Parrot(ToyModel):
     """A model that writes a text after any prompt, whatever it has written before, and makes up what it is due."""
 
     def __init__(self, text):
+        super().__init__(TOKENIZER.vocab_size)
         self.config = small_gpt(block_size=64).config
         self.ids = [*TOKENIZER.encode(text), TOKENIZER.specials[END]]
 
     def start(self, prompts, use_cache=True):
-        return self.predict(np.zeros(len(prompts), int)), Places(np.zeros(len(prompts), int))
+        return self.read([()] * len(prompts))
 
-    def step(self, tokens, state):
-        return self.predict(state.places + 1), Places(state.places + 1)
+    def next(self, history):
+        return np.where(np.arange(self.vocab_size) == self.ids[min(len(history), len(self.ids) - 1)], 0.0, -9.0)
 
-    def predict(self, places):
-        scores = np.full((len(places), TOKENIZER.vocab_size), -9.0)
-        for row, place in enumerate(places):
-            scores[row, self.ids[min(place, len(self.ids) - 1)]] = 0
+    def read(self, rows):
+        scores, state = super().read(rows)
         scores.flags.writeable = False
-        return scores
-
-
-class Places:
-    def __init__(self, places):
-        self.places = places
-
-    def select(self, rows):
-        return Places(self.places[rows])
+        return scores, state
 
 
 CALLS = [

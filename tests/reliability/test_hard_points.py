@@ -1,4 +1,7 @@
-"""The operations at difficult points: signed zeros, infinities, NaN, ties, saturation and empty arrays.
+"""The operations at difficult points: signed zeros, infinities, NaN, ties and saturation.
+
+Empty arrays, axes of size 0 and single numbers are in the tables of all operations (op_cases.py, version_cases.py and
+test_by_hand.py), with their gradients.
 
 Every expected result is listed here, and the tests marked `torch` compare the lists with PyTorch; comments state where
 the two differ. Warnings are errors in this suite, so no case causes one either.
@@ -9,18 +12,15 @@ import functools
 import importlib.util
 import itertools
 import math
-import operator
 from operator import methodcaller
 
 import numpy as np
 import pytest
 
-import families  # noqa: F401 (with which the operations of the shelf are registered, where that is)
-from tests.places import elsewhere, is_fused, there_and_back
-from tests.reliability.test_gradients import PRIMITIVES, VERSIONS
+from tests.places import is_fused
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.registry import REGISTRY, composed
+from tinygrad_lite.functional.registry import composed
 
 pytestmark = pytest.mark.every_device
 
@@ -322,168 +322,3 @@ def test_fully_masked_queries_give_zeros_and_disturb_nothing(count, report):
         f"hard points: {count} attentions with {blind_rows:,} fully masked queries (seed {count}): zeros, no "
         f"gradient, no effect on other queries, in both versions; {against_torch} compared with PyTorch"
     )
-
-
-# --- empty arrays ---------------------------------------------------------------------------------------------
-
-
-def z(*shape):
-    return Tensor(np.zeros(shape), requires_grad=True)
-
-
-def ids(*shape):
-    return Tensor(np.zeros(shape, np.int64))
-
-
-def attention(b, t, s, d, **options):
-    return F.scaled_dot_product_attention(z(b, 2, t, d), z(b, 2, s, d), z(b, 2, s, d), **options)
-
-
-def attending(b, t, s, **options):
-    """A case of attention."""
-    return lambda: attention(b, t, s, 4, **options), (b, 2, t, 4)
-
-
-def shaped(function, cases):
-    """Cases of a function of tensors: the shapes of these, and of the result. A single number has the shape "-"."""
-    rows = [
-        [tuple(map(int, word.strip("-").split(","))) if word != "-" else () for word in case.split()]
-        for case in cases.split(";")
-    ]
-    return [(lambda shapes=shapes: function(*(z(*shape) for shape in shapes)), result) for *shapes, result in rows]
-
-
-def layer_norm(x, weight, bias=None):
-    return F.layer_norm(x, weight=weight, bias=bias)
-
-
-OF_TWO = {name: getattr(operator, name) for name in "pow mod floordiv".split()}
-OF_TWO |= {"maximum": Tensor.maximum, "minimum": Tensor.minimum, "compare": operator.lt}
-NO_WIDTH = "rnn: x must be (B, T, H) with T and H of at least 1, not (2, 3, 0)"
-NO_TOKEN = "cross_entropy: logits (2, 0) have no token to choose from"
-NOT_COMPARED = "attention: queries and keys of width 0 have nothing to compare: (1, 2, 3, 0), (1, 2, 3, 0)"
-NO_CHOICE = "{}: nothing to choose from in a tensor of shape {} over axes {}"
-# By operation: calls, and the shape of the result or the error message.
-EMPTY = {
-    **{name: shaped(function, "0,3 3 0,3") for name, function in OF_TWO.items()},
-    "add": shaped(operator.add, "0,3 3 0,3; 0,1 1,3 0,3"),
-    "sub": shaped(operator.sub, "- 0 0"),
-    "mul": shaped(operator.mul, "2,0,3 1,3 2,0,3"),
-    "div": [(lambda: z(0, 1) / Tensor(np.ones(3), requires_grad=True), (0, 3))],
-    "neg": shaped(operator.neg, "0 0"),
-    "invert": [(lambda: ~(z(0, 3) < 0), (0, 3))],
-    "logical": [(lambda: (z(0, 3) < z(3)) & (z(3) > 0), (0, 3))],
-    **{name: shaped(methodcaller(name), "2,0 2,0; - -") for name in "exp tanh sin cos erf relu abs sign clone".split()},
-    **{name: shaped(methodcaller(name), "2,0 2,0") for name in ("log", "sqrt", "log_softmax")},
-    "softmax": shaped(Tensor.softmax, "2,0 2,0; 0,2 0,2"),
-    "sigmoid": shaped(Tensor.sigmoid, "0,3 0,3"),
-    "clip": [(lambda: z(2, 0).clip(0, 1), (2, 0)), (lambda: z().clip(high=1), ())],
-    "gelu": [*shaped(Tensor.gelu, "2,0 2,0"), (lambda: z().gelu(approximate="tanh"), ())],
-    "dropout": [*shaped(Tensor.dropout, "2,0 2,0"), (lambda: z().dropout(0.5), ())],
-    "where": [
-        (lambda: Tensor(np.zeros((0, 1), bool)).where(z(3), z(1)), (0, 3)),
-        *shaped(Tensor.tril, "0,0 0,0"),
-        *shaped(Tensor.triu, "2,0,3 2,0,3"),
-    ],
-    "cast": [(lambda: z(0).cast("float32"), (0,))],
-    "to": shaped(there_and_back, "2,0 2,0; - -"),
-    "sum": [(lambda: z(2, 0).sum(1), (2,)), *shaped(Tensor.sum, "0 -; - -")],
-    "amax": [(lambda: z().amax(0), ())],
-    "amin": [(lambda: z(0, 3).amin(1, keepdim=True), (0, 1))],
-    "max": [
-        (lambda: z(0, 3).amax(1), (0,)),
-        (lambda: z().max(), ()),
-        (lambda: z(0, 3).amax(0), NO_CHOICE.format("max", (0, 3), (0,))),
-    ],
-    "min": [
-        (lambda: z(0, 3).amin(1, keepdim=True), (0, 1)),
-        (lambda: z(0).min(), NO_CHOICE.format("min", (0,), (0,))),
-    ],
-    "argmax": [
-        (lambda: z(0, 3).argmax(1), (0,)),
-        (lambda: z(3, 0).argmax(1), NO_CHOICE.format("argmax", (3, 0), (1,))),
-    ],
-    "argmin": [
-        (lambda: z(0, 3).argmin(1), (0,)),
-        (lambda: z(0).argmin(), NO_CHOICE.format("argmin", (0,), (0,))),
-    ],
-    "matmul": shaped(operator.matmul, "2,0 0,3 2,3; 0,2,3 1,3,2 0,2,2; 0 0 -; 0 2,0,3 2,3"),
-    "reshape": [(lambda: z(0, 3).reshape(3, 0), (3, 0)), (lambda: z().reshape(1, 1), (1, 1))],
-    "permute": [(lambda: z(0, 3).permute(1, 0), (3, 0)), (lambda: z().permute(), ())],
-    "expand": [(lambda: z(1, 3).expand(0, 3), (0, 3)), (lambda: z().expand(0), (0,))],
-    "pad": [(lambda: z(0, 2).pad([(1, 2), (0, 0)]), (3, 2)), (lambda: z().pad([]), ())],
-    "cat": [
-        *shaped(Tensor.cat, "0,2 1,2 0,2 1,2; 0,2 0,2 0,2"),
-        *shaped(Tensor.stack, "- - 2"),
-        (lambda: z(3).split((0, 3))[0], (0,)),
-    ],
-    "getitem": [
-        (lambda: z(0)[Tensor(np.zeros(0, bool))], (0,)),
-        *((lambda: z(3)[ids(0)], (0,)), (lambda: z(2, 0)[ids(3)], (3, 0)), (lambda: z()[()], ())),
-        *((lambda: z()[None], (1,)), (lambda: z()[Tensor(True)], (1,))),
-        (lambda: z(2, 3).gather(1, ids(2, 0)), (2, 0)),
-    ],
-    "linear": shaped(F.linear, "0,4 3,4 3 0,3; 2,0 3,0 3 2,3; 2,4,0 3,0 2,4,3; 0,0 3,0 3 0,3; 2,4 0,4 0 2,0"),
-    "layer_norm": shaped(layer_norm, "2,0 0 0 2,0; 0,3 3 3 0,3; 2,1 1 2,1"),
-    "conv2d": shaped(F.conv2d, "0,2,3,3 4,2,3,3 4 0,4,1,1; 1,2,3,3 0,2,3,3 0 1,0,1,1; 1,0,3,3 4,0,3,3 4 1,4,1,1"),
-    "avg_pool2d": shaped(F.avg_pool2d, "0,2,3,3 0,2,1,1"),
-    "max_pool2d": shaped(F.max_pool2d, "1,0,3,3 1,0,1,1"),
-    "rms_norm": [*shaped(F.rms_norm, "2,0 2,0; 2,1 2,1"), (lambda: F.rms_norm(z(0, 3), weight=z(3)), (0, 3))],
-    "rotary": [
-        (lambda: F.rotary(z(2, 0, 1, 2), ids(0), (1.0,)), (2, 0, 1, 2)),
-        (lambda: F.rotary(z(0, 3, 1, 2), ids(3), (1.0,)), (0, 3, 1, 2)),
-    ],
-    "relu_squared": shaped(F.relu_squared, "2,0 2,0; - -"),
-    "swiglu": shaped(F.swiglu, "2,0 2,0 2,0; - - -"),
-    "embedding": [
-        *((lambda: F.embedding(ids(2), z(4, 0)), (2, 0)), (lambda: F.embedding(ids(2), z(2000, 0)), (2, 0))),
-        (lambda: F.embedding(ids(0), z(0, 3)), (0, 3)),
-    ],
-    "cross_entropy": [
-        (lambda: F.cross_entropy(z(0, 3), ids(0)), ()),
-        (lambda: F.cross_entropy(z(0, 3), ids(0), reduction="none"), (0,)),
-        (lambda: F.cross_entropy(z(2, 0), Tensor([-100, -100])), NO_TOKEN),
-    ],
-    "logsumexp": [
-        *((lambda: z(2, 0).logsumexp(1), (2,)), (lambda: z(0).logsumexp(), ()), (lambda: z(0, 4).logsumexp(-1), (0,))),
-    ],
-    "residual": shaped(F.residual, "0,2 0,2 0,2"),
-    "scaled_dot_product_attention": [
-        *(attending(0, 3, 3), attending(1, 0, 3), attending(1, 0, 3, is_causal=True), attending(1, 3, 0)),
-        *(attending(1, 3, 0, is_causal=True), attending(1, 3, 0, dropout_p=0.5)),
-        (lambda: attention(1, 3, 3, 0), NOT_COMPARED),
-    ],
-}
-if "rnn" in REGISTRY:  # those of the shelf
-    RNN, LSTM, LONG_CONV = (REGISTRY[name] for name in ("rnn", "lstm", "long_conv"))
-    EMPTY["rnn"] = [*shaped(RNN, "0,3,2 2,2 0,3,2"), (lambda: RNN(z(2, 3, 0), z(0, 0)), NO_WIDTH)]
-    EMPTY["lstm"] = shaped(LSTM, "0,3,8 8,2 0,3,4")
-    EMPTY["long_conv"] = shaped(LONG_CONV, "0,3,2 3,2 0,3,2; 2,0,3 0,3 2,0,3")
-
-
-def test_every_operation_is_tried_on_empty_arrays():
-    assert EMPTY.keys() >= PRIMITIVES | VERSIONS
-
-
-@both
-def test_empty_arrays_and_single_numbers_give_results_or_errors(version, report):
-    """They give a result and gradients of the right shape, or an error in one sentence."""
-    with BOTH[version](), elsewhere():
-        for name, call, expected in ((name, *case) for name, cases in EMPTY.items() for case in cases):
-            if isinstance(expected, str):
-                with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole sentence is compared)
-                    call()
-                assert str(caught.value) == expected
-                continue
-            y = call()
-            assert y.shape == expected, name
-            nodes = [] if y._node is None else [node for node in y._node.parents if node and node.backward is None]
-            arrived: dict = {}
-            for node in nodes:
-                node.keep = lambda dx, op, node=node, arrived=arrived: arrived.update({node: dx.shape})
-            if y.requires_grad:
-                y.backward(Tensor(np.ones(y.shape, y.dtype)))
-            assert arrived == {node: node.shape for node in nodes}, name
-    assert Tensor(np.zeros((2, 0))).logsumexp(1).tolist() == [-inf, -inf]  # the logarithm of an empty sum, as in torch
-    tried = sum(map(len, EMPTY.values()))
-    report(f"hard points: {tried} calls on empty arrays, axes of size 0 and single numbers ({version}): as listed")

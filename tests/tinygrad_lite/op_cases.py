@@ -58,6 +58,7 @@ def unary(low: float = -2.0, high: float = 2.0) -> list[Arrays]:
 def binary(**bounds: float) -> list[Arrays]:
     """Equal shapes, stretched ones on either side, empty ones, and a view. (A separate test tries all pairs.)"""
     shapes = [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1, 3), (4, 1)), ((2, 0, 3), (1, 3)), ((1,), (0,))]
+    shapes += [((0, 3), (3,)), ((0, 1), (1, 3)), ((), (0,))]
     pairs = [(draw(*x, **bounds), draw(*y, **bounds)) for x, y in shapes]
     return [*pairs, (draw(3, 2, **bounds).T, draw(2, 6, **bounds)[:, ::-2])]
 
@@ -108,10 +109,12 @@ MATRICES = pairs_of(
     ((0, 3), (3, 2)),
     ((2, 0), (0, 3)),
     ((0,), (0,)),
+    ((0, 2, 3), (1, 3, 2)),
+    ((0,), (2, 0, 3)),
 )
 OF_TWO_AXES = [*each((2, 3), (0, 2), (1, 1)), (draw(2, 3).T,)]
 STRETCHABLE = [*each((3, 1), (3, 4), (1, 3, 1), (2, 3, 4)), (draw(2, 3).T[:, :1],)]
-SAME_SHAPES = ((2, 3),) * 2, ((2,),) * 2
+SAME_SHAPES, EMPTY = (((2, 3),) * 2, ((2,),) * 2), ((0, 3),) * 2
 ROOM, PLACES = [(1, 0), (2, 3)], np.array([[2, 2, 0], [0, 1, 0]])
 SEEN = PLACES > 0
 MATRICES += [(draw(3, 2).T, draw(4, 3).T), (draw(2, 3, 2).swapaxes(0, 2), draw(4, 4)[::2])]
@@ -189,9 +192,10 @@ CASES = [
     Case("where", lambda x, y: (x > y * 0.5).where(x, y), lambda x, y: np.where(x > y * 0.5, x, y), binary()),
     Case("where number", lambda x: (x > 0).where(x, -1.0), lambda x: np.where(x > 0, x, x * 0 - 1), unary()),
     Case("where wide", lambda x: ids(x, SEEN).where(1.0, x), lambda x: np.where(SEEN, 1.0, x), each((), (3,), (2, 1))),
+    Case("where none", lambda x: ids(x, np.ones((0, 1), bool)).where(x, 0), lambda x: x + np.ones((0, 1)), each((3,))),
     Case("masked_fill", lambda x: x.masked_fill(x > 0.5, 7.0), lambda x: np.where(x > 0.5, 7, x), unary()),
     same("matmul", lambda x, y: x @ y, MATRICES),
-    same("reshape", lambda x: x.reshape(3, -1), each((2, 3), (3, 4), (6,), (3, 0))),
+    same("reshape", lambda x: x.reshape(3, -1), each((2, 3), (3, 4), (6,), (3, 0), (0, 3))),
     Case("reshape to scalar", lambda x: x.reshape(()), lambda x: x[0, 0], each((1, 1))),
     Case("reshape shape", lambda x: x.reshape((2, 3)), lambda x: np.reshape(x, (2, 3)), [(draw(2, 3).T,), (draw(6),)]),
     Case("permute", lambda x: x.permute(2, 0, -2), lambda x: np.moveaxis(x, 2, 0), each((2, 3, 4), (2, 0, 1))),
@@ -199,8 +203,9 @@ CASES = [
     Case("transpose", lambda x: x.transpose(-1, 0), lambda x: np.swapaxes(x, 0, -1), each((3,), (2, 3), (2, 3, 4))),
     Case("T", lambda x: x.T, lambda x: x.T, each((), (3,), (2, 3), (2, 3, 4))),
     Case("expand", lambda x: x.expand(2, -1, 4), lambda x: np.broadcast_to(x, (2, 3, 4)), STRETCHABLE),
-    Case("expand to empty", lambda x: x.expand((0, 3)), lambda x: np.broadcast_to(x, (0, 3)), each((3,), (1, 1))),
+    Case("expand to empty", lambda x: x.expand((0, 3)), lambda x: np.broadcast_to(x, (0, 3)), each((3,), (1, 3), ())),
     Case("pad", lambda x: x.pad(ROOM, value=9.0), lambda x: np.pad(x, ROOM, constant_values=9.0), OF_TWO_AXES),
+    Case("pad scalar", lambda x: x.pad([]), lambda x: x, each(())),
     same("flatten", lambda x: x.flatten(), unary()),
     Case("flatten part", lambda x: x.flatten(1, 2), lambda x: x.reshape(2, 6, 2), each((2, 3, 2, 2), (2, 6, 1, 2))),
     same("squeeze", lambda x: x.squeeze(), each((1, 3, 1), (2, 3), (1,), ())),
@@ -210,7 +215,7 @@ CASES = [
     Case("unsqueeze middle", lambda x: x.unsqueeze(1), lambda x: x[:, None], each((3,), (2, 3))),
     joined("cat", lambda x, y: x.cat(y, axis=-1), lambda x, y: np.concatenate([x, y], -1), ((2, 3), (2, 1))),
     joined("cat empty", lambda x, y: x.cat(y, axis=-1), lambda x, y: np.concatenate([x, y], -1), ((2,), (0,))),
-    joined("cat itself", lambda x, y: x.cat(y, x), lambda x, y: np.concatenate([x, y, x], 0), ((2, 3), (1, 3))),
+    joined("cat itself", lambda x, y: x.cat(y, x), lambda x, y: np.concatenate([x, y, x]), ((2, 3), (1, 3)), EMPTY),
     joined("stack", lambda x, y: x.stack(y, x, axis=1), lambda x, y: np.stack([x, y, x], 1), *SAME_SHAPES),
     joined("stack last", lambda x, y: x.stack(y, axis=-1), lambda x, y: np.stack([x, y], -1), ((2, 3),) * 2, ((),) * 2),
     Case("split", lambda x: operator.mul(*x.split(2, axis=1)), lambda x: x[:, :2] * x[:, 2:], each((2, 3), (2, 4))),
@@ -221,9 +226,9 @@ CASES = [
     Case("repeat", lambda x: x.repeat(2, 1, 3), lambda x: np.tile(x, (2, 1, 3)), each((), (2,), (2, 3), (2, 0, 3))),
     Case("repeat no times", lambda x: x.repeat((0, 2)), lambda x: np.tile(x, (0, 2)), each((3,), (2, 3))),
     Case("split sizes", lambda x: x.split((1, 0, 2))[2], lambda x: x[1:], each((3,), (3, 2))),
-    Case("tril", lambda x: x.tril(), lambda x: np.tril(x), each((3, 3), (2, 4), (2, 3, 2), (0, 2))),
+    Case("tril", lambda x: x.tril(), lambda x: np.tril(x), each((3, 3), (2, 4), (2, 3, 2), (0, 0))),
     Case("tril diagonal", lambda x: x.tril(-1), lambda x: np.tril(x, -1), each((3, 3), (2, 4))),
-    Case("triu", lambda x: x.triu(), lambda x: np.triu(x), each((3, 3), (4, 2), (2, 3, 2))),
+    Case("triu", lambda x: x.triu(), lambda x: np.triu(x), each((3, 3), (4, 2), (2, 3, 2), (2, 0, 3))),
     Case("triu diagonal", lambda x: x.triu(1), lambda x: np.triu(x, 1), each((3, 3), (2, 4))),
     same("getitem number", lambda x: x[-1], each((3,), (2, 3), (2, 0))),
     same("getitem all numbers", lambda x: x[1, -2], each((2, 3))),
@@ -233,7 +238,7 @@ CASES = [
     same("getitem empty", lambda x: x[2:1], each((3,), (4, 2))),
     Case("getitem twice", lambda x: x[1:].T[::2][:, None][..., 0], lambda x: x[1:, ::2].T[:, :1], each((3, 4))),
     same("getitem array", lambda x: x[ids(x, [2, 0, 2, -1])], each((3,), (3, 2))),
-    same("getitem 2-D array", lambda x: x[ids(x, [[0, 1], [1, 1]])], each((2,), (2, 3))),
+    same("getitem 2-D array", lambda x: x[ids(x, [[0, 1], [1, 1]])], each((2,), (2, 3), (2, 0))),
     same("getitem two arrays", lambda x: x[ids(x, [0, 1, 0]), ids(x, [2, 2, 2])], each((2, 3), (2, 3, 2))),
     same("getitem arrays broadcast", lambda x: x[ids(x, [[0], [1]]), ids(x, [2, 2, 0])], each((2, 3), (2, 3, 2))),
     same("getitem slice and array", lambda x: x[1:, ids(x, [0, 0, 1])], each((3, 2), (2, 2, 2))),
@@ -247,6 +252,7 @@ CASES = [
     same("getitem slice and mask", lambda x: x[:, ids(x, [True, False, True])], each((2, 3), (2, 3, 2))),
     Case("gather", lambda x: x.gather(1, ids(x, PLACES)), lambda x: np.take_along_axis(x, PLACES, 1), each((2, 3))),
     Case("gather few", lambda x: x.gather(-2, ids(x, [[1, 1]])), lambda x: x[1:2, :2], each((2, 3), (3, 2))),
+    Case("gather none", lambda x: x.gather(1, ids(x, np.zeros((2, 0), int))), lambda x: x[:, :0], each((2, 3))),
     Case("one_hot", lambda x: ids(x, PLACES).one_hot(3) * x, lambda x: np.eye(3)[PLACES] * x, each((3,), (2, 3, 3))),
     *(
         Case(f"{name} over {axis}", functools.partial(method, axis=axis), functools.partial(right, axis=axis), samples)
@@ -304,6 +310,10 @@ def reductions() -> list[Case]:
 CASES += reductions()
 CASES += [
     same("sum all", lambda x: x.sum(), unary()),
+    same("max all", lambda x: x.max(), each((), (3,))),
+    Case("amax of no rows", lambda x: x.amax(1), lambda x: x.max(1), each((0, 3))),
+    Case("min of no rows", lambda x: x.amin(1, keepdim=True), lambda x: x.min(1, keepdims=True), each((0, 3))),
+    Case("logsumexp of no rows", lambda x: x.logsumexp(-1), lambda x: x[:, 0], each((0, 4))),
     same("sum empty axis", lambda x: x.sum(1), each((2, 0, 3))),
     Case("mean all", lambda x: x.mean(), lambda x: np.sum(x) / math.prod(x.shape), each((), (3,), (2, 3))),
     *(

@@ -38,6 +38,7 @@ EDGES = [
     Edge("sigmoid far from 0", lambda x: x.sigmoid(), [[1e4, -1e4, inf, -inf]], [1, 0, 1, 0], [[0, 0, 0, 0]]),
     Edge("silu far from 0", lambda x: x.silu(), [[1e4, -1e4, inf]], [1e4, 0, inf], [[1, 0, nan]]),
     Edge("logsumexp far from 0", lambda x: x.logsumexp(), [[1e4, -1e4, 1e4]], 1e4 + math.log(2), [[0.5, 0, 0.5]]),
+    Edge("logsumexp of nothing", lambda x: x.logsumexp(1), [[[], []]], [-inf, -inf], [[[], []]]),
     Edge("std of equals", lambda x: x.std(), [[2, 2, 2]], 0, [[0, 0, 0]]),
     Edge("std of equals along an axis", lambda x: x.std(-1), [[[2, 2], [0, 2]]], [0, 2 * R], [[[0, 0], [-R, R]]]),
     Edge("var of one number", lambda x: x.var(), [[2]], nan, [[nan]]),
@@ -221,6 +222,7 @@ class Buffer(Module):
         self.register_buffer("count", Tensor(np.uint8([1])))
 
 
+NO_CHOICE = "{}: nothing to choose from in a tensor of shape {} over axes {}"
 VALUE_ERRORS = [
     (lambda: ones(3, 4) @ ones(5, 6), "matmul: (3, 4) @ (5, 6): inner sizes 4 and 5 differ"),
     (lambda: ones(3) @ ones(4), "matmul: (3,) @ (4,): inner sizes 3 and 4 differ"),
@@ -275,6 +277,10 @@ VALUE_ERRORS = [
     (lambda: ones(2).cat(ones(2), axis=1), "cat: there is no axis 1 in a tensor of 1 axis"),
     (lambda: ones(5).split((2, 2)), "split: sizes [2, 2] add up to 4, the axis has 5"),
     (lambda: ones(2, 2).gather(0, Tensor([0])), "gather: index has 1 axis, the tensor has 2"),
+    (lambda: ones(0, 3).amax(0), NO_CHOICE.format("max", (0, 3), (0,))),
+    (lambda: ones(0).min(), NO_CHOICE.format("min", (0,), (0,))),
+    (lambda: ones(3, 0).argmax(1), NO_CHOICE.format("argmax", (3, 0), (1,))),
+    (lambda: ones(0).argmin(), NO_CHOICE.format("argmin", (0,), (0,))),
     (lambda: ones(2, 3).item(), "item: the tensor of shape (2, 3) has 6 elements, not 1"),
     (lambda: float(ones(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
     (lambda: bool(ones(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),

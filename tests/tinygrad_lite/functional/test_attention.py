@@ -37,7 +37,7 @@ def one_query_at_a_time(query, key, value, allowed, added=None):
 
 
 @both
-@pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 6), (6, 3), (70, 70), (1, 4)])
+@pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 6), (6, 3), (70, 70), (1, 4), (0, 3), (3, 0)])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_equals_a_loop_over_queries(version, t, s, is_causal, masked):
@@ -74,7 +74,7 @@ def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
     for row_block, scores in ((1, 1), (2, 30), (3, 100), (64, 1 << 17)):
         monkeypatch.setattr(chapter, "ROW_BLOCK", row_block)
         monkeypatch.setattr(chapter, "SCORES", scores)
-        for t, s in ((7, 7), (4, 9), (9, 4)):
+        for t, s in ((7, 7), (4, 9), (9, 4), (0, 3), (3, 0)):
             for is_causal in (False, True):
                 numbers = {name: x.numpy() for name, x in zip(INPUTS, qkv(batch=3, heads=2, t=t, s=s), strict=True)}
                 numbers |= {"is_causal": is_causal, "dropout_p": 0.25}

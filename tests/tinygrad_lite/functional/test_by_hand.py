@@ -21,6 +21,7 @@ QUARTER, ONE_PAIR = (math.pi / 2, 0.0), [[[[nan, 2, nan, 4], [-3, 2, 1, 4]]]]
 NO_ROW = [[nan] * 2, [-LN2] * 2]
 IMAGE = {"x": [[[[1, 2, 0], [0, 1, 1], [3, 0, 0]]]], "weight": [[[[1, 2], [3, 4]]]], "bias": [0.5]}
 GRADIENTS = {"x": [[[[1, 2, 0], [3, 4 + 10, 20], [0, 30, 40]]]], "weight": [[[[1 + 10, 2 + 10], [0, 1]]]]}
+NONE = [[], []]  # two rows of no numbers
 PICTURE = [[[[1, 2, 3, 9], [6, 3, 8, 0], [7, 7, 7, 7]]]]  # the last row fills no window of 2 x 2
 STAIRS = [[[[0, 0, 1], [0, 1, 1], [0, 0, 0]]]]
 BROKEN = [[[[1, nan, inf, 2], [inf, nan, 0, inf]]]]
@@ -31,13 +32,21 @@ EXAMPLES = {
     "linear": [
         ({"x": [[1, 2], [3, 4]], "weight": [[1, 0], [1, -1]], "bias": [0.5, 10]}, [[1.5, 9], [3.5, 9]]),
         ({"x": [[1, 2]], "weight": [[3, 4]]}, [[11]], [[1]], {"weight": [[1, 2]]}),
+        ({"x": NONE, "weight": NONE, "bias": [5, 6]}, [[5, 6]] * 2, [[1, 2]] * 2, {"weight": NONE, "bias": [2, 4]}),
     ],
     "layer_norm": [  # mean 2, biased variance 1: each number is one standard deviation from the mean
         ({"x": [[1, 3, 1, 3]], "weight": [1, 1, 2, 2], "bias": [0, 0, 5, 5], "eps": 0.0}, [[-1, 1, 3, 7]]),
+        ({"x": NONE, "weight": [], "bias": []}, NONE, NONE, {"x": NONE, "weight": [], "bias": []}),
+        ({"x": [[3], [4]], "weight": [5]}, [[0]] * 2, [[1]] * 2, {"x": [[0]] * 2, "weight": [0]}),
     ],
     # The mean of 3^2, 4^2, 0 and 0 is 6.25, whose root is 2.5.
-    "rms_norm": [({"x": [3, 4, 0, 0], "weight": [5, 5, 1, 1], "eps": 0.0}, [6, 8, 0, 0])],
+    "rms_norm": [
+        ({"x": [3, 4, 0, 0], "weight": [5, 5, 1, 1], "eps": 0.0}, [6, 8, 0, 0]),
+        ({"x": NONE}, NONE, NONE, {"x": NONE}),
+        ({"x": [[3], [-4]], "eps": 0.0}, [[1], [-1]], [[1]] * 2, {"x": [[0]] * 2}),
+    ],
     "embedding": [
+        *(({"ids": [1, 1], "weight": [[]] * rows}, NONE, NONE, {"weight": [[]] * rows}) for rows in (4, 2000)),
         ({"ids": [2, 0, 2], "weight": [[1], [2], [3]]}, [[3], [1], [3]], [[1], [2], [4]], {"weight": [[2], [0], [5]]}),
     ],
     # A quarter turn takes (x_0, x_2) = (1, 3) to (-3, 1); the other pair is not rotated.
@@ -77,7 +86,10 @@ EXAMPLES = {
         (PAIR | {"reduction": "none"}, [LN4, LN4 - LN3]),
     ],
     # Each result is 1 a + 2 b + 3 c + 4 d + bias, of a window with a b above c d.
-    "conv2d": [(IMAGE, [[[[9.5, 9.5], [11.5, 3.5]]]], [[[[1, 0], [0, 10]]]], GRADIENTS)],
+    "conv2d": [
+        (IMAGE, [[[[9.5, 9.5], [11.5, 3.5]]]], [[[[1, 0], [0, 10]]]], GRADIENTS),
+        ({"x": np.ones((1, 0, 3, 3)), "weight": np.ones((2, 0, 3, 3)), "bias": [5, 6]}, [[[[5]], [[6]]]]),
+    ],
     "avg_pool2d": [
         ({"x": PICTURE}, [[[[3, 5]]]], [[[[4, 8]]]], {"x": [[[[1, 1, 2, 2], [1, 1, 2, 2], [0] * 4]]]}),
         ({"x": FULL} | PADDED, [[[[0.25, 0.25], [0.25, 0.25]]]]),  # the zeros count
@@ -85,6 +97,7 @@ EXAMPLES = {
     ],
     "max_pool2d": [
         ({"x": PICTURE}, [[[[6, 9]]]], [[[[4, 8]]]], {"x": [[[[0, 0, 0, 8], [4, 0, 0, 0], [0] * 4]]]}),
+        ({"x": np.ones((1, 0, 3, 3))}, np.ones((1, 0, 1, 1))),
         # Of equal pixels the first in reading order gets the gradient.
         ({"x": STAIRS} | OVERLAP, FULL, [[[[1, 2], [4, 8]]]], {"x": [[[[0, 0, 2], [0, 13, 0], [0, 0, 0]]]]}),
         ({"x": [[[[0] * 6] * 4]]}, [[[[0] * 3] * 2]], [[[[1] * 3] * 2]], {"x": [[[[1, 0] * 3, [0] * 6] * 2]]}),

@@ -78,6 +78,7 @@ REFUSED = {
         (lambda f: f(ones(2, 3, 4), ones(2, 3, 4)), r"the classes of logits .*: write .* and targets.flatten\(0, -2\)"),
         (lambda f: f(ones(2, 4), ones(2, 4), ignore_index=3), "ignore_index 3 is a token, but the targets are probab"),
         (lambda f: f(Tensor([[1, 2]]), Tensor([0])), "logits must be floats, not int64"),
+        (lambda f: loss(f, (2, 0), [-100] * 2), r"logits \(2, 0\) have no token to choose from$"),
         (lambda f: loss(f, (2, 5), [0, 1], reduction="max"), "reduction must be 'mean', 'sum' or 'none', not 'max'"),
         (lambda f: loss(f, (2, 5), [0, 1], label_smoothing=1.5), r"label_smoothing must be in \[0, 1\], not 1.5"),
         (lambda f: loss(f, (2, 5), [0, 1], label_smoothing=-0.1), r"label_smoothing must be in \[0, 1\], not -0.1"),
@@ -114,6 +115,10 @@ REFUSED = {
         (lambda f: rotary(f, (2, 3, 1, 7), [0, 1, 2]), ".*of its 7 numbers, not 3"),
     ],
     "scaled_dot_product_attention": [
+        (
+            lambda f: f(*[ones(1, 2, 3, 0)] * 3),
+            r"^attention: queries and keys of width 0 have nothing to compare: \(1, 2, 3, 0\), \(1, 2, 3, 0\)$",
+        ),
         *(
             (
                 lambda f, shapes=shapes: f(*(ones(*shape) for shape in shapes)),
@@ -143,6 +148,7 @@ REFUSED = {
     ],
     "rnn": [
         (lambda f: f(ones(2, 3), ones(3, 3)), r"^rnn: x must be \(B, T, H\) with T and H of at least 1, not \(2, 3\)"),
+        (lambda f: f(ones(2, 3, 0), ones(0, 0)), r"^rnn: .* with T and H of at least 1, not \(2, 3, 0\)$"),
         (lambda f: f(ones(2, 0, 3), ones(3, 3)), r"^rnn: x must be \(B, T, H\) with T and H of at least 1"),
         (lambda f: f(ones(2, 4, 3), ones(3, 4)), r"^rnn: x \(2, 4, 3\) needs a weight of shape \(3, 3\), not \(3, 4\)"),
         (lambda f: f(ones(2, 4, 3), ones(3, 3), ones(3, 3)), r"^rnn: .* needs a state of shape \(2, 3\)"),

@@ -246,6 +246,7 @@ def _cross_entropy() -> dict[str, Arguments]:
         "far apart": {"logits": logits * 100, "targets": targets},
         "an impossible token": {"logits": np.array([[0.3, -math.inf, 1.0]]), "targets": np.array([2])},
         "no rows": {"logits": normal(0, 5), "targets": integers(5, 0)},
+        "no rows, none": {"logits": normal(0, 5), "targets": integers(5, 0), "reduction": "none"},
         "several blocks": {"logits": normal(200, 1500), "targets": many, "label_smoothing": 0.1},
         "distributions": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5))},  # whose sums are not 1
         "distributions, smoothed": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5)), "label_smoothing": 0.1},
@@ -262,6 +263,7 @@ def _embedding() -> dict[str, Arguments]:
         "three axes": {"weight": normal(5, 3), "ids": integers(5, 2, 2, 3)},
         "uint16": {"weight": normal(5, 3), "ids": integers(5, 2, 6).astype(np.uint16)},
         "no tokens": {"weight": normal(5, 3), "ids": integers(5, 0, 4)},
+        "no rows": {"weight": normal(0, 3), "ids": integers(5, 0)},
         "large table": {"weight": normal(1500, 3), "ids": integers(1500, 3, 8)},
         "large table, repeated": {"weight": normal(1500, 3), "ids": integers(7, 20, 8) * 200},
         "one many times": {"weight": normal(1500, 4), "ids": np.where(_rng.random(400) < 0.5, 7, integers(1500, 400))},
@@ -343,6 +345,7 @@ def _rotary() -> dict[str, Arguments]:
         "from the start": {"x": normal(2, 5, 3, 4), "positions": np.arange(5), "frequencies": (1.0, 0.1)},
         "later": {"x": normal(2, 2, 1, 6), "positions": np.array([70, 71]), "frequencies": (1.0, 0.2, 0.05)},
         "by row": {"x": normal(2, 3, 2, 2), "positions": integers(9, 2, 3), "frequencies": (0.7,)},
+        "no texts": {"x": normal(0, 3, 1, 2), "positions": np.arange(3), "frequencies": (1.0,)},
         "no positions": {"x": normal(2, 0, 2, 2), "positions": np.arange(0), "frequencies": (0.7,)},
     }
 
@@ -353,7 +356,7 @@ def _relu_squared() -> dict[str, Arguments]:
 
 
 def _swiglu() -> dict[str, Arguments]:
-    shapes = {"vector": (7,), "sequences": (2, 3, 4), "nothing": (0, 3), "several blocks": (3, 27001)}
+    shapes = {"number": (), "vector": (7,), "sequences": (2, 3, 4), "nothing": (0, 3), "several blocks": (3, 27001)}
     cases = {name: {"gate": normal(*shape) * 2, "up": normal(*shape)} for name, shape in shapes.items()}
     return cases | {"far out": {"gate": np.linspace(-30, 30, 37), "up": normal(37)}}
 

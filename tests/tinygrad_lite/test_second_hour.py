@@ -45,6 +45,7 @@ def child_with_parent():
     return parent
 
 
+OF_CONV2D = "groups=..., stride=..., dilation=..., padding=..."
 REFUSED = [
     # positions
     (lambda x: x.sum(0, 1), "sum: by position it takes x, axis, and by name keepdim=..."),
@@ -52,6 +53,7 @@ REFUSED = [
     (lambda x: x.std(False), "sum: an axis is a whole number, not False"),
     (lambda x: attention(x, None, 0.1), "scaled_dot_product_attention: by"),
     (lambda x: F.cross_entropy(x, Tensor([0, 1]), x[0]), "cross_entropy: by position it takes logits, targets, and"),
+    (lambda x: F.conv2d(x, x, None, 1, 1), f"conv2d: by position it takes x, weight, bias, and by name {OF_CONV2D}"),
     (lambda x: F.softmax(x, 0, 3), "softmax: by position it takes x, axis, and no more"),
     (lambda x: F.relu_squared(x, x), "relu_squared: by position it takes x, and no more"),
     (lambda x: F.embedding(x, Tensor([0])), "embedding: ids must be integers, not float32"),

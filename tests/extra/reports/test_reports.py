@@ -132,7 +132,7 @@ tried for the first time.
   Conversations longer than the context left batches of padding, whose loss is NaN.
   extra/reports/test_training.py::test_of_pairs_all_that_fit_are_learned_once_and_all_answers_end
   test_translation_scripts.py::test_the_error_about_long_pairs_says_what_helps
-  tinygrad_lite/functional/test_cross_entropy.py::test_all_ignored_is_zero_with_zero_gradients
+  tinygrad_lite/functional/test_operations.py::test_all_ignored_is_zero_with_zero_gradients
 - pytorch/text#612, pytorch/text#349, Tatoeba/tatoeba2#2973
   A lone quotation mark between tabs swallowed all lines up to the next one.
   extra/corpora/test_tables.py::test_between_tabs_every_character_is_text_and_every_line_a_row
@@ -166,7 +166,7 @@ tried for the first time.
 - pytorch/pytorch#73205, awslabs/sockeye#200, harvardnlp/annotated-transformer#39
   With label smoothing, ignored positions counted, or gave an infinite loss.
   tinygrad_lite/functional/test_registry.py::test_fused_equals_composed
-  tinygrad_lite/functional/test_cross_entropy.py::test_ignored_positions_count_neither_in_the_loss_nor_in_the_mean
+  tinygrad_lite/functional/test_operations.py::test_ignored_positions_count_neither_in_the_loss_nor_in_the_mean
   tinygrad_lite/cuda/test_definitions.py::test_it_equals_its_definition
   seq2seq/test_model.py::test_smoothing_is_for_training_and_the_reported_loss_is_not_smoothed
 - pytorch/pytorch#12670

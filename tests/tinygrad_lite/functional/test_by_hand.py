@@ -23,6 +23,7 @@ IMAGE = {"x": [[[[1, 2, 0], [0, 1, 1], [3, 0, 0]]]], "weight": [[[[1, 2], [3, 4]
 GRADIENTS = {"x": [[[[1, 2, 0], [3, 4 + 10, 20], [0, 30, 40]]]], "weight": [[[[1 + 10, 2 + 10], [0, 1]]]]}
 NONE = [[], []]  # two rows of no numbers
 PICTURE = [[[[1, 2, 3, 9], [6, 3, 8, 0], [7, 7, 7, 7]]]]  # the last row fills no window of 2 x 2
+FIRST = {"x": [[[[1, 2, 0], [4, 8, 0], [0, 0, 0]]]]}
 STAIRS = [[[[0, 0, 1], [0, 1, 1], [0, 0, 0]]]]
 BROKEN = [[[[1, nan, inf, 2], [inf, nan, 0, inf]]]]
 SPOILED = [[[[inf, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, nan]]]]
@@ -101,6 +102,8 @@ EXAMPLES = {
         # Of equal pixels the first in reading order gets the gradient.
         ({"x": STAIRS} | OVERLAP, FULL, [[[[1, 2], [4, 8]]]], {"x": [[[[0, 0, 2], [0, 13, 0], [0, 0, 0]]]]}),
         ({"x": [[[[0] * 6] * 4]]}, [[[[0] * 3] * 2]], [[[[1] * 3] * 2]], {"x": [[[[1, 0] * 3, [0] * 6] * 2]]}),
+        # All four windows reach into the padding, and one has four equal pixels.
+        *(({"x": [[[[v] * 3] * 3]]} | PADDED, [[[[v] * 2] * 2]], [[[[1, 2], [4, 8]]]], FIRST) for v in (-5, -inf)),
         # NaN is larger than any number, and infinity stays in its window. The padding never wins.
         ({"x": BROKEN}, [[[[nan, inf]]]], [[[[1, inf]]]], {"x": [[[[0, 1, inf, 0], [0] * 4]]]}),
         *(({"x": low} | PADDED, low, FULL, {"x": FULL}) for low in ([[[[v, v], [v, v]]]] for v in (-5, -inf))),

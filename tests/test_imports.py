@@ -201,6 +201,7 @@ tg.nn.Linear, tg.optim.AdamW, tg.functional.softmax
 assert not {"cupy", "matplotlib", "safetensors", "tqdm"} & sys.modules.keys()
 assert {name for name in sys.modules if name.startswith("extra.")} <= {"extra.torch_names"}
 import training.folder, gpt.model
+assert "cupy" not in sys.modules
 assert (dict(os.environ), np.geterr()) == before
 assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 """

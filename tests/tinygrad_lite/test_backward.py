@@ -114,12 +114,6 @@ def test_backward_takes_a_gradient_of_the_right_shape_and_dtype():
         (x * x).backward(Tensor([1.0, 1.0]))
 
 
-def test_a_leaf_is_its_own_loss():
-    x = leaf([[5.0]])
-    x.backward()
-    assert x.grad.tolist() == [[1.0]]
-
-
 def test_backward_refuses_tensors_that_are_no_loss():
     with pytest.raises(RuntimeError, match="computed from nothing that requires a gradient"):
         (Tensor([1.0]) * 2).sum().backward()
@@ -143,22 +137,19 @@ def test_only_leaves_that_require_a_gradient_get_one():
     assert not (constant * 2).requires_grad
 
 
-def test_gradients_of_two_graphs_add_up():
-    x = leaf([1.0, 2.0])
-    (x * 3).sum().backward()
-    (x * x).sum().backward()
-    assert x.grad.tolist() == [5.0, 7.0]
-    x.grad = None
-    x.sum().backward()
-    assert x.grad.tolist() == [1.0, 1.0]
-
-
-def test_a_gradient_buffer_is_added_into_in_place():
+def test_gradients_of_several_graphs_add_up_in_place():
     x = leaf([1.0, 2.0])
     buffer = x.xp.array([10.0, 20.0])
     x.grad = Tensor.wrap(buffer)
     (x * 3).sum().backward()
-    assert buffer.tolist() == [13.0, 23.0]
+    (x * x).sum().backward()
+    assert buffer.tolist() == x.grad.tolist() == [15.0, 27.0]
+    x.grad = None
+    x.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+    one = leaf([[5.0]])
+    one.backward()  # a leaf is its own loss
+    assert one.grad.tolist() == [[1.0]]
 
 
 FUSED = {
@@ -307,24 +298,18 @@ def test_saved_arrays_are_freed_during_the_backward_pass():
 
 def test_only_what_a_derivative_needs_is_kept():
     """exp keeps its result; + and sum keep nothing, although their nodes are part of the graph."""
-    x = leaf(np.ones(4))
-    shifted = x + 1
-    product = shifted * leaf(np.ones(4))
-    scaled = product * 2
-    result = scaled.exp()
-    total = result.sum()
-    arrays = [weakref.ref(tensor.data) for tensor in (shifted, product, scaled, result)]
-    del shifted, product, scaled, result
+    x, factor = leaf(np.ones(4)), leaf(np.ones(4))
     # A product keeps a factor only if the other one is learned.
-    assert [ref() is not None for ref in arrays] == [True, False, False, True]
-    shifted = x + 1
-    result = (shifted + 1).exp()
-    total = result.sum()
-    arrays = [weakref.ref(tensor.data) for tensor in (shifted, result)]
-    del shifted, result
-    assert [ref() is not None for ref in arrays] == [False, True]
+    steps = [lambda x: x + 1, lambda x: x * factor, lambda x: x * 2, lambda x: x + 1, lambda x: x.exp()]
+    h, arrays = x, []
+    for step in steps:
+        h = step(h)
+        arrays.append(weakref.ref(h.data))
+    total = h.sum()
+    del h
+    assert [ref() is not None for ref in arrays] == [True, False, False, False, True]
     total.backward()
-    np.testing.assert_allclose(x.grad.numpy(), np.exp(3.0))
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.exp(5.0))
 
 
 def test_copies_of_leaves_have_their_own_gradients():

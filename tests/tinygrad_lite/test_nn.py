@@ -61,10 +61,6 @@ def test_a_convolution_has_its_settings_in_torchs_order():
     settings = {"stride": 2, "padding": (1, 0), "dilation": 2, "groups": 2}
     np.testing.assert_array_equal(layer(x).numpy(), x.conv2d(layer.weight, layer.bias, **settings).numpy())
     assert np.abs(layer.weight.numpy()).max() <= 12**-0.5  # 12 inputs: 2 channels, 3 x 2 pixels
-    with pytest.raises(ValueError, match=r"^Conv2d: groups=3 must divide 4 input and 6 output channels$"):
-        Conv2d(4, 6, 3, groups=3)
-    with pytest.raises(ValueError, match=r"^Conv2d: kernel_size must be a whole number of at least 1, .*, not 0$"):
-        Conv2d(4, 6, 0)
 
 
 @pytest.mark.parametrize("layer", [Linear(2, 3, bias=False), LayerNorm(2, bias=False), Conv2d(1, 2, 3, bias=False)])
@@ -172,14 +168,6 @@ def test_a_module_can_be_moved_to_another_type_and_device(device):
     assert net.head.weight is net.table.weight
     assert net(Tensor([1], device=device)).device == device
     np.testing.assert_equal(net.to(here(), np.float32).state_dict(), before)
-
-
-def test_a_module_without_forward_raises_a_clear_error():
-    class Nothing(Module):
-        pass
-
-    with pytest.raises(NotImplementedError, match=r"Nothing has no forward\(\)"):
-        Nothing()(1)
 
 
 def test_a_module_shows_its_parts_and_their_parameters():

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinygrad_lite import Tensor, ops
-from tinygrad_lite.nn import Module
+from tinygrad_lite import Tensor, nn, ops, optim
 from tinygrad_lite.ops import common
+from tinygrad_lite.transformer import ACTIVATIONS, FeedForward, MultiHeadAttention
 
 pytestmark = pytest.mark.every_device
 
@@ -214,7 +214,7 @@ def ones(*shape):
     return Tensor.ones(*shape)
 
 
-class Buffer(Module):
+class Buffer(nn.Module):
     """A module whose state is a byte."""
 
     def __init__(self):
@@ -284,6 +284,25 @@ VALUE_ERRORS = [
     (lambda: ones(2, 3).item(), "item: the tensor of shape (2, 3) has 6 elements, not 1"),
     (lambda: float(ones(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
     (lambda: bool(ones(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),
+]
+PAIR, USUAL = (
+    "a whole number of at least 1, or a pair (down, across)",
+    "muon_groups(model, weight_decay) makes the usual",
+)
+FOR_ADAMW = f"put it into a group with 'use_muon': False, for AdamW; {USUAL} groups"
+VALUE_ERRORS += [  # settings of layers and optimizers
+    (lambda: nn.Conv2d(4, 6, 3, groups=3), "Conv2d: groups=3 must divide 4 input and 6 output channels"),
+    (lambda: nn.Conv2d(4, 6, 0), f"Conv2d: kernel_size must be {PAIR}, not 0"),
+    (lambda: MultiHeadAttention(10, 3), "n_embd 10 cannot be cut into n_head 3 heads of one size"),
+    (
+        lambda: FeedForward(4, 8, activation="x"),
+        f"FeedForward: there is no activation 'x', only {', '.join(ACTIVATIONS)}",
+    ),
+    (lambda: optim.Muon([ones(4).requires_grad_()]), f"Muon: 0 is not a matrix, its shape is (4,): {FOR_ADAMW}"),
+    (
+        lambda: optim.Muon([nn.Parameter(np.ones((2, 2)))], adjust_lr_fn="x"),
+        "Muon: adjust_lr_fn is one of original, match_rms_adamw, not x",
+    ),
 ]
 # What an integer type, or that of truth values, cannot hold is refused wherever numbers enter.
 INT, BYTE, MASK = (lambda: Tensor([1, 2]), lambda: Tensor(np.uint8([1, 2])), lambda: Tensor([True, False]))
@@ -361,7 +380,11 @@ def test_what_fits_is_taken():
 
 
 OUTSIDE = "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))"
-REFUSED = [(IndexError, lambda: ones(2)[5], OUTSIDE)]
+OF_CONV2D = (
+    "conv2d: by position it takes x, weight, bias, and by name groups=..., stride=..., dilation=..., padding=..."
+)
+REFUSED = [(IndexError, lambda: ones(2)[5], OUTSIDE), (NotImplementedError, nn.Module(), "Module has no forward()")]
+REFUSED += [(TypeError, lambda: ones(2).conv2d(ones(2), None, 1, 1), OF_CONV2D)]
 REFUSED += [(error, *row) for error, rows in ((ValueError, VALUE_ERRORS), (TypeError, TYPE_ERRORS)) for row in rows]
 
 

@@ -84,74 +84,57 @@ def test_only_leaves_of_floats_may_require_a_gradient(ask):
         assert not other.requires_grad
 
 
-def test_constructors_give_values_dtypes_and_devices(device):
-    def check(x, values, dtype):
-        assert x.tolist() == values
-        assert x.dtype == dtype
-        assert x.device == device
-
-    check(Tensor([1, 2], device=device), [1, 2], np.int64)
-    check(Tensor([1, 2], dtype="float64", device=device), [1, 2], np.float64)
-    check(Tensor.zeros(2, 1, device=device), [[0], [0]], np.float32)
-    check(Tensor.zeros((2, 1), dtype=np.int64, device=device), [[0], [0]], np.int64)
-    check(Tensor.zeros(device=device), 0, np.float32)
-    check(Tensor.ones([2], dtype=bool, device=device), [True, True], np.bool_)
-    check(Tensor.full((2,), 2.5, device=device), [2.5, 2.5], np.float32)
-    check(Tensor.full((1, 1), 7, device=device), [[7]], np.int64)
-    check(Tensor.full((1,), 7, dtype="float64", device=device), [7], np.float64)
-    check(Tensor.arange(3, device=device), [0, 1, 2], np.int64)
-    check(Tensor.arange(1, 6, 2, device=device), [1, 3, 5], np.int64)
-    check(Tensor.arange(0.5, 2, device=device), [0.5, 1.5], np.float32)
-    check(Tensor.arange(3, 0, -1, device=device), [3, 2, 1], np.int64)
-    check(Tensor.arange(3, dtype="float64", device=device), [0, 1, 2], np.float64)
-    check(Tensor.eye(2, device=device), [[1, 0], [0, 1]], np.float32)
-    check(Tensor.eye(2, 3, dtype="float64", device=device), [[1, 0, 0], [0, 1, 0]], np.float64)
-    check(Tensor.eye(2, 1, device=device), [[1], [0]], np.float32)
-    like = Tensor([[1, 2]], dtype="float64", device=device)
-    check(like.zeros_like(), [[0, 0]], np.float64)
-    check(like.ones_like(), [[1, 1]], np.float64)
-    check(like.full_like(3), [[3, 3]], np.float64)
-    check(like.ones_like(dtype=np.int64), [[1, 1]], np.int64)
+LIKE = Tensor([[1, 2]], dtype="float64")
+CONSTRUCTED = [  # a constructor with its arguments, and the values and the type that it gives
+    (Tensor, ([1, 2],), [1, 2], "int64"),
+    (Tensor.zeros, (2, 1), [[0], [0]], "float32"),
+    (Tensor.zeros, ((2, 1),), [[0], [0]], "float32"),
+    (Tensor.zeros, (), 0, "float32"),
+    (Tensor.ones, ([2],), [1, 1], "float32"),
+    (Tensor.full, ((2,), 2.5), [2.5, 2.5], "float32"),
+    (Tensor.full, ((1, 1), 7), [[7]], "int64"),
+    (Tensor.arange, (3,), [0, 1, 2], "int64"),
+    (Tensor.arange, (1, 6, 2), [1, 3, 5], "int64"),
+    (Tensor.arange, (0.5, 2), [0.5, 1.5], "float32"),
+    (Tensor.arange, (3, 0, -1), [3, 2, 1], "int64"),
+    (Tensor.eye, (2,), [[1, 0], [0, 1]], "float32"),
+    (Tensor.eye, (2, 3), [[1, 0, 0], [0, 1, 0]], "float32"),
+    (Tensor.eye, (2, 1), [[1], [0]], "float32"),
+    *((Tensor.zeros_like, (LIKE,), [[0, 0]], "float64"), (Tensor.ones_like, (LIKE,), [[1, 1]], "float64")),
+    *((Tensor.full_like, (LIKE, 3), [[3, 3]], "float64"), (Tensor.rand, (2, 3), None, "float32")),
+    (Tensor.randn, ((4,),), None, "float32"),
+]
 
 
-def test_every_constructor_accepts_requires_grad():
-    like = Tensor([[1, 2]])
-    makers = [
-        lambda **how: Tensor([[1, 2]], **how),
-        lambda **how: Tensor.full((1, 2), 3, **how),
-        lambda **how: Tensor.zeros(1, 2, **how),
-        lambda **how: Tensor.ones((1, 2), **how),
-        lambda **how: Tensor.arange(2, **how).reshape(1, 2),
-        lambda **how: Tensor.eye(1, 2, **how),
-        lambda **how: Tensor.rand(1, 2, **how),
-        lambda **how: Tensor.randn(1, 2, **how),
-        lambda **how: like.full_like(3, **how),
-        lambda **how: like.zeros_like(**how),
-        lambda **how: like.ones_like(**how),
-    ]
-    for make in makers:
-        x = make(dtype="float64", requires_grad=True)
-        assert (x.shape, x.dtype, x.requires_grad) == ((1, 2), np.float64, True)
-        assert not make(dtype="float32").requires_grad
+@pytest.mark.parametrize(("make", "arguments", "values", "dtype"), CONSTRUCTED)
+def test_constructors_give_values_dtypes_and_devices(make, arguments, values, dtype, device):
+    """Each accepts a type and whether a gradient is required."""
+    is_like = make.__name__.endswith("_like")
+    arguments = (LIKE.to(device), *arguments[1:]) if is_like else arguments
+    where = {} if is_like else {"device": device}
+    x = make(*arguments, **where)
+    assert (x.dtype, x.device, x.requires_grad) == (dtype, device, False)
+    for kind in (
+        "float64",
+        "float32",
+        *("int64", "bool")[: 2 * (make in (Tensor.zeros, Tensor.ones, Tensor.ones_like))],
+    ):
+        y = make(*arguments, **where, dtype=kind, requires_grad=kind == "float64")
+        assert (y.shape, y.dtype, y.device, y.requires_grad) == (x.shape, kind, device, kind == "float64")
+        assert values is None or y.tolist() == x.tolist() == values
 
 
 def test_random_numbers_repeat_with_the_seed(device):
-    def draws():
-        return [Tensor.rand(2, 3, device=device), Tensor.randn((4,), device=device), Tensor.rand(2, 3, device=device)]
+    def draws(seed):
+        manual_seed(seed)
+        return [make.tolist() for make in (Tensor.rand(2, 3, device=device), Tensor.randn((4,), device=device))]
 
+    first, again, other = draws(7), draws(7), draws(8)
+    assert first == again
+    assert first[0] != other[0]
+    assert draws(7)[0] != Tensor.rand(2, 3, device=device).tolist()  # a later draw
     manual_seed(7)
-    first = draws()
-    manual_seed(7)
-    again = draws()
-    manual_seed(8)
-    other = draws()
-    assert [x.tolist() for x in first] == [x.tolist() for x in again]
-    assert first[0].tolist() != other[0].tolist()
-    assert first[0].tolist() != first[2].tolist()
-    assert [x.shape for x in first] == [(2, 3), (4,), (2, 3)]
-    assert all(x.dtype == np.float32 and x.device == device for x in first)
-    manual_seed(7)
-    assert first[0].tolist() == Tensor.rand(2, 3).tolist()  # drawn on the host, the same on every device
+    assert first[0] == Tensor.rand(2, 3).tolist()  # drawn on the host, the same on every device
 
 
 def test_random_numbers_have_the_right_distribution():
@@ -180,14 +163,9 @@ def test_repr_shows_values_shape_dtype_device_and_op():
 
 
 def test_a_single_element_converts_to_a_python_number():
-    assert Tensor([[2.5]]).item() == 2.5
-    assert isinstance(Tensor(2.5).item(), float)
-    assert isinstance(Tensor(2).item(), int)
-    assert isinstance(Tensor(True).item(), bool)
-    assert float(Tensor(2)) == 2.0
-    assert int(Tensor([2.9])) == 2
-    assert bool(Tensor([1.0]))
-    assert not Tensor(0)
+    converted = [Tensor([[2.5]]).item(), Tensor(2).item(), Tensor(True).item(), float(Tensor(2)), int(Tensor([2.9]))]
+    assert [repr(number) for number in converted] == ["2.5", "2", "True", "2.0", "2"]
+    assert (bool(Tensor([1.0])), bool(Tensor(0))) == (True, False)
     assert f"{Tensor(0.25):.1%} {Tensor([[2]]):03d} {Tensor(0.5) * 2:.4f}" == "25.0% 002 1.0000"
     assert f"{Tensor([1.0, 2.0])}" == str(Tensor([1.0, 2.0]))
 

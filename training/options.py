@@ -192,5 +192,5 @@ class TrainOptions:
         """The settings of the optimizer besides the learning rate and the weight decay."""
         if self.optimizer == "sgd":
             return {"momentum": self.beta1}
-        of_muon = {"muon_lr_factor": self.muon_lr_factor, "momentum": self.muon_momentum}
-        return {"betas": (self.beta1, self.beta2)} | (of_muon if self.optimizer == "muon" else {})
+        of_one = {"muon": {"muon_lr_factor": self.muon_lr_factor, "momentum": self.muon_momentum}}
+        return {"betas": (self.beta1, self.beta2)} | of_one.get(self.optimizer, {})

@@ -1,7 +1,7 @@
 """Rows in parts for training, validation and test: what belongs together stays in one part, so nothing leaks."""
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,11 +51,10 @@ def stratified(
     [[3, 2, 0], [1, 5, 4]]
     """
     shuffled = sorted(range(len(rows)), key=lambda row: hashlib.sha256(rows[row][1]).digest())
-    totals, seen, place = Counter(label for label, _ in rows), Counter(), {}
+    by_label = defaultdict(list)
     for row in shuffled:
-        label, _ = rows[row]
-        place[row] = (seen[label] + 0.5) / totals[label]
-        seen[label] += 1
+        by_label[rows[row][0]].append(row)
+    place = {row: (i + 0.5) / len(own) for own in by_label.values() for i, row in enumerate(own)}
     ranked = sorted(shuffled, key=place.__getitem__)[: sum(sizes)]
     rank = {row: number for number, row in enumerate(ranked)}
     groups = sorted(groups, key=lambda rows: min(map(rank.__getitem__, rows))) or [[row] for row in ranked]

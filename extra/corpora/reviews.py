@@ -34,9 +34,9 @@ RUN = 8  # words in a row that do not recur by chance
 WINDOWS = {code: bytes([code]).decode("cp1252", "ignore") for code in range(0x80, 0xA0)}
 TAG = re.compile(r"</?(i|b|em|hr)\s*/?>", re.IGNORECASE)
 BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-# After a mark that ends a sentence, white space, and before what begins one.
+# After a mark that ends a sentence, white space, and before what begins one; and where it was only an abbreviation.
 BORDER = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]?[A-Z0-9])")
-ABBREVIATED = re.compile(r"(^|\W)(Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|[A-Z])\.$")
+ABBREVIATED = re.compile(r"((?:^|\W)(?:Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|[A-Z])\.)\n", re.MULTILINE)
 
 
 def rows(collection: str) -> list[tuple[str, str]]:
@@ -85,12 +85,6 @@ def split_sentences(text: str) -> list[str]:
     """
     sentences: list[str] = []
     for paragraph in BREAK.split(text):
-        begun = ""
         words = " ".join(TAG.sub("", paragraph).split())
-        for part in BORDER.sub(r"\1\n", words).split("\n"):
-            begun = f"{begun} {part}" if begun else part
-            if not ABBREVIATED.search(begun):
-                sentences.append(begun)
-                begun = ""
-        sentences.append(begun)
+        sentences += ABBREVIATED.sub(r"\1 ", BORDER.sub(r"\1\n", words)).split("\n")
     return [sentence for sentence in sentences if sentence]

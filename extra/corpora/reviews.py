@@ -51,10 +51,9 @@ def rows(collection: str) -> list[tuple[str, str]]:
 
 def labelled_sentences() -> list[list[tuple[str, int]]]:
     """The sentences of rotten_tomatoes with their labels, 0 negative and 1 positive, in three parts."""
-    sentences = {" ".join(text.split()): int(label) for text, label in rows("rotten_tomatoes")}
-    every = list(sentences.items())
-    parts = stratified([(label, text.encode("utf-8")) for text, label in every], SIZES)
-    return [[every[row] for row in part] for part in parts]
+    sentences = list({" ".join(text.split()): int(label) for text, label in rows("rotten_tomatoes")}.items())
+    parts = stratified([(label, text.encode("utf-8")) for text, label in sentences], SIZES)
+    return [[sentences[row] for row in part] for part in parts]
 
 
 def review_sentences() -> str:

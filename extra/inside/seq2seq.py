@@ -44,8 +44,7 @@ def attention_weights(
         raise ValueError("attention_weights: the sentence is empty, so there is nothing to attend to")
     # Token t is predicted when the decoder reads token t - 1, so the input begins with <bos>.
     target = [bos, *(token for token in translation if token != eos)][:block_size]
-    device = model.token_embedding.weight.device
-    inputs = [Tensor(np.array([ids]), device=device) for ids in (source, target)]
+    inputs = [Tensor(np.array([ids]), device=model.token_embedding.weight.device) for ids in (source, target)]
     if model.config.mixer != "attention":
         if part != "cross" or model.config.attend == "none":
             raise UserError(f"this model of recurrent layers (--attend {model.config.attend}) has no {PARTS[part]}")

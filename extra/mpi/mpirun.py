@@ -54,8 +54,7 @@ def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]
         from extra.mpi.mpi import serve, wait_for_all  # which only mpirun needs
 
         world = connect()
-        hosts = world.allgather(platform.node())
-        with Watchdog(world.Dup(), hosts) as watchdog:
+        with Watchdog(world.Dup(), world.allgather(platform.node())) as watchdog:
             if world.rank:
                 serve(world)
                 watchdog.end()

@@ -176,8 +176,7 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
         axes.plot(*places[token], marker, color=colour, markersize=8, markeredgecolor="black")
     axes.margins(0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
-    some = places[:: -(-len(places) // MAX_GREY)]
-    axes.plot(*some.T, ".", color="#dddddd", markersize=3, zorder=1, rasterized=True)
+    axes.plot(*places[:: -(-len(places) // MAX_GREY)].T, ".", color="#dddddd", markersize=3, zorder=1, rasterized=True)
     axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance shown)", fontsize=8)
     axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=8)
     axes.tick_params(labelsize=7)

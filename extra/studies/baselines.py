@@ -178,8 +178,7 @@ class KneserNey:
 
     def probabilities(self, text: str) -> np.ndarray:
         """P of all characters except the first, which the GPT, too, reads and does not predict: (N,) -> (N - 1,)."""
-        places = range(1, len(text))
-        return np.array([self.probability(text[i], text[max(0, i - self.order + 1) : i]) for i in places])
+        return np.array([self.probability(text[i], text[max(0, i - self.order + 1) : i]) for i in range(1, len(text))])
 
     def bits_per_character(self, text: str) -> float:
         """Mean of -log2 P over all characters except the first."""

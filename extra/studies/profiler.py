@@ -131,8 +131,7 @@ class Profile(autograd.Observer):
         rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
         lines = [f"{'operation':<30}{'calls':>7}{'forward':>12}{'backward':>12}{'share':>8}{'kept':>10}"]
         lines += [self._row(name, spent, steps) for name, spent in rows]
-        columns = zip(*(astuple(spent) for _, spent in rows), strict=True)
-        total = Spent(*map(sum, columns))
+        total = Spent(*map(sum, zip(*map(astuple, self.by_operation.values()), strict=True)))
         rest = Spent(forward=self.seconds - total.forward - total.backward)
         lines += [self._row("everything else", rest, steps), self._row("together", total, steps, self.seconds)]
         return "\n".join(lines)
@@ -159,8 +158,7 @@ class Profile(autograd.Observer):
         forward, backward = spent.forward / steps * 1e3, spent.backward / steps * 1e3
         share = (spent.forward + spent.backward if seconds is None else seconds) / self.seconds
         kept = spent.kept / steps / MIB
-        calls = spent.calls // steps
-        return f"{name:<30}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
+        return f"{name:<30}{spent.calls // steps:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
 
 
 def size(shape: Shape) -> str:

@@ -24,8 +24,7 @@ from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 
-PARTS = {"cross": "cross-attention"}
-PARTS |= {side: f"self-attention of the {side}" for side in ("encoder", "decoder")}
+PARTS = {"cross": "cross-attention"} | {side: f"self-attention of the {side}" for side in ("encoder", "decoder")}
 
 
 def attention_weights(

@@ -86,8 +86,7 @@ class Tensor(Methods, metaclass=Listed):
             raise TypeError(f"Tensor: elements of type {wanted} are not numbers")
         if device is None and not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__array__"):
             device = device_of(data).name
-        if wanted.kind != "f":
-            check_fits(data, wanted, "Tensor")
+        check_fits(data, wanted, "Tensor")
         self.data = (get_device(device).xp if device else np).array(data, dtype=dtype)
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
         if requires_grad:

@@ -56,9 +56,8 @@ def resumed_options(
     earlier, now = values_of(before), values_of(options)
     for name in sorted((fixed(family) | family.options.FIXED) & given.keys()):
         old, new = earlier[name], now[name]
-        if name == "dtype" and options.weight_dtype == before.weight_dtype:
-            continue  # only the precision of a GPU's products changes
-        if old != new:
+        # Another dtype may change only the precision of a GPU's products.
+        if old != new and (name != "dtype" or options.weight_dtype != before.weight_dtype):
             reason = f"the run in {folder.path} has {old}, which its weights require"
             raise OptionError(f"cannot resume with --{name} {new}: {reason}; start a new run with another --out_dir")
     for line in difference(checkpoint.training, options.saved()):

@@ -44,12 +44,9 @@ def gradients_of(
         if whole is not None:
             compute(slice(0, places[-1].stop), whole, memories[0][1])
             return [None] * len(parameters)
-    found: list[Array | None] = [None] * len(parameters)
-    for i, (place, memory) in enumerate(zip(places, memories, strict=True)):
-        if memory is not None:
-            gradient = compute(place, *memory)
-            found[i] = gradient if memory[0] is None else None
-    return found
+    found = [compute(place, *memory) if memory else None for place, memory in zip(places, memories, strict=True)]
+    is_written = [memory is not None and memory[0] is not None for memory in memories]
+    return [None if written else gradient for gradient, written in zip(found, is_written, strict=True)]
 
 
 def places_of(weights: Sequence[Tensor]) -> list[slice]:

@@ -72,8 +72,8 @@ def linear(
         function = kernel("decode_tiles", "decode_linear_tiles", **tiled)
         return functools.partial(function.run, blocks, (32, WARPS), function.in_c(*arguments))
     together = 1 if batch == 1 else BATCH
-    function, count = kernel("decode", "decode_linear", X=weight.dtype, PACK=packed, BATCH=together), results
-    count *= -(-batch // together)
+    function = kernel("decode", "decode_linear", X=weight.dtype, PACK=packed, BATCH=together)
+    count = results * -(-batch // together)
     return functools.partial(function.run, *blocks_of_rows(count), function.in_c(count, *arguments))
 
 

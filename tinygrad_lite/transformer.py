@@ -306,11 +306,6 @@ GATED = {"swiglu"}
 WITH_LINEAR = {"gelu": F.linear_gelu, "gelu_tanh": functools.partial(F.linear_gelu, approximate="tanh")}  # for GPUs
 
 
-def activated(x: Tensor, activation: str) -> Tensor:
-    """The non-linearity, applied to each number separately. A gated one becomes GELU here."""
-    return ACTIVATIONS["gelu" if activation in GATED else activation](x)
-
-
 class FeedForward(Module):
     """Two linear maps with a non-linearity in between, applied to each position separately: C -> F -> C.
 
@@ -341,7 +336,7 @@ class FeedForward(Module):
             return ACTIVATIONS[self.activation](*linear_maps(x, [self.gate, self.up]))
         if self.activation in WITH_LINEAR and is_plain(self.up):
             return WITH_LINEAR[self.activation](x, self.up.weight, self.up.bias)
-        return activated(self.up(x), self.activation)
+        return ACTIVATIONS[self.activation](self.up(x))
 
 
 class Block(Module):

@@ -28,7 +28,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.flops import attention_flops, linear_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import activated, block_of, init_gpt2, norm_of
+from tinygrad_lite.transformer import ACTIVATIONS, GATED, block_of, init_gpt2, norm_of
 
 
 class MaskedBatch(NamedTuple):
@@ -118,7 +118,8 @@ class Bert(Module):
 
     def words(self, x: Tensor) -> Tensor:
         """The logits of the words at the positions of these vectors: (N, C) -> (N, V)."""
-        return self.lm_head(self.transform_norm(activated(self.transform(x), self.config.activation)))
+        name = "gelu" if self.config.activation in GATED else self.config.activation  # of one linear map
+        return self.lm_head(self.transform_norm(ACTIVATIONS[name](self.transform(x))))
 
     def pooled(self, x: Tensor, ids: Tensor) -> Tensor:
         """One vector for each sequence: (B, T, C) -> (B, C)."""

@@ -33,8 +33,7 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2
     refuse_others(given, KNOWN, "is for models that continue a text; a translation takes")
     if "start" not in given:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", or --start - for stdin')
-    text = text_to_translate(options, trained)
-    lines_writer(given)(options, model, trained.tokenizer, prompt_lines(text))
+    lines_writer(given)(options, model, trained.tokenizer, prompt_lines(text_to_translate(options, trained)))
 
 
 def text_to_translate(options: Any, trained: Trained) -> str:

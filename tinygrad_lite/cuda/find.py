@@ -67,9 +67,8 @@ def working_cuda() -> Device:
     def synchronize() -> None:
         cupy.cuda.get_current_stream().synchronize()
 
-    capability = gpu["major"] + gpu["minor"] / 10
-    arrays = (cupy, cupy.ndarray, cupy.asarray, cupy.asnumpy)
-    return Device("cuda", *arrays, synchronize, runtime.memGetInfo, capability)
+    functions = cupy.asarray, cupy.asnumpy, synchronize, runtime.memGetInfo
+    return Device("cuda", cupy, cupy.ndarray, *functions, gpu["major"] + gpu["minor"] / 10)
 
 
 def import_cupy() -> ModuleType:

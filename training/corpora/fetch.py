@@ -336,8 +336,7 @@ def from_cache(name: str, what: str, rules: str | None, read: Callable, say: Cal
     """
     try:
         text, facts = recall(name) or (None, {})
-        is_valid = text is not None and rules in (None, facts.get("rules"))
-        return read(text) if is_valid else None
+        return read(text) if text is not None and rules in (None, facts.get("rules")) else None
     except CorpusError as error:
         say(f"the {what} is fetched again, because {error}")
         return None

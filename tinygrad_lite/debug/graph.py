@@ -83,16 +83,12 @@ class Graph(autograd.Observer):
         is_given = not self.parents[tensor] and not tensor.requires_grad
         return is_given and tensor.numel() == 1 and tensor not in self.names
 
-    def _lines(self) -> dict[Tensor, str]:
-        """The tensors that have a line of their own, with their names."""
-        shown = [tensor for tensor in self.parents if not self._is_number(tensor)]
-        shown.sort(key=lambda tensor: bool(self.parents[tensor]))  # tensors from outside first
-        numbers = itertools.count(1)
-        return {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}
-
     def rows(self) -> list[Row]:
         """A row for each tensor that has a line of its own, oldest first."""
-        lines, rows = self._lines(), []
+        shown = [tensor for tensor in self.parents if not self._is_number(tensor)]
+        shown.sort(key=lambda tensor: bool(self.parents[tensor]))  # tensors from outside first
+        numbers, rows = itertools.count(1), []
+        lines = {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}
         for tensor, name in lines.items():
             operation = tensor.op or ("leaf" if tensor.requires_grad else "constant")
             inputs = [lines.get(parent) or show_values(parent) for parent in self.parents[tensor]]

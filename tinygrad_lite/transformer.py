@@ -180,7 +180,6 @@ class MultiHeadAttention(Module):
         self.query_norm = qk_norm(self.head_dim) if qk_norm else None
         self.key_norm = qk_norm(self.head_dim) if qk_norm else None
         self.frequencies, self.scale, self.relative = frequencies, scale, relative
-        self.weight_dropout = dropout
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -205,7 +204,7 @@ class MultiHeadAttention(Module):
                 cache, or, with a memory, start at 0. Those of a memory are 0 to S - 1.
         """
         query, key, value = self._projected(x, memory, cache, positions)
-        p = self.weight_dropout if self.training else 0.0
+        p = self.dropout.p if self.training else 0.0
         heads = self._attend_in_groups(query, key, value, mask, is_causal, p)  # (B, H, T, D)
         joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
         return self.dropout(self.output(joined))

@@ -26,7 +26,6 @@ from tinygrad_lite.device import Array, xp_of
 
 Backward = Callable[..., "tuple[Array | Piece | None, ...] | Node"]  # backward(dy), or with `adds` backward(dy, so_far)
 
-_next_age = itertools.count().__next__  # counts the nodes: a parent is always older than its child
 without_graph: set[int] = set()  # the threads that are inside `no_grad`; empty most of the time
 
 
@@ -108,7 +107,7 @@ class Node:
     backward: Backward | None
     shape: tuple[int, ...]
     dtype: np.dtype
-    age: int = field(default_factory=_next_age, init=False)
+    age: int = field(default_factory=itertools.count().__next__, init=False)  # a parent is older than its child
     # Defaults on the class, for most nodes have none of these.
     keep = None
     seen = ()

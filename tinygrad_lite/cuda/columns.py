@@ -63,14 +63,17 @@ def column_sums(x: Array, out: Array | None = None, add: bool = False) -> Array:
         out: where to write the sums; a new array if it is not given.
         add: whether to add them to what is already there.
     """
-    (rows, width), packed = x.shape, pack_of_rows(x)
-    chunks, total = chunks_of(rows), accumulation_type(x.dtype)
-    is_last = chunks == 1
-    sums = out[None] if is_last and out is not None else xp_of(x).empty((chunks, width), total)
-    add_up = kernel("columns", "column_sums", X=x.dtype, PACK=packed)
-    blocks = -(-width // (32 * packed)), chunks
-    launch(add_up, blocks, (32, 8), rows, width, stride_of(x), x, sums, is_last and add)
-    return sums[0] if is_last else column_sums(sums, out, add)
+    xp, (rows, width), total = xp_of(x), x.shape, accumulation_type(x.dtype)
+    while True:
+        chunks, packed = chunks_of(rows), pack_of_rows(x)
+        is_last = chunks == 1
+        sums = out[None] if is_last and out is not None else xp.empty((chunks, width), total)
+        add_up = kernel("columns", "column_sums", X=x.dtype, PACK=packed)
+        blocks = -(-width // (32 * packed)), chunks
+        launch(add_up, blocks, (32, 8), rows, width, stride_of(x), x, sums, is_last and add)
+        if is_last:
+            return sums[0]
+        x, rows = sums, chunks
 
 
 def as_rows(x: Array) -> Array:

@@ -14,7 +14,7 @@ from extra.gpt.trained import load_trained
 from extra.pairs.answering import END, answer
 from extra.pairs.pairs import IGNORED
 from extra.rewards.arithmetic import arithmetic_corpus, question
-from extra.rewards.calculator import CallingModel, calculate, computed, with_calculator, without_calls
+from extra.rewards.calculator import CallingModel, calculate, computed, without_calls
 from extra.rewards.rewards import REWARDS, Drawn, RewardTask, weights
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import gradients, small_gpt
@@ -41,7 +41,7 @@ rng = np.random.default_rng(2)
 def reward_task(**settings):
     """A task with the tokens of the small models, and one of these models to learn."""
     given = {"dataset": "sums", "separator": ASK, "block_size": 20, "rewards": ["length"], "group": 4, "batch_size": 16}
-    task = RewardTask(GPTOptions.of(**given | {"train_pairs": 10} | settings), DIGITS)
+    task = RewardTask(GPTOptions.of(**given | {"train_pairs": 10, "held_out": 8} | settings), DIGITS)
     task.model = small_gpt(vocab_size=DIGITS.vocab_size, block_size=20)
     return task
 
@@ -168,7 +168,7 @@ def test_points(name, said, right, points):
 # --- runs --------------------------------------------------------------------------------------------------------
 
 RUN = "rewards --block_size 20 --train_pairs 10 --group 4 --batch_size 8 --eval_interval 2 --eval_pairs 4".split()
-RUN += "--log_interval 1 --init_from base.safetensors --rewards length".split()
+RUN += "--log_interval 1 --init_from base.safetensors --rewards length --held_out 8".split()
 
 
 @pytest.fixture
@@ -316,12 +316,10 @@ def test_questions_have_their_answers_and_none_is_in_both_parts(dataset):
 
 def test_sample_answers_the_calls_of_a_model_that_learned_to_call(workplace, monkeypatch, capsys):
     path = Path("m.safetensors")
-    for dataset in ("calculations", "sums"):
-        assert isinstance(with_calculator(small_gpt(), TOKENIZER, dataset), CallingModel) == (dataset == "calculations")
     parrot = Parrot(f"{CALL}?? ok")
     monkeypatch.setattr("gpt.model.GPT.start", lambda self, prompts, use_cache=True: parrot.start(prompts))
     monkeypatch.setattr("gpt.model.GPT.step", lambda self, tokens, state: parrot.step(tokens, state))
-    for dataset, said in (("", "??"), ("calculations", "84")):
+    for dataset, said in (("", "??"), ("sums", "??"), ("calculations", "84")):
         saved_gpt(path, TOKENIZER, 3, dataset=dataset, block_size=64)
         for words in ([], ["--beam", "2"]):
             assert sample.main([str(path), "--start", "12*7", *words]) == 0

@@ -15,22 +15,17 @@ from tests.gpt.configs import GPTConfig
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.errors import UserError
 
-every_later_chapter = pytest.mark.parametrize("page", core.LATER, ids=lambda page: page.parent.name)
+OF_EVERY_CHAPTER = [
+    core.test_exercises_fail_on_their_blanks_and_pass_when_solved,
+    core.test_a_chapter_names_its_exercises_and_is_neither_too_short_nor_too_long,
+    core.test_code_that_a_chapter_quotes_is_in_a_file,
+]
 
 
-@every_later_chapter
-def test_exercises_fail_on_their_blanks_and_pass_when_solved(page):
-    core.test_exercises_fail_on_their_blanks_and_pass_when_solved(page)
-
-
-@every_later_chapter
-def test_a_chapter_names_its_exercises_and_is_neither_too_short_nor_too_long(page):
-    core.test_a_chapter_names_its_exercises_and_is_neither_too_short_nor_too_long(page)
-
-
-@every_later_chapter
-def test_code_that_a_chapter_quotes_is_in_a_file(page):
-    core.test_code_that_a_chapter_quotes_is_in_a_file(page)
+@pytest.mark.parametrize("test", OF_EVERY_CHAPTER)
+@pytest.mark.parametrize("page", core.LATER, ids=lambda page: page.parent.name)
+def test_a_later_chapter_is_as_those_before_it(page, test):
+    test(page)
 
 
 # --- chapter 15: the experiments compute what is right where it is known, and they run --------------------------------

@@ -77,9 +77,11 @@ def write_gguf(path, settings=SETTINGS, pre="smollm", added=(), without=(), **mo
     return rounded
 
 
-def converted(source, folder):
+def converted(folder, **changes):
+    """The folder that a small GGUF file is converted to."""
     folder.mkdir()
-    convert(source, folder)
+    write_gguf(folder.with_suffix(".gguf"), **changes)
+    convert(folder.with_suffix(".gguf"), folder)
     return folder
 
 
@@ -89,8 +91,7 @@ def test_the_rows_of_queries_and_keys_are_put_back():
 
 
 def test_a_small_model_is_converted(tmp_path, tokenizers):
-    weights = write_gguf(tmp_path / "small.gguf")
-    folder = converted(tmp_path / "small.gguf", tmp_path / "small")
+    weights, folder = write_gguf(tmp_path / "same.gguf"), converted(tmp_path / "small")
     title, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
     assert (title, config.tie_weights, config.n_kv_head, config.rope_theta) == ("Llama", True, 2, 500.0)
     model = GPT.from_weights(config, found)
@@ -109,8 +110,7 @@ def test_a_small_model_is_converted(tmp_path, tokenizers):
 
 
 def test_every_end_in_a_file_ends_a_turn(tmp_path, tokenizers):
-    write_gguf(tmp_path / "a.gguf", added={"eot_token_id": 0, "eom_token_id": 7})
-    folder = converted(tmp_path / "a.gguf", tmp_path / "a")
+    folder = converted(tmp_path / "a", added={"eot_token_id": 0, "eom_token_id": 7})
     assert ChatFormat.from_folder(folder, HFTokenizer.from_folder(folder)).ends == {0, 2, 7}
 
 
@@ -141,22 +141,23 @@ def test_a_file_is_converted_by_a_command(tmp_path, capsys):
 
 def test_settings_that_follow_from_others_may_be_missing(tmp_path, tokenizers):
     settings = SETTINGS | {"num_key_value_heads": SETTINGS["num_attention_heads"], "rope_theta": 10000.0}
-    write_gguf(tmp_path / "a.gguf", settings)
-    write_gguf(tmp_path / "b.gguf", settings, without=("head_count_kv", "vocab_size", "rope_freq_base"))
-    one, two = (converted(tmp_path / f"{name}.gguf", tmp_path / name) for name in "ab")
-    assert load_pretrained(one, FAMILY.layouts)[1] == load_pretrained(two, FAMILY.layouts)[1]
-    write_gguf(tmp_path / "c.gguf", settings, without=("embedding_length",))
-    with pytest.raises(CheckpointError, match=r"c\.gguf lacks llama\.embedding_length, which a Llama needs"):
-        converted(tmp_path / "c.gguf", tmp_path / "c")
+    ways = ({}, {"without": ("head_count_kv", "vocab_size", "rope_freq_base")})
+    folders = [converted(tmp_path / f"{number}", settings=settings, **way) for number, way in enumerate(ways)]
+    one, two = (load_pretrained(folder, FAMILY.layouts)[1] for folder in folders)
+    assert one == two
 
 
-def test_another_kind_of_file_is_refused(tmp_path):
-    write_gguf(tmp_path / "a.gguf", pre="bert")
-    with pytest.raises(CheckpointError, match="has a tokenizer of the kind gpt2, bert, but only gpt2 can be"):
-        converted(tmp_path / "a.gguf", tmp_path / "a")
-    write_gguf(tmp_path / "b.gguf", logit_scale=2.0)
-    with pytest.raises(CheckpointError, match=r"llama\.logit_scale is a setting that this program does not know"):
-        converted(tmp_path / "b.gguf", tmp_path / "b")
+OTHERS = [
+    ({"without": ("embedding_length",)}, r"a\.gguf lacks llama\.embedding_length, which a Llama needs"),
+    ({"pre": "bert"}, "has a tokenizer of the kind gpt2, bert, but only gpt2 can be"),
+    ({"logit_scale": 2.0}, r"llama\.logit_scale is a setting that this program does not know"),
+]
+
+
+@pytest.mark.parametrize(("changes", "reason"), OTHERS)
+def test_another_kind_of_file_is_refused(changes, reason, tmp_path):
+    with pytest.raises(CheckpointError, match=reason):
+        converted(tmp_path / "a", **changes)
 
 
 @pytest.mark.parametrize("size", [0, 3, 100, 2000])
@@ -164,7 +165,7 @@ def test_a_damaged_file_is_refused(size, tmp_path):
     write_gguf(tmp_path / "a.gguf")
     (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes()[:size])
     with pytest.raises(CheckpointError, match=r"b\.gguf cannot be read as a GGUF file of a Llama"):
-        converted(tmp_path / "b.gguf", tmp_path / "b")
+        convert(tmp_path / "b.gguf", tmp_path / "b")
 
 
 def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from extra.families import GPT as FAMILY
 from extra.pretrained import export
 from extra.pretrained.read import load_pretrained
 from gpt.model import GPT
-from tests.extra.pretrained.gpt2_folders import byte_folder
+from tests.extra.pretrained.gpt2_folders import byte_folder, write_json
 from tests.extra.pretrained.test_llama import LLAMA, QWEN2, llama_folder
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
@@ -145,15 +145,19 @@ NOT_FITTING = [
 REFUSED = [(changes, {}, reason) for changes, reason in NOT_SUPPORTED] + [({}, *row) for row in NOT_FITTING]
 
 
-@pytest.mark.parametrize(("changes", "others", "reason"), REFUSED)
-def test_what_is_not_supported_or_does_not_fit_is_named(changes, others, reason, exported, tmp_path):
+def changed(exported: Path, folder: Path, changes: dict, others: dict) -> Path:
+    """The adapter with other settings, and other tensors, of which None omits one."""
     settings = json.loads((exported / "peft" / "adapter_config.json").read_text(encoding="utf-8")) | changes
     tensors = load_file(exported / "peft" / "adapter_model.safetensors") | others
-    (tmp_path / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
     kept = {name: array for name, array in tensors.items() if array is not None}
-    save_file(kept, tmp_path / "adapter_model.safetensors")
+    save_file(kept, folder / "adapter_model.safetensors")
+    return write_json(folder, adapter_config=settings)
+
+
+@pytest.mark.parametrize(("changes", "others", "reason"), REFUSED)
+def test_what_is_not_supported_or_does_not_fit_is_named(changes, others, reason, exported, tmp_path):
     with pytest.raises(CheckpointError, match=reason):
-        FAMILY.read(exported / "base", tmp_path)
+        FAMILY.read(exported / "base", changed(exported, tmp_path, changes, others))
 
 
 SAME = [{"target_modules": names} for names in (None, "all-linear", ["c_proj", "mlp.c_fc"])]
@@ -162,10 +166,8 @@ SAME += [{"layers_to_transform": [0, 1], "layers_pattern": "h"}, {"exclude_modul
 
 @pytest.mark.parametrize("changes", SAME)
 def test_the_linear_maps_are_chosen_as_in_peft(changes, exported, tmp_path):
-    settings = json.loads((exported / "peft" / "adapter_config.json").read_text(encoding="utf-8")) | changes
-    (tmp_path / "adapter_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    (tmp_path / "adapter_model.safetensors").write_bytes((exported / "peft/adapter_model.safetensors").read_bytes())
-    np.testing.assert_array_equal(logits(exported / "base", tmp_path), logits(exported / "base", exported / "peft"))
+    folders = (changed(exported, tmp_path, changes, {}), exported / "peft")
+    np.testing.assert_array_equal(*(logits(exported / "base", folder) for folder in folders))
 
 
 def test_an_adapter_needs_its_base_and_its_weights(exported, tmp_path):

@@ -49,10 +49,9 @@ def is_drawing(file: Path) -> bool:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_an_experiment_prints_a_table_and_draws(name, capsys, workplace):
+def test_an_experiment_prints_a_table_and_draws(name, ran, workplace):
     script, options = SCRIPTS[name]
-    assert script.main(options) == 0
-    rows = re.findall(r"^.*\d\.\d\d.*$", capsys.readouterr().out, re.MULTILINE)
+    rows = re.findall(r"^.*\d\.\d\d.*$", ran(script.main, *options).out, re.MULTILINE)
     assert len(rows) == {"induction": 2 + 4, "patching": 3, "superposition": 4}[name]
     assert is_drawing(workplace / f"{name}.svg")
     assert is_drawing(FOLDER / f"{name}.svg")

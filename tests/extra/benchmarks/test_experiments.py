@@ -87,13 +87,12 @@ def test_a_run_that_fails_has_no_row_and_leaves_nothing(place, monkeypatch):
     assert not (place / "results").exists()
 
 
-def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
+def test_the_table_has_mean_and_spread_over_the_seeds(place, ran):
     known = dict.fromkeys(COLUMNS, "") | {"options": "a --b", "commit": "abc", "workers": "2", "seconds": "60.0"}
     names = {"3": "fast", "4": "gone"} | dict.fromkeys(("2.10", "2.20", "2.30"), "one")
     made = [known | {"name": name, "bits_per_char": bits} for bits, name in names.items()]
     experiments.write_rows(place / "results" / "tiny.csv", made)
-    assert experiments.main(["tiny", "--table"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ran(experiments.main, "tiny", "--table").out.splitlines()
     assert lines[2].startswith("| one | 3 | 2.200 ± 0.100 |  |")  # in the order of the experiment's file
     assert lines[3].startswith("| fast | 1 | 3.000 |")
     assert lines[4] == ""

@@ -145,11 +145,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("data", "reason"), HOSTILE)
-def test_hostile_pictures_are_refused_in_one_sentence(image, tmp_path, data, reason):
-    path = tmp_path / "a.png"
-    path.write_bytes(data)
+def test_hostile_pictures_are_refused_in_one_sentence(image, write, data, reason):
     with pytest.raises(CorpusError, match=reason):
-        read_picture(str(path), 8, 8)
+        read_picture(write("a.png", data), 8, 8)
 
 
 def test_without_pillow_or_a_file_one_sentence_says_so(monkeypatch):

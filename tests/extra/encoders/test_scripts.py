@@ -152,13 +152,11 @@ def test_a_mask_stands_for_a_word_with_the_blank_before_it():
         assert (len(whole), (whole != hidden).sum()) == (len(hidden), 1)
 
 
-def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, monkeypatch, capsys):
+def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, ran):
     (workplace / "goethe.txt").write_text((workplace / "text.txt").read_text())  # a corpus of this name
     run("bert-goethe", *TEXT, "bert")
     run("goethe", *TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=295", "gpt")
-    capsys.readouterr()
-    assert compare.main(["bert", "gpt"]) == 0
-    out = capsys.readouterr().out
+    out = ran(compare.main, "bert", "gpt").out
     assert [line.split("|")[1].strip() for line in out.splitlines()[4:]] == ["BERT", "counting", "GPT"]
     run("goethe", *TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=280", "other")
     with pytest.raises(OptionError, match="--vocab_size 295"):
@@ -171,16 +169,15 @@ def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, monkeypatch, ca
 HEAD = {f"{name}.{kind}" for name in ("pooler", "label_head") for kind in ("weight", "bias")}
 
 
-def test_a_pretrained_encoder_learns_labels(table, capsys):
+def test_a_pretrained_encoder_learns_labels(table, ran):
     run(*WORDS, "words", max_iters=0)
     run("classify", "--init_from=words", table, "--learning_rate=1e-2", *TINY[3:], "labels", max_iters=40)
     before, after = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels"))
     assert (set(after.weights) - set(before.weights), after.model["labels"]) == (HEAD, "negative|positive")
     assert float(rows(RunFolder("labels"))[-1]["accuracy"]) > 0.8
-    said = sampled(capsys, "labels", "--start", "der Baum gut 3\nder Baum schlecht 3").out
+    said = ran(sample.main, "labels", "--start", "der Baum gut 3\nder Baum schlecht 3").out
     assert [line.split("\t")[0] for line in said.splitlines()] == ["positive", "negative"]
-    assert evaluate.main(["labels,labels", "--against", "labels,labels"]) == 0
-    out = capsys.readouterr().out
+    out = ran(evaluate.main, "labels,labels", "--against", "labels,labels").out
     assert re.search(r"mean of 2: \d+", out)
     assert "gain, in pairs: +0.0%" in out
 
@@ -204,7 +201,7 @@ def test_a_frozen_encoder_stays_as_it_is(option, table, capsys):
         assert "negative" in sampled(capsys, *words, "--start", "der Baum gut 3").out
 
 
-def test_labels_of_pairs_of_texts(workplace, capsys):
+def test_labels_of_pairs_of_texts(workplace, capsys, ran):
     rng, rows_ = np.random.default_rng(1), ["sentence1,sentence2,label"]
     for number in range(80):
         first, second = (" ".join(rng.choice("der Mensch strebt grün Baum süß".split(), 2)) for _ in range(2))
@@ -221,8 +218,7 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
     assert [line.split("\t")[0] for line in said.splitlines()] == ["positive", "negative"]
     with pytest.raises(OptionError, match=r"into 3 texts, but the model reads a text or a pair of texts"):
         sample.main(["pairs", "--start", "a ||| b ||| c"])
-    assert evaluate.main(["pairs"]) == 0
-    assert re.search(r"of 8 labels right: pairs.best", capsys.readouterr().out)
+    assert re.search(r"of 8 labels right: pairs.best", ran(evaluate.main, "pairs").out)
     bars = ["text,label", *(f"text {n},{'a|b' if n % 2 else 'c'}" for n in range(20))]
     (workplace / "bars.csv").write_text("\n".join(bars))
     with pytest.raises(CorpusError, match=r"the label 'a\|b' in bars has the mark \|: rename it"):

@@ -70,12 +70,12 @@ def test_an_empty_sentence_is_refused():
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-def test_every_picture_can_be_drawn(workplace, capsys):
+def test_every_picture_can_be_drawn(workplace, ran):
     model = make_model(positions="learned")
     save(Path("run/last.safetensors"), "seq2seq", model, model.state_dict(), TOKENIZER)
 
     def drawn(command, array):
-        assert draw.main([*command.split(), "--out", "drawn.npz"]) == 0
+        ran(draw.main, *command.split(), "--out", "drawn.npz")
         return np.load("drawn.npz")[array]
 
     assert drawn("attention run --text abc --beam 2", "weights").shape[:2] == (2, 2)
@@ -85,8 +85,7 @@ def test_every_picture_can_be_drawn(workplace, capsys):
         codes.append(drawn(f"positions run --part {part} --length 5", "codes"))
         assert codes[-1].shape == (5, 16)
     assert (codes[0] != codes[1]).all()
-    assert draw.main(["neighbours", "run", "--tokens", "a", "--top", "3"]) == 0
-    assert len(capsys.readouterr().out.split()) == 7
+    assert len(ran(draw.main, "neighbours", "run", "--tokens", "a", "--top", 3).out.split()) == 7
     pytest.importorskip("matplotlib")
     assert draw.main(["attention", "run", "--text", "abc"]) == 0
     picture = Path("attention.svg").read_text(encoding="utf-8")

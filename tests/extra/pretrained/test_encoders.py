@@ -258,11 +258,10 @@ EXPORTED += [("BertForMaskedLM", {"activation": name}) for name in ("relu", "gel
 
 
 @pytest.mark.parametrize(("architecture", "settings"), [*EVERY, (PICTURES, {"n_inner": 20})])
-def test_an_exported_model_is_read_back_unchanged(architecture, settings, tmp_path, capsys):
+def test_an_exported_model_is_read_back_unchanged(architecture, settings, tmp_path, ran):
     trained = made(architecture, **settings)
     assert export(trained, tmp_path / "first") == architecture
-    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
-    assert f"in the layout of {architecture} to" in capsys.readouterr().err
+    assert f"in the layout of {architecture} to" in ran(main, tmp_path / "first", tmp_path / "second").err
     found = read_any(tmp_path / "second", (BERT, VIT))
     assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
     assert found.weights.keys() == trained.weights.keys()
@@ -335,12 +334,12 @@ POOLED = [
 
 
 @pytest.mark.parametrize(("pooling", "longest", "cls"), POOLED)
-def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, tmp_path, capsys):
+def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, tmp_path, ran):
     folder = sentence_folder(tmp_path / "model", pooling, max_seq_length=longest)
     (tmp_path / "lines.txt").write_text("w1 w2 w3 w4 w5 w6\nw9 w8\n", encoding="utf-8")
     question = "w7 w1 w2 w3 w4 w5"
-    assert sample.main([str(folder), "--similar", str(tmp_path / "lines.txt"), "--start", question]) == 0
-    printed = {line.split("  ")[2]: float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[1:]}
+    said = ran(sample.main, folder, "--similar", tmp_path / "lines.txt", "--start", question).out
+    printed = {line.split("  ")[2]: float(line.split()[0]) for line in said.splitlines()[1:]}
     trained = BERT.load(folder)
 
     def vector(text):
@@ -357,13 +356,13 @@ def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, 
 
 
 @pytest.mark.torch
-def test_a_single_label_gives_a_score(tmp_path, capsys, torch):
+def test_a_single_label_gives_a_score(tmp_path, ran, torch):
     theirs = of_transformers(LABELS, tmp_path, **SETTINGS, num_labels=1)
-    assert sample.main([str(tmp_path), "--start", "w1 w2 ||| w3"]) == 0
-    ids = [4, 6, 7, 2, 8, 2]
+    ids = torch.tensor([[4, 6, 7, 2, 8, 2]])
     with torch.no_grad():
-        found = theirs(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * 4 + [1] * 2])).logits
-    assert capsys.readouterr().out == f"{found.item():.4f}\tsigmoid {found.sigmoid().item():.1%}\n"
+        found = theirs(input_ids=ids, token_type_ids=torch.tensor([[0] * 4 + [1] * 2])).logits
+    said = ran(sample.main, tmp_path, "--start", "w1 w2 ||| w3").out
+    assert said == f"{found.item():.4f}\tsigmoid {found.sigmoid().item():.1%}\n"
 
 
 def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
@@ -386,15 +385,15 @@ PROMPTED = [
 
 
 @pytest.mark.parametrize(("about", "prompts"), PROMPTED)
-def test_prompts_are_read_before_the_lines_as_the_folder_says(about, prompts, tmp_path, capsys):
+def test_prompts_are_read_before_the_lines_as_the_folder_says(about, prompts, tmp_path, ran):
     folder = sentence_folder(tmp_path / "model")
     (tmp_path / "lines.txt").write_text("w1 w2\nw3\n", encoding="utf-8")
     prompted = "".join(f"{prompts[1]}{line}\n" for line in ("w1 w2", "w3"))
     (tmp_path / "prompted.txt").write_text(prompted, encoding="utf-8")
     found = []
     for question, name in ((f"{prompts[0]}w4", "prompted.txt"), ("w4", "lines.txt")):
-        assert sample.main([str(folder), "--similar", str(tmp_path / name), "--start", question]) == 0
-        found.append([line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]])
+        said = ran(sample.main, folder, "--similar", tmp_path / name, "--start", question).out
+        found.append([line.split()[0] for line in said.splitlines()[1:]])
         (folder / "config_sentence_transformers.json").write_text(json.dumps(about), encoding="utf-8")
     assert found[0] == found[1]
 
@@ -448,15 +447,15 @@ def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path, transformers
     np.testing.assert_allclose(as_input(trained.make_model(), ours).numpy()[0], expected, atol=1e-5)
 
 
-def test_sample_looks_at_a_picture_in_colour(workplace, capsys, image):
+def test_sample_looks_at_a_picture_in_colour(workplace, ran, image):
     pixels = np.random.default_rng(4).integers(0, 256, (8, 8, 3), np.uint8)
     image.fromarray(pixels).save("picture.png")
     Path("model").mkdir()
     trained = VIT.load(vit_folder(Path("model")))
     logits = trained.make_model()(Tensor(pixels[None].astype("float32") / 127.5 - 1)).numpy()[0]
-    assert sample.main(["model", "--image", "picture.png", "--answers", "1"]) == 0
-    assert capsys.readouterr().out.split(maxsplit=1)[1] == trained.tokenizer.labels[logits.argmax()] + "\n"
-    assert sample.main(["model", "--image", "picture.png", "--explain", "page.html"]) == 0
+    said = ran(sample.main, "model", "--image", "picture.png", "--answers", 1).out
+    assert said.split(maxsplit=1)[1] == trained.tokenizer.labels[logits.argmax()] + "\n"
+    ran(sample.main, "model", "--image", "picture.png", "--explain", "page.html")
     with pytest.raises(CorpusError, match="test:1: this model has no test pictures here: name a PNG or JPEG file"):
         sample.main(["model", "--image", "test:1"])
 

@@ -128,10 +128,9 @@ def test_the_tokenizer_is_that_of_llama_cpp(pre, more, ignores, begins):
     assert package.encode("a").ids == ([0, 1] if begins else [1])
 
 
-def test_a_file_is_converted_by_a_command(tmp_path, capsys):
+def test_a_file_is_converted_by_a_command(tmp_path, ran):
     write_gguf(tmp_path / "a.gguf")
-    assert main([str(tmp_path / "a.gguf"), str(tmp_path / "a")]) == 0
-    assert "a GGUF file of a Llama; converted to" in capsys.readouterr().err
+    assert "a GGUF file of a Llama; converted to" in ran(main, tmp_path / "a.gguf", tmp_path / "a").err
     assert load_pretrained(tmp_path / "a", FAMILY.layouts)[0] == "Llama"
     with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
         main([str(tmp_path / "a.gguf"), str(tmp_path / "a")])

@@ -256,19 +256,17 @@ def test_nothing_is_overwritten(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
 
 
-def test_the_command_exports_a_file_or_a_run(tmp_path, capsys):
-    saved_gpt(tmp_path / "best.safetensors", TOKENIZER)
-    assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
-    assert "in the layout of GPT2LMHeadModel" in capsys.readouterr().err
+def test_the_command_exports_a_file_or_a_run(tmp_path, ran):
+    path = saved_gpt(tmp_path / "best.safetensors", TOKENIZER)
+    assert "in the layout of GPT2LMHeadModel" in ran(main, path, tmp_path / "one").err
     saved_gpt(tmp_path / "run" / "last.safetensors", TOKENIZER, bias=True)
-    assert main([str(tmp_path / "run"), str(tmp_path / "two")]) == 0
+    ran(main, tmp_path / "run", tmp_path / "two")
     names = sorted(path.name for path in (tmp_path / "two").iterdir())
     assert names == ["config.json", "model.safetensors", OWN_TOKENIZER]
     for wrong in ([], ["one"], ["--checkpoint", "x"], ["a", "b", "c"]):
         with pytest.raises(OptionError, match=r"usage: python -m extra\.pretrained\.export CHECKPOINT DIR"):
             main(wrong)
-    assert main(["--help"]) == 0
-    assert "python -m extra.pretrained.export" in capsys.readouterr().out
+    assert "python -m extra.pretrained.export" in ran(main, "--help").out
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
         main([str(tmp_path / "none.safetensors"), str(tmp_path / "three")])
 

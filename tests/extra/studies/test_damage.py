@@ -101,10 +101,9 @@ def test_the_importance_is_the_slope_of_the_loss(settings):
         head_importance(model, tokens[:1])
 
 
-def test_the_command_writes_every_number(trained, tmp_path, capsys):
+def test_the_command_writes_every_number(trained, tmp_path, ran):
     arguments = "out/goethe --text text.txt --characters 300 --shares 1,0.5 --seeds 1,2 --csv all.csv".split()
-    assert damage.main(arguments) == 0
-    table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    table = [line.split() for line in ran(damage.main, *arguments).out.splitlines()[1:]]
     assert [row[0] for row in table] == ["0.00%", "50.00%", "100.00%"]
     trained, corpus = FAMILY.read(Path("out/goethe")), load_files(["text.txt"])
     held_out = replace(corpus, text=corpus.split()[1][:300])

@@ -102,19 +102,12 @@ def test_of_pooling_little_is_kept_for_the_backward_pass():
 # --- train.py --profile -----------------------------------------------------------------------------------------------
 
 
-def dry_run(capsys):
-    """What a dry run says of the same model."""
-    assert train.main([*arguments(), "--dry_run"]) == 0
-    return capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("number", [1, 2])
-def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys):
+def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, ran):
     if number > 1 and here() != "cpu":
         pytest.skip("a GPU is kept busy by one process")
-    assert train.main([*arguments(workers=number), "--profile"]) == 0
-    out = capsys.readouterr().out
+    out = ran(train.main, *arguments(workers=number), "--profile").out
     assert f"in process 0 of {number}" in out
     fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
     for name in (*fused, "(sums, clipping, update)"):
@@ -122,5 +115,5 @@ def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys)
     assert "of the step" in out
     assert max(map(len, out.splitlines())) < 80
     parameters, _ = re.search(r"\n +\d+ +([\d,]+) +([\d.]+)  together\n", out).groups()
-    assert f"parameters       {parameters}\n" in dry_run(capsys)
+    assert f"parameters       {parameters}\n" in ran(train.main, *arguments(), "--dry_run").err
     assert not (workplace / "run").exists()

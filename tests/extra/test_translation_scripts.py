@@ -38,9 +38,8 @@ def test_the_unknown_units_of_wordpiece_are_words(capsys):
     core.assert_warning(WordPieceTokenizer.train("ab ba", 10), "3 words of the text are unknown", capsys)
 
 
-def test_a_dry_run_writes_nothing(capsys):
-    assert train.main([*arguments(), "--dry_run"]) == 0
-    assert "200 tokens of source and target" in capsys.readouterr().err
+def test_a_dry_run_writes_nothing(ran):
+    assert "200 tokens of source and target" in ran(train.main, *arguments(), "--dry_run").err
     assert not Path("run").exists()
 
 

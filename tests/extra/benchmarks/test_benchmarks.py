@@ -47,11 +47,10 @@ def sides(monkeypatch, tmp_path):
     return losses
 
 
-def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, capsys):
+def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, ran):
     monkeypatch.setattr(command, "measure", lambda row, options, _: Finding(row, {"ours": [1.0, options.turns]}))
     out = tmp_path / "table.md"
-    assert command.main(["--rows", "11, 9", "--quick", "--out", str(out)]) == 0
-    said = capsys.readouterr()
+    said = ran(command.main, "--rows", "11, 9", "--quick", "--out", out)
     assert said.out == out.read_text(encoding="utf-8")
     assert said.out.count("1.50 (1.25 to 1.75)") == 3  # row 9, and two rows with the number 11
     assert "- Made with --quick: the numbers are meaningless\n" in said.out

@@ -107,11 +107,9 @@ def processes(monkeypatch):
     return started
 
 
-def test_the_command_records_all_results(processes, tmp_path, capsys):
+def test_the_command_records_all_results(processes, tmp_path, capsys, ran):
     out = tmp_path / "results"
-    argv = ["--rows", "baby,rates", "--turns", "2", "--compiled", "none", "--profile", "--out", str(out)]
-    assert gpu.main(argv) == 0
-    said = capsys.readouterr()
+    said = ran(gpu.main, "--rows", "baby,rates", "--turns", 2, "--compiled", "none", "--profile", "--out", out)
     assert said.out.endswith((out / "table.md").read_text(encoding="utf-8"))
     assert "| `a_kernel` | 2 | 100.0 | 100.0% |" in (out / "kernels.md").read_text(encoding="utf-8")
     assert said.out.count("failed: no tf32") == 4  # two rows, two sides

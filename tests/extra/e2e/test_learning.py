@@ -17,11 +17,13 @@ LETTERS = [chr(ord("a") + i) for i in range(10)]
 
 @pytest.fixture
 def page(tmp_path, opened):
-    """Opens the page: width, scheme and a script to run before its own can be given."""
+    """Opens the page, and waits for something; width, scheme and a script to run before its own can be given."""
 
-    def open_page(**settings):
+    def open_page(ready="true", **settings):
         learn.main([str(tmp_path / "learn.html")])
-        return opened(tmp_path / "learn.html", **settings)
+        found = opened(tmp_path / "learn.html", **settings)
+        until(found, ready)
+        return found
 
     return open_page
 
@@ -34,8 +36,7 @@ def until(page, condition):
 @pytest.fixture
 def still(page):
     """The page, not training."""
-    found = page()
-    until(found, "learning.report")
+    found = page("learning.report")
     found.evaluate("learning.set({ running: false })")
     return found
 
@@ -228,8 +229,7 @@ def pressed(page, name):
 
 
 def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
-    page = page()
-    until(page, "learning.report?.step >= 60")
+    page = page("learning.report?.step >= 60")
     page.get_by_text("A model of 26,336 parameters learns in a worker, a second thread.").wait_for()
     first, later = page.evaluate("[learning.curve.losses[0], learning.loss]")
     assert later < first - 1
@@ -266,8 +266,7 @@ def test_after_a_while_it_writes_words_of_the_text(page):
 
 
 def test_attention_is_that_of_the_model_and_each_row_sums_to_1(page):
-    page = page()
-    until(page, "learning.look")
+    page = page("learning.look")
     T, maps = page.evaluate("[learning.settings.line.length, learning.look.attention.map((p) => Array.from(p))]")
     weights = np.reshape(maps, (2, 4, T, T))
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
@@ -280,8 +279,7 @@ def test_attention_is_that_of_the_model_and_each_row_sums_to_1(page):
 
 
 def test_pause_run_and_start_again(page):
-    page = page()
-    until(page, "learning.report?.step >= 60")
+    page = page("learning.report?.step >= 60")
     pressed(page, "Pause")
     page.get_by_text("Paused after step").wait_for()
     step = page.evaluate("learning.report.step")
@@ -389,8 +387,7 @@ def test_without_a_worker_the_page_s_own_thread_learns_and_the_page_answers(page
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
 def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, drawn, tmp_path, accessible, width, scheme):
-    page = page(width=width, scheme=scheme)
-    until(page, "learning.report?.step >= 30")
+    page = page("learning.report?.step >= 30", width=width, scheme=scheme)
     for panel in ("loss", "writes", "attends", "characters", "size", "text"):
         drawn(page, panel)
         page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
@@ -404,8 +401,7 @@ def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, drawn, tm
 
 
 def test_the_page_can_be_used_by_keyboard_alone(page, drawn, tab):
-    page = page()
-    until(page, "learning.look")
+    page = page("learning.look")
     reached = []
     for _ in range(60):
         name = tab(page)
@@ -418,8 +414,8 @@ def test_the_page_can_be_used_by_keyboard_alone(page, drawn, tab):
         if name == "Hamlet":
             break
     assert reached.index("Pause") < reached.index("no mask") < reached.index("Write another")
-    assert {"Skip to the first panel", "begin with", "What the model writes now", "Text to learn"} <= {*reached}
-    assert {"learning rate0.010", "width C32", "Learn this text"} <= {*reached}
+    names = {"Skip to the first panel", "begin with", "What the model writes now", "Text to learn", "Learn this text"}
+    assert names | {"learning rate0.010", "width C32"} <= {*reached}
     assert page.evaluate("[learning.settings.run, learning.settings.shape.mask]") == [2, False]
     until(page, "learning.look")
     drawn(page, "attends")  # the keys were faster than the panel

@@ -314,7 +314,7 @@ def test_questions_have_their_answers_and_none_is_in_both_parts(dataset):
     assert not any(is_held_out(*map(int, text.split("+"))) for text in drawn)
 
 
-def test_sample_answers_the_calls_of_a_model_that_learned_to_call(workplace, monkeypatch, capsys):
+def test_sample_answers_the_calls_of_a_model_that_learned_to_call(workplace, monkeypatch, ran):
     path = Path("m.safetensors")
     parrot = Parrot(f"{CALL}?? ok")
     monkeypatch.setattr("gpt.model.GPT.start", lambda self, prompts, use_cache=True: parrot.start(prompts))
@@ -322,5 +322,4 @@ def test_sample_answers_the_calls_of_a_model_that_learned_to_call(workplace, mon
     for dataset, said in (("", "??"), ("sums", "??"), ("calculations", "84")):
         saved_gpt(path, TOKENIZER, 3, dataset=dataset, block_size=64)
         for words in ([], ["--beam", "2"]):
-            assert sample.main([str(path), "--start", "12*7", *words]) == 0
-            assert f"{CALL}{said} ok" in capsys.readouterr().out
+            assert f"{CALL}{said} ok" in ran(sample.main, path, "--start", "12*7", *words).out

@@ -96,6 +96,20 @@ def tab() -> Callable[[Any], str]:
 
 
 @pytest.fixture
+def fits(drawn, accessible, tmp_path) -> Callable[..., None]:
+    """Draws panels and keeps a picture of each: none may be wider than the window, and axe finds nothing."""
+
+    def check(page: Any, *panels: str) -> None:
+        for panel in panels:
+            drawn(page, panel)
+            page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}.png")
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert accessible(page) == []
+
+    return check
+
+
+@pytest.fixture
 def accessible() -> Callable[[Any], list[str]]:
     """What axe-core finds wrong with a page for readers who see little or use no mouse: should be empty."""
     Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe

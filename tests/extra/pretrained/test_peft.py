@@ -133,7 +133,6 @@ NOT_SUPPORTED = [
 
 HUGE = {f"{NAME}{half}.weight": np.full((2, 12) if half == "A" else (12, 2), 3e38, "f4") for half in "AB"}
 NOT_FITTING = [
-    ({f"{NAME}A.weight": None}, "c_proj has lora_B but not the other half of its change"),
     ({f"{NAME}A.weight": np.ones((2, 5), "f4")}, r"as if its shape were \(12, 5\), but in its base it is \(12, 12\)"),
     ({f"{NAME}A.weight": np.ones((0, 12), "f4"), f"{NAME}B.weight": np.ones((12, 0), "f4")}, "lora_A .0, 12."),
     ({f"{NAME}A.weight": np.full((2, 12), np.nan, "f4")}, "holds NaN or infinity"),
@@ -146,11 +145,10 @@ REFUSED = [(changes, {}, reason) for changes, reason in NOT_SUPPORTED] + [({}, *
 
 
 def changed(exported: Path, folder: Path, changes: dict, others: dict) -> Path:
-    """The adapter with other settings, and other tensors, of which None omits one."""
+    """The adapter with other settings and other tensors."""
     settings = json.loads((exported / "peft" / "adapter_config.json").read_text(encoding="utf-8")) | changes
     tensors = load_file(exported / "peft" / "adapter_model.safetensors") | others
-    kept = {name: array for name, array in tensors.items() if array is not None}
-    save_file(kept, folder / "adapter_model.safetensors")
+    save_file(tensors, folder / "adapter_model.safetensors")
     return write_json(folder, adapter_config=settings)
 
 

@@ -398,34 +398,23 @@ def test_prompts_are_read_before_the_lines_as_the_folder_says(about, prompts, tm
     assert found[0] == found[1]
 
 
-REFUSED_PROMPTS = [
-    ({"similarity_fn_name": "euclidean"}, {}, "similarity_fn_name is 'euclidean', but .* only 'cosine'"),
-    ({"truncate_dim": 8}, {}, "truncate_dim is 8"),
-    ({"prompts": {"query": 3}}, {}, "prompts are not texts by their names"),
-    ({"prompts": {"query": "w9 "}}, {"include_prompt": False}, "has include_prompt false"),
+OTHER_SENTENCES = [  # how is pooled, what else the folder says, and a part of the model
+    ({}, {"similarity_fn_name": "euclidean"}, "", "similarity_fn_name is 'euclidean', but .* only 'cosine'"),
+    ({}, {"truncate_dim": 8}, "", "truncate_dim is 8"),
+    ({}, {"prompts": {"query": 3}}, "", "prompts are not texts by their names"),
+    ({"include_prompt": False}, {"prompts": {"query": "w9 "}}, "", "has include_prompt false"),
+    (modes(max=True), {}, "", "has pooling_mode_max_tokens, but this program supports only"),
+    (modes(mean=True, cls=True), {}, "", "has mean and cls, but"),
+    ({"pooling_mode": "max"}, {}, "", "has max, but this program supports only cls or mean"),
+    ({}, {}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
 ]
 
 
-@pytest.mark.parametrize(("about", "pooling", "reason"), REFUSED_PROMPTS)
-def test_other_settings_of_sentences_are_refused(about, pooling, reason, tmp_path):
-    folder = sentence_folder(tmp_path / "model", pooling)
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(about), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=reason):
-        sentence_settings(folder, BERT.load(folder).tokenizer)
-
-
-OTHER_POOLINGS = [
-    (modes(max=True), "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
-    (modes(mean=True, cls=True), "1_Pooling", "has mean and cls, but"),
-    ({"pooling_mode": "max"}, "1_Pooling", "has max, but this program supports only cls or mean"),
-    ({}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
-]
-
-
-@pytest.mark.parametrize(("pooling", "module", "reason"), OTHER_POOLINGS)
-def test_another_pooling_is_refused_by_name(pooling, module, reason, tmp_path):
+@pytest.mark.parametrize(("pooling", "about", "module", "reason"), OTHER_SENTENCES)
+def test_other_settings_of_sentences_are_refused_by_name(pooling, about, module, reason, tmp_path):
     folder = sentence_folder(tmp_path / "model", pooling)
     (folder / module).mkdir(exist_ok=True)
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(about), encoding="utf-8")
     with pytest.raises(CheckpointError, match=reason):
         sentence_settings(folder, BERT.load(folder).tokenizer)
 

@@ -245,3 +245,4 @@ def test_a_greedy_translation_respects_the_repetition_settings(trained, capsys):
 def test_a_long_line_is_cut_with_a_warning(trained, capsys):
     said = sampled(capsys, "run", "--start", "a" * 100).err
     assert "warning: of a line, only the first 64 tokens can be read; longer lines: 1, of up to 100 tokens" in said
+    assert said.count("can be read") == 1

@@ -340,8 +340,15 @@ HOST_ERRORS = [  # on a GPU, numbers that are already there are not read
     (lambda: INT().__setitem__(0, Tensor(nan)), "x[i] = y: int64 cannot hold nan"),
     (lambda: BYTE().__setitem__(0, Tensor([300])), "x[i] = y: uint8 cannot hold 300"),
     (lambda: BYTE().__iadd__(Tensor([300, 0])), "x += y: uint8 cannot hold 301"),
+    *(
+        (lambda bad=bad: Tensor([0, bad]).one_hot(3), f"one_hot: {bad} is not one of 3 classes, 0 to 2")
+        for bad in (-1, 3)
+    ),
 ]
+NO_NUMBERS = [("abc", "<U3"), (["a"], "<U1"), (1j, "complex128"), ([None], "object"), ([{}], "object")]
 TYPE_ERRORS = [
+    *((lambda x=x: Tensor(x), f"Tensor: elements of type {kind} are not numbers") for x, kind in NO_NUMBERS),
+    (lambda: Tensor(ones(1)), "Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)"),
     (lambda: ones(2) @ "ab", "Tensor: elements of type <U2 are not numbers"),
     (lambda: ones(2).masked_fill("ab", 0), "Tensor: elements of type <U2 are not numbers"),
     (lambda: ones(2) + None, "a NoneType cannot be combined with a tensor: use a number, a list or an array"),

@@ -1,19 +1,24 @@
-"""Attention on a GPU by cuBLAS and the softmax kernels: what the comparison of versions does not cover."""
+"""Attention on a GPU, with and without an array of weights: what the comparison of versions does not cover."""
 
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.cuda.attention_in_numpy import assert_right, attention, inputs, leaf, outcome, relative_error
+from tests.tinygrad_lite.cuda import attention_in_numpy as formula
+from tests.tinygrad_lite.cuda.attention_in_numpy import assert_right, inputs, leaf, on_device, outcome, relative_error
+from tests.tinygrad_lite.cuda.naive import attention_naive
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter
+from tinygrad_lite.cuda.dropout import next_dropout
+from tinygrad_lite.cuda.flash_attention import flash_attention
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import precision
 
+rng = np.random.default_rng(5)
+
 # Rounding errors are 2^-53, 2^-24 and 2^-9 of a number; scores and weights are rounded too, so some of them add up.
 TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "bfloat16": 8e-3}
-rng = np.random.default_rng(5)
 
 
 @pytest.mark.parametrize("kind", TOLERANCE)
@@ -68,7 +73,7 @@ def test_a_gradient_may_have_any_layout(cuda, kind):
     one = get_device(cuda).xp.ones((), y.dtype)
     y.backward(Tensor.wrap(get_device(cuda).xp.broadcast_to(one, y.shape)))
     arrays.dy = np.ones_like(arrays.dy)
-    expected = attention(**vars(arrays), is_causal=True)
+    expected = formula.attention(**vars(arrays), is_causal=True)
     for name, tensor in zip(("query", "key", "value"), x, strict=True):
         np.testing.assert_allclose(tensor.grad.numpy(), expected[name], atol=1e-5 if kind == "float32" else 0.05)
 
@@ -76,7 +81,7 @@ def test_a_gradient_may_have_any_layout(cuda, kind):
 @pytest.mark.parametrize("name", ["tf32", "bfloat16"])
 def test_other_precisions_have_their_errors(cuda, name):
     arrays = inputs(2, 2, 12, 12, 8, "float32", of_heads=True)
-    expected = attention(**vars(arrays), is_causal=True)
+    expected = formula.attention(**vars(arrays), is_causal=True)
     with precision(name):
         found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)
     assert found["result"].dtype.name == ("bfloat16" if name == "bfloat16" else "float32")
@@ -132,7 +137,7 @@ def test_queries_that_may_attend_to_no_key_get_zeros(cuda, version):
 
 def test_nan_in_a_query_affects_no_other_query(cuda, version):
     arrays = inputs_of(version, 1, 2, 6, 6)
-    expected = attention(**vars(arrays), is_causal=True)["result"]
+    expected = formula.attention(**vars(arrays), is_causal=True)["result"]
     arrays.query[0, 0, 3] = np.nan
     found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)["result"].astype(np.float64)
     assert np.isnan(found[0, 0, 3]).all()
@@ -150,3 +155,152 @@ def test_every_run_gives_the_same_bytes(cuda, version):
     for name in first:
         assert first[name].tobytes() == second[name].tobytes()
         assert first[name].tobytes() != other[name].tobytes()
+
+
+# --- flash attention, on the matrix units, against the formulas in float64 ------------------------------------
+
+# Weights, dS and the results are rounded to bfloat16: each by at most 2^-9 = 0.002 of a number, by 0.001 on average.
+OF_FLASH = 4e-3
+
+
+@pytest.fixture
+def only_flash(monkeypatch):
+    """Make any other version fail."""
+    monkeypatch.setattr(chapter, "attention_by_blocks", None)
+
+
+# In (40, 73), the last query of the second warp sees only the first key of its last tile.
+SIZES = [(t, s, 32) for t, s in ((1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70), (40, 73))]
+
+
+@pytest.mark.parametrize(("t", "s", "width"), [*SIZES, (70, 90, 64), (70, 90, 128)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_flash_attention_follows_its_formulas(cuda, only_flash, t, s, width, is_causal):
+    arrays = inputs(1, 2, t, s, width, "bfloat16", of_heads=True)
+    assert_right(arrays, cuda, OF_FLASH, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("width", [32, 64, 128])
+@pytest.mark.parametrize(("t", "s"), [(64, 64), (70, 70), (1, 33), (67, 150), (70, 9), (128, 128), (150, 210)])
+def test_the_fast_kernel_agrees_with_the_naive_one(cuda, only_flash, t, s, width):
+    arrays = inputs(2, 1, t, s, width, "bfloat16")
+    rounded = [on_device(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
+    fast = F.scaled_dot_product_attention(*rounded, is_causal=True).numpy()
+    naive = Tensor.wrap(attention_naive(*(x.data.astype("float32") for x in rounded), width**-0.5)).numpy()
+    assert relative_error(naive, formula.attention(**vars(arrays), is_causal=True)["result"]) < 1e-6
+    assert relative_error(fast, naive) < OF_FLASH
+
+
+@pytest.mark.parametrize("s", [72, 69])  # four keys share random numbers, if S is a multiple of 4
+@pytest.mark.parametrize(("t", "p"), [(67, 0.3), (130, 0.0)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_masks_and_dropout_follow_the_formulas(cuda, only_flash, s, t, p, is_causal):
+    mask = np.arange(s) < np.array([30, s])[:, None, None, None]
+    mask[:, ..., 3] = False
+    arrays = inputs(2, 2, t, s, 32, "bfloat16", of_heads=True)
+    assert_right(arrays, cuda, OF_FLASH, is_causal=is_causal, mask=mask, dropout_p=p)
+
+
+@pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 3, 1)), (32, (2, 1, 1, 5))])
+def test_other_widths_and_masks_are_computed_in_blocks(cuda, width, shape, monkeypatch):
+    taken = []
+    by_blocks = chapter.attention_by_blocks
+    monkeypatch.setattr(chapter, "attention_by_blocks", lambda *args: taken.append(1) or by_blocks(*args))
+    assert_right(inputs(2, 2, 3, 5, width, "bfloat16"), cuda, 1e-2, mask=rng.random(shape) < 0.7)
+    assert bool(taken) == (shape != (2, 1, 1, 5))
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+def test_a_scale_of_zero_or_below_is_computed_in_blocks(cuda, scale):
+    """There, the largest product of query and key is not the largest score."""
+    arrays = inputs(1, 2, 5, 9, 32, "bfloat16")
+    assert_right(arrays, cuda, TOLERANCE["bfloat16"], is_causal=True, scale=scale)
+
+
+def test_one_query_can_use_a_cache_of_keys(cuda, only_flash):
+    """A cache has more room than it uses, and stores keys and values side by side."""
+    arrays = inputs(2, 2, 1, 7, 32, "bfloat16")
+    room = np.zeros((2, 2, 2, 10, 32), arrays.key.dtype)
+    room[:, 0, :, :7], room[:, 1, :, :7] = arrays.key, arrays.value
+    both = on_device(room, cuda).data
+    key, value = (Tensor.wrap(both[:, i, :, :7]) for i in (0, 1))
+    y = F.scaled_dot_product_attention(on_device(arrays.query, cuda), key, value, is_causal=True)
+    assert relative_error(y.numpy(), formula.attention(**vars(arrays))["result"]) < OF_FLASH
+
+
+def test_rows_at_any_address_are_copied(cuda, only_flash):
+    arrays = inputs(1, 2, 5, 5, 32, "bfloat16")
+    for name, array in vars(arrays).items():
+        wide = np.zeros((*array.shape[:-1], 33), array.dtype)
+        wide[..., 1:] = array
+        setattr(arrays, name, wide)
+    x = [Tensor.wrap(on_device(array, cuda).data[..., 1:]) for array in vars(arrays).values()]
+    y = F.scaled_dot_product_attention(*x[:3])
+    expected = formula.attention(*(array[..., 1:] for array in vars(arrays).values()))["result"]
+    assert relative_error(y.numpy(), expected) < OF_FLASH
+
+
+def test_heads_are_not_copied(cuda, only_flash):
+    arrays = inputs(2, 3, 8, 8, 32, "bfloat16", of_heads=True)
+    x = [leaf(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
+    y = F.scaled_dot_product_attention(*(tensor.cast(arrays.dy.dtype) for tensor in x), is_causal=True)
+    assert y.transpose(1, 2).data.flags.c_contiguous
+    y.backward(on_device(arrays.dy, cuda))
+    assert all(tensor.grad.transpose(1, 2).data.flags.c_contiguous for tensor in x)
+
+
+def gradients_of_flash(cuda, t, s):
+    arrays = inputs(2, 3, t, s, 32, "bfloat16")
+    q, k, v, dy = (on_device(array, cuda).data for array in vars(arrays).values())
+    _, backward = flash_attention(q, k, v, 1.0, None, True, next_dropout(0.0))
+    return backward(dy)
+
+
+def test_gradients_of_self_attention_lie_side_by_side_in_one_array(cuda):
+    dq, dk, dv = gradients_of_flash(cuda, 8, 8)
+    assert dq.base.shape == (2, 8, 3, 3, 32)
+    assert dq.base is dk.base is dv.base
+    row = 3 * 32 * 2  # bytes of all heads
+    assert (dk.data.ptr - dq.data.ptr, dv.data.ptr - dq.data.ptr) == (row, 2 * row)
+    assert dq.strides == dk.strides == dv.strides == (8 * 3 * row, 64, 3 * row, 2)
+
+
+def test_gradients_of_cross_attention_are_three_arrays(cuda):
+    gradients = gradients_of_flash(cuda, 8, 9)
+    assert len({id(x.base) for x in gradients}) == 3
+    assert all(x.swapaxes(1, 2).flags.c_contiguous for x in gradients)
+
+
+def test_with_one_key_queries_and_keys_get_no_gradient(cuda, only_flash):
+    """The weight is 1 for any score, so queries and keys get no gradient."""
+    arrays = inputs(1, 2, 70, 1, 32, "bfloat16")
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=False)
+    np.testing.assert_array_equal(found["result"], np.broadcast_to(arrays.value, found["result"].shape))
+    for name in ("query", "key"):
+        np.testing.assert_allclose(found[name], 0, atol=1e-4)
+
+
+def test_large_scores_keep_their_accuracy(cuda, only_flash):
+    """Scores of several hundred: the weights are 0 and 1 for most queries."""
+    arrays = inputs(1, 1, 70, 70, 32, "bfloat16")
+    arrays.query *= 64
+    expected = formula.attention(**vars(arrays), is_causal=True)
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)
+    for name in ("result", "value"):
+        assert relative_error(found[name], expected[name]) < OF_FLASH
+    # dP - rowsum(dO * O) is near 0 for the key with weight 1: the difference of two numbers of about 6,
+    # the second computed from O, which is rounded to bfloat16. So it is less accurate.
+    for name in ("query", "key"):
+        assert relative_error(found[name], expected[name]) < 5 * OF_FLASH
+
+
+@pytest.mark.parametrize("order", ["1", "2"])
+@pytest.mark.parametrize(("t", "p"), [(70, 0.1), (150, 0.0)])
+def test_the_order_of_threads_does_not_matter(cuda, only_flash, t, p, order, monkeypatch):
+    """The emulator runs the threads in a different order; a missing barrier then changes the result."""
+    arrays = inputs(1, 1, t, 150, 32, "bfloat16")
+    expected = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=p)
+    monkeypatch.setenv("CUDA_ON_CPU_ORDER", order)
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=p)
+    for name, array in expected.items():
+        assert found[name].tobytes() == array.tobytes()

@@ -30,8 +30,8 @@ def conv(f, x=(1, 3, 4, 4), weight=(2, 3, 3, 3), bias=None, **settings):
     return f(ones(*x), ones(*weight), None if bias is None else ones(*bias), **settings)
 
 
-def rotary(f, shape, positions):
-    return f(ones(*shape), Tensor(positions), (1.0, 0.3, 0.01))
+def rotary(f, shape, positions=(0, 1, 2)):
+    return f(ones(*shape), Tensor([*positions]), (1.0, 0.3, 0.01))
 
 
 NO_PROBABILITY = r"^dropout: p must be in \[0, 1\), not"
@@ -43,27 +43,21 @@ POOLING = [
     (lambda f: f(ones(1, 1, 4, 4), stride=0), "stride must be a whole number of at least 1, or a pair .*, not 0"),
     (lambda f: f(ones(1, 1, 4, 4), 0.5), "kernel_size must be a whole number of at least 1, .*, not 0.5"),
 ]
+FOUR, DIVISORS = (1, 4, 4, 4), "must divide the 4 channels of x and the 6 of the result"
+GROUPED = r"in groups={} needs a weight \(C_out, {}, .*, not \(2, 4,"
+NO_FIT = r"^attention: query \(B, H, T, D\), key and value .* do not fit: \("
+NO_WIDTH = r"^attention: queries and keys of width 0 have nothing to compare: \(1, 2, 3, 0\), \(1, 2, 3, 0\)$"
+NO_MASK = "^attention: mask must hold truth values or floats, not {}; write ids != pad"
+NO_BROADCAST = r"^attention: a mask of shape \({}\) does not broadcast to .* = \(2, 3, 5, 6\)"
 # By operation: a call of a version of it, and what the sentence says behind the name, or all of it from ^ on.
 REFUSED = {
     "avg_pool2d": POOLING,
     "max_pool2d": POOLING,
     "conv2d": [
         (lambda f: conv(f, (3, 4, 4)), r"x .* and weight .* have 4 axes, not \(3, 4, 4\) and \(2, 3, 3,"),
-        (
-            lambda f: conv(f, weight=(2, 4, 3, 3)),
-            r"x \(1, 3, 4, 4\) in groups=1 needs a weight \(C_out, 3, .*, not \(2, 4,",
-        ),
-        (
-            lambda f: conv(f, (1, 4, 4, 4), (2, 4, 3, 3), groups=2),
-            r".*in groups=2 needs a weight \(C_out, 2, .*, not \(2, 4,",
-        ),
-        *(
-            (
-                lambda f, groups=groups: conv(f, (1, 4, 4, 4), (6, 1, 3, 3), groups=groups),
-                f"groups={groups} must divide the 4 channels of x and the 6 of the result",
-            )
-            for groups in (3, 4, 0)
-        ),
+        (lambda f: conv(f, weight=(2, 4, 3, 3)), r"x \(1, 3, 4, 4\) " + GROUPED.format(1, 3)),
+        (lambda f: conv(f, FOUR, (2, 4, 3, 3), groups=2), ".*" + GROUPED.format(2, 2)),
+        *((lambda f, n=n: conv(f, FOUR, (6, 1, 3, 3), groups=n), f"groups={n} {DIVISORS}") for n in (3, 4, 0)),
         (lambda f: conv(f, (1, 3, 4, 9), (2, 3, 7, 7), padding=1), r"a kernel of \(7, 7\), .*, does not fit into "),
         (lambda f: conv(f, dilation=2), r".*does not fit into pictures of \(4, 4\) with padding \(0, 0\)"),
         (lambda f: conv(f, bias=(3,)), r"weight .* needs a bias of shape \(2,\), not \(3,\)"),
@@ -105,45 +99,21 @@ REFUSED = {
     ],
     "rms_norm": [(lambda f: f(ones(2, 4), weight=ones(5)), r"weight has shape \(5,\), x \(2, 4\) needs \(4,\)")],
     "rotary": [
-        (lambda f: rotary(f, (2, 3, 4), [0, 1, 2]), r".*do not fit: \(2, 3, 4\) and \(3,\)"),
+        (lambda f: rotary(f, (2, 3, 4)), r".*do not fit: \(2, 3, 4\) and \(3,\)"),
         (lambda f: rotary(f, (2, 3, 1, 6), [0, 1]), r".*do not fit: \(2, 3, 1, 6\) and \(2,\)"),
         (lambda f: rotary(f, (2, 3, 1, 6), [0.0, 1.0, 2.0]), "positions must be integers, not float32"),
-        (
-            lambda f: rotary(f, (2, 3, 1, 8), [0, 1, 2]),
-            r"x \(2, 3, 1, 8\) needs a frequency .* of its 8 numbers, not 3",
-        ),
-        (lambda f: rotary(f, (2, 3, 1, 7), [0, 1, 2]), ".*of its 7 numbers, not 3"),
+        (lambda f: rotary(f, (2, 3, 1, 8)), r"x \(2, 3, 1, 8\) needs a frequency .* of its 8 numbers, not 3"),
+        (lambda f: rotary(f, (2, 3, 1, 7)), ".*of its 7 numbers, not 3"),
     ],
     "scaled_dot_product_attention": [
-        (
-            lambda f: f(*[ones(1, 2, 3, 0)] * 3),
-            r"^attention: queries and keys of width 0 have nothing to compare: \(1, 2, 3, 0\), \(1, 2, 3, 0\)$",
-        ),
-        *(
-            (
-                lambda f, shapes=shapes: f(*(ones(*shape) for shape in shapes)),
-                r"^attention: query \(B, H, T, D\), key and value .* do not fit: \(",
-            )
-            for shapes in (
-                [(2, 3, 4)] * 3,
-                [(1, 2, 3, 4), (1, 2, 5, 3), (1, 2, 5, 3)],
-                [(1, 2, 3, 4)] * 2 + [(1, 2, 4, 4)],
-            )
-        ),
-        *(
-            (
-                lambda f, kind=kind: attention(f, np.ones((5, 6), kind)),
-                f"^attention: mask must hold truth values or floats, not {kind}; write ids != pad",
-            )
-            for kind in ("uint8", "int64")
-        ),
-        *(
-            (
-                lambda f, shape=shape: attention(f, np.ones(shape, bool)),
-                rf"^attention: a mask of shape \({str(shape)[1:-1]}\) does not broadcast to .* = \(2, 3, 5, 6\)",
-            )
-            for shape in ((5, 5), (2, 2, 3, 5, 6))
-        ),
+        (lambda f: f(*[ones(1, 2, 3, 0)] * 3), NO_WIDTH),
+        (lambda f: f(*[ones(2, 3, 4)] * 3), NO_FIT),
+        (lambda f: f(ones(1, 2, 3, 4), *[ones(1, 2, 5, 3)] * 2), NO_FIT),
+        (lambda f: f(*[ones(1, 2, 3, 4)] * 2, ones(1, 2, 4, 4)), NO_FIT),
+        (lambda f: attention(f, np.ones((5, 6), "uint8")), NO_MASK.format("uint8")),
+        (lambda f: attention(f, np.ones((5, 6), "int64")), NO_MASK.format("int64")),
+        (lambda f: attention(f, np.ones((5, 5), bool)), NO_BROADCAST.format("5, 5")),
+        (lambda f: attention(f, np.ones((2, 2, 3, 5, 6), bool)), NO_BROADCAST.format("2, 2, 3, 5, 6")),
         *((lambda f, p=p: attention(f, dropout_p=p), NO_PROBABILITY) for p in (-0.1, 1.0)),
     ],
     "rnn": [

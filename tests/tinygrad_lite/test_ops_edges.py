@@ -222,15 +222,14 @@ class Buffer(nn.Module):
         self.register_buffer("count", Tensor(np.uint8([1])))
 
 
+UNLIKE = "the axes before the last two do not broadcast"
+EVERY_AXIS = "is every axis in torch and none in NumPy: name the axes, or leave it out"
 NO_CHOICE = "{}: nothing to choose from in a tensor of shape {} over axes {}"
 VALUE_ERRORS = [
     (lambda: ones(3, 4) @ ones(5, 6), "matmul: (3, 4) @ (5, 6): inner sizes 4 and 5 differ"),
     (lambda: ones(3) @ ones(4), "matmul: (3,) @ (4,): inner sizes 3 and 4 differ"),
     (lambda: ones(2, 3) @ ones(2), "matmul: (2, 3) @ (2,): inner sizes 3 and 2 differ"),
-    (
-        lambda: ones(2, 3, 4) @ ones(3, 4, 2),
-        "matmul: (2, 3, 4) @ (3, 4, 2): the axes before the last two do not broadcast",
-    ),
+    (lambda: ones(2, 3, 4) @ ones(3, 4, 2), f"matmul: (2, 3, 4) @ (3, 4, 2): {UNLIKE}"),
     (lambda: ones(2) @ ones(), "matmul: (2,) @ (): a single number has no axis to multiply over"),
     (lambda: ones(2) @ 3, "matmul: (2,) @ (): a single number has no axis to multiply over"),
     (lambda: ones(2, 3) + ones(4), "add: shapes (2, 3) and (4,) do not broadcast against each other"),
@@ -243,10 +242,7 @@ VALUE_ERRORS = [
     (lambda: ones(2) * [[1], [2, 3]], "Tensor: the nested lists differ in length, so they have no shape"),
     (lambda: ones(2).clip(), "clip: give low, high or both"),
     (lambda: ones(2, 3, 4).flatten(2, 1), "flatten: the first axis, 2, comes after the last, 1"),
-    (
-        lambda: ones(2, 3).sum(()),
-        "sum: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out",
-    ),
+    (lambda: ones(2, 3).sum(()), f"sum: an empty axis=() {EVERY_AXIS}"),
     (lambda: ones(5).split(0), "split: pieces of size 0 never fill an axis of 5: use a size of 1 or more"),
     (lambda: ones(5).split((6, -1)), "split: no piece may have a negative size, as in [6, -1]"),
     (lambda: ones(5).chunk(0), "chunk: there cannot be 0 pieces: use a count of 1 or more"),
@@ -285,24 +281,18 @@ VALUE_ERRORS = [
     (lambda: float(ones(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
     (lambda: bool(ones(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),
 ]
-PAIR, USUAL = (
-    "a whole number of at least 1, or a pair (down, across)",
-    "muon_groups(model, weight_decay) makes the usual",
+KNOWN, PAIR = ", ".join(ACTIVATIONS), "a whole number of at least 1, or a pair (down, across)"
+EYE = nn.Parameter(np.eye(2))
+FOR_ADAMW = (
+    "put it into a group with 'use_muon': False, for AdamW; muon_groups(model, weight_decay) makes the usual groups"
 )
-FOR_ADAMW = f"put it into a group with 'use_muon': False, for AdamW; {USUAL} groups"
 VALUE_ERRORS += [  # settings of layers and optimizers
     (lambda: nn.Conv2d(4, 6, 3, groups=3), "Conv2d: groups=3 must divide 4 input and 6 output channels"),
     (lambda: nn.Conv2d(4, 6, 0), f"Conv2d: kernel_size must be {PAIR}, not 0"),
     (lambda: MultiHeadAttention(10, 3), "n_embd 10 cannot be cut into n_head 3 heads of one size"),
-    (
-        lambda: FeedForward(4, 8, activation="x"),
-        f"FeedForward: there is no activation 'x', only {', '.join(ACTIVATIONS)}",
-    ),
+    (lambda: FeedForward(4, 8, activation="x"), f"FeedForward: there is no activation 'x', only {KNOWN}"),
     (lambda: optim.Muon([ones(4).requires_grad_()]), f"Muon: 0 is not a matrix, its shape is (4,): {FOR_ADAMW}"),
-    (
-        lambda: optim.Muon([nn.Parameter(np.ones((2, 2)))], adjust_lr_fn="x"),
-        "Muon: adjust_lr_fn is one of original, match_rms_adamw, not x",
-    ),
+    (lambda: optim.Muon([EYE], adjust_lr_fn="x"), "Muon: adjust_lr_fn is one of original, match_rms_adamw, not x"),
 ]
 # What an integer type, or that of truth values, cannot hold is refused wherever numbers enter.
 INT, BYTE, MASK = (lambda: Tensor([1, 2]), lambda: Tensor(np.uint8([1, 2])), lambda: Tensor([True, False]))

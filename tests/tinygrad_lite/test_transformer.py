@@ -9,14 +9,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Linear, Module, recorded
 from tinygrad_lite.random import random_key
-from tinygrad_lite.transformer import (
-    ACTIVATIONS,
-    Block,
-    FeedForward,
-    KVCache,
-    MultiHeadAttention,
-    sinusoidal_positions,
-)
+from tinygrad_lite.transformer import ACTIVATIONS, Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
 pytestmark = pytest.mark.every_device
 

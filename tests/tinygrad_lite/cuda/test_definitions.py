@@ -121,10 +121,7 @@ def test_it_equals_its_definition(cuda, name, layout):
 
 # Parts of a joint array (4, 3, 80) as an operation gets them in a model, which are copied only if they must be.
 PARTS = {
-    "layer_norm": {
-        "rows apart": lambda x: (x[::2, :, 1:9],),
-        "every second number": lambda x: (x[..., :16:2],),
-    },
+    "layer_norm": {"rows apart": lambda x: (x[::2, :, 1:9],), "every second number": lambda x: (x[..., :16:2],)},
     "swiglu": {
         "halves of rows": lambda x: (x[..., :16], x[..., 16:32]),
         "between packs": lambda x: (x[..., 1:17], x[..., 18:34]),

@@ -207,10 +207,7 @@ def test_weights_that_it_cannot_use_are_one_sentence(ended, workplace):
         end, out = ended("x.safetensors", "f")
         assert end.startswith("nano.py: reading 'x.safetensors' or saving failed: ")
         assert (out in ("", "f"), "\n" in end) == (True, False)
-    for content in (
-        changed(right, "model", n_embd=10**12),
-        characters(["\x1b[2J"] * 10),
-    ):  # sizes come from the tensors
+    for content in (changed(right, "model", n_embd=10**12), characters(["\x1b[2J"] * 10)):  # tensors give the sizes
         Path("x.safetensors").write_bytes(content)
         assert ended("x.safetensors", "f")[0] is None
 

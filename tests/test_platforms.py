@@ -101,12 +101,9 @@ def open_files_stay(monkeypatch):
 
 
 def test_a_folder_is_locked_with_the_functions_of_windows(tmp_path, windows):
+    one, other = RunFolder(tmp_path), RunFolder(tmp_path)
     for _ in range(2):
-        with (
-            RunFolder(tmp_path).locked(),
-            pytest.raises(OptionError, match="another run is training in"),
-            RunFolder(tmp_path).locked(),
-        ):
+        with one.locked(), pytest.raises(OptionError, match="another run is training in"), other.locked():
             pass
     with pytest.raises(ZeroDivisionError), RunFolder(tmp_path).locked():
         1 / 0  # noqa: B018
@@ -303,7 +300,5 @@ def test_an_older_python_says_so():
         for words in [[door] for door in DOORS] + [["-m", "extra.studies.learn"] for _ in SHELF.glob("studies")]:
             done = subprocess.run([python, "-SB", *words], capture_output=True, cwd=ROOT, encoding="utf-8", timeout=300)
             if "command not found" not in done.stderr:  # such as a shim without a version
-                assert re.fullmatch(r".* needs? Python 3\.11 or newer.*; this is .*3\.\d+\.\d+.*\n", done.stderr), (
-                    python
-                )
-                assert done.returncode == 1
+                assert re.fullmatch(r".* needs? Python 3\.11 or newer.*; this is .*3\.\d+\.\d+.*\n", done.stderr)
+                assert done.returncode == 1, python

@@ -1,5 +1,7 @@
 """Attention on a GPU, with and without an array of weights: what the comparison of versions does not cover."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -148,10 +150,8 @@ def test_nan_in_a_query_affects_no_other_query(cuda, version):
 
 def test_every_run_gives_the_same_bytes(cuda, version):
     arrays = inputs_of(version, 1, 2, 70, 70)
-    first, second, other = (
-        outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5, seed=seed)
-        for seed in (1, 1, 2)
-    )
+    drawn = functools.partial(outcome, F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5)
+    first, second, other = (drawn(seed=seed) for seed in (1, 1, 2))
     for name in first:
         assert first[name].tobytes() == second[name].tobytes()
         assert first[name].tobytes() != other[name].tobytes()

@@ -99,17 +99,17 @@ def test_a_range_is_rounded_once(given, dtype):
 @pytest.mark.parametrize("positions", [[-1, 0, 1], [5, 4, -3], [10**6], [-(10**6), 3, 10**6], [[255], [0]]])
 @pytest.mark.parametrize("kind", ["int64", "int32", "uint8"])
 def test_rotary_at_any_position(positions, kind):
-    """The same as the reference, and no table is built up to a far position."""
+    """The same as the reference, and no table is built up to a far position. Angles are computed in float64."""
     places = np.array(positions).astype(kind)
-    x = rng.standard_normal((2, places.shape[-1], 3, 8))
+    x, kinds, turn = rng.standard_normal((2, places.shape[-1], 3, 8)), ("float64", "float32"), rotary_frequencies(8)
     tracemalloc.start()
-    found = [
-        version(Tensor(x), Tensor(places), rotary_frequencies(8)).numpy() for version in (F.rotary, F.rotary.composed)
-    ]
+    versions = [(version, dtype) for dtype in kinds for version in (F.rotary.composed, F.rotary)]
+    exact, *found = [version(Tensor(x.astype(dtype)), Tensor(places), turn).numpy() for version, dtype in versions]
     assert tracemalloc.get_traced_memory()[1] < 1e6
     tracemalloc.stop()
-    np.testing.assert_allclose(*found, atol=1e-12)
-    assert len({tuple(row) for row in found[0].reshape(2, -1, 24)[0].round(6).tolist()}) == places.shape[-1]
+    for numbers, tolerance in zip(found, (1e-12, 2e-6, 2e-6), strict=True):
+        np.testing.assert_allclose(numbers, exact, rtol=0, atol=tolerance)
+    assert len({tuple(row) for row in exact.reshape(2, -1, 24)[0].round(6).tolist()}) == places.shape[-1]
 
 
 # --- speed --------------------------------------------------------------------------------------------------------

@@ -135,15 +135,6 @@ def test_position_0_and_all_lengths_are_unchanged(version):
     np.testing.assert_allclose(np.linalg.norm(y, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-13)
 
 
-def test_distant_positions_are_accurate_in_float32():
-    """Angles are computed in float64: 100,000 radians as float32 would be off by 0.004."""
-    x, far = normal(1, 1, 1, 2).astype(np.float32), Tensor([100_003])
-    expected = F.rotary.composed(Tensor(x.astype(np.float64)), far, (1.0,)).numpy()
-    np.testing.assert_allclose(F.rotary(Tensor(x), far, (1.0,)).numpy(), expected, rtol=1e-5)
-    with composed():
-        np.testing.assert_allclose(F.rotary(Tensor(x), far, (1.0,)).numpy(), expected, rtol=1e-5)
-
-
 # --- cross-entropy --------------------------------------------------------------------------------------------
 
 

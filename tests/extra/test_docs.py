@@ -141,6 +141,8 @@ convolutional Vision Transformer | course/17-encoders | When does a convolutiona
 missing mask | map.md | How do I notice a missing mask?
 beam search for prose | translation.md | Why not beam search for prose?
 reader of nanoGPT | map.md | What a reader of nanoGPT finds where
+is this loss normal | symptoms.md | Is this loss normal?
+loss too good to be true | symptoms.md | A loss that is too good to be true
 """.strip().splitlines()
 
 

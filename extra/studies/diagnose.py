@@ -100,7 +100,7 @@ def read_run(name: str) -> Run:
     rows = read_rows(table, columns)
     training, validation, rates = (np.array(points(rows, column)).reshape(-1, 2).T for column in columns)
     if not (training.size and validation.size and rates.size):
-        raise OptionError(f"{table} has too few rows yet: wait for the first ones after step 0")
+        raise OptionError(f"{table} has no update yet: the run has only begun, or ended at once, as by NaN")
     family = family_of_weights(last, (GPT, SEQ2SEQ)) or GPT  # which says what is wrong with others
     trained, options = family.read(last), options_of_run(family, last)
     task = family.make_task(options, trained.tokenizer)

@@ -132,9 +132,9 @@ def test_the_command_reads_runs_and_refuses_what_is_none(workplace, capsys):
 HEAD = "step,loss,learning_rate,val_loss\n"
 GOOD = f"{HEAD}0,,,4.4\n1,4.4,0.1,\n"
 BAD = {
-    HEAD: "too few rows yet",
-    f"{HEAD}0,,,4.4\n": "too few rows yet",
-    f"{HEAD}0,,,nan\n1,nan,0.1,\n": "too few rows yet",
+    HEAD: "has no update yet",
+    f"{HEAD}0,,,4.4\n": "has no update yet",
+    f"{HEAD}0,,,nan\n1,nan,0.1,\n": "has no update yet",
     "a,b\n1,2\n": "has no column step or loss",
     f"{HEAD}0,=1+1,,\n": "line 2 is damaged",
     f"{HEAD}-1,1,1,1\n": "line 2 is damaged",

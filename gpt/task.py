@@ -10,7 +10,7 @@ from gpt.data import Batch, bits_per_character, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from text.decoding.sampling import generate
-from text.tokenizers.base import UNKNOWN, StreamDecoder, Tokenizer
+from text.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.errors import counted
 from training.cli.console import is_plain
 from training.task import Report, Task
@@ -69,18 +69,18 @@ class TextTask(Task):
 
     def sample(self, model: GPT) -> str:
         """A short text by the current model; always with the same random numbers, so that samples are comparable."""
-        prompt = self.tokenizer.encode_whole("\n") or [0]
-        stream = StreamDecoder(self.tokenizer)
-        tokens = generate(
-            model.step,
-            *model.start(np.array([prompt])),
-            max_new_tokens=self.options.sample_tokens,
-            temperature=0.8,
-            seed=self.options.seed,
-            forbidden=self.tokenizer.textless,
-        )
-        text = "".join(stream.push(int(row[0])) for row in tokens) + stream.finish()
-        return text.encode("utf-8", "replace").decode("utf-8").strip()
+        return drawn(self.options, self.tokenizer, model, [self.tokenizer.encode_whole("\n") or [0]])[0]
+
+
+def drawn(
+    options: GPTOptions, tokenizer: Tokenizer, model: GPT, prompts: list[list[int]], end: int | None = None
+) -> list[str]:
+    """How a model continues each of these tokens, up to the token `end`."""
+    settings = {"max_new_tokens": options.sample_tokens, "temperature": 0.8, "seed": options.seed}
+    forbidden = {*tokenizer.textless} - {end}
+    tokens = generate(model.step, *model.start(prompts), stop_token=end, forbidden=forbidden, **settings)
+    rows = np.stack([row.copy() for row in tokens], axis=1)
+    return [tokenizer.decode(row).encode("utf-8", "replace").decode("utf-8").strip() for row in rows]
 
 
 def first_words(text: str) -> str:

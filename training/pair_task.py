@@ -34,7 +34,7 @@ class PairTask(Task):
     a pair takes, `positions(pair)`, and what its greedy translation of each source is, `translate(model, sources)`.
     """
 
-    measures = ("bleu", "chrf", "exact")
+    item, measures = "pair", ("bleu", "chrf", "exact")
     data_class: ClassVar[type[PairData]]
 
     def __init__(
@@ -49,7 +49,7 @@ class PairTask(Task):
         train, held_out = map(self.encode, (corpus.train, corpus.held_out))
         needed = max(min(map(self.positions, part)) for part in (train, held_out))
         if needed > options.config.block_size:
-            advice = f"use {needed} or more, so that at least one training pair and one held-out pair fit"
+            advice = f"use {needed} or more, so that at least one training {self.item} and one held-out {self.item} fit"
             raise CorpusError(f"--block_size {options.config.block_size} is too short for {corpus.name}: {advice}")
 
         def fits(pair: Pair) -> bool:
@@ -65,13 +65,14 @@ class PairTask(Task):
     def describe(self) -> str:
         """One line about the pairs and their tokens."""
         data, reasons = self.data, self.corpus.left_out.copy()
+        found = f"{counted(len(data.train), self.item)} to learn from, {len(data.held_out):,} held out"
         if self.too_long:
             reasons.append(f"{self.too_long:,} with more than {counted(self.options.config.block_size, 'token')}")
         left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
         unknown = self.share_unknown()
         lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""
         return (
-            f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
+            f"{self.corpus.name}: {found}{left_out}; "
             f"{self.tokenizer.kind} tokenizer with {counted(self.tokenizer.vocab_size, 'token')}{lost}; "
             f"{data.padding():.1%} of the batches is padding; an epoch is {counted(data.epoch_steps, 'step')}"
         )

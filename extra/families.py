@@ -11,6 +11,7 @@ from extra.gpt.sample import sample as sample_gpt
 from extra.gpt.trained import PretrainedGPT
 from extra.mixers.mixers import RECURRENT
 from extra.mixers.seq2seq import RecurrentSeq2Seq
+from extra.pairs.documents import DocumentTask
 from extra.pairs.pairs import AnswerTask
 from extra.pairs.teachers import TaughtTask
 from extra.pixels.pictures import PixelsTask
@@ -26,15 +27,17 @@ from training.task import Task
 
 
 class ShelfGPT(PretrainedGPT):
-    """The GPT that also learns from pairs, images, teachers and rewards."""
+    """The GPT that also learns from documents, pairs, images, teachers and rewards."""
 
     options = GPTOptions
     sample = staticmethod(sample_gpt)
 
     def make_task(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
-        """The task for the data that the options name: a text, alone or with teachers, or pairs, or images."""
+        """The task for the data that the options name: a text, alone or with teachers, or documents, pairs, images."""
         if options.rewards:
             return RewardTask(options, tokenizer)
+        if options.documents:
+            return DocumentTask(options, tokenizer)
         if options.separator:
             return AnswerTask(options, tokenizer)
         if options.dataset in PICTURES and not options.text:

@@ -37,11 +37,13 @@ class ShelfTrained(Trained):
     Attributes:
         adapter: the adapter that was folded into the weights, or is kept beside them; None if there was none.
         changes: by the names of linear maps, the changes of their matrices that are not folded in.
+        documents: how the documents end that it learned from; none: it learned from a text.
         quantized: how the weights were quantized when the adapter was trained; None if they were not.
     """
 
     adapter: Path | None = None
     changes: dict[str, Change] = field(default_factory=dict, repr=False)
+    documents: str | None = None
     quantized: str | None = None
 
     def attach_changes(self, model: Module) -> None:
@@ -201,7 +203,8 @@ class ShelfFamily(Family):
         keeps = base and not checkpoint.tokenizer
         tokenizer = base.tokenizer if keeps else tokenizer_from_json(checkpoint.tokenizer)
         trained = self.described(path, checkpoint, tokenizer)
-        return ShelfTrained(**vars(trained), quantized=checkpoint.base.get("quantize"))
+        documents, quantized = checkpoint.training.get("documents"), checkpoint.base.get("quantize")
+        return ShelfTrained(**vars(trained), documents=documents, quantized=quantized)
 
     def read_folder(self, folder: Path) -> ShelfTrained:
         """Read a model from a folder in Hugging Face's layout; the ids of special tokens are those of its tokenizer.

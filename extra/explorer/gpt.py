@@ -12,11 +12,10 @@ import numpy as np
 from extra.explorer.page import assemble, described, halves, panels_of
 from extra.gpt.config import GPTConfig
 from extra.inside.gpt import look_inside
-from extra.pairs.answering import END, is_answering, prompt_ids, separator_of
+from extra.pairs.answering import END, is_answering, prompt_ids, prompt_of, separator_of
 from extra.pairs.made import CALCULATIONS, CHAT
 from extra.plots.figure import write_or_refuse
 from gpt.model import GPT
-from gpt.sample import encode
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import functional as F
@@ -83,6 +82,8 @@ def why_recorded(trained: Trained, model: GPT) -> str:
         return f"this model has {counted(numbers, 'parameter')}, {more}, so the page {recording}"
     if trained.tokenizer.kind not in TOKENIZERS:
         return f"the page lacks this model's tokenizer, so it {recording}"
+    if trained.documents:
+        return f"the page puts no mark before a document, as this model learned it, so it {recording}"
     if trained.composed:  # perhaps with a definition that someone changed
         why = "this model was trained with the reference versions of all operations (--composed)"
         return f"{why}, and the page has its own formulas, so it {recording}"
@@ -107,7 +108,7 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
         "sampling": {"temperature": temperature, "topK": options.top_k, "topP": options.top_p, "minP": options.min_p},
         "compare": compared(options, trained),
     }
-    ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else encode(tokenizer, prompt)
+    ids = prompt_ids(tokenizer, prompt, config.block_size) if answers else prompt_of(trained, prompt)
     panels = panels_of("gpt", "recorded" if why else "conversation" if answers else "")
     panels["stream"]["formula"] = stream_formula(config)
     about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."

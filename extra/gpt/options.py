@@ -19,6 +19,7 @@ from training.corpora import pairs as parallel
 from training.corpora import texts
 from training.model_config import settings_of
 
+DOCUMENTS = {"line": r"\n", "blank": r"\n\s*\n"}  # what is between two of them
 PAIRS = (*parallel.RECIPES, *MADE)
 
 
@@ -47,6 +48,12 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
     )
     vocab_size: int = of_data(
         1024, "size of a learned vocabulary: bpe, word; of pixels: shades", unit="tokens", low=2, high=1_000_000
+    )
+
+    documents: str | None = of_data(
+        None,
+        "each line, or what stands between blank lines, is a document, whose end is predicted, but is no character",
+        choices=DOCUMENTS,
     )
 
     replay: str | None = of_data(
@@ -78,12 +85,14 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
 
     DATASETS = (*texts.RECIPES, *pictures.RECIPES, *PAIRS)
     FILES = ("text", "pairs")
+    FIXED = ShelfOptions.FIXED | {"documents"}
     READERS = core.GPTOptions.READERS | {
         "pairs": {False: ("dataset",)},
         "separator": {True: ("swap", "held_out", "train_pairs", "eval_pairs"), False: ("data_order", "eval_iters")},
-        "replay": {True: ("replay_share",)},
-        "teachers": {True: ("teachers_share",)},
-        "rewards": {True: ("method", "group", "reference", "beta")},
+        "documents": {False: ("data_order", "eval_iters", "separator", "replay", "teachers")},
+        "replay": {True: ("replay_share",), False: ("documents",)},
+        "teachers": {True: ("teachers_share",), False: ("documents",)},
+        "rewards": {True: ("method", "group", "reference", "beta"), False: ("documents",)},
         "method": {"dpo": ("reference", "beta")},
     }
 

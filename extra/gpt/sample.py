@@ -8,13 +8,13 @@ from extra.chat.chat import show_chat
 from extra.chat.interactive import show_conversation
 from extra.explorer.gpt import explain
 from extra.inside.gpt import self_attention
-from extra.pairs.answering import ends_of, is_answering, prepare_prompt, separator_of
+from extra.pairs.answering import ends_of, is_answering, prepare_prompt, prompt_of, separator_of
 from extra.pixels.pictures import show_completions
 from extra.plots.attention import plot_attention
 from extra.plots.figure import check_plot
 from extra.rewards.calculator import with_calculator
 from gpt.model import GPT
-from gpt.sample import encode, explain_colours, show_beam, show_samples
+from gpt.sample import explain_colours, show_beam, show_samples
 from gpt.score import show_score
 from tinygrad_lite.errors import OptionError, counted
 from training.cli.prompt import read_prompt, warn_of_cut, warn_of_unknown
@@ -28,6 +28,8 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: GPT)
     """
     if options.similar:
         raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
+    if trained.documents and (for_texts := [name for name in ("score", "interactive") if name in given]):
+        raise OptionError(f"--{for_texts[0]} is for models that learned one text; this one learned documents: omit it")
     if trained.tokenizer.kind == "pixels":
         show_completions(options, given, trained, model)
     elif of_images := [name for name in ("image", "keep_rows", "out") if name in given]:
@@ -42,7 +44,8 @@ def continue_text(options: Any, given: Mapping[str, Any], trained: Trained, mode
     """Continue the prompt, answer it, explain what the model does with it, or talk, as the options say."""
     tokenizer, ends, answers = trained.tokenizer, ends_of(trained), is_answering(trained)
     explain_colours(options)
-    prompt = tokenizer.prepare(read_prompt(options.start))
+    # The default prompt is a line break, which begins no document.
+    prompt = tokenizer.prepare(read_prompt("" if trained.documents and "start" not in given else options.start))
     if options.chat:
         show_chat(options, given, trained, model, prompt)
         return
@@ -57,7 +60,7 @@ def continue_text(options: Any, given: Mapping[str, Any], trained: Trained, mode
         if not answers:
             if "start" in given:  # the default prompt, a line break, needs no warning
                 warn_of_unknown(tokenizer, prompt)
-            ids = encode(tokenizer, prompt)
+            ids = prompt_of(trained, prompt)
         if not model.is_endless:
             warn_of_cut([len(ids)], model.config.block_size, "last", "prompt")
         if options.attention:

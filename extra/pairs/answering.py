@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from extra.pairs.made import CHAT
 from extra.pretrained.read import end_tokens, is_pretrained_folder
+from extra.tokenizers.huggingface import GPT2_SPECIAL as MARK
 from gpt.model import GPT
+from gpt.sample import encode
 from text.decoding.batches import search_in_batches
 from text.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from text.tokenizers.base import Tokenizer
@@ -36,12 +38,20 @@ def is_conversing(trained: Trained) -> bool:
 
 
 def ends_of(trained: Trained) -> set[int]:
-    """The tokens that end a text: those of another program's model, or <end> of a model that answers."""
+    """The tokens that end a text: those of another program's model, <end> of a model that answers, or a mark."""
     tokenizer = trained.tokenizer
     if is_answering(trained):
         return {tokenizer.specials[END]}
+    if trained.documents:  # a line break cannot be in a line
+        return {tokenizer.specials[MARK], *(tokenizer.encode("\n") if trained.documents == "line" else ())}
     by_others = tokenizer.is_foreign and is_pretrained_folder(trained.path)
     return end_tokens(trained.path, tokenizer.vocab_size) if by_others else set()
+
+
+def prompt_of(trained: Trained, text: str) -> list[int]:
+    """The tokens of a text to be continued, or of the beginning of a document, which has a mark before it."""
+    tokenizer = trained.tokenizer
+    return [tokenizer.specials[MARK], *tokenizer.encode_after(text)] if trained.documents else encode(tokenizer, text)
 
 
 def turns_ids(tokenizer: Tokenizer, turns: Sequence[str]) -> list[int]:

@@ -90,16 +90,22 @@ class AnswerTask(PairTask):
 
     data_class, positions = AnswerData, staticmethod(positions)
 
+    @staticmethod
+    def marked(options: GPTOptions) -> tuple[PairCorpus, tuple[str, ...]]:
+        """What is to be learned, and the special tokens that the targets begin and end with."""
+        return load_pairs(options), (options.separator, END)
+
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
-        specials = (options.separator, END)
+        corpus, specials = self.marked(options)
         if tokenizer and (missing := [name for name in specials if name not in tokenizer.specials]):
             if not tokenizer.is_foreign and {*tokenizer.specials} - {UNKNOWN}:
+                asked = "separator" if options.separator else "documents"
                 raise OptionError(
-                    f"--separator {options.separator}: the tokenizer of these weights has no special token "
-                    f"{missing[0]}, and has others; start from scratch, or from a run with the same separator"
+                    f"--{asked} {getattr(options, asked)}: the tokenizer of these weights has no special token "
+                    f"{missing[0]}, and has others; start from scratch, or from a run with the same {asked}"
                 )
             tokenizer = tokenizer.with_specials(specials)
-        super().__init__(options, load_pairs(options), tokenizer, specials, 3 if options.sample_tokens else 0)
+        super().__init__(options, corpus, tokenizer, specials, 3 if options.sample_tokens else 0)
         if options.replay:
             tokens = replayed_tokens(options, self.tokenizer)
             self.data.add_replay(tokens, options.replay_share, options.config.block_size)

@@ -20,7 +20,7 @@ OF_ALL = """
 """
 OF_THIS_SEQ2SEQ = " mixer attend input_feeding"
 OF_THIS_GPT = " pairs separator replay teachers rewards residual mixer"
-TESTED_ELSEWHERE = {*"replay_share teachers_share method group reference beta".split()}
+TESTED_ELSEWHERE = {*"replay_share teachers_share method group reference beta separator replay teachers".split()}
 PAIRS = {"pairs": "pairs.tsv", "text": [], "separator": "<to>"}
 SUMS = {"dataset": "sums", "text": [], "separator": "<to>", "train_pairs": 60, "held_out": 20}
 RATES = {"warmup_iters": 2, "lr_decay_iters": 2, "min_lr": 0.05, "plateau": 0.9}
@@ -34,7 +34,8 @@ OF_GPTS = [
     *(({"optimizer": name}, OF_OPTIMIZERS) for name in OPTIMIZERS),
     *(({"positions": name}, {"rope_theta": 9.0, "rope_scaling": "32,1,4,8192"}) for name in POSITIONS),
     *(({"mixer": name}, OF_MIXERS) for name in MIXERS),
-    *((way, OF_PAIRS) for way in ({}, PAIRS)),
+    *((way, OF_PAIRS) for way in ({}, PAIRS, {"documents": "line"})),
+    ({}, {"documents": "line"}),
     *((way, {"dataset": "calculations"}) for way in ({}, PAIRS, SUMS)),
 ]
 OF_TRANSLATORS = [

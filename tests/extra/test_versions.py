@@ -22,7 +22,7 @@ LOSSES |= {"0.2.0-gpt-muon": 2.0469, "0.2.0-seq2seq": 2.86923, "0.2.0-bert": 3.1
 WEIGHTS = {(73, "1f8692f4db74"): "bert-goethe", (41, "3d897cb2eb76"): "bert-reviews", (73, "821e1e236f82"): "classify"}
 WEIGHTS |= {(10, "d8e1e23d4db2"): "cnn-digits", (14, "99f02cdc9c85"): "cnn-fashion"}
 WEIGHTS |= {(25, "5d76e71a8cbb"): "goethe-long plays sums werther-faust", (25, "b2939107b0ae"): "goethe-lstm"}
-WEIGHTS |= {(37, "76f650a238a0"): "goethe-works", (35, "38019afc7fe4"): "gpt-summarize"}
+WEIGHTS |= {(13, "40fd8a73de96"): "names", (37, "76f650a238a0"): "goethe-works", (35, "38019afc7fe4"): "gpt-summarize"}
 WEIGHTS |= {(59, "c074b076cc26"): "gpt-translate", (49, "de2664c0f6a0"): "multi30k-de-en tatoeba-de-en"}
 WEIGHTS |= {(26, "4bf2d26c83a7"): "igpt-digits", (72, "11417f76a982"): "vit-digits vit-fashion"}
 

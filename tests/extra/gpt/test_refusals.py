@@ -31,6 +31,8 @@ CONSTANT, RATES = "decay_lr false", ("--warmup_iters", "--lr_decay_iters")
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
+ALONE = {"data_order": "epochs", "eval_iters": 3, "replay": "goethe", "teachers": "own"}
+NOT_OF_DOCUMENTS = "changes nothing with --documents line: omit it"
 TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
 MODULES = {"train": "train", "sample": "sample", "merge": "extra.adapters.merge"}
@@ -61,6 +63,9 @@ CASES = {
         (f"{REWARDS} --group 5", "--batch_size 16, the number of answers here, is not a multiple of --group 5"),
         *each(f"{REWARDS} {{}}", f"{PROGRAM} {{}}", "--dataset chat", "--pairs a.tsv"),
         (f"{REWARDS} --replay goethe", "omit it"),
+        (f"{REWARDS} --documents line", "--documents changes nothing with --rewards: omit it"),
+        *((f"train names --{name} {value}", f"--{name} {NOT_OF_DOCUMENTS}") for name, value in ALONE.items()),
+        ("train --init_from talks --text text.txt --documents line", "these weights has no special token <|endoftext"),
         (f"{REWARDS} --method dpo", "add --reference"),
         ("train --text text.txt --tokenizer char --teachers own", "own: it reads 8 tokens at once: use --block_size 8"),
         ("train --dataset digits --tokenizer pixels --teachers own", "GPTs of the same text, but this run learns"),
@@ -179,6 +184,8 @@ CASES = {
         ("pixel_counts goethe", "python -m benchmarks.pixel_counts digits"),
     ],
     CorpusError: [
+        ("train names --text short.txt", "short.txt has 1 document, too few to hold out a tenth of them: use at least"),
+        ("train gpt-translate --documents line", "no corpus is called 'libreoffice-help'"),
         ("train --separator <to> --pairs short.txt", "short.txt, line 1: expected source TAB target"),
         (f"{REWARDS} --method dpo --reference no", "--reference no: there is no"),
         ("train goethe-char --text gone.txt --dry_run --out_dir run", "--text gone.txt: there is no such file"),

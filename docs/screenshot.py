@@ -1,39 +1,43 @@
-"""The picture in the README: the diagram of a page of `sample.py --explain`, and a cell of an attention map, opened.
+"""Pictures of a page of `sample.py --explain`: what a desktop and a phone show, in light and dark.
 
     pip install -e ".[e2e]"
-    python sample.py out/plays --start "ROMEO: O, she doth teach the torches to" --explain page.html
-    python docs/screenshot.py page.html docs/page.png
+    python sample.py out/goethe --explain page.html
+    python docs/screenshot.py page.html FOLDER
 
-Chromium must be installed.
+For each it saves the first screen, while the model writes, and every panel. The README shows 1280-light.png, as
+docs/page.png. Chromium must be installed.
 """
 
 import shutil
 import sys
 from pathlib import Path
 
+WINDOWS = ((1280, 800), (390, 844))
+SCHEMES = ("light", "dark")
 
-def main(page_file: str, picture: str) -> None:
-    """Open the page at the map of a head, open its strongest cell, and save a picture of both under the diagram."""
+
+def main(page_file: str, folder: str) -> None:
+    """Open the page in each window, and save what it shows."""
     from playwright.sync_api import sync_playwright
 
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1000, "height": 1000}, color_scheme="light")
-        page.goto(Path(page_file).resolve().as_uri() + "#head=3.1")
-        for panel in ("whole", "attention"):  # each is drawn when it is seen
-            page.locator(f"#{panel}").scroll_into_view_if_needed()
-            page.wait_for_timeout(500)
-        page.locator("#attention .map").press("Enter")
-        page.wait_for_timeout(1000)
-        page.evaluate(
-            """() => {
-              const shown = document.createElement("div");
-              shown.style.padding = "16px";
-              shown.append(document.querySelector("#whole .diagram"), document.querySelector("#attention .beside"));
-              document.body.replaceChildren(shown);
-            }"""
-        )
-        page.locator("body > div").screenshot(path=picture)
+        for width, height in WINDOWS:
+            for scheme in SCHEMES:
+                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+                page.goto(Path(page_file).resolve().as_uri())
+                page.wait_for_timeout(4500)  # it writes by itself
+                page.screenshot(path=out / f"{width}-{scheme}.png")
+                page.keyboard.press("Shift")  # the reader touches something: it stops
+                for name in page.evaluate("session.data.panels"):
+                    panel = page.locator(f"#{name}")
+                    panel.evaluate("(one) => one.scrollIntoView({ behavior: 'instant' })")
+                    page.wait_for_timeout(2500 if name == "attention" else 600)  # drawn when it is seen
+                    page.evaluate("document.querySelector('.stuck')?.classList.remove('stuck')")  # it would lie over it
+                    panel.screenshot(path=out / f"{width}-{scheme}-{name}.png")
+                page.close()
         browser.close()
 
 

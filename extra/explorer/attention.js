@@ -4,13 +4,14 @@
 function attentionPanel(session) {
   const { n_layer: L, n_head: H } = session.data.config;
   const costs = new Map(); // of each head: bits per character more without it
+  let [measuring, waiting] = [0, 0]; // the newest measurement, and the timer until it begins
   let pointed = null; // the token under the pointer or with the focus; null: the selected one
 
   const { grid, heads, mark } = headGrid(L, H, (layer, head) => session.chooseHead(layer, head));
   for (const one of heads) {
     one.name = `${one.layer}.${one.head}`;
-    one.cost = element("span");
-    one.made.append(" ", one.cost);
+    one.cost = element("span", { class: "cost" });
+    one.made.append(one.cost);
   }
   const opened = element("div", { class: "opened", "aria-live": "polite" });
   let open = null; // the cell that is opened, [t, s]
@@ -19,7 +20,7 @@ function attentionPanel(session) {
     opened.replaceChildren(...openedCell(session, ...session.head, t, s));
   };
   const large = largeMap(session, (t) => point(t), session.live ? showCell : () => {});
-  const title = element("h3");
+  const title = element("h3", {}, "A head");
   const strip = element("div", { class: "strip" });
   arrowKeys(strip);
   const words = element("p", { "aria-live": "polite", id: "looks" });
@@ -29,42 +30,38 @@ function attentionPanel(session) {
     session.toggleHead(session.head.join("."));
   });
   const allOn = button("Switch all heads on", () => session.allHeadsOn());
-  const measure = button("Measure every head", () => measureAll());
 
+  const switches = session.live ? [element("div", { class: "controls" }, toggle, allOn), price, missed] : [];
   bodyOf("attention").append(
-    element(
-      "p",
-      { class: "soft" },
-      "Every map has a row for each token and a column for each token that it can see; " +
-        "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at " +
-        "decides what the model writes after it: to see where it looks for a word, point at the token before that word.",
-    ),
-    grid,
     title,
-  );
-  if (session.live)
-    bodyOf("attention").append(element("div", { class: "controls" }, toggle, allOn, measure), price, missed);
-  const advice = session.live ? "Click a cell, or press Enter, to see how its weight comes about." : "";
-  bodyOf("attention").append(
-    ...[strip, words, element("h3", {}, "The whole map"), element("p", { class: "soft" }, advice)],
-    element("div", { class: "beside" }, element("div", {}, ...large.parts), opened),
+    element("div", { class: "beside maps" }, element("div", {}, ...large.parts), element("div", {}, grid, ...switches)),
+    ...[strip, words, opened],
   );
 
-  /** Switch each head off alone, and note what that costs on this text. */
+  /** Switch each head off alone, and note what that costs on this text; another text ends it. */
   async function measureAll() {
-    measure.disabled = true;
+    const [own, read] = [++measuring, session.read];
     const whole = session.perCharacter(session.bitsWith(new Set()));
-    for (const { name, cost } of heads) {
-      costs.set(name, session.perCharacter(session.bitsWith(new Set([name]))) - whole);
-      cost.textContent = signed(costs.get(name));
-      await pause();
+    for (const { name } of heads) {
+      const [cache, logits] = [session.model().newCache(), []];
+      for (const token of read) {
+        if (logits.length % 8 === 0) await pause(); // the page answers meanwhile
+        if (own !== measuring) return;
+        logits.push(session.model().predict(token, cache, new Set([name])).logits);
+      }
+      costs.set(name, session.perCharacter(bitsOf(read, (position) => logits[position])) - whole);
+      showCosts();
     }
-    draw();
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
-    missed.textContent =
-      `On this text, ${nameOf(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
-      "character more. A negative number means that the text is predicted better without the head.";
-    measure.disabled = false;
+    missed.textContent = `On this text, ${nameOf(worst)} is missed most: ${signed(most)} bits per character.`;
+    if (session.headChosen) draw();
+    else session.chooseHead(...worst.split(".").map(Number));
+  }
+
+  /** The bars under the maps, the widest under the head that is missed most. */
+  function showCosts() {
+    const most = Math.max(...costs.values()) || 1;
+    for (const { name, cost } of heads) cost.style.width = `${(100 * Math.max(costs.get(name) ?? 0, 0)) / most}%`;
   }
 
   /** What the heads cost that are switched off; the text is read once more, with all heads, so not while it runs. */
@@ -99,7 +96,7 @@ function attentionPanel(session) {
       ...(follows === undefined ? ["the last"] : ["before ", tokenOf(session, follows)]),
       ") looks at ",
       ...enumerated(seen.map(named)),
-      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : ["; no later token looks at it"]),
+      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : [""]),
       ".",
     );
   }
@@ -141,8 +138,11 @@ function attentionPanel(session) {
       if (now.text !== before.text || now.selected !== before.selected) pointed = null;
       if (now.text !== before.text || now.checkpoint !== before.checkpoint) {
         missed.textContent = "";
+        measuring++;
+        clearTimeout(waiting);
+        if (session.live && session.read.length > 1) waiting = setTimeout(measureAll, 400);
         for (const { cost, name } of heads) {
-          cost.textContent = "";
+          cost.style.width = 0;
           costs.delete(name);
         }
       }

@@ -11,7 +11,7 @@
  */
 function largeMap(session, point, open) {
   const canvas = element("canvas");
-  const box = element("button", { type: "button", class: "map" }, canvas);
+  const box = element("button", { type: "button", class: "map", "aria-label": "Map" }, canvas);
   const value = element("p", { class: "soft", "aria-live": "polite" });
   const { frame: made, name } = mapFrame(box);
   let [map, at, drawn] = [[], [0, 0], ""];
@@ -98,7 +98,7 @@ function openedCell(session, layer, head, t, s) {
       ` look at the ${counted(t + 1, "position")} up to its own. Softmax: e^score is ` +
       `${Math.exp(product * scale).toPrecision(3)}, and over all these positions they sum to ${total.toPrecision(3)}; ` +
       "their ratio is the weight, ", element("b", {}, percent(weight)), "."),
-    table(`The largest weights of this row, of ${weights.length}; together they are 100 %.`, ["token", "share", "#weight"],
+    table(`The largest weights of this row, of ${weights.length}`, ["token", "share", "#weight"],
       element("tbody", {}, ...rows.map(({ token: position, p }) =>
         element("tr", { class: position === s ? "chosen" : "" },
           element("td", {}, tokenOf(session, session.read[position]), ` at ${position + 1}`),

@@ -64,14 +64,10 @@ function largest(shares, count) {
 /** A table of names with their probabilities as bars; the right one, if it is known, is marked. */
 function chances(caption, column, pairs, name, right = null) {
   const rows = pairs.map(([text, p]) =>
-    element(
-      "tr",
-      { class: text === right ? "chosen" : "" },
+    element("tr", { class: text === right ? "chosen" : "" },
       element("td", {}, name(text), text === right ? " ← the true label" : ""),
       element("td", { class: "wide" }, bar({ kept: p })),
-      element("td", { class: "number" }, percent(p)),
-    ),
-  );
+      element("td", { class: "number" }, percent(p))));
   return table(caption, [column, "share", "#probability"], element("tbody", {}, ...rows));
 }
 
@@ -81,11 +77,7 @@ function streamPanel(data) {
   const positions = data.rows && positionsOf(data);
   const mean = (numbers) => numbers.reduce((all, number) => all + number / numbers.length, 0);
   const at = (numbers) => (walk.position === null ? mean(numbers) : numbers[walk.position]);
-  bodyOf("stream").append(
-    heading,
-    element("p", { class: "soft" }, "Grey: the length of the stream; in colour: of what a part adds to it."),
-    rows,
-  );
+  bodyOf("stream").append(heading, rows);
   walk.listeners.push(() => {
     if (walk.position === null) heading.textContent = "The mean of the lengths at all patches:";
     else if (positions) heading.textContent = `${positions.chosenName()}:`;

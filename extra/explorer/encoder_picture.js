@@ -72,14 +72,9 @@ function picturePanel(data) {
   const { made } = pictureOf(data, "Patches; choose one to inspect it");
   const positions = positionsOf(data);
   const words = element("p", { class: "soft" });
-  bodyOf("picture").append(
-    element(
-      "div",
-      { class: "beside" },
-      element("div", {}, made, wholeButton(data), words),
-      chances(data.about, "class", data.classes, visible, data.right),
-    ),
-  );
+  const classes = chances(data.about, "class", data.classes, visible, data.right);
+  const patches = element("div", {}, made, wholeButton(data), words);
+  bodyOf("picture").append(element("div", { class: "beside" }, patches, classes));
   walk.listeners.push(() => {
     words.textContent = `${positions.chosenName()} is chosen; there are ${data.rows} × ${data.rows} patches.`;
   });
@@ -104,12 +99,6 @@ function looksPanel(data) {
   const title = element("h3");
   const words = element("p", { "aria-live": "polite", id: "attends" });
   bodyOf("looks").append(
-    element(
-      "p",
-      { class: "soft" },
-      "Every map shows how much weight the chosen position gives each patch; its strongest has the full colour. ",
-      "Under each map are its layer and head.",
-    ),
     grid,
     title,
     element("div", { class: "beside" }, element("div", {}, made, wholeButton(data)), words),
@@ -137,9 +126,7 @@ function rolloutPanel(data) {
   const positions = positionsOf(data);
   const { made, show } = pictureOf(data, "Patches under the rollout");
   const words = element("p", { "aria-live": "polite", id: "rolled" });
-  bodyOf("rollout").append(
-    element("div", { class: "beside" }, element("div", {}, made, wholeButton(data)), words),
-  );
+  bodyOf("rollout").append(element("div", { class: "beside" }, element("div", {}, made, wholeButton(data)), words));
   walk.listeners.push(() => {
     const now = positions.rowOf(rows).slice(positions.first);
     show(now);

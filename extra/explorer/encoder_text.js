@@ -12,10 +12,8 @@ function tokensPanel(data) {
     const t = walk.position;
     press(made, t);
     const segment = Math.max(...data.segments) ? `, segment ${data.segments[t] + 1}` : "";
-    words.replaceChildren(
-      token(data.tokens[t]),
-      ` is token ${data.ids[t]} of the vocabulary, at position ${t + 1} of ${made.length}${segment}.`,
-    );
+    const place = `at position ${t + 1} of ${made.length}${segment}`;
+    words.replaceChildren(token(data.tokens[t]), ` is token ${data.ids[t]} of the vocabulary, ${place}.`);
   });
 }
 
@@ -72,14 +70,7 @@ function labelsPanel(data) {
     element("h3", {}, "What each token changes"),
     group,
     line,
-    element(
-      "p",
-      { class: "soft" },
-      element("span", { class: "swatch first" }),
-      "for the label",
-      element("span", { class: "swatch second" }),
-      "against it; the token that changes most has the full colour",
-    ),
+    legend({ first: "for the label", second: "against it" }),
     words,
   );
   walk.listeners.push(() => {
@@ -109,15 +100,7 @@ function attentionPanel(data) {
   name(data.tokens.map(visible));
   const words = element("p", { "aria-live": "polite", id: "attends" });
   arrowKeys(strip);
-  bodyOf("attention").append(
-    element("p", { class: "soft" }, "Rows: the tokens that attend; columns: those attended to; below: layer and head."),
-    grid,
-    title,
-    strip,
-    words,
-    element("h3", {}, "The whole map"),
-    frame,
-  );
+  bodyOf("attention").append(grid, title, strip, words, element("h3", {}, "The whole map"), frame);
   const named = (pairs) => enumerated(pairs.map(([t, share]) => [token(data.tokens[t]), ` ${percent(share)}`]));
 
   function point(t) {

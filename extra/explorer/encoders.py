@@ -162,7 +162,6 @@ def write(options: Any, title: str, intro: str, shown: list, data: dict, blobs: 
     parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
     stream = PANELS["stream"] | {"formula": f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)"}
     panels = {name: PANELS[name] for name in shown} | {"stream": stream}
-    more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
     data["panels"] = [*panels]
-    write_or_refuse(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS), "--explain ")
+    write_or_refuse(options.explain, assemble(title, [intro], panels, data, blobs, SCRIPTS), "--explain ")
     say(f"wrote {options.explain}; open it in a browser")

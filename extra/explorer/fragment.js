@@ -1,19 +1,58 @@
 "use strict";
 /*
- * The view in the address: #text=...&at=5&head=3.1&off=1.0&panel=attention. A link leads to exactly what was seen;
- * positions, layers and heads are counted from 1.
+ * The view in the address: #text=...&at=5&head=3.1&off=1.0&temperature=0.5&panel=attention&note=... A link leads to
+ * exactly what was seen; positions, layers and heads are counted from 1.
  */
 
-function keepInAddress(session) {
-  const moved = (name, by) => name.split(".").map((number) => Number(number) + by).join(".");
+const SLIDERS = ["temperature", "topK", "topP", "minP"];
+const MAX_NOTE = 200; // characters
 
+function moved(name, by) {
+  return name.split(".").map((number) => Number(number) + by).join(".");
+}
+
+/** What is seen, as the fragment of an address; of the sliders, those that were moved. */
+function addressOf(session, more = {}) {
+  const state = { at: session.selected + 1, head: moved(session.head.join("."), 1) };
+  if (session.live) state.text = session.text(session.ids);
+  if (session.off.size) state.off = Array.from(session.off, (name) => moved(name, 1)).join();
+  for (const name of SLIDERS) {
+    if (session.data.sampling[name] !== session.sliders[name].first) state[name] = session.data.sampling[name];
+  }
+  if (session.data.checkpoints?.[session.checkpoint] && session.checkpoint !== session.data.selected) {
+    state.step = session.data.checkpoints[session.checkpoint];
+  }
+  return new URLSearchParams({ ...state, ...more });
+}
+
+/** A button that copies a link to what is seen, at this panel. */
+function copyLink(session, panel, words = "Copy link", note = () => "", name = undefined) {
+  const said = (text) => {
+    made.textContent = text;
+    setTimeout(() => (made.textContent = words), 1800);
+  };
+  const copy = async () => {
+    const more = { ...(panel ? { panel } : {}), ...(note() ? { note: note() } : {}) };
+    history.replaceState(null, "", `#${addressOf(session, more)}`);
+    try {
+      await navigator.clipboard.writeText(location.href);
+      said("Copied");
+    } catch {
+      said("It is in the address bar");
+    }
+  };
+  const made = button(words, copy, { class: "copy", "aria-label": name, title: "copy a link to what is shown" });
+  return made;
+}
+
+function keepInAddress(session) {
   /** Scroll to a panel, and stay there while the panels above it are drawn. */
   const goTo = (name) => {
     if (!session.data.panels.includes(name)) return;
     const scroll = () => document.getElementById(name).scrollIntoView({ behavior: "instant" });
     const drawn = new ResizeObserver(scroll);
     drawn.observe(document.body);
-    for (const event of ["wheel", "touchstart", "keydown"]) {
+    for (const event of ["wheel", "touchstart", "keydown", "pointerdown"]) {
       window.addEventListener(event, () => drawn.disconnect(), { once: true, passive: true });
     }
     setTimeout(() => drawn.disconnect(), 1500);
@@ -29,6 +68,12 @@ function keepInAddress(session) {
     const { n_layer: L, n_head: H } = session.data.config;
     const heads = new Set(Array.from({ length: L * H }, (_, i) => `${Math.floor(i / H)}.${i % H}`));
     const named = (text) => (text ?? "").split(",").map((name) => moved(name, -1)).filter((name) => heads.has(name));
+    for (const name of SLIDERS) {
+      const value = parseFloat(asked.get(name));
+      if (Number.isFinite(value)) session.sliders[name].move(value);
+    }
+    const step = session.data.checkpoints?.indexOf(Number(asked.get("step"))) ?? -1;
+    if (asked.has("step") && step >= 0) session.setCheckpoint(step);
     if (session.live && asked.has("text")) {
       session.setText(asked.get("text"));
       session.showText();
@@ -40,21 +85,22 @@ function keepInAddress(session) {
     const [head] = named(asked.get("head"));
     if (head) session.chooseHead(...head.split(".").map(Number));
     if (asked.has("at")) session.select(Number(asked.get("at")) - 1);
+    if (asked.get("note")) showNote(asked.get("note").slice(0, MAX_NOTE));
     goTo(asked.get("panel"));
     return true;
   };
   let timer = 0;
-  const write = () => {
-    const state = { at: session.selected + 1, head: moved(session.head.join("."), 1) };
-    if (session.live) state.text = session.text(session.ids);
-    if (session.off.size) state.off = Array.from(session.off, (name) => moved(name, 1)).join();
-    history.replaceState(null, "", `#${new URLSearchParams(state)}`);
-  };
   const found = read();
   session.onChange(() => {
     clearTimeout(timer);
-    timer = setTimeout(write, 300);
+    timer = setTimeout(() => history.replaceState(null, "", `#${addressOf(session)}`), 300);
   });
   window.addEventListener("hashchange", read);
   return found;
+}
+
+/** What a reader found, who sent the link. */
+function showNote(text) {
+  document.querySelector(".finding")?.remove();
+  document.querySelector("header .lead").after(element("p", { class: "finding" }, text));
 }

@@ -29,8 +29,8 @@ from training.corpora.texts import RECIPES, load_corpus
 from training.family import Trained
 from training.folder import RunFolder
 
-SCRIPTS = "model tokenizer sampling counting session talk text next cell attention stream wanted patching surprise"
-SCRIPTS = f"{SCRIPTS} growing whole fragment main".split()
+SCRIPTS = "model tokenizer sampling counting session talk ahead stage arcs text next cell attention stream wanted"
+SCRIPTS = f"{SCRIPTS} patching surprise growing parts picture questions tour fragment main".split()
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone can keep up
 MAX_CHECKPOINTS = 12  # of one run, in one page
@@ -41,6 +41,9 @@ MAX_HALF = float(np.finfo(np.float16).max)  # 65,504
 MAX_RECORDED = 64  # tokens of a text, if the page cannot compute with the model
 EARLY = 5  # predictions kept for each layer and token of them
 EXAMPLE = "Habe nun, ach! Philosophie,"
+# What a model read if its text is one of these, which its hash says.
+READ = {"goethe": "Goethe, in German", "shakespeare": "Shakespeare, in English"}
+READ |= {"goethe-works": READ["goethe"], "plays": READ["shakespeare"]}
 
 # The settings that model.js reads by name; those that it finds in the weights, or that do not matter without training.
 PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
@@ -112,11 +115,13 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
     panels = panels_of("gpt", "recorded" if why else "conversation" if answers else "")
     panels["stream"]["formula"] = stream_formula(config)
     about = f"This is your model: {described(trained).replace('gpt with', 'a GPT with', 1)}."
+    read = {recipe.expected: READ.get(name) for name, recipe in RECIPES.items()}.get(trained.corpus_sha256)
+    title = f"A GPT that read {read}" if read else "Inside your GPT"
     if why:
         data["recording"], blobs = record(model, tokenizer, ids)
         for name in ("wanted", "patching", "growing"):  # which compute with the weights
             del panels[name]
-        intro = [about, f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
+        intro = [f"{why[0].upper()}{why[1:]}.", about]
     else:
         run, names = checkpoints_of(trained), list(trained.weights)
         data |= {
@@ -127,13 +132,9 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
             "selected": next(i for i, (_, weights) in enumerate(run) if weights is trained.weights),
         }
         blobs = {f"weights-{i}": halves(*(w[name] for name in names)) for i, (_, w) in enumerate(run)}
-        intro = [
-            f"{about} Everything below is computed from its weights.",
-            "The page has no connection: your text stays in it, and it works from a file, without a network. Its "
-            "scripts can be read in its source, or in the browser's debugger; model.js is the forward pass.",
-        ]
-        if config.block_size > MAX_CONTEXT:
-            intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")
+        title += f", for {counted(run[data['selected']][0], 'step')}" if read and not trained.adapter else ""
+        reads = f"It reads up to {config.block_size} tokens, and on this page the last {data['context']}."
+        intro = ["It runs here, in this file: type, and press Enter.", f"{about} {reads}"]
         if len(run) < 2:
             del panels["growing"]
         if answers:
@@ -144,7 +145,7 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
             if trained.dataset == CALCULATIONS:
                 intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
     data["panels"] = [*panels]
-    return assemble("Inside your GPT", intro, panels, data, blobs, SCRIPTS)
+    return assemble(title, intro, panels, data, blobs, SCRIPTS)
 
 
 def stream_formula(config: GPTConfig) -> str:

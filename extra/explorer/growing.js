@@ -4,14 +4,8 @@
 function growingPanel(session) {
   const steps = session.data.checkpoints;
   const words = (i) => `step ${grouped(steps[i])}`;
-  const age = slider("Training", {
-    min: 0,
-    max: steps.length - 1,
-    step: 1,
-    value: session.checkpoint,
-    words,
-    change: (i) => session.setCheckpoint(i),
-  });
+  const change = (i) => session.setCheckpoint(i);
+  const age = slider("Training", { min: 0, max: steps.length - 1, step: 1, value: session.checkpoint, words, change });
   age.classList.add("wide");
   document.querySelector("main").append(element("div", { class: "sticky" }, age));
 
@@ -33,28 +27,14 @@ function growingPanel(session) {
       known.bits.push(session.perCharacter(session.bitsWith(session.off, i)));
     }
     plot.replaceChildren(lossPlot(steps, known.bits, session.checkpoint));
-    rows.replaceChildren(
-      ...steps.map((step, i) =>
-        element(
-          "tr",
-          { class: i === session.checkpoint ? "chosen" : "" },
-          element(
-            "td",
-            {},
-            button(
-              grouped(step),
-              () => {
-                age.set(i);
-                session.setCheckpoint(i);
-              },
-              { "aria-label": words(i) },
-            ),
-          ),
-          element("td", {}, known.bits[i].toFixed(3)),
-          element("td", {}, ...known.best[i].map((one) => choiceOf(session, one))),
-        ),
-      ),
-    );
+    const row = (step, i) => {
+      const choose = () => (age.set(i), session.setCheckpoint(i));
+      const choices = known.best[i].map((one) => choiceOf(session, one));
+      const cells = [[button(grouped(step), choose, { "aria-label": words(i) })], [known.bits[i].toFixed(3)], choices];
+      const kind = i === session.checkpoint ? "chosen" : "";
+      return element("tr", { class: kind }, ...cells.map((cell) => element("td", {}, ...cell)));
+    };
+    rows.replaceChildren(...steps.map(row));
   };
   session.onChange(whenVisible("growing", update));
 }
@@ -86,8 +66,6 @@ function lossPlot(steps, bits, now) {
     svg("text", { x: left, y: height - 8 }, `step ${grouped(steps[0])}`),
     svg("text", { x: width - 15, y: height - 8, "text-anchor": "end" }, grouped(steps.at(-1))),
     svg("polyline", { points }),
-    ...steps.map((step, i) =>
-      svg("circle", { cx: x(step), cy: y(bits[i]), r: i === now ? 6 : 3.5, class: i === now ? "now" : "" }),
-    ),
+    ...steps.map((step, i) => svg("circle", { cx: x(step), cy: y(bits[i]), r: 4, class: i === now ? "now" : "" })),
   );
 }

@@ -1,5 +1,5 @@
 "use strict";
-/* The page is painted first; then the weights are decoded, and the panels begin. */
+/* The page is painted first; then the weights are decoded, and the stage and the panels begin. */
 
 const PANELS = {
   whole: wholePanel,
@@ -15,9 +15,19 @@ const PANELS = {
 
 startAfterPaint((data) => {
   const session = new (data.recording ? RecordedSession : data.talk ? TalkSession : LiveSession)(data);
-  for (const panel of data.panels) PANELS[panel](session);
+  makeStage(session);
+  for (const panel of data.panels) {
+    const title = document.querySelector(`#${panel} h2`);
+    title.after(copyLink(session, panel, "", () => "", `Copy a link to: ${title.textContent}`));
+    PANELS[panel](session);
+  }
+  addTour(session);
   if (data.talk) session.setIds(data.talk.ids);
   else if (session.live) session.setText(data.prompt);
-  if (!keepInAddress(session)) session.changed();
+  session.showText();
+  if (!keepInAddress(session)) {
+    session.changed();
+    if (!data.talk) setTimeout(session.writer.softly, 900); // something moves, until the reader touches anything
+  }
   window.session = session; // for the console: session.model().predict(...)
 });

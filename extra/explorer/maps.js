@@ -53,7 +53,7 @@ function headGrid(L, H, choose) {
       const canvas = element("canvas");
       const name = headName(layer, head);
       const made = button("", () => choose(layer, head), { title: name, "aria-label": name });
-      made.append(canvas, `${layer + 1} · ${head + 1}`);
+      made.append(canvas, `${layer + 1}·${head + 1}`);
       grid.append(made);
       heads.push({ layer, head, made, canvas });
     }
@@ -117,11 +117,8 @@ function arcLine(labels, buttons, twoSided = false) {
       made.style.backgroundColor = shown(weight) ? shade(0.15 + 0.85 * weight) : "";
     });
   };
-  const line = element(
-    "div",
-    { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" },
-    ...buttons,
-  );
+  const group = { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" };
+  const line = element("div", group, ...buttons);
   return { parts: twoSided ? [above, line, below] : [above, line], middle, arcs };
 }
 
@@ -143,8 +140,8 @@ function lengthRows(stream, added, said = () => []) {
       ...more,
     );
   const parts = (lengths, layer) => [
-    line(`attention ${layer + 1}`, lengths[0], "attention"),
-    line(`feed-forward ${layer + 1}`, lengths[1], "mlp"),
+    line("attention", lengths[0], "attention"),
+    line("feed-forward", lengths[1], "mlp"),
     line(`after layer ${layer + 1}`, stream[layer + 1], "stream", ...said(layer + 1)),
   ];
   return [line("embedding", stream[0], "stream", ...said(0)), ...added.flatMap(parts)];

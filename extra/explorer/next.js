@@ -1,7 +1,7 @@
 "use strict";
-/* What comes next: the distribution of the next token, filtered by the sliders, and one draw from it. */
+/* What comes next: the distribution of the next token, filtered by the sliders, and why one was drawn. */
 
-const SHOWN = 14; // tokens in the table
+const SHOWN = 6; // tokens in the table
 
 function nextPanel(session) {
   const body = bodyOf("next");
@@ -11,8 +11,7 @@ function nextPanel(session) {
   const heading = element("p");
   const reason = element("div");
   const state = () => session.state + JSON.stringify(settings); // what a draw depends on
-  let drawn = null; // the last draw: its probabilities, its number u, and where the token stands
-  let running = false;
+  session.sliders = {};
 
   const make = (name, title, options) => {
     const change = (value) => {
@@ -21,7 +20,12 @@ function nextPanel(session) {
     };
     const made = slider(title, { value: settings[name], change, ...options });
     settings[name] = made.value(); // as the slider shows it
-    return made;
+    made.move = (value) => {
+      made.set(value);
+      change(made.value());
+    };
+    made.first = made.value();
+    return (session.sliders[name] = made);
   };
   const orAll = (digits) => (value) => (value ? value.toFixed(digits) : "all");
   const sliders = [
@@ -43,44 +47,12 @@ function nextPanel(session) {
     }),
   ];
 
-  const step = () => {
-    if (session.ended) return; // the next turn is the reader's
-    session.select(Infinity);
-    const probabilities = filtered(session);
-    const u = Math.random(); // the browser's own; sample.py draws other numbers
-    drawn = { probabilities, u, after: session.read.at(-1) };
-    session.append(draw(probabilities, u).token);
-    drawn.state = state();
-    session.showText();
-  };
-  const run = async () => {
-    running = !running;
-    runButton.textContent = running ? "Pause" : "Run";
-    while (running) {
-      step();
-      if (session.ended) run(); // a pause
-      await new Promise((resolve) => setTimeout(resolve, 60));
-    }
-  };
-  const runButton = button("Run", run);
-  session.answer = () => running || run();
-  if (session.live) {
-    const controls = [
-      button("Next token", step, { class: "main" }),
-      runButton,
-      button("Remove the last", () => {
-        session.removeLast();
-        session.showText();
-      }),
-    ];
-    body.append(element("div", { class: "controls" }, ...controls));
-  }
   body.append(
     element("div", { class: "sliders" }, ...sliders),
     heading,
     table(
-      "Wide bars: the model's probabilities. Narrow bars: after the sliders; a token is drawn from these.",
-      ["token", "shares", "#model", "#after sliders"],
+      "Wide bars: the model; narrow bars: after the sliders",
+      ["token", "shares", "#model", "#left"],
       rows,
     ),
     reason,
@@ -100,26 +72,19 @@ function nextPanel(session) {
       heading.replaceChildren(
         "After ",
         tokenOf(session, session.read[session.selected]),
-        ` the model is uncertain by ${entropy.toFixed(2)} bits, as between ${(2 ** entropy).toFixed(1)} equally `,
-        `probable tokens. The sliders leave ${grouped(count)} of ${grouped(V)} tokens.`,
+        `: ${entropy.toFixed(2)} bits, as between ${(2 ** entropy).toFixed(1)} equal tokens. `,
+        `The sliders leave ${grouped(count)} of ${grouped(V)} tokens.`,
       );
       const scale = Math.max(shown[0].p, ...shown.map(({ token }) => kept[token]));
-      rows.replaceChildren(
-        ...shown.map(({ token, p }) =>
-          element(
-            "tr",
-            {
-              class: [kept[token] ? "" : "out", token === follows ? "chosen" : ""].join(" "),
-            },
-            element("td", {}, tokenOf(session, token), token === follows ? " ← is next in the text" : ""),
-            element("td", { class: "wide" }, bar({ model: p / scale, kept: kept[token] / scale })),
-            element("td", { class: "number" }, percent(p)),
-            element("td", { class: "number" }, kept[token] ? percent(kept[token]) : "removed"),
-          ),
-        ),
-      );
-      if (drawn && drawn.state !== state()) drawn = null; // it was drawn from something else
-      if (session.live) showReason(session, reason, drawn);
+      const row = ({ token, p }) =>
+        element("tr", { class: `${kept[token] ? "" : "out"} ${token === follows ? "chosen" : ""}` },
+          element("td", {}, tokenOf(session, token), token === follows ? " ← is next in the text" : ""),
+          element("td", { class: "wide" }, bar({ model: p / scale, kept: kept[token] / scale })),
+          element("td", { class: "number" }, percent(p)),
+          element("td", { class: "number" }, kept[token] ? percent(kept[token]) : "removed"));
+      rows.replaceChildren(...shown.map(row));
+      if (session.drawn?.state !== state()) session.drawn = null; // it was drawn from something else
+      if (session.live) showReason(session, reason, session.drawn);
     }),
   );
 }
@@ -141,20 +106,10 @@ function choiceOf(session, { token, p }, follows) {
 
 /** Why this token? The interval that the random number fell into, and a slider for other numbers. */
 function showReason(session, place, drawn) {
-  if (!drawn) {
-    place.drawn = null;
-    place.replaceChildren(
-      element("h3", {}, "Why this token?"),
-      element(
-        "p",
-        { class: "soft" },
-        "Press Next token: a random number is drawn, and this line shows which token's interval it falls into.",
-      ),
-    );
-    return;
-  }
   if (place.drawn === drawn) return; // so that a slider that is moved stays in place
   place.drawn = drawn;
+  place.replaceChildren();
+  if (!drawn) return;
   const line = svg("svg", {
     class: "number-line",
     viewBox: "0 0 1000 50",
@@ -164,17 +119,15 @@ function showReason(session, place, drawn) {
   const words = element("p", { id: "why", "aria-live": "polite" });
   const show = (u) => {
     const { token, begin, end } = draw(drawn.probabilities, u);
-    for (const rect of line.querySelectorAll("rect"))
-      rect.classList.toggle("hit", rect.dataset.token === String(token));
-    marker.setAttribute("x1", 1000 * u);
-    marker.setAttribute("x2", 1000 * u);
+    for (const rect of line.children) rect.classList.toggle("hit", rect.dataset.token === String(token));
+    for (const end of ["x1", "x2"]) marker.setAttribute(end, 1000 * u);
     words.replaceChildren(
       u === drawn.u ? "The random number " : "With the number ",
       element("b", {}, u.toFixed(4)),
       u === drawn.u ? " was drawn. It lies" : " it would have been another draw: it lies",
       ` between ${begin.toFixed(4)} and ${end.toFixed(4)}, the interval of `,
       tokenOf(session, token),
-      `, which is as wide as its probability, ${percent(end - begin)}.`,
+      `, ${percent(end - begin)} wide.`,
     );
   };
   let begin = 0;
@@ -188,26 +141,13 @@ function showReason(session, place, drawn) {
   }
   const marker = svg("line", { y1: 0, y2: 50 });
   line.append(marker);
-  const other = slider("try another number", {
-    min: 0,
-    max: 0.9999,
-    step: 0.0001,
-    value: drawn.u,
-    words: (u) => u.toFixed(4),
-    change: show,
-  });
+  const range = { min: 0, max: 0.9999, step: 0.0001, value: drawn.u };
+  const other = slider("try another number", { ...range, words: (u) => u.toFixed(4), change: show });
   other.classList.add("wide");
   show(drawn.u);
   place.replaceChildren(
     element("h3", {}, "Why this token?"),
-    element(
-      "p",
-      {},
-      "After ",
-      tokenOf(session, drawn.after),
-      ", the probabilities divide the line from 0 to 1 into one ",
-      "interval for each token, in the order of their ids. Where the random number falls decides.",
-    ),
+    element("p", {}, "After ", tokenOf(session, drawn.after), ", each token has an interval as wide as its probability."),
     line,
     words,
     other,

@@ -32,7 +32,7 @@ from tinygrad_lite.errors import CheckpointError
 from training.family import Trained
 
 FOLDER = Path(__file__).parent
-SHARED = ("data", "widgets", "maps")  # scripts of all pages
+SHARED = ("data", "widgets", "formula", "maps")  # scripts of all pages
 ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 
 
@@ -58,7 +58,7 @@ def assemble(
     """The page as HTML.
 
     Args:
-        intro: paragraphs below the title, as text.
+        intro: a sentence below the title, and paragraphs that are shown on request, as text.
         panels: their texts by name, which is the id of an element that the scripts fill.
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
@@ -84,7 +84,8 @@ def assemble(
         title=html.escape(title),
         style=style,
         first=next(iter(panels)),
-        intro="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in intro),
+        intro=html.escape(intro[0]),
+        more="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in intro[1:]),
         contents="\n".join(links),
         sections="\n".join(section(name, panel) for name, panel in panels.items()),
         data="\n".join(elements),
@@ -96,7 +97,7 @@ def section(name: str, panel: Panel) -> str:
     """The frame of a panel, with its heading, and its formula and source below."""
     pairs = (html.escape(source).split(" ") for source in panel["sources"])
     sources = ", ".join(f"<code>{file}</code> {function}" for file, function in pairs)
-    texts = {part: html.escape(panel[part]) for part in ("title", "lead", "formula")}
+    texts = {part: html.escape(panel.get(part, "")) for part in ("title", "lead", "more", "formula")}
     return read(FOLDER / "section.html").rstrip().format(name=name, **texts, sources=f"Computed in {sources}")
 
 

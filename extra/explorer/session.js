@@ -5,6 +5,8 @@
  * A LiveSession computes with the model in this page; a RecordedSession shows what was computed before, for one text.
  */
 
+const EARLY = 3; // predictions that are shown of each layer
+
 class Session {
   constructor(data, pieces) {
     this.data = data;
@@ -43,6 +45,7 @@ class Session {
 
   chooseHead(layer, head) {
     this.head = [layer, head];
+    this.headChosen = true; // before, the panels choose one that says much
     this.changed();
   }
 
@@ -249,17 +252,14 @@ class LiveSession extends Session {
 
   /** The best predictions if the layers from this one on did nothing. */
   early(layer, position) {
-    return best(softmax(this.model().read(this.seen[position].stream[layer])), 5);
+    return best(softmax(this.model().read(this.seen[position].stream[layer])), EARLY);
   }
 }
 
 class RecordedSession extends Session {
   constructor(data) {
     const { recording } = data;
-    super(
-      data,
-      recording.pieces.map((piece) => Array.from(piece, (character) => character.charCodeAt(0))),
-    );
+    super(data, recording.pieces.map((piece) => Array.from(piece, (character) => character.charCodeAt(0))));
     this.live = false;
     this.ids = recording.ids;
     this.selected = this.ids.length - 1;
@@ -287,6 +287,6 @@ class RecordedSession extends Session {
   }
 
   early(layer, position) {
-    return this.data.recording.early[layer][position].map(([token, p]) => ({ token, p }));
+    return this.data.recording.early[layer][position].slice(0, EARLY).map(([token, p]) => ({ token, p }));
   }
 }

@@ -8,11 +8,8 @@ function surprisePanel(session) {
   const counts = { begun: false, model: null }; // the six-gram model, once it has counted
   const summary = element("p", { "aria-live": "polite", id: "bits" });
   const cells = element("div", { class: "cells", role: "img", "aria-label": "Bits of every character" });
-  const legend = element("p", { class: "legend" }, element("span", { class: "swatch first" }), "your model");
-  const scale = element("span");
-  if (compare) legend.append(element("span", { class: "swatch second" }), `${compare.order}-grams of ${compare.name}`);
-  legend.append(scale);
-  bodyOf("surprise").append(legend, summary, cells);
+  const names = compare ? { first: "your model", second: `${compare.order}-grams of ${compare.name}` } : {};
+  bodyOf("surprise").append(legend(names), summary, cells);
 
   const show = () => {
     if (compare && !counts.begun) countAll(compare, counts, changed);
@@ -20,7 +17,7 @@ function surprisePanel(session) {
     const other = counts.model?.probabilities(own.characters.join("")).map((p) => -Math.log2(p));
     const predicted = own.bits.map((bits, i) => (bits === null ? -1 : i)).filter((i) => i >= 0);
     const mean = (bits) => sum(predicted.map((i) => bits[i])) / Math.max(predicted.length, 1);
-    let words = `${mean(own.bits).toFixed(3)} bits per character by your model`;
+    let words = `${mean(own.bits).toFixed(3)} bits per character`;
     if (other) {
       words += `, ${mean(other).toFixed(3)} by counting ${compare.order}-grams, over the same `;
       words += `${predicted.length} characters`;
@@ -33,15 +30,11 @@ function surprisePanel(session) {
           `${own.bits[gain[1]].toFixed(1)} bits instead of ${other[gain[1]].toFixed(1)}`;
       }
     } else if (compare) words += "; the six-grams are being counted";
-    else words += ". Write the page with --compare and the name of the training text to see what counting alone knows";
     summary.textContent = words + ".";
     if (compare && !compare.isOwn) summary.textContent += ` (The model did not learn from ${compare.name}.)`;
     const highest = Math.max(8, ...predicted.map((i) => own.bits[i]), ...(other ? predicted.map((i) => other[i]) : []));
-    scale.textContent = `; the lines are 2 bits apart, and all bars have room for ${highest.toFixed(0)}`;
     cells.style.setProperty("--step", `${(2 * BAR) / highest}rem`);
-    cells.replaceChildren(
-      ...own.characters.flatMap((character, i) => cell(character, own.bits[i], other?.[i], highest)),
-    );
+    cells.replaceChildren(...own.characters.flatMap((one, i) => cell(one, own.bits[i], other?.[i], highest)));
   };
   const changed = whenVisible("surprise", show);
   session.onChange(changed);
@@ -50,15 +43,8 @@ function surprisePanel(session) {
 /** One character with its bars; a line ends after a line break. */
 function cell(character, bits, otherBits, highest) {
   const bars = element("span", { class: "bits" });
-  const values =
-    bits === null
-      ? []
-      : [
-          ["first", bits],
-          ["second", otherBits],
-        ];
-  for (const [kind, value] of values) {
-    if (value === undefined) continue;
+  for (const [kind, value] of Object.entries({ first: bits, second: otherBits })) {
+    if (bits === null || value === undefined) continue;
     const one = element("span", { class: kind });
     one.style.height = `${(BAR * value) / highest}rem`;
     bars.append(one);

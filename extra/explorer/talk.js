@@ -69,7 +69,7 @@ function talkBar(session) {
     const message = box.value.trim() || (session.turns.length % 2 && session.turns.at(-1)); // one that was begun
     if (message) session.say(message);
     box.value = "";
-    session.answer();
+    session.writer.start();
   };
   session.showText = () => {
     log.setAttribute("aria-busy", !session.ended); // an answer is read aloud when it is complete

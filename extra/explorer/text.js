@@ -1,41 +1,10 @@
 "use strict";
-/* A text, which stays in view, and the tokens that the model reads. Of a conversation, talk.js shows the text. */
-
-const EXAMPLES = [
-  "Habe nun, ach! Philosophie,",
-  "Es irrt der Mensch, so lang er strebt. Und der",
-  "Wer reitet so spät durch Nacht und Wind?\nEs ist",
-  "ROMEO:\nBut, soft! what light",
-  "To be, or not to be: that is",
-];
+/* The tokens that the model reads. */
 
 function textPanel(session) {
   const body = bodyOf("text");
   const note = element("p", { class: "note", "aria-live": "polite" });
-  const tokens = element("div", { class: `tokens${session.live ? " growing" : ""}`, role: "group", "aria-label": "Tokens; choose one to inspect it" });
-  if (session.data.talk) document.querySelector("main").prepend(talkBar(session));
-  else if (session.live) {
-    const box = element("textarea", {
-      "aria-label": "Text for the model",
-      spellcheck: "false",
-      autocomplete: "off",
-      dir: "auto",
-    });
-    box.value = session.data.prompt;
-    const examples = EXAMPLES.filter((text) => !session.tokenizer.unknown(text).size);
-    const choice = element("select", { "aria-label": "Examples" }, element("option", {}, "Examples ..."));
-    choice.append(...examples.map((text) => element("option", { value: text }, visible(text).replaceAll("·", " "))));
-    choice.addEventListener("change", () => {
-      if (choice.selectedIndex) session.setText((box.value = choice.value));
-      choice.selectedIndex = 0;
-    });
-    box.addEventListener("input", () => session.type(box.value));
-    session.showText = () => {
-      box.value = session.text(session.ids);
-      box.scrollTop = box.scrollHeight; // what is new is at the end
-    };
-    document.querySelector("main").prepend(element("div", { class: "textbar" }, box, choice));
-  }
+  const tokens = element("div", { class: "tokens", role: "group", "aria-label": "Tokens; choose one to inspect it" });
   arrowKeys(tokens);
   body.append(note, tokens);
 

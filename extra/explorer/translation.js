@@ -62,17 +62,7 @@ function crossPanel(data) {
   for (const { layer, head, canvas } of heads) paintMap(canvas, rows(layer, head));
   const strip = element("div", { class: "strip" });
   const words = element("p", { "aria-live": "polite", id: "looks" });
-  bodyOf("cross").append(
-    element(
-      "p",
-      { class: "soft" },
-      "Every map has a row for each token of the translation, and a ",
-      "column for each of the source. Under each map are its layer and head.",
-    ),
-    grid,
-    strip,
-    words,
-  );
+  bodyOf("cross").append(grid, strip, words);
 
   const sizes = (texts) => texts.map((text) => tokenWidth(visible(text)));
   const middles = (widths) => widths.map((width, i) => sumOf(widths.slice(0, i)) + width / 2);
@@ -80,14 +70,10 @@ function crossPanel(data) {
   const [above, below] = [middles(upper), middles(lower)];
   const [width, height] = [Math.max(sumOf(upper), sumOf(lower)), 130];
   const lines = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
-  const named = (texts, weight) =>
-    enumerated(
-      texts
-        .map((text, i) => [text, weight(i)])
-        .sort((a, b) => b[1] - a[1])
-        .slice(0, 3)
-        .map(([text, share]) => [token(text), ` ${percent(share)}`]),
-    );
+  const named = (texts, weight) => {
+    const most = texts.map((text, i) => [text, weight(i)]).sort((a, b) => b[1] - a[1]).slice(0, 3);
+    return enumerated(most.map(([text, share]) => [token(text), ` ${percent(share)}`]));
+  };
 
   /** Lines from one token of the translation (isTarget) or of the source to all of the other sentence. */
   function show(position, isTarget) {
@@ -97,15 +83,8 @@ function crossPanel(data) {
     lines.replaceChildren(
       ...others.map((_, i) => {
         const [s, t] = isTarget ? [i, position] : [position, i];
-        return svg("line", {
-          x1: above[s],
-          y1: 0,
-          x2: below[t],
-          y2: height,
-          class: isTarget ? "arc" : "arc from",
-          "stroke-width": 1 + 6 * weight(i),
-          "stroke-opacity": weight(i),
-        });
+        const look = { class: isTarget ? "arc" : "arc from", "stroke-width": 1 + 6 * weight(i), "stroke-opacity": weight(i) };
+        return svg("line", { x1: above[s], y1: 0, x2: below[t], y2: height, ...look });
       }),
     );
     words.replaceChildren(
@@ -169,12 +148,8 @@ function beamPanel(data) {
     const [x, y] = node.place;
     const [px, py] = node.parent === null ? [10 - width + 100, y] : data.nodes[node.parent].place;
     if (node.parent !== null) {
-      lines.append(
-        svg("path", {
-          d: `M ${px + 100} ${py + 14} C ${px + 112} ${py + 14}, ${x - 12} ${y + 14}, ${x} ${y + 14}`,
-          class: node.won ? "arc won" : "arc",
-        }),
-      );
+      const curve = `M ${px + 100} ${py + 14} C ${px + 112} ${py + 14}, ${x - 12} ${y + 14}, ${x} ${y + 14}`;
+      lines.append(svg("path", { d: curve, class: node.won ? "arc won" : "arc" }));
     }
     const made = button("", () => moveTo(Math.min(node.step, data.target.length - 1), node), {
       class: `node ${node.fate.replace(" ", "-")}${node.won ? " won" : ""}`,
@@ -195,16 +170,7 @@ function beamPanel(data) {
   }
   arrowKeys(tree);
   const scroll = element("div", { class: "scroll" }, tree);
-  bodyOf("beam").append(
-    element(
-      "p",
-      { class: "soft" },
-      `Of each step, the ${2 * data.beam} best continuations, best first, with their log p. `,
-      "Framed: continued, or ended. Faint: dropped.",
-    ),
-    words,
-    scroll,
-  );
+  bodyOf("beam").append(words, scroll);
   walk.listeners.push(() => {
     const best = data.nodes.find((node) => node.step === walk.step && node.won) ?? data.nodes[0];
     const chosen = walk.node ?? best;

@@ -175,10 +175,7 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         "beam": beam,
         "nodes": tree(watched, found, tokenizer, beam, penalty),
     }
-    intro = [
-        f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
-        "recorded then. The page has no connection, and works from a file, without a network."
-    ]
+    intro = [f"This is your model: {about}. It translated one sentence while this page was written."]
     blobs = {"recorded-attention": halves(shown.weights)}
     html = assemble("Inside your translation model", intro, panels_of("translation"), data, blobs, ["translation"])
     write_or_refuse(options.explain, html, "--explain ")

@@ -1,7 +1,7 @@
 "use strict";
 /* Who wanted this token: the parts of its logit, as steps from the mean of all logits to this one. */
 
-const PARTS = 12; // that are listed one by one
+const PARTS = 6; // that are listed one by one
 
 function wantedPanel(session) {
   const body = bodyOf("wanted");
@@ -10,8 +10,7 @@ function wantedPanel(session) {
   const rows = element("tbody");
   let asked = null; // the token that was chosen; null: the best one
   arrowKeys(choices);
-  const caption = "The largest parts first; each bar begins where the one above it ends.";
-  const made = table(caption, ["part", "steps", "#added to the logit"], rows);
+  const made = table("What the parts add", ["part", "steps", "#logit"], rows);
   made.querySelector("table").classList.add("parts");
   body.append(choices, words, made);
 
@@ -50,16 +49,11 @@ function wantedPanel(session) {
       if (rest.length) shown.push({ name: `${rest.length} others`, value: total - sum(shown.map((part) => part.value)) });
       words.replaceChildren(
         ...["After ", tokenOf(session, session.read[position]), ", the logit of ", tokenOf(session, chosen)],
-        ` is ${Math.abs(total).toFixed(2)} ${total < 0 ? "below" : "above"} the mean of all tokens. `,
-        `${headline(sorted[0])} most for it or against it.`,
+        ` is ${Math.abs(total).toFixed(2)} ${total < 0 ? "below" : "above"} the mean.`,
       );
       rows.replaceChildren(...steps(shown, total));
     }),
   );
-}
-
-function headline({ name, value }) {
-  return `The ${name.startsWith("layer") ? `part “${name}”` : name} speaks with ${signed(value)}, the`;
 }
 
 /** A row for each part: its bar begins where that of the part above it ends. */
@@ -86,8 +80,8 @@ function steps(parts, total) {
  * stream is not a sum of what the parts add. The last norm divides by the length of the whole stream, which is kept as
  * it is; then the logit is a product with a row of the output matrix, and the parts of a sum have parts of it.
  *
- * Returns [{name, value}, ...]: the embedding, each head, the bias of each attention, each feed-forward part, the
- * shift of the last norm. The values sum to the logit minus the mean.
+ * Returns [{name, value}, ...], with the head or the layer of a feed-forward part: the embedding, each head, the bias
+ * of each attention, each feed-forward part, the shift of the last norm. The values sum to the logit minus the mean.
  */
 function partsOf(model, seen, token) {
   const { norm_first, residual, n_layer, n_head, head_dim: D } = model.config;
@@ -110,11 +104,11 @@ function partsOf(model, seen, token) {
         const begin = row * shape[1];
         for (let i = head * D; i < (head + 1) * D; i++) part[row] += data[begin + i] * seen.heads[layer][i];
       }
-      found.push({ name: headName(layer, head), value: value(part) });
+      found.push({ name: headName(layer, head), head: [layer, head], value: value(part) });
     }
     const bias = model.weights[`blocks.${layer}.mixer.output.bias`];
     if (bias) found.push({ name: `layer ${layer + 1}, bias of attention`, value: value(bias.data) });
-    found.push({ name: `layer ${layer + 1}, feed-forward part`, value: value(seen.added[layer][1]) });
+    found.push({ name: `layer ${layer + 1}, feed-forward`, feed: layer, value: value(seen.added[layer][1]) });
   }
   const shift = model.weights["final_norm.bias"];
   if (shift) found.push({ name: "shift of the last norm", value: dot(shift.data, direction) });

@@ -1,12 +1,6 @@
 "use strict";
 /* What a model that learns can be seen doing: writing, attending, placing its characters. */
 
-/** What the colours of a picture mean: words by class. */
-function legend(kinds) {
-  const parts = Object.entries(kinds).flatMap(([kind, words]) => [element("span", { class: `swatch ${kind}` }), words]);
-  return element("p", { class: "legend soft" }, ...parts);
-}
-
 /** The sample that is being written, and earlier ones: a next one is kept when 1.6 times as many steps are done. */
 function samplePanel(learning) {
   const sample = element("pre", { class: "sample", "aria-label": "What the model writes now", tabindex: 0 });

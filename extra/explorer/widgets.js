@@ -80,11 +80,8 @@ function table(caption, columns, body) {
   );
   const parts = [element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), body];
   // Where it is wider than the window, the arrow keys scroll it.
-  return element(
-    "div",
-    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    element("table", {}, ...parts),
-  );
+  const region = { class: "scroll", tabindex: 0, role: "region", "aria-label": caption };
+  return element("div", region, element("table", {}, ...parts));
 }
 
 /** A horizontal bar of this share of its width; several shares lie on top of each other. */
@@ -97,6 +94,12 @@ function bar(shares) {
   return element("span", { class: "bar", "aria-hidden": "true" }, ...parts);
 }
 
+/** What the colours of a picture mean: words by class. */
+function legend(kinds) {
+  const parts = Object.entries(kinds).flatMap(([kind, words]) => [element("span", { class: `swatch ${kind}` }), words]);
+  return element("p", { class: "legend soft" }, ...parts);
+}
+
 /** A colour behind a text, the stronger the larger the share: at most so strong that the text stays readable. */
 function shade(share, colour = "--heat") {
   return `rgba(var(${colour}), calc(${share.toFixed(3)} * var(--strongest)))`;
@@ -105,8 +108,8 @@ function shade(share, colour = "--heat") {
 /** A share in per cent, with as many digits as it needs. */
 function percent(share) {
   const value = 100 * share;
-  if (value > 0 && value < 0.01) return "< 0.01 %";
-  return `${value.toFixed(value >= 10 ? 1 : 2)} %`;
+  if (value > 0 && value < 0.01) return "< 0.01%";
+  return `${value.toFixed(value >= 10 ? 1 : 2)}%`;
 }
 
 /** Lists of parts, with commas between them: [a, 1], [b, 2] becomes a 1, b 2. */
@@ -154,10 +157,21 @@ function whenVisible(panel, render) {
     },
     { rootMargin: "200px" },
   ).observe(document.getElementById(panel));
+  window.addEventListener("beforeprint", () => {
+    if (dirty) render();
+    dirty = false;
+  });
   return () => {
     dirty = true;
     update();
   };
+}
+
+/** On paper, what is folded away is open. */
+for (const [event, isOpen] of [["beforeprint", true], ["afterprint", false]]) {
+  window.addEventListener(event, () => {
+    for (const one of document.querySelectorAll("details.why")) one.open = isOpen;
+  });
 }
 
 /** Let the browser paint and answer before a long computation continues. */
@@ -170,6 +184,7 @@ function startAfterPaint(start) {
   const status = document.getElementById("status");
   const begin = () => {
     try {
+      setFormulas();
       start(readData());
       status.textContent = "";
     } catch (error) {

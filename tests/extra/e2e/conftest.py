@@ -29,8 +29,11 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
     """Opens a file once its model is ready; at the end, nothing was requested and no error was reported."""
     complaints, contexts = [], []
 
-    def open_page(path: Path, width: int = 1100, scheme: str = "light", before: str = "") -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    def open_page(
+        path: Path, width: int = 1100, scheme: str = "light", before: str = "", motion: str = "reduce"
+    ) -> Any:
+        window = {"width": width, "height": 900}
+        context = browser.new_context(viewport=window, color_scheme=scheme, reduced_motion=motion)
         contexts.append(context)
         page = context.new_page()
         own = (path.resolve().as_uri(), "blob:null/")  # the file, and a worker, which is made of its scripts

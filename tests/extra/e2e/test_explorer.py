@@ -5,6 +5,7 @@ pip install -e ".[dev,e2e]" && pytest -m e2e tests/extra/e2e
 
 import re
 import sys
+import time
 import unicodedata
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,20 @@ def explained(workplace, opened):
     return explain
 
 
+def until(page, expression: str, seconds: float = 5) -> None:
+    """Wait until an expression is true; the page's policy forbids Playwright's own way."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(20)
+
+
+def token(page, position: int):
+    """The token at a position of the text; the panel is drawn when it is in sight."""
+    page.locator("#text").scroll_into_view_if_needed()
+    return page.locator("#text .token").nth(position)
+
+
 def number(text: str) -> float:
     """The first number in a text."""
     return float(re.search(r"[-−+]?\d+(\.\d+)?(e[+-]\d+)?", text)[0].replace("−", "-"))
@@ -136,7 +151,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     whole = bits()
     with without_heads(model, [(1, 1)]):
         without = bits()
-    page.get_by_role("button", name="layer 2, head 2").click()
+    page.locator(".heads").get_by_role("button", name="layer 2, head 2").click()
     page.locator("#attention h3", has_text="Layer 2, head 2").first.wait_for()  # drawn when it is in sight
     page.get_by_role("button", name="Switch this head off").click()
     page.get_by_text("now costs").wait_for()
@@ -144,10 +159,9 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     assert f"now costs {without:.2f}"[:-1] in said
     assert page.evaluate("session.perCharacter(session.bits())") == pytest.approx(without, abs=0.01)
     assert page.evaluate("session.perCharacter(session.bitsWith(new Set()))") == pytest.approx(whole, abs=0.01)
-    page.get_by_role("button", name="Measure every head").click()
-    page.get_by_text("is missed most").wait_for()
-    shown = page.get_by_role("button", name="layer 2, head 2").inner_text().split()[-1].replace("−", "-")
-    assert float(shown) == pytest.approx(without - whole, abs=0.01)
+    page.get_by_text("is missed most").wait_for()  # every head was switched off once
+    shown = page.locator(".heads").get_by_role("button", name="layer 2, head 2").get_attribute("aria-label")
+    assert number(shown.split("without it ")[1]) == pytest.approx(without - whole, abs=0.01)
     page.get_by_role("button", name="Switch this head on").click()
     page.locator("#price").wait_for(state="hidden")
 
@@ -167,13 +181,13 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, drawn,
     np.testing.assert_allclose(softmax(np.array(scores)), attention[1, 1, t, : t + 1], atol=TOLERANCE)
 
     page.mouse.move(0, 0)  # what is under the pointer is chosen, also when the map is drawn there or the page scrolls
-    page.get_by_role("button", name="layer 2, head 2").press("Enter")
+    page.locator(".heads").get_by_role("button", name="layer 2, head 2").press("Enter")
     grid = page.get_by_role("button", name="Map:")
     row, column = np.unravel_index(attention[1, 1, 1:].argmax(), attention[1, 1, 1:].shape) + np.array([1, 0])
     grid.focus()
     page.keyboard.press("Enter")  # the strongest cell is chosen first
     said = page.locator("#attention .opened").inner_text()
-    weight = float(said.split("the weight, ")[1].split(" %")[0])
+    weight = float(said.split("the weight, ")[1].split("%")[0])
     assert weight == pytest.approx(100 * attention[1, 1, row, column], abs=0.5)
     names = page.locator("#attention .opened h3 .token").all_inner_texts()
     assert names == [PROMPT[i].replace(" ", "·") for i in (row, column)]
@@ -188,7 +202,7 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, drawn,
     grid.click(position=place)
     names = page.locator("#attention .opened h3 .token").all_inner_texts()
     assert names == [PROMPT[i].replace(" ", "·") for i in (t, s)]
-    weight = float(page.locator("#attention").inner_text().split(" gives ")[1].split(" %")[0])
+    weight = float(page.locator("#attention").inner_text().split(" gives ")[1].split("%")[0])
     assert weight == pytest.approx(100 * attention[1, 1, t, s], abs=0.5)
     assert page.locator("#attention .vector").count() == 5
 
@@ -205,6 +219,8 @@ def test_the_parts_of_a_logit_are_those_of_numpy(explained, drawn, name):
     found = look_inside(model, CHARACTERS.encode(PROMPT))
     logits = found.logits[-1, -1].astype(float)
     values = {part["name"]: part["value"] for part in parts}
+    others = page.evaluate("partsOf(session.model(), fromOthers(session, session.selected), 5)")
+    others = {part["name"]: part["value"] for part in others}
     assert sum(values.values()) == pytest.approx(logits[5] - logits.mean(), abs=0.02)
     assert len(values) >= 1 + 2 * (model.config.n_head + 1)
 
@@ -219,10 +235,16 @@ def test_the_parts_of_a_logit_are_those_of_numpy(explained, drawn, name):
 
     for layer in range(model.config.n_layer):
         expected = without(found.added[layer, 1, -1])
-        assert values[f"layer {layer + 1}, feed-forward part"] == pytest.approx(expected, abs=0.01)
+        assert values[f"layer {layer + 1}, feed-forward"] == pytest.approx(expected, abs=0.01)
         heads = [values[f"layer {layer + 1}, head {head + 1}"] for head in range(model.config.n_head)]
         bias = values.get(f"layer {layer + 1}, bias of attention", 0)
         assert sum(heads) + bias == pytest.approx(without(found.added[layer, 0, -1]), abs=0.01)
+        mixer, x = model.blocks[layer].mixer, model.blocks[layer].mixer_norm(Tensor(found.stream[layer, -1]))
+        own = np.split(mixer.value(x).numpy(), model.config.n_kv_head or model.config.n_head)
+        for head, columns in enumerate(np.split(mixer.output.weight.numpy(), model.config.n_head, axis=1)):
+            value = own[head * len(own) // model.config.n_head] * found.attention[layer, head, -1, -1]
+            expected = heads[head] - without(columns @ value)  # what it brings from the other tokens
+            assert others[f"layer {layer + 1}, head {head + 1}"] == pytest.approx(expected, abs=0.01)
     page.locator("#wanted").scroll_into_view_if_needed()
     page.locator("#wanted tr.chosen").wait_for()
     best = logits.argmax()
@@ -230,7 +252,7 @@ def test_the_parts_of_a_logit_are_those_of_numpy(explained, drawn, name):
     assert float(shown) == pytest.approx(logits[best] - logits.mean(), abs=0.02)
     rows = page.locator("#wanted tbody tr")
     before = rows.all_inner_texts()
-    *shown, all_together = (number(row.split("\t")[-1]) for row in before)
+    *shown, all_together = map(number, rows.locator("td:last-child").all_inner_texts())
     assert sum(shown) == pytest.approx(all_together, abs=0.02)
     page.locator("#wanted .controls .token").nth(1).click()
     drawn(page)
@@ -427,34 +449,100 @@ def test_every_character_is_of_the_class_that_python_has(explained):
 def test_a_reader_types_steps_and_asks_why(explained, drawn):
     page, _ = explained()
     box = page.get_by_role("textbox", name="Text for the model")
+    ghost = page.locator(".ghost")
     assert box.input_value() == PROMPT
-    box.fill("der Men")
-    assert page.locator("#text .token").all_inner_texts() == ["d", "e", "r", "·", "M", "e", "n"]
-    page.get_by_role("button", name="Next token").click()
-    assert len(box.input_value()) == 8
-    why = page.locator("#why").inner_text()
-    last = page.locator("#text .token").last.inner_text()
+    box.fill("der Men")  # typing shows how it continues
+    until(page, "document.querySelector('.ghost').textContent.length > 8")
+    assert page.locator(".mirror").inner_text().replace("\u200b", "").startswith("der Men" + ghost.inner_text()[1:3])
+    promised = ghost.inner_text().replace("\u200b", "")
+    next_one = page.get_by_role("button", name="Next", exact=True)
+    next_one.click()
+    assert box.input_value() == "der Men" + promised[0]
+    drawn(page, "next")
+    why, last = page.locator("#why").inner_text(), box.input_value()[-1].replace(" ", "·").replace("\n", "↵")
     assert "was drawn. It lies between" in why
     assert f"the interval of {last}," in why
     page.get_by_role("button", name="Remove the last").click()
     assert box.input_value() == "der Men"
+    drawn(page, "text")
+    assert page.locator("#text .token").all_inner_texts() == ["d", "e", "r", "·", "M", "e", "n"]
     page.set_viewport_size({"width": 390, "height": 844})
-    run, pause = (page.get_by_role("button", name=name) for name in ("Run", "Pause"))
-    page.locator("#text .tokens").evaluate("(one) => one.scrollIntoView({ behavior: 'instant' })")
+    write = page.locator(".write")
+    page.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
     drawn(page)
-    before = run.bounding_box()["y"]
-    run.click()
+    before = write.bounding_box()["y"]
+    write.click()
     while page.evaluate("session.ids.length") < 90:
         drawn(page)
+    assert write.inner_text() == "Pause"
+    assert write.bounding_box()["y"] == pytest.approx(before, abs=1)  # under the same finger
+    write.click()
+    drawn(page)
+    assert page.evaluate(IN_SIGHT)
+    drawn(page, "text")
     assert "The model reads only these last ones" in page.locator("#text .note").inner_text()
-    assert pause.bounding_box()["y"] == pytest.approx(before, abs=1)  # under the same finger
-    pause.click()
-    assert box.evaluate("(box) => box.scrollTop + box.clientHeight >= box.scrollHeight - 1 && box.scrollTop > 0")
     # An earlier token is inspected: the panel marks what follows it.
     box.fill("der Mensch")
-    page.locator("#text .token").nth(2).click()
+    token(page, 2).click()
     drawn(page, "next")
     assert "·" in page.locator("#next tr.chosen").inner_text()
+
+
+IN_SIGHT = """() => {
+  const [last, field] = [".mirror .now", ".field"].map((one) => document.querySelector(one).getBoundingClientRect());
+  return last.top >= field.top - 1 && last.bottom <= field.bottom + 1 && field.top >= 0 && field.bottom <= innerHeight;
+}"""
+
+
+def test_each_natural_action_leads_where_one_expects(explained, drawn, tab):
+    page, _ = explained()
+    box, text = page.get_by_role("textbox", name="Text for the model"), "session.text(session.ids)"
+    box.click()
+    page.keyboard.press("End")
+    page.keyboard.type("e")
+    assert page.evaluate(text) == PROMPT + "e"
+    page.keyboard.press("Enter")  # writes, and what is written stays in sight
+    until(page, "session.ids.length > 40", 30)
+    page.keyboard.press("Enter")  # and pauses
+    drawn(page)
+    written = page.evaluate(text)
+    assert written.startswith(PROMPT + "e")
+    assert box.input_value() == written
+    assert page.evaluate(IN_SIGHT)
+    page.keyboard.press("Shift+Enter")
+    assert page.evaluate(text) == written + "\n"
+    drawn(page)
+    second = page.locator(".candidate").nth(1)
+    label = second.locator("b").inner_text()
+    second.click()
+    assert page.evaluate("session.label(session.ids.at(-1))") == label
+    assert page.evaluate("session.ids.length") == len(written) + 2
+    drawn(page, "whole")
+    page.get_by_role("button", name="head 2 of layer 1").click()  # opens it where it is
+    drawn(page)
+    assert page.evaluate("session.head") == [0, 1]
+    assert page.locator("#whole h3").inner_text() == "Layer 1, head 2"
+    page.get_by_role("button", name="feed-forward part of layer 2").click()
+    drawn(page)
+    assert page.locator("#whole h3").inner_text() == "Layer 2, feed-forward"
+    assert page.locator("#whole").bounding_box()["y"] > -200
+    drawn(page, "attention")
+    page.locator(".heads").get_by_role("button", name="layer 2, head 1").click()
+    drawn(page)
+    assert page.locator("#attention h3").first.inner_text() == "Layer 2, head 1"
+    assert page.evaluate("document.querySelector('#attention .map').getBoundingClientRect().top < innerHeight")
+
+
+def test_it_writes_by_itself_until_the_reader_touches_anything(explained, opened):
+    page, _ = explained()
+    page.wait_for_timeout(1500)
+    assert page.evaluate("session.text(session.ids)") == PROMPT  # this reader prefers reduced motion
+    moving = opened(Path("page.html"), motion="no-preference")
+    until(moving, "session.ids.length > 15")
+    moving.mouse.click(5, 5)
+    length = moving.evaluate("session.ids.length")
+    moving.wait_for_timeout(1000)
+    assert moving.evaluate("session.ids.length") == length
 
 
 def test_what_was_typed_is_read_before_anything_else_happens(explained):
@@ -463,10 +551,10 @@ def test_what_was_typed_is_read_before_anything_else_happens(explained):
     box = page.get_by_role("textbox", name="Text for the model")
     heads_off = page.get_by_role("button", name="Switch this head off")
     for text, act in {
-        "der Mensch": lambda: page.locator("#text .token").nth(2).click(),
+        "der Mensch": lambda: token(page, 2).click(),
         "so lang": lambda: page.get_by_role("button", name="Remove the last").click(),
         "er strebt": heads_off.click,
-        "Es irrt": lambda: page.get_by_role("button", name="Next token").click(),
+        "Es irrt": lambda: page.get_by_role("button", name="Next", exact=True).click(),
     }.items():
         page.evaluate("session.took = 500")
         box.fill(text)
@@ -484,9 +572,9 @@ def test_a_draw_is_explained_until_something_changes(explained, drawn):
         lambda: page.get_by_role("slider", name="temperature").press("Home"),
         lambda: page.get_by_role("button", name="Remove the last").click(),
     ):
-        page.get_by_role("button", name="Next token").click()
+        page.get_by_role("button", name="Next", exact=True).click()
         page.locator("#why").wait_for()
-        page.locator("#text .token").nth(2).click()  # another token is selected: the draw is the same
+        token(page, 2).click()  # another token is selected: the draw is the same
         drawn(page)
         assert page.locator("#why").count() == 1
         change()
@@ -503,9 +591,9 @@ def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, a
     page.keyboard.press("Enter")  # instead of the message that was not answered
     page.locator(".log[aria-busy=false]").wait_for()
     assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
-    assert page.get_by_role("button", name="Run").count() == 1
+    assert page.locator(".write").inner_text() == "Write"
     length = page.evaluate("session.ids.length")
-    page.get_by_role("button", name="Next token").click()  # the answer has ended: there is none
+    page.get_by_role("button", name="Next", exact=True).click()  # the answer has ended: there is none
     page.keyboard.press("Enter")
     assert page.evaluate("session.ids.length") == length
     page.locator("#text").scroll_into_view_if_needed()
@@ -521,81 +609,136 @@ def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, a
     assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
 
 
-def test_the_whole_model_shows_the_numbers_of_the_selected_token(explained, drawn):
+def test_the_picture_shows_the_numbers_of_the_selected_token(explained, drawn):
     page, model = explained(**DEFAULT)
     found = look_inside(model, CHARACTERS.encode(PROMPT))
-    page.locator("#text .token").nth(4).click()
-    page.locator("#whole").scroll_into_view_if_needed()
-    page.get_by_text("r at 5").wait_for()
-    shown = page.locator("#whole .diagram output").all_inner_texts()
-    lengths = np.linalg.norm(found.added[:, :, 4], axis=-1).ravel()
-    assert shown[2:-2] == [f"adds {length:.1f}" for length in lengths]
-    p = softmax(found.logits[-1, 4])
-    assert shown[-1].split()[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
-    assert float(shown[-1].split()[1]) == pytest.approx(100 * p.max(), abs=0.5)
-    for layer in (1, 2):
-        page.locator("#whole .diagram a[href='#attention']").nth(layer - 1).click()
-        page.locator("#attention h3", has_text=f"Layer {layer}, head 1").first.wait_for()  # drawn when it is in sight
-    for panel in ("text", "attention", "wanted", "next"):
-        page.locator(f"#whole .diagram a[href='#{panel}']").first.click()
-        drawn(page)
-        assert page.locator(f"#{panel} h2").bounding_box()["y"] < 900
+    page.evaluate("session.select(4)")
+    drawn(page, "whole")
+    probabilities = softmax(found.logits)
+    nodes = page.locator("#whole .node-stream")
+    assert nodes.count() == 3
+    for layer, words in enumerate(nodes.all_inner_texts()):
+        p = probabilities[layer, 4]
+        assert words.rsplit(" ", 1)[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
+        assert number(words.rsplit(" ", 1)[1]) == pytest.approx(100 * p.max(), abs=0.5)
+    widths = page.evaluate(
+        """() => Array.from(document.querySelectorAll("#whole .band.now"), (band) => {
+          const [bottom, top] = [0, band.getTotalLength()].map((at) => band.getPointAtLength(at).x);
+          return band.getBBox().width;
+        })"""
+    )
+    lengths = np.linalg.norm(found.stream[:, 4], axis=-1)
+    scale = page.evaluate("document.querySelector('#whole .picture').clientWidth") and widths[0] / lengths.max()
+    other = page.evaluate("document.querySelectorAll('#whole .band')[2].getBBox().width")
+    assert other / scale == pytest.approx(np.linalg.norm(found.stream[:, 2], axis=-1).max(), rel=0.02)
+    page.get_by_role("button", name="feed-forward part of layer 2").click()
+    drawn(page)
+    assert f"Adds {np.linalg.norm(found.added[1, 1, 4]):.1f}" in page.locator("#whole .part").inner_text()
+    page.get_by_role("button", name="stream after layer 1").press("Enter")
+    drawn(page)
+    assert f"length {lengths[1]:.1f}" in page.locator("#whole .part").inner_text()
+    page.get_by_role("button", name="head 1 of layer 2").click()
+    drawn(page)
+    row = found.attention[1, 0, 4]
+    assert number(page.locator("#whole .part p").first.inner_text().split()[4]) == pytest.approx(
+        100 * row.max(), abs=0.5
+    )
+    page.get_by_role("button", name="Switch off").click()
+    assert page.evaluate("[...session.off]") == ["1.0"]
+    page.locator("#whole").get_by_role("button", name=f"{PROMPT[2]}, position 3").click()
+    assert page.evaluate("session.selected") == 2
 
 
-def test_the_tour_asks_and_answers_with_this_model(explained):
+def test_the_tour_is_a_game_that_shows_nothing_before_the_guess(explained, drawn):
     page, model = explained(**DEFAULT)
     page.get_by_role("button", name="Take the tour").click()
     tour = page.get_by_role("group", name="Tour")
-    for number in range(1, 8):
-        question = tour.inner_text()
-        assert question.startswith(f"{number} of 7. Predict: ")
-        answer = page.locator(".tour + .body")
-        assert not answer.is_visible()
-        page.get_by_role("button", name="Show the answer").press("Enter")
-        assert answer.is_visible()
-        answer = tour.locator("b").inner_text().strip()
-        assert answer
-        if "most probable" in question:
+    score = 0
+    for count in range(1, 7):
+        assert tour.inner_text().startswith(f"{count} of 6; score {score}")
+        question = tour.locator("h2").inner_text()
+        seen = page.evaluate("[...document.querySelectorAll('main > *, header')].map((one) => one.offsetHeight)")
+        assert len([*filter(None, seen)]) == 1  # the card alone
+        assert tour.locator(".right, .wrong").count() == 0
+        if "most probable" in question:  # this one is answered right
             p = softmax(look_inside(model, CHARACTERS.encode(PROMPT)).logits[-1, -1])
-            assert answer.split(" with ")[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
+            label = page.evaluate("(token) => session.label(token)", int(p.argmax()))
+            tour.get_by_role("button", name=label, exact=True).first.click()
+            assert "Right." in tour.inner_text()
+        else:
+            tour.locator(".choices button").first.press("Enter")
+        score += "Right." in tour.inner_text()
+        assert tour.locator(".choices .right").count() == 1
+        assert page.locator("section.shown h2").is_visible()
         page.keyboard.press("Enter")  # the focus is on what leads further
+    assert tour.locator("h2").inner_text() == f"Your score: {score} of 6"
+    note = page.get_by_role("textbox", name="What you found")
+    note.fill("<b>The comma</b> surprises it")
+    page.get_by_role("button", name="Copy a link with it").click()
+    address = page.evaluate("location.hash")
+    page.get_by_role("button", name="Back to the page").click()
     assert tour.count() == 0
+    assert page.locator(".stage").is_visible()
+    page.goto("about:blank")
+    page.goto(Path("page.html").resolve().as_uri() + address)
+    page.locator("#status").wait_for(state="hidden")
+    assert page.locator(".finding").inner_text() == "<b>The comma</b> surprises it"
+
+
+def test_a_printed_page_has_all_panels_drawn(explained):
+    page, _ = explained()
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    empty = "[...document.querySelectorAll('section')].filter((one) => one.innerText.length < 60).map((one) => one.id)"
+    assert page.evaluate(empty) == []
+    assert page.locator("#stream .rows > div").count() == 7
+    assert page.locator("#surprise .cell").count() == len(PROMPT)
+    assert page.locator("math").first.is_visible()
 
 
 def test_the_address_leads_back_to_what_was_seen(explained, drawn):
     page, _ = explained(**DEFAULT)
     page.get_by_role("textbox", name="Text for the model").fill("der Mensch,\nso")
-    page.get_by_role("button", name="layer 1, head 2").click()
+    page.get_by_role("slider", name="temperature").press("Home")
+    page.locator(".heads").get_by_role("button", name="layer 1, head 2").click()
     page.get_by_role("button", name="Switch this head off").click()
-    page.locator("#text .token").nth(6).click()
+    token(page, 6).click()
     page.wait_for_url(re.compile("at=7"))
-    seen = page.evaluate("[session.ids, session.head, [...session.off], session.selected]")
+    state = "[session.ids, session.head, [...session.off], session.selected, session.data.sampling]"
+    seen = page.evaluate(state)
+    assert seen[-1]["temperature"] == 0
     address = page.evaluate("location.hash")
     page.goto("about:blank")
     page.goto(Path("page.html").resolve().as_uri() + address + "&panel=stream")
     page.locator("#status").wait_for(state="hidden")
-    assert page.evaluate("[session.ids, session.head, [...session.off], session.selected]") == seen
+    assert page.evaluate(state) == seen
     assert page.get_by_role("textbox", name="Text for the model").input_value() == "der Mensch,\nso"
     drawn(page)
     assert page.locator("#stream").bounding_box()["y"] < 500
-    for hostile in ("#at=x&head=99.1&off=,a.b&text=", "#panel=%3Cb%3E&at=-5", "#attention", "#=&="):
+    page.locator("#stream .copy").click()
+    assert "panel=stream" in page.evaluate("location.hash")
+    sliders = "#temperature=x&topK=-4&topP=1e999&minP=NaN&step=-1&note=%3Cb%3E" + "x" * 300
+    for hostile in ("#at=x&head=99.1&off=,a.b&text=", "#panel=%3Cb%3E&at=-5", "#attention", "#=&=", sliders):
         page.evaluate("(hash) => { location.hash = hash; }", hostile)
         drawn(page)
     assert page.evaluate("session.selected") >= 0
 
 
-def test_examples_are_those_that_the_model_can_read(explained):
+def test_beginnings_are_those_that_surprise_the_model_least(explained):
     page, _ = explained()
-    choice = page.get_by_role("combobox", name="Examples")
-    offered = choice.locator("option").all_inner_texts()[1:]
-    unknown = [text for text in page.evaluate("EXAMPLES") if CHARACTERS.unknown(text)]
-    assert unknown
-    assert len(offered) == len(page.evaluate("EXAMPLES")) - len(unknown)
-    if offered:
-        choice.select_option(index=1)
-        assert page.get_by_role("textbox", name="Text for the model").input_value().split("\n")[0] in offered[0]
+    chips = page.locator(".prompts button")
+    chips.first.wait_for()
+    readable = [text for text in page.evaluate("EXAMPLES") if not CHARACTERS.unknown(text)]
+    assert chips.count() == min(3, len(readable)) > 0
+    chips.first.click()
+    box = page.get_by_role("textbox", name="Text for the model")
+    assert box.input_value() in readable
+    page.get_by_role("button", name="Surprise me").click()
+    until(page, "session.ids.length > 12", 30)
+    page.locator(".write").click()
+    assert box.input_value()[0].isalpha()
     page.locator("#surprise").scroll_into_view_if_needed()
-    assert page.get_by_role("textbox", name="Text for the model").bounding_box()["y"] < 100  # it stays in view
+    page.locator(".stuck").wait_for()
+    assert box.bounding_box()["y"] < 100  # it stays in view
 
 
 def test_sliders_act_at_once_and_by_keyboard(explained, drawn):
@@ -615,11 +758,11 @@ def test_sliders_act_at_once_and_by_keyboard(explained, drawn):
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     page.get_by_text("The sliders leave 3 of").wait_for()
-    assert page.locator("#next tr.out").count() == 11
+    assert page.locator("#next tr.out").count() == 3
     heat.focus()
     page.keyboard.press("Home")
     page.get_by_text("The sliders leave 1 of").wait_for()
-    assert shares.first.inner_text() == "100.0 %"
+    assert shares.first.inner_text() == "100.0%"
 
 
 def test_the_page_can_be_used_by_keyboard_alone(explained, drawn, tab):
@@ -628,9 +771,9 @@ def test_the_page_can_be_used_by_keyboard_alone(explained, drawn, tab):
     for _ in range(80):
         name = tab(page)
         reached.add(name)
-        if name.startswith("Measure every head"):
+        if name.startswith("Switch this head off"):
             break
-    assert {"Skip to the first panel", "Text for the model", "Next token", "Switch this head off"} <= reached
+    assert {"Skip to the first panel", "Text for the model", "Next", "Take the tour", "Switch this head off"} <= reached
     drawn(page, "attention")
     page.locator("#attention .strip .token").nth(4).focus()
     assert "(position 5, before" in page.locator("#looks").inner_text()
@@ -665,7 +808,7 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeyp
     monkeypatch.setattr("extra.explorer.gpt.MAX_LIVE", 10)
     page, model = explained()
     assert page.get_by_role("textbox").count() == 0
-    page.locator("#text .token").nth(3).click()
+    token(page, 3).click()
     expected = softmax(look_inside(model, CHARACTERS.encode(PROMPT)).logits)[-1, 3]
     p = page.evaluate("Array.from(session.probabilities(session.selected))")
     assert np.abs(np.array(p) - expected).max() < TOLERANCE
@@ -682,19 +825,20 @@ def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(explained, draw
     tokenizer = CharTokenizer(sorted({*TEXT, *hostile}), specials)
     page, _ = explained(tokenizer=tokenizer, width=width, scheme=scheme, block_size=64)
     page.get_by_role("button", name="Switch this head off").click()
-    page.get_by_role("button", name="Next token").click()
+    page.get_by_role("button", name="Next", exact=True).click()
     for panel in ("whole", *PANELS, "patching"):
         drawn(page, panel)
     page.get_by_role("button", name="Patch").click()
     page.get_by_role("button", name="Map:").press("Enter")
     assert accessible(page) == []
-    before = [page.locator(tag).count() for tag in ("script", "img", "b")]
+    before = [page.locator(tag).count() for tag in ("script", "img")]
     page.get_by_role("textbox", name="Text for the model").fill(hostile)
     for panel in PANELS:
         drawn(page, panel)
         page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert [page.locator(tag).count() for tag in ("script", "img", "b")] == before
+    assert [page.locator(tag).count() for tag in ("script", "img")] == before
+    assert page.locator("b").get_by_text("bold", exact=True).count() == 0
     assert page.evaluate("session.data.textless.map((token) => session.label(token))") == list(specials)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")

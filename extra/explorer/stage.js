@@ -24,6 +24,7 @@ function makeStage(session) {
   const desk = element("div", { class: "desk" });
   const room = element("div", {}, desk);
   document.querySelector("main").prepend(root);
+  document.querySelector("header .why").append(document.querySelector("header nav")); // the first screen is the stage
   const settings = session.data.sampling;
   const ahead = session.live ? planAhead(session, () => changed()) : null;
 

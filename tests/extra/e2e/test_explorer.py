@@ -33,6 +33,7 @@ from text.tokenizers.bpe import BPETokenizer
 from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
 from text.tokenizers.word import WordTokenizer
+from tinygrad_lite import Tensor
 
 pytestmark = pytest.mark.e2e
 

@@ -7,12 +7,15 @@
  */
 function loudest(session) {
   const position = session.selected;
+  const state = [session.state, position, session.head].join();
+  if (session.loud?.state === state) return session.loud; // two panels ask
   const [{ token }] = best(session.probabilities(position), 1);
   const parts = session.live ? partsOf(session.model(), fromOthers(session, position), token) : null;
   const heads = parts?.filter(({ head }) => head) ?? [];
   const [most] = heads.sort((a, b) => b.value - a.value);
   const head = most?.head ?? session.head;
-  return { token, head, value: most?.value, row: session.attention(...head)[position] };
+  session.loud = { state, token, head, value: most?.value, row: session.attention(...head)[position] };
+  return session.loud;
 }
 
 /** What was computed at a position, with heads that have returned only the values of the tokens before it. */

@@ -17,7 +17,7 @@ function openedPart(session, { kind, layer }) {
   }
   return [
     element("h3", {}, `Layer ${layer + 1}, feed-forward`),
-    element("p", {}, `Adds ${added[layer][1].toFixed(1)} to a stream of ${stream[layer].toFixed(1)}. `, ...spoken),
+    element("p", {}, `Length ${added[layer][1].toFixed(1)}, added to a stream of ${stream[layer].toFixed(1)}. `, ...spoken),
     element("p", { class: "soft" }, "Before this layer:"),
     said(layer),
     element("p", { class: "soft" }, "After it:"),
@@ -57,5 +57,5 @@ function spokenBy(session, { layer, head }) {
   const parts = partsOf(session.model(), session.seen[session.selected], token);
   const own = (one) => (head === undefined ? one.feed === layer : one.head?.[0] === layer && one.head[1] === head);
   const part = parts?.find(own);
-  return part ? [`For ${signed(part.value)} in the logit of `, tokenOf(session, token), "."] : [];
+  return part ? [`It adds ${signed(part.value)} to the logit of `, tokenOf(session, token), "."] : [];
 }

@@ -119,7 +119,7 @@ function textField(session, writer) {
   const made = element("div", { class: "field" }, mirror, drawing);
   const plain = { spellcheck: "false", autocomplete: "off", dir: "auto", rows: 1 };
   const box = session.live ? element("textarea", { "aria-label": "Text for the model", ...plain }) : null;
-  let [spans, written, follow] = [[], 0, false];
+  let [spans, written, follow, drawn] = [[], 0, false, ""];
   if (box) {
     made.append(box);
     box.addEventListener("input", () => {
@@ -145,7 +145,8 @@ function textField(session, writer) {
     follow = true; // what is new is at the end
   };
 
-  const draw = (ghost, loud) => {
+  const after = element("span", { class: "ghost" });
+  const drawText = (loud) => {
     const texts = textsOf(session, session.ids);
     const isSame = !box || texts.join("") === box.value; // an unknown word, for one, is shown as it was typed
     const cut = isSame ? Math.max(0, texts.length - SPANS) : texts.length;
@@ -154,12 +155,18 @@ function textField(session, writer) {
     spans = texts.slice(cut).map((text, i) => element("span", { class: kind(i + cut) }, text));
     if (session.ids.length === written + 1) spans.at(-1)?.classList.add("new");
     written = session.ids.length;
-    const before = isSame ? texts.slice(0, cut).join("") : box.value;
-    const after = element("span", { class: "ghost" }, `\u200b${session.text(ghost)}`);
-    mirror.replaceChildren(before, ...spans, after);
+    mirror.replaceChildren(isSame ? texts.slice(0, cut).join("") : box.value, ...spans, after);
     drawArcs(drawing, mirror, spans.slice(-session.read.length), loud);
-    const last = spans.at(-1);
-    if (follow && last) made.scrollTop = last.offsetTop + 2.2 * last.offsetHeight - made.clientHeight;
+  };
+  const draw = (ghost, loud) => {
+    const state = [session.state, session.selected, loud.head, mirror.clientWidth, box?.value].join();
+    after.textContent = `\u200b${session.text(ghost)}`;
+    if (state !== drawn || !spans.at(-1)?.isConnected) drawText(loud);
+    drawn = state;
+    if (follow && spans.length) {
+      const { offsetTop, offsetHeight } = spans.at(-1);
+      made.scrollTop = offsetTop + 2.2 * offsetHeight - made.clientHeight;
+    }
     follow = false;
     made.classList.toggle("scrolled", made.scrollTop > 4);
   };

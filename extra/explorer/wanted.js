@@ -119,7 +119,9 @@ function partsOf(model, seen, token) {
 function directionOf(model, token) {
   const { shape, data } = model.weights["lm_head.weight"] || model.weights["token_embedding.weight"];
   const [V, C] = shape;
-  const mean = new Float64Array(C);
-  for (let i = 0; i < V * C; i++) mean[i % C] += data[i] / V;
-  return mean.map((value, c) => data[token * C + c] - value);
+  if (!model.meanRow) {
+    model.meanRow = new Float64Array(C); // the same for all tokens
+    for (let i = 0; i < V * C; i++) model.meanRow[i % C] += data[i] / V;
+  }
+  return model.meanRow.map((value, c) => data[token * C + c] - value);
 }

@@ -634,7 +634,7 @@ def test_the_picture_shows_the_numbers_of_the_selected_token(explained, drawn):
     assert other / scale == pytest.approx(np.linalg.norm(found.stream[:, 2], axis=-1).max(), rel=0.02)
     page.get_by_role("button", name="feed-forward part of layer 2").click()
     drawn(page)
-    assert f"Adds {np.linalg.norm(found.added[1, 1, 4]):.1f}" in page.locator("#whole .part").inner_text()
+    assert f"Length {np.linalg.norm(found.added[1, 1, 4]):.1f}" in page.locator("#whole .part").inner_text()
     page.get_by_role("button", name="stream after layer 1").press("Enter")
     drawn(page)
     assert f"length {lengths[1]:.1f}" in page.locator("#whole .part").inner_text()

@@ -4,7 +4,7 @@
     python sample.py out/goethe --explain page.html
     python docs/screenshot.py page.html FOLDER
 
-For each it saves the first screen, while the model writes, and every panel. The README shows 1280-light.png, as
+For each it saves the first screen, when the model has written a little, and every panel. The README shows 1280-light.png, as
 docs/page.png. Chromium must be installed.
 """
 
@@ -28,9 +28,10 @@ def main(page_file: str, folder: str) -> None:
             for scheme in SCHEMES:
                 page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
                 page.goto(Path(page_file).resolve().as_uri())
-                page.wait_for_timeout(4500)  # it writes by itself
+                page.wait_for_timeout(5000)  # it writes by itself,
+                page.keyboard.press("Shift")  # until the reader touches anything
+                page.wait_for_timeout(600)
                 page.screenshot(path=out / f"{width}-{scheme}.png")
-                page.keyboard.press("Shift")  # the reader touches something: it stops
                 for name in page.evaluate("session.data.panels"):
                     panel = page.locator(f"#{name}")
                     panel.evaluate("(one) => one.scrollIntoView({ behavior: 'instant' })")

@@ -54,6 +54,7 @@ function drawArcs(drawing, mirror, spans, { row }) {
     const lift = from[1] === to[1] ? Math.min(26, 8 + Math.abs(from[0] - to[0]) / 6) : 26;
     const curve = `M ${from} C ${from[0]} ${top - lift}, ${to[0]} ${top - lift}, ${to}`;
     const look = { "stroke-width": 1.5 + 5 * weight, "stroke-opacity": 0.3 + 0.7 * weight };
-    drawing.append(svg("path", { d: curve, class: "arc", pathLength: 1, ...look }), svg("circle", { cx: to[0], cy: to[1], r: 2 + 3 * weight }));
+    drawing.append(svg("path", { d: curve, class: "arc", pathLength: 1, ...look }));
+    drawing.append(svg("circle", { cx: to[0], cy: to[1], r: 2 + 3 * weight }));
   });
 }

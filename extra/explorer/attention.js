@@ -80,24 +80,17 @@ function attentionPanel(session) {
     pointed = position;
     const rows = session.attention(...session.head);
     strip.arcs?.(rows, position);
-    const seen = Array.from(rows[position].entries())
-      .sort((a, b) => b[1] - a[1])
-      .slice(0, 4);
-    const seers = rows.map((row, t) => [t, row[position] ?? 0]).slice(position + 1);
-    const most = seers
-      .sort((a, b) => b[1] - a[1])
-      .slice(0, 3)
-      .filter(([, weight]) => weight > 0.005);
-    const named = ([t, weight]) => [tokenOf(session, session.read[t]), ` ${percent(weight)}`];
+    const later = rows.map((row, t) => (t > position ? row[position] : 0));
+    const most = best(later, 3).filter(({ p }) => p > 0.005);
+    const name = ({ token: t, p }) => [tokenOf(session, session.read[t]), ` ${percent(p)}`];
+    const named = (found) => enumerated(found.map(name));
     const follows = session.read[position + 1];
     words.replaceChildren(
       tokenOf(session, session.read[position]),
       ` (position ${position + 1}, `,
       ...(follows === undefined ? ["the last"] : ["before ", tokenOf(session, follows)]),
-      ") looks at ",
-      ...enumerated(seen.map(named)),
-      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : [""]),
-      ".",
+      ...[") looks at ", ...named(best(rows[position], 4))],
+      ...(most.length ? ["; most looked at by ", ...named(most), "."] : ["."]),
     );
   }
 

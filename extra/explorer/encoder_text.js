@@ -107,14 +107,9 @@ function attentionPanel(data) {
     const now = rows(...walk.head);
     const readers = now.map((row, other) => (other === t ? 0 : row[t]));
     arcs(now, t);
-    words.replaceChildren(
-      token(data.tokens[t]),
-      ` (position ${t + 1}) attends to `,
-      ...named(largest(now[t], 4)),
-      "; most attended to by ",
-      ...named(largest(readers, 3)),
-      ".",
-    );
+    const attends = [` (position ${t + 1}) attends to `, ...named(largest(now[t], 4))];
+    const attended = ["; most attended to by ", ...named(largest(readers, 3)), "."];
+    words.replaceChildren(token(data.tokens[t]), ...attends, ...attended);
   }
 
   onPoint(made, point);

@@ -130,15 +130,11 @@ function arcLine(labels, buttons, twoSided = false) {
  */
 function lengthRows(stream, added, said = () => []) {
   const longest = Math.max(...stream, ...added.flat());
-  const line = (name, length, kind, ...more) =>
-    element(
-      "div",
-      { role: "row" },
-      element("span", { role: "rowheader" }, name),
-      element("span", { role: "cell" }, bar({ [kind]: length / longest })),
-      element("span", { role: "cell", class: "number" }, length.toFixed(2)),
-      ...more,
-    );
+  const line = (name, length, kind, ...more) => {
+    const share = element("span", { role: "cell" }, bar({ [kind]: length / longest }));
+    const number = element("span", { role: "cell", class: "number" }, length.toFixed(2));
+    return element("div", { role: "row" }, element("span", { role: "rowheader" }, name), share, number, ...more);
+  };
   const parts = (lengths, layer) => [
     line("attention", lengths[0], "attention"),
     line("feed-forward", lengths[1], "mlp"),

@@ -5,21 +5,27 @@
  * the tokens that it reads. A click opens a part.
  */
 
-const PICTURE = { layer: 96, top: 26, bottom: 66, node: 30 }; // pixels
+const PICTURE = { layer: 96, top: 26, node: 30 }; // pixels
+const LETTER_WIDTH = 7.3; // of the labels, some of which are turned by 40 degrees
 
 /** Where everything stands, for a picture of this width. */
 function placesOf(session, width) {
   const { n_layer: L, n_head: H } = session.data.config;
   const columns = Math.min(H, width < 480 ? 4 : 8);
-  const side = Math.max(columns * PICTURE.node + 12, 118);
+  const longest = (many) => Math.max(...many.map((one) => Array.from(one).length));
+  const said = Array.from({ length: L + 1 }, (_, l) => session.label(session.early(l, session.selected)[0].token));
+  const side = Math.max(columns * PICTURE.node + 12, 118, Math.min(LETTER_WIDTH * (longest(said) + 7) + 14, width / 2));
   const layer = PICTURE.layer + PICTURE.node * (Math.ceil(H / columns) - 1);
   const position = session.selected;
   const count = Math.min(position + 1, Math.max(3, Math.floor((width - side) / 38)));
-  const step = Math.min(72, (width - side) / count);
-  const height = PICTURE.top + PICTURE.bottom + L * layer;
   const first = position - count + 1;
-  const x = (t) => (t - first + 0.5) * step;
-  const y = (l) => height - PICTURE.bottom - l * layer;
+  const labels = session.read.slice(first, position + 1).map((token) => session.label(token));
+  const margin = Math.max(0, 0.77 * LETTER_WIDTH * longest(labels.slice(0, 2)) - 14); // the first labels end left of it
+  const step = Math.min(72, (width - side - margin) / count);
+  const bottom = 34 + 0.65 * LETTER_WIDTH * longest(labels);
+  const height = PICTURE.top + bottom + L * layer;
+  const x = (t) => margin + (t - first + 0.5) * step;
+  const y = (l) => height - bottom - l * layer;
   const right = x(position) + step / 2;
   return {
     ...{ first, step, height, x, y, layer, right, position },

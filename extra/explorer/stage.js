@@ -2,7 +2,7 @@
 /* The stage: the text, what the model would write after it, and the buttons that let it write. It stays in view. */
 
 const CANDIDATES = 6;
-const SOFTLY = { wait: 320, tokens: 48 }; // what it writes by itself, once the page is open
+const SOFTLY = { wait: 420, tokens: 40 }; // what it writes by itself, once the page is open
 const SPANS = 300; // tokens of the text that are shown one by one, so that a long text costs no more
 
 const EXAMPLES = [

@@ -83,17 +83,14 @@ function crossPanel(data) {
     lines.replaceChildren(
       ...others.map((_, i) => {
         const [s, t] = isTarget ? [i, position] : [position, i];
-        const look = { class: isTarget ? "arc" : "arc from", "stroke-width": 1 + 6 * weight(i), "stroke-opacity": weight(i) };
-        return svg("line", { x1: above[s], y1: 0, x2: below[t], y2: height, ...look });
+        const look = { "stroke-width": 1 + 6 * weight(i), "stroke-opacity": weight(i) };
+        const ends = { x1: above[s], y1: 0, x2: below[t], y2: height };
+        return svg("line", { class: isTarget ? "arc" : "arc from", ...ends, ...look });
       }),
     );
-    words.replaceChildren(
-      ...(isTarget
-        ? ["To write ", token(data.target[position]), ", the head looks at "]
-        : [token(data.source[position]), " is most looked at to write "]),
-      ...named(others, weight),
-      ".",
-    );
+    const written = ["To write ", token(data.target[position]), ", the head looks at "];
+    const asked = isTarget ? written : [token(data.source[position]), " is most looked at to write "];
+    words.replaceChildren(...asked, ...named(others, weight), ".");
   }
 
   const line = (texts, widths, isTarget) =>
@@ -157,12 +154,9 @@ function beamPanel(data) {
     });
     made.append(element("span", {}, visible(node.token)), element("small", {}, node.total.toFixed(2)));
     [made.style.left, made.style.top] = [`${x}px`, `${y}px`];
-    node.tell = () =>
-      words.replaceChildren(
-        token(node.text),
-        ` log p = ${node.total.toFixed(4)}, of which the last token has ${node.log_prob.toFixed(4)}. `,
-        `${node.why[0].toUpperCase()}${node.why.slice(1)}.`,
-      );
+    const numbers = ` log p = ${node.total.toFixed(4)}, of which the last token has ${node.log_prob.toFixed(4)}. `;
+    const why = `${node.why[0].toUpperCase()}${node.why.slice(1)}.`;
+    node.tell = () => words.replaceChildren(token(node.text), numbers, why);
     made.addEventListener("pointerenter", node.tell);
     made.addEventListener("focus", node.tell);
     node.made = made;

@@ -536,13 +536,13 @@ def test_each_natural_action_leads_where_one_expects(explained, drawn, tab):
 
 def test_it_writes_by_itself_until_the_reader_touches_anything(explained, opened):
     page, _ = explained()
-    page.wait_for_timeout(1500)
+    page.wait_for_timeout(1200)
     assert page.evaluate("session.text(session.ids)") == PROMPT  # this reader prefers reduced motion
     moving = opened(Path("page.html"), motion="no-preference")
     until(moving, "session.ids.length > 15")
     moving.mouse.click(5, 5)
     length = moving.evaluate("session.ids.length")
-    moving.wait_for_timeout(1000)
+    moving.wait_for_timeout(700)
     assert moving.evaluate("session.ids.length") == length
 
 

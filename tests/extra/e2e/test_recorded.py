@@ -134,6 +134,7 @@ def test_a_translation_is_walked_through(workplace, opened, drawn, fits, width, 
     assert f"{data['source'][top.argmax()]}" in said.split("looks at ")[1][:3]
     assert f"{100 * top.max():.0f}"[:2] in said
 
+    page.mouse.move(0, 0)  # what is under the pointer is told, also when the page scrolls
     number = next(i for i, node in enumerate(data["nodes"]) if node["fate"] == "dropped")
     page.locator("#beam .node").nth(number).focus()
     assert "not among the" in page.locator("#fate").inner_text()

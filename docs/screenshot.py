@@ -4,8 +4,8 @@
     python sample.py out/goethe --explain page.html
     python docs/screenshot.py page.html FOLDER
 
-For each it saves the first screen, when the model has written a little, and every panel. The README shows 1280-light.png, as
-docs/page.png. Chromium must be installed.
+For each it saves the first screen, when the model has written a little, and every panel. The README shows
+1280-light.png, as docs/page.png. Chromium must be installed.
 """
 
 import shutil

@@ -2,11 +2,12 @@
 /* Formulas: panels.toml has them as text, such as softmax(Q K^T) or x_1^2; a browser sets them as MathML. */
 
 const SIGNS = { "->": "→", "..": "…", "...": "…", "*": "·", "-": "−" };
-const PARTS_OF_FORMULA = /[\p{L}']{2,}(?: [\p{L}']{2,})*|\p{L}|\d+(?:\.\d+)?|->|\.{2,3}|\S/gu;
+const PARTS_OF_FORMULA = /(\s*)([\p{L}']{2,}(?:-\p{L}+| [\p{L}']{2,})*|\p{L}|\d+(?:\.\d+)?|->|\.{2,3}|\S)/gu;
 
 /** One formula as a <math> element. _ and ^ make an index or a power of what follows them, (a) / (b) a fraction. */
 function mathOf(text) {
-  const parts = text.match(PARTS_OF_FORMULA) ?? [];
+  const found = Array.from(text.matchAll(PARTS_OF_FORMULA));
+  const parts = found.map(([, , part]) => part);
   const make = (tag, ...children) => {
     const made = document.createElementNS("http://www.w3.org/1998/Math/MathML", tag);
     made.append(...children);
@@ -15,7 +16,11 @@ function mathOf(text) {
   let at = 0;
   const row = (end) => {
     const made = [];
-    while (at < parts.length && parts[at] !== end) made.push(item());
+    while (at < parts.length && parts[at] !== end) {
+      const isApart = found[at][1] && /[\p{L}\d(]/u.test(parts[at][0]) && made.length && made.at(-1).tagName !== "mo";
+      if (isApart) made.push(make("mtext", "\u2005")); // signs have a space of their own
+      made.push(item());
+    }
     at++;
     return make("mrow", ...made);
   };

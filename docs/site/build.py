@@ -175,7 +175,8 @@ def chapters() -> list[Path]:
 
 def navigation() -> list[Any]:
     """The pages that exist, by kind; those not listed above come at the end of the reference."""
-    found = {path.stem: f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))}
+    pages = sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "extra").glob("*.md")], key=lambda path: path.name)
+    found = {path.stem: path.relative_to(ROOT).as_posix() for path in pages}
     guides = [found.pop(name) for name in GUIDES if name in found]
     reference = [found.pop(name) for name in REFERENCE if name in found]
     sources = (file.relative_to(ROOT).as_posix() for file in annotate.reading_path())

@@ -25,7 +25,7 @@ PAGES = {
 }
 FOOTER = '<footer class="note">\n'
 LINKS = """<p>Part of the documentation: <a href="../index.html">its first page</a>,
-<a href="index.html">all live pages</a>, <a href="../docs/pictures.html">what they show</a>.</p>
+<a href="index.html">all live pages</a>, <a href="../docs/extra/pictures.html">what they show</a>.</p>
 """
 HOME = (
     "**Live pages**: [look inside a GPT](demo/gpt.html), [watch one learn](demo/learn.html), [follow a "

@@ -39,6 +39,7 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, show
 from training.family import Trained, family_of_weights
+from training.log import curve
 from training.options import TrainOptions
 from training.pair_task import PairTask
 
@@ -208,6 +209,8 @@ def main(options: DiagnoseOptions, *names: str) -> None:
         step, loss = run.validation[:, -1]
         levels = "ln V {:.2f}, single tokens {:.2f}, pairs {:.2f}".format(*run.levels)
         show(f"{name}: validation loss {loss:.3f} at step {step:,.0f} ({levels}): stage {run.stage(loss):.2f}")
+        losses = {int(at): loss for at, loss in run.training.T}
+        show("\n".join(curve(losses, run.options.max_iters, rows=8)))
         for symptom, words in (symptoms(run, recorded()) or {"sound": "all as it should be"}).items():
             show(f"  {symptom}: {words}")
 

@@ -9,9 +9,9 @@
     python -m extra.studies.draw schedule goethe reverse
     python -m extra.studies.draw loss out/goethe
 
-docs/pictures.md shows each of them, and how to read it. Each kind of picture has its own options, a dataclass, and a
-function that makes a `Picture`. The file that a picture is written to decides its form: .svg, .png and .pdf are images,
-.csv and .npz the numbers in it.
+docs/extra/pictures.md shows each of them, and how to read it. Each kind of picture has its own options, a dataclass,
+and a function that makes a `Picture`. The file that a picture is written to decides its form: .svg, .png and .pdf are
+images, .csv and .npz the numbers in it.
 """
 
 from collections.abc import Callable, Sequence

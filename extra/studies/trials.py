@@ -1,7 +1,7 @@
 """What train.py does instead of training: estimate what a run costs (--dry_run), or time its operations (--profile).
 
 An estimate has parameters by part, memory, operations, time and energy. Only matrix products are counted as operations:
-they are nearly all the work of a large model. docs/costs.md explains the numbers.
+they are nearly all the work of a large model. docs/extra/costs.md explains the numbers.
 """
 
 from __future__ import annotations

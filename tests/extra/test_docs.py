@@ -131,7 +131,7 @@ what is in a checkpoint | map.md | What is in a checkpoint?
 why bits per character | course/04-letters | Why bits per character?
 dropout and resume | course/09-learning | What happens to dropout when a run is resumed?
 cost of attention against length | course/06-attention | What does attention cost against length?
-one outlier | weights.md | What does one outlier do?
+one outlier | extra/weights.md | What does one outlier do?
 fine-tuning | map.md | What happens in fine-tuning?
 difference between BERT and GPT | course/17-encoders | What is the difference between BERT and GPT?
 why 15 % words hidden | course/17-encoders | Why are 15 % of the words hidden, and not more?
@@ -208,11 +208,15 @@ def zen4_seconds(command: str) -> str:
 
 # A page, a pattern of which the group is a number, and what computes it.
 NUMBERS = [
-    ("costs", r"64 to 512 tokens .* multiplied by (\S+) where", lambda: f"{milliseconds(512) / milliseconds(64):.0f}"),
-    ("costs", r"8,192 tokens .* by ([\d.]+),", lambda: f"{milliseconds(8192) / milliseconds(4096):.1f}"),
-    ("costs", r"^\| fitted \| T\^([\d.]+) \|", lambda: f"{fitted('training'):.2f}"),
-    ("costs", r"exponents of time, ([\d.]+) and ", lambda: f"{fitted('training'):.2f}"),
-    ("costs", r"exponents of time, [\d.]+ and ([\d.]+), ", lambda: f"{fitted('without cache'):.2f}"),
+    (
+        "extra/costs",
+        r"64 to 512 tokens .* multiplied by (\S+) where",
+        lambda: f"{milliseconds(512) / milliseconds(64):.0f}",
+    ),
+    ("extra/costs", r"8,192 tokens .* by ([\d.]+),", lambda: f"{milliseconds(8192) / milliseconds(4096):.1f}"),
+    ("extra/costs", r"^\| fitted \| T\^([\d.]+) \|", lambda: f"{fitted('training'):.2f}"),
+    ("extra/costs", r"exponents of time, ([\d.]+) and ", lambda: f"{fitted('training'):.2f}"),
+    ("extra/costs", r"exponents of time, [\d.]+ and ([\d.]+), ", lambda: f"{fitted('without cache'):.2f}"),
 ]
 for command in ("", " goethe-char", " goethe-bpe", " goethe-char-modern"):
     row = re.escape(f"| `python train.py{command}` |")
@@ -227,7 +231,7 @@ def test_a_number_on_a_page_is_what_its_source_gives(page, pattern, compute):
 @pytest.mark.parametrize("name", ["texts", "same-author"])
 def test_the_bits_of_every_run_are_on_their_page(name):
     bits = {f"{float(row['bits_per_char']):.3f}" for row in rows_of(name)}
-    assert bits - set(re.findall(r"\d\.\d{3}", text_of("docs/texts.md"))) == set()
+    assert bits - set(re.findall(r"\d\.\d{3}", text_of("docs/extra/texts.md"))) == set()
 
 
 def test_the_recipe_marks_what_is_no_difference():

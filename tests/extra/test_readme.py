@@ -47,11 +47,13 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # In the order of reading: later pages use the runs of the README's commands.
 GUIDES = [
     ROOT / "docs" / f"{name}.md"
-    for name in "runs weights corpora translation".split() + "encoders pictures performance machines costs".split()
+    for name in "runs extra/weights corpora translation extra/encoders extra/pictures".split()
+    + "performance machines extra/costs".split()
 ]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "extra").glob("*.md")),
 ]
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 40
 SMALL = "--n_layer 1 --n_head 2 --n_embd 16".split()
@@ -250,7 +252,9 @@ def test_the_readme_is_short_and_links_to_every_page():
     for paragraph in re.split(r"\n\n|\n(?=[|-])", re.sub(r"\]\([^)]*\)|`[^`]*`", "", prose)):
         assert len(paragraph.split()) <= 60, paragraph
         assert len(re.findall(r"\d[\d.,]*", paragraph)) <= 4, paragraph
-    assert [path.name for path in PAGES if path.parent.name == "docs" and f"docs/{path.name}" not in README] == []
+    assert [
+        path for path in PAGES if f"{path.relative_to(ROOT)}" not in README + "README.md benchmarks/README.md"
+    ] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -287,7 +287,7 @@ def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained
     for links in (build.demo.INDEX, build.demo.HOME):
         assert {Path(link).name for link in re.findall(r"\]\((.*?)\)", links)} == written
     page = (tmp_path / "demo" / "learn.html").read_text(encoding="utf-8")
-    assert re.findall('<a href="([^#].*?)"', page) == ["../index.html", "index.html", "../docs/pictures.html"]
+    assert re.findall('<a href="([^#].*?)"', page) == ["../index.html", "index.html", "../docs/extra/pictures.html"]
     assert "<code>python -m extra.studies.learn</code>" in page
     answers["heidelberg"] = "ggeeehteog\n"
     with pytest.raises(UserError, match=r"would show a wrong answer: .*'ggeeehteog' of 'heidelberg', and 'grebledieh'"):

@@ -79,7 +79,9 @@ def test_every_picture_of_the_documentation_follows_the_theme(name):
     if "<filter" not in svg:  # drawn without matplotlib, with colours for both
         return
     plain = re.sub("<style>@media.*?</filter>", "", svg, count=1, flags=re.DOTALL).replace(">\n\n", ">\n", 1)
-    assert svg == with_dark_theme(plain, has_photographs=name in ("docs/rollout.svg", "docs/completions.svg"))
+    assert svg == with_dark_theme(
+        plain, has_photographs=name in ("docs/extra/rollout.svg", "docs/extra/completions.svg")
+    )
 
 
 # --- positions and neighbours ---------------------------------------------------------------------------------

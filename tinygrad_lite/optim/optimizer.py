@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.device import Array
 from tinygrad_lite.nn.module import Module, clear_gradients
 from tinygrad_lite.optim.memory import Memory
 from tinygrad_lite.tensor import Listed, Tensor
@@ -156,6 +157,18 @@ class Optimizer(metaclass=Listed):
         """The part of the flat arrays that process `rank` of `size` updates."""
         n = self.memory.values.data.size
         return slice(n * rank // size, n * (rank + 1) // size)
+
+    def move_into(self, values: Array, gradients: Array, states: Iterable[Array], contents: bool) -> None:
+        """Move everything into other arrays (n,), which several processes share."""
+        self.memory.move_into(values, gradients, states, contents)
+
+    def gather_gradients(self) -> Array:
+        """All gradients in one flat array (n,), with 0 for parameters that have none."""
+        return self.memory.gather_gradients()
+
+    def adopt_gradients(self, names: Iterable[str]) -> None:
+        """Make the contents of the flat array, which all processes share, the gradients of these parameters."""
+        self.memory.adopt_gradients(names)
 
 
 # --- groups of parameters ---------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ class OneGPU(OneProcess):
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         """Queue the norm and the scaling on the GPU, which blocks the update if loss or norm is not finite."""
-        self.guard.judge(self.losses, optimizer.memory.gather_gradients(), max_norm, self.step)
+        self.guard.judge(self.losses, optimizer.gather_gradients(), max_norm, self.step)
 
     def numbers(self, wait: bool = True) -> Numbers | None:
         """The numbers of the latest step, or of the first whose numbers are not finite; None unless `wait`."""
@@ -197,15 +197,15 @@ class SeveralProcesses(OneProcess):
 
     def sum_gradients(self, optimizer: Optimizer, step: int) -> None:
         """Sum this process's slice of the gradients over all processes."""
-        unreached, gradients = optimizer.unreached(), optimizer.memory.gather_gradients()
+        unreached, gradients = optimizer.unreached(), optimizer.gather_gradients()
         parts, unreached_by_each = zip(*self.gather((sum(loss.item() for loss in self.losses), unreached)), strict=True)
         self.step, self.loss = step, sum(parts)
-        optimizer.memory.adopt_gradients(unreached - set.intersection(*unreached_by_each))
+        optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
         self.add_up(gradients, optimizer.memory.part)
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         """Scale the slice down; the squared norms of all slices are summed in the order of the ranks."""
-        own = optimizer.memory.gather_gradients()[optimizer.memory.part]
+        own = optimizer.gather_gradients()[optimizer.memory.part]
         self.norm = math.sqrt(sum(self.gather(float(own @ own))))
         if 0 < max_norm < self.norm:
             own *= max_norm / self.norm

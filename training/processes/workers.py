@@ -237,7 +237,7 @@ def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int) -> np
         start += aligned(place.nbytes)
     rows = np.frombuffer(memory, values.dtype, offset=start).reshape(-1, values.size)
     end = 1 + len(optimizer.memory.states)
-    optimizer.memory.move_into(rows[0], rows[end + rank], rows[1:end], rank == 0)
+    optimizer.move_into(rows[0], rows[end + rank], rows[1:end], rank == 0)
     return rows[end:]
 
 

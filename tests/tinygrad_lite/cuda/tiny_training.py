@@ -96,7 +96,7 @@ def train(
                     found.append(loss.detach())
         loss = sum(found[1:], found[0]).clone()  # the next replay writes those found again
         if guard:
-            guard.judge(found, optimizer.memory.gather_gradients(), 1.0, step)
+            guard.judge(found, optimizer.gather_gradients(), 1.0, step)
         else:
             optimizer.clip_grad_norm(1.0)
         optimizer.step()

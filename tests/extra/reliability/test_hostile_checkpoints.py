@@ -493,14 +493,6 @@ def said(capsys: pytest.CaptureFixture, name: str, main: Callable[[list[str]], i
 LIMIT = 3 * 2**30  # bytes of address space; Python with NumPy takes 0.5
 
 
-def in_little_memory(name: str, *words: str) -> tuple[int, str]:
-    """The exit status and the stderr of a script that may not use more memory than LIMIT."""
-    limited = ["sh", "-c", f'ulimit -v {LIMIT >> 10}; exec "$@"', "sh", sys.executable, ROOT / name, *words]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(limited, capture_output=True, timeout=600, env=environment)
-    return done.returncode, done.stderr.decode("utf-8")
-
-
 def absurd(data: bytes) -> dict[str, bytes]:
     """Checkpoints of a few kilobytes that claim to be enormous."""
     header, info, body = taken_apart(data)
@@ -533,13 +525,15 @@ def absurd(data: bytes) -> dict[str, bytes]:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux limits a process's memory")
 @pytest.mark.slow
 def test_false_sizes_are_refused_in_little_memory(run, runs, report):
-    path = run("gpt")
+    path, environment = run("gpt"), os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
     files = absurd(runs["gpt"]["last.safetensors"])
+    limited = ["sh", "-c", f'ulimit -v {LIMIT >> 10}; exec "$@"', "sh", sys.executable]
     for name, data in files.items():
         path.write_bytes(data)
-        for words in (["sample.py", str(path)], ["train.py", "--resume", "--out_dir=run", "--text=text.txt"]):
-            status, err = in_little_memory(*words)
-            assert status in (1, 2), (name, status, err[-2000:])
+        for script, *words in (["sample.py", path], ["train.py", "--resume", "--out_dir=run", "--text=text.txt"]):
+            done = subprocess.run([*limited, ROOT / script, *words], capture_output=True, timeout=600, env=environment)
+            err = done.stderr.decode("utf-8")
+            assert done.returncode in (1, 2), (name, done.returncode, err[-2000:])
             assert "Traceback" not in err, (name, err[-2000:])
             assert "enough memory" not in err, (name, err)
     limit, refused = LIMIT // 2**30, 2 * len(files)

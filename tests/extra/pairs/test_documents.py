@@ -16,10 +16,9 @@ from extra.pairs.pairs import IGNORED
 from extra.studies import invented
 from gpt.score import token_log_probs
 from tests.extra.explorer.test_gpt import explained
-from tests.tiny_runs import arguments, run_training
+from tests.tiny_runs import arguments, assert_resumes
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CorpusError, OptionError
-from training.checkpoint import load_checkpoint
 from training.processes.processes import OneProcess
 
 NAMES = "\n".join(f"{a}{b}{c}" for a in "ABCD" for b in ("nn", "l") for c in "aeiou")
@@ -57,9 +56,8 @@ def test_whole_documents_are_learned_or_held_out_once(workplace, text, ended_by,
 
 @pytest.mark.parametrize(("text", "ended_by", "sentence"), FEW)
 def test_too_few_documents_are_refused_with_what_helps(workplace, text, ended_by, sentence):
-    with pytest.raises(
-        CorpusError, match=f"{sentence}.*use at least 10 different ones, or omit --documents {ended_by}"
-    ):
+    advice = f"use at least 10 different ones, or omit --documents {ended_by}"
+    with pytest.raises(CorpusError, match=f"{sentence}.*{advice}"):
         task_of(text, ended_by)
 
 
@@ -95,34 +93,21 @@ def test_bits_per_character_count_the_ends_and_only_the_characters(task):
 def test_what_is_longer_than_the_context_is_left_out_and_told(workplace):
     text = f"{NAMES}\n{'A' * 17}"
     assert "36 documents to learn from, 4 held out; left out: 1 with more than 16 tokens" in task_of(text).describe()
-    with pytest.raises(
-        CorpusError, match=r"--block_size 2 is too short .* use 4 or more, so that at least one training"
-    ):
+    advice = "use 4 or more, so that at least one training"
+    with pytest.raises(CorpusError, match=f"--block_size 2 is too short .* {advice}"):
         task_of(text, block_size=2)
 
 
-def names_run(**changes):
-    """A tiny run on names."""
-    small = {"text": "names.txt", "documents": "line", "block_size": 16, "eval_iters": None, "sample_tokens": 20}
-    return run_training(**small | changes)
-
-
-def test_a_run_from_training_to_its_page(workplace, capsys):
-    """Stopped and resumed, it ends with the same weights."""
+def test_a_run_from_training_to_its_page(workplace, capsys, ran):
     Path("names.txt").write_text(NAMES, encoding="utf-8")
-    whole = names_run()
-    names_run(out_dir="halves", max_iters=4, lr_decay_iters=10)
-    assert train.main(["--resume", "--out_dir", "halves", "--max_iters", "10"]) == 0
-    first, second = (load_checkpoint(path) for path in (whole.last, Path("halves/last.safetensors")))
-    assert all((first.weights[name] == second.weights[name]).all() for name in first.weights)
+    small = {"text": "names.txt", "documents": "line", "eval_iters": None}
+    assert_resumes(*arguments(**small, block_size=16, sample_tokens=20, out_dir=None), stop=4)
     assert "characters of the text are unknown" not in capsys.readouterr().err
 
-    assert sample.main(["run", "--num_samples", "4", "--max_new_tokens", "9"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
-    for more in ([], ["--beam", "2"]):
-        sample.main(["run", "--start", "An", "--max_new_tokens", "9", *more])
-        assert capsys.readouterr().out.startswith("An")
-    assert train.main(arguments(text="names.txt", documents="line", eval_iters=None, dry_run=True, out_dir="dry")) == 0
+    assert len(ran(sample.main, "run", "--num_samples", 4, "--max_new_tokens", 9).out.splitlines()) == 4
+    for more in ([], ["--beam", 2]):
+        assert ran(sample.main, "run", "--start", "An", "--max_new_tokens", 9, *more).out.startswith("An")
+    ran(train.main, *arguments(**small, dry_run=True, out_dir="dry"))
 
     trained = GPT.read(Path("run"))
     mark = trained.tokenizer.specials[MARK]
@@ -140,11 +125,10 @@ def test_a_run_from_training_to_its_page(workplace, capsys):
             main(words)
 
 
-def test_the_study_counts_what_is_new_and_what_is_made_of_the_list(workplace, capsys):
+def test_the_study_counts_what_is_new_and_what_is_made_of_the_list(workplace, ran):
     Path("list.txt").write_text("anna\nbert\n", encoding="utf-8")
     Path("new.txt").write_text("anna\nanna\nannanna\nbea\n", encoding="utf-8")
-    assert invented.main(["new.txt", "--text", "list.txt"]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert ran(invented.main, "new.txt", "--text", "list.txt").out.splitlines() == [
         "2 of 4 are not in the list",
         "2 of 4 have only trigrams of the list",
         "  annanna: nan",

@@ -106,13 +106,11 @@ def test_the_runs_themselves(tmp_path, monkeypatch):
     assert {name: [*symptoms(run, recorded())] for name, run in make_all().items()} == WHAT_IS_FOUND
 
 
-def test_the_command_reads_runs_and_refuses_what_is_none(workplace, capsys):
+def test_the_command_reads_runs_and_refuses_what_is_none(workplace, ran):
     Path("twice.txt").write_text(2 * Path("text.txt").read_text(encoding="utf-8"), encoding="utf-8")
     folder = run_training(out_dir="out/tiny", max_iters=6, text="twice.txt")
     run_training("reverse", out_dir="out/pairs", max_iters=6)
-    capsys.readouterr()
-    assert diagnose.main(["out/tiny", "out/pairs"]) == 0
-    tiny, pairs = capsys.readouterr().out.split("out/")[1:]
+    tiny, pairs = ran(diagnose.main, "out/tiny", "out/pairs").out.split("out/")[1:]
     assert re.match(r"tiny: validation loss [\d.]+ at step 6 \(ln V [\d.]+, single tokens [\d.]+, pairs [\d.]+\)", tiny)
     assert "seen text: 100% of the held-out text" in tiny
     assert re.search("(ln V|single tokens|pairs): stage", tiny)

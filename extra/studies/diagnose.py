@@ -167,7 +167,7 @@ def symptoms(run: Run, others: list[np.ndarray]) -> dict[str, str]:
         found["seen text"] = f"{run.seen:.0%} of the held-out text is in the training part too: remove it from one"
     if (end := run.training[0, -1]) < most:
         name = "NaN" if run.training[1].max() > 1.2 * run.levels[0] else "unfinished"
-        found[name] = f"ends at step {end:.0f} of {most}, loss up to {run.training[1].max():.2f}: read its last message"
+        found[name] = f"ends at step {end:.0f} of {most}, loss up to {run.training[1].max():.3g}: read its last message"
     steps, rates = run.rates
     lowest = np.minimum.accumulate(np.where(rates < np.maximum.accumulate(rates) / 2, rates, np.inf))
     if (rises := rates > 2 * lowest).any():
@@ -190,7 +190,7 @@ def cause(run: Run, others: list[np.ndarray]) -> str:
     """What in the options of a run explains that it has learned too little, and what to try."""
     options, rate = run.options, run.rates[1].max()
     for other in others:
-        times = rate / other["rate"][0]
+        times = float(rate) / float(other["rate"][0])  # without a warning if it is huge
         if other["optimizer"][0].rstrip("w") == options.optimizer.rstrip("w") and not 0.1 < times < 10:
             return f"its learning rate, {rate:.1e}, is far from the {other['rate'][0]:.1e} of {other['name'][0]}"
     if options.config.dropout >= 0.5:

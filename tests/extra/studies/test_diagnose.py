@@ -121,6 +121,9 @@ def test_the_command_reads_runs_and_refuses_what_is_none(workplace, ran):
             diagnose.main(["out/tiny"])
     with pytest.raises(UserError, match=r"there is no .*nowhere"):
         diagnose.main(["out/nowhere"])
+    folder.metrics.write_text(f"{HEAD}0,,,-1e308\n1,1e308,1e308,1e308\n", encoding="utf-8")
+    assert diagnose.main(["out/tiny"]) == 0
+    assert "NaN: ends at step 1 of 6, loss up to 1e+308" in capsys.readouterr().out
     folder.last.unlink()
     folder.metrics.write_text(GOOD, encoding="utf-8")
     with pytest.raises(UserError, match="there is no checkpoint"):

@@ -317,7 +317,7 @@ def test_a_conversation_reads_only_what_is_new(monkeypatch, capsys, typed):
     model = small_gpt("float32", vocab_size=256, block_size=64, positions="rotary").eval()
     read, whole = [], model.predict
     model.predict = lambda ids, state: read.append(ids.shape[1]) or whole(ids, state)
-    trained = SimpleNamespace(tokenizer=ByteTokenizer(), path=Path("none"), adapter=None)
+    trained = SimpleNamespace(tokenizer=ByteTokenizer(), path=Path("none"), adapter=None, documents=None)
     said = []
     for way in (RememberingModel, lambda model: model):
         monkeypatch.setattr("extra.chat.interactive.RememberingModel", way)

@@ -27,7 +27,7 @@ startAfterPaint((data) => {
   session.showText();
   if (!keepInAddress(session)) {
     session.changed();
-    if (!data.talk) setTimeout(session.writer.softly, 900); // something moves, until the reader touches anything
+    if (!data.talk) session.writer.softly(); // something moves, until the reader touches anything
   }
   window.session = session; // for the console: session.model().predict(...)
 });

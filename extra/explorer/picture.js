@@ -43,6 +43,7 @@ function wholePanel(session) {
   const opened = element("div", { class: "part", "aria-live": "polite" });
   bodyOf("whole").append(element("div", { class: "beside" }, made, opened));
   arrowKeys(bands);
+  arrowKeys(nodes);
   let part = { kind: "head" }; // a head; or with a layer, a feed-forward part or the stream
 
   const open = (kind, layer, head) => {
@@ -64,6 +65,7 @@ function wholePanel(session) {
       "aria-label": name,
       "aria-pressed": String(isOpen),
       "data-part": [kind, layer, head].join(" ").trim(),
+      tabindex: isOpen ? 0 : -1,
     });
     [made.style.left, made.style.top] = [`${left}px`, `${top}px`];
     return made;

@@ -2,7 +2,7 @@
 /* The stage: the text, what the model would write after it, and the buttons that let it write. It stays in view. */
 
 const CANDIDATES = 6;
-const SOFTLY = { wait: 420, tokens: 40 }; // what it writes by itself, once the page is open
+const SOFTLY = { after: 900, wait: 420, tokens: 40 }; // what it writes by itself, once the page is open
 const SPANS = 300; // tokens of the text that are shown one by one, so that a long text costs no more
 
 const EXAMPLES = [
@@ -100,13 +100,14 @@ function makeWriter(session, step, show) {
   const softly = () => {
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
     const listening = new AbortController();
+    const timer = setTimeout(start, SOFTLY.after, SOFTLY);
     const touched = (event) => {
+      clearTimeout(timer);
       listening.abort();
       if (running && !event.target.closest?.(".write")) stop();
     };
     const how = { capture: true, passive: true, signal: listening.signal };
-    for (const kind of ["pointerdown", "keydown", "wheel"]) window.addEventListener(kind, touched, how);
-    start(SOFTLY);
+    for (const kind of ["pointerdown", "keydown", "wheel", "input"]) window.addEventListener(kind, touched, how);
   };
   show(false);
   return { start, stop, softly, toggle: () => (running ? stop() : start()) };
@@ -135,7 +136,7 @@ function textField(session, writer) {
       writer.toggle();
     });
     box.addEventListener("click", ({ clientX: x, clientY: y }) => {
-      const isIn = (box) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom;
+      const isIn = ({ left, right, top, bottom }) => left <= x && x <= right && top <= y && y <= bottom;
       const hit = spans.findIndex((span) => Array.from(span.getClientRects()).some(isIn));
       session.select(hit < 0 ? Infinity : hit + session.ids.length - spans.length - session.first);
     });

@@ -640,6 +640,10 @@ def test_the_picture_shows_the_numbers_of_the_selected_token(explained, drawn):
     page.get_by_role("button", name="feed-forward part of layer 2").click()
     drawn(page)
     assert f"Length {np.linalg.norm(found.added[1, 1, 4]):.1f}" in page.locator("#whole .part").inner_text()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    drawn(page)
+    assert page.evaluate("document.activeElement.ariaLabel") == "head 2 of layer 2"
     page.get_by_role("button", name="stream after layer 1").press("Enter")
     drawn(page)
     assert f"length {lengths[1]:.1f}" in page.locator("#whole .part").inner_text()

@@ -4,8 +4,8 @@
     python sample.py out/goethe --explain page.html
     python docs/screenshot.py page.html FOLDER
 
-For each it saves the first screen, when the model has written a little, and every panel. The README shows
-1280-light.png, as docs/page.png. Chromium must be installed.
+For each it saves the first screen, when the model has written a little, and every panel; page.png, the stage and the
+picture of the model, is docs/page.png, which the README shows. Chromium must be installed.
 """
 
 import shutil
@@ -14,6 +14,7 @@ from pathlib import Path
 
 WINDOWS = ((1280, 800), (390, 844))
 SCHEMES = ("light", "dark")
+README = {"x": 160, "y": 0, "width": 960, "height": 1110}
 
 
 def main(page_file: str, folder: str) -> None:
@@ -28,10 +29,12 @@ def main(page_file: str, folder: str) -> None:
             for scheme in SCHEMES:
                 page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
                 page.goto(Path(page_file).resolve().as_uri())
-                page.wait_for_timeout(5000)  # it writes by itself,
+                page.wait_for_timeout(8000)  # it writes by itself,
                 page.keyboard.press("Shift")  # until the reader touches anything
                 page.wait_for_timeout(600)
                 page.screenshot(path=out / f"{width}-{scheme}.png")
+                if (width, scheme) == (1280, "light"):
+                    page.screenshot(path=out / "page.png", full_page=True, clip=README)
                 for name in page.evaluate("session.data.panels"):
                     panel = page.locator(f"#{name}")
                     panel.evaluate("(one) => one.scrollIntoView({ behavior: 'instant' })")

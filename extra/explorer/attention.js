@@ -53,7 +53,7 @@ function attentionPanel(session) {
       showCosts();
     }
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
-    missed.textContent = `On this text, ${nameOf(worst)} is missed most: ${signed(most)} bits per character.`;
+    missed.textContent = `Missed most: ${nameOf(worst)}, ${signed(most)} bits per character.`;
     if (session.headChosen) draw();
     else session.chooseHead(...worst.split(".").map(Number));
   }

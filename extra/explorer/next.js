@@ -51,7 +51,7 @@ function nextPanel(session) {
     element("div", { class: "sliders" }, ...sliders),
     heading,
     table(
-      "Wide bars: the model; narrow bars: after the sliders",
+      "Wide: the model; narrow: after the sliders",
       ["token", "shares", "#model", "#left"],
       rows,
     ),

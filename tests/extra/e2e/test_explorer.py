@@ -156,7 +156,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
             costs[head] = bits() - whole
     without = whole + costs[1, 1]
     page.locator("#attention").scroll_into_view_if_needed()
-    page.get_by_text("is missed most").wait_for()  # every head was switched off once; that one is shown first
+    page.get_by_text("Missed most").wait_for()  # every head was switched off once; that one is shown first
     until(page, f"session.head.join() === '{','.join(map(str, max(costs, key=costs.get)))}'")
     page.locator(".heads").get_by_role("button", name="layer 2, head 2").click()
     page.locator("#attention h3", has_text="Layer 2, head 2").first.wait_for()  # drawn when it is in sight

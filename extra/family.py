@@ -16,6 +16,7 @@ from extra.adapters.adapter import Change, adapter_in, base_of, fingerprint
 from extra.options import ShelfSampleOptions
 from extra.pretrained.read import PEFT_CONFIG, is_pretrained_folder, load_pretrained, model_type
 from extra.setup import ShelfSetup
+from extra.tokenizers.huggingface import GPT2_SPECIAL
 from text.tokenizers import tokenizer_from_json
 from tinygrad_lite.adapt import attach
 from tinygrad_lite.errors import CheckpointError, OptionError, counted
@@ -204,6 +205,8 @@ class ShelfFamily(Family):
         tokenizer = base.tokenizer if keeps else tokenizer_from_json(checkpoint.tokenizer)
         trained = self.described(path, checkpoint, tokenizer)
         documents, quantized = checkpoint.training.get("documents"), checkpoint.base.get("quantize")
+        if documents and GPT2_SPECIAL not in tokenizer.specials:
+            raise CheckpointError(f"{path} learned documents, but its tokenizer has no mark for their ends")
         return ShelfTrained(**vars(trained), documents=documents, quantized=quantized)
 
     def read_folder(self, folder: Path) -> ShelfTrained:

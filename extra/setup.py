@@ -193,4 +193,5 @@ class ShelfSetup(RunSetup):
         """Commands worth typing after the run: a sample, the page that explains the model, and what the curve says."""
         (sampling,), run = super().next_steps(task), quoted(self.folder.path)
         page = [] if self.family.model is CNN or self.options.explain else [f"{sampling} --explain page.html"]
-        return [sampling, *page, f"python -m extra.studies.diagnose {run}"]
+        diagnosis = [f"python -m extra.studies.diagnose {run}"] if self.family.name in ("gpt", "seq2seq") else []
+        return [sampling, *page, *diagnosis]

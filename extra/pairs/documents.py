@@ -6,7 +6,7 @@ first mark is to be predicted, also where the document ends:
     ids      | A n n a         | is the mark, a special token
     targets  A n n a |
 
-Rows of similar length share a batch, in an order drawn anew for each pass. No document is read before another, so a
+Rows of similar length share a batch, in another order in each pass. No document is read before another, so a
 mark need not mean that everything before it no longer matters.
 
 References: GPT-2, whose mark has the same name; makemore by Andrej Karpathy, where it is a dot.

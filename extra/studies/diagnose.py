@@ -165,7 +165,7 @@ def symptoms(run: Run, others: list[np.ndarray]) -> dict[str, str]:
         found["unknown tokens"] = f"{run.unknown:.0%} of the held-out tokens are <unk>; try --tokenizer bpe"
     if run.seen > 0.1:
         found["seen text"] = f"{run.seen:.0%} of the held-out text is in the training part too: remove it from one"
-    if (end := run.training[0, -1]) < most:
+    if (end := run.training[0, -1]) < most and not run.options.patience:
         name = "NaN" if run.training[1].max() > 1.2 * run.levels[0] else "unfinished"
         found[name] = f"ends at step {end:.0f} of {most}, loss up to {run.training[1].max():.3g}: read its last message"
     steps, rates = run.rates

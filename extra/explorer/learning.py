@@ -1,7 +1,7 @@
 """Write the page in which a small GPT learns: the texts and settings it begins with, and the scripts that train it.
 
-`derivatives.js` and `nano.js` are nano.py in JavaScript, `training.js` is the loop, in a worker; `learning.js` and
-`watching.js` are what the user sees.
+`derivatives.js` and `nano.js` are nano.py in JavaScript, `training.js` is the loop, in a worker; `bench.js`,
+`watching.js` and `learning.js` are what the user sees.
 """
 
 import ast
@@ -11,18 +11,16 @@ from extra.explorer.page import FOLDER, assemble, panels_of, read
 from tinygrad_lite.errors import CorpusError
 from training.corpora.texts import load_files
 
-SCRIPTS = "derivatives nano training watching learning".split()
+SCRIPTS = "derivatives nano training bench watching learning".split()
 POEM = FOLDER.parents[1] / "docs" / "course" / "04-letters" / "letters.py"
 WINDOW = 64  # characters that the model reads at once
 LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, "kinds": 250}
 SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": True, "residual": True}
 SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
 INTRO = (
-    "A GPT begins with random weights and learns a text, character by character, while you watch. It has the parts of "
-    "the project's larger models, and about 26,000 parameters instead of millions: enough to memorise a page of text "
-    "within a minute. Once the loss has fallen, go to Break it: say what you expect, and then see.",
-    "The page has no connection: your text stays in it, and it works from a file, without a network. Its scripts can "
-    "be read in its source, or in the browser's debugger; nano.js is nano.py in JavaScript, with the same names.",
+    "It knows nothing yet, and learns a text letter by letter while you watch: break it, or paste your own.",
+    "A GPT of about 26,000 parameters begins with random weights. It has the parts of the project's larger models. Its "
+    "scripts are in the page's source, and in the browser's debugger: nano.js is nano.py in JavaScript.",
 )
 
 

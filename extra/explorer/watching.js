@@ -1,10 +1,8 @@
 "use strict";
 /* What a model that learns can be seen doing: writing, attending, placing its characters. */
 
-/** The sample that is being written, and earlier ones: a next one is kept when 1.6 times as many steps are done. */
+/** How it writes, and earlier samples: a next one is kept when 1.6 times as many steps are done. */
 function samplePanel(learning) {
-  const sample = element("pre", { class: "sample", "aria-label": "What the model writes now", tabindex: 0 });
-  const words = element("p", { class: "note" });
   const note = element("p", { class: "note", "aria-live": "polite" });
   const rows = element("tbody");
   const { settings } = learning;
@@ -25,8 +23,6 @@ function samplePanel(learning) {
     element("div", { class: "sliders" }, temperature, begin),
     element("div", { class: "controls" }, button("Write another", () => learning.set({ prompt: prompt.value }))),
     note,
-    sample,
-    words,
     table("Earlier samples: their beginnings.", ["#step", "#loss", "written"], rows),
   );
 
@@ -47,22 +43,6 @@ function samplePanel(learning) {
       ),
     );
   });
-  learning.onReport(
-    whenVisible("writes", () => {
-      if (!learning.report) return;
-      const known = new Set(settings.text.match(/\p{L}+/gu));
-      const text = learning.report.sample.text.replace(/\n/g, "↵\n"); // it may write nothing else
-      const parts = text.split(/(\p{L}+)/u); // words are the parts 1, 3, 5, ...
-      const found = parts.filter((_, i) => i % 2).filter((word) => known.has(word)).length;
-      sample.replaceChildren(
-        element("span", { class: "soft" }, settings.prompt),
-        ...parts.map((part, i) => (i % 2 && known.has(part) ? element("b", {}, part) : part)),
-      );
-      words.textContent =
-        `Begun after step ${grouped(learning.report.sample.from)}. In bold: words of the text, ${found} of ` +
-        `${Math.floor(parts.length / 2)}.`;
-    }),
-  );
 }
 
 /** The maps of all heads on the first line of the text, and the arcs of one head and character. */

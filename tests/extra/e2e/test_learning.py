@@ -230,7 +230,7 @@ def pressed(page, name):
 
 def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
     page = page("learning.report?.step >= 60")
-    page.get_by_text("A model of 26,336 parameters learns in a worker, a second thread.").wait_for()
+    page.get_by_text("26,336 parameters learn in a worker, a second thread.").wait_for()
     first, later = page.evaluate("[learning.curve.losses[0], learning.loss]")
     assert later < first - 1
     step, loss, bits, held_out, speed = page.locator("#loss .figures b").all_inner_texts()
@@ -238,8 +238,8 @@ def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
     assert float(bits) == pytest.approx(float(loss) / math.log(2), abs=0.002)
     assert float(held_out) < first
     assert float(speed) > 0
-    assert page.locator("#loss polyline.first").get_attribute("points").count(",") > 4
-    assert f"ln 55 = {math.log(55):.2f}" in page.locator("#loss svg").text_content()
+    assert page.locator("#bench polyline.first").get_attribute("points").count(",") > 4
+    assert f"ln 55 = {math.log(55):.2f}" in page.locator("#bench svg").text_content()
     page.locator("#writes").scroll_into_view_if_needed()
     until(page, "learning.report.sample.text.length === 220")
     page.get_by_text("In bold: words of the text").wait_for()
@@ -256,10 +256,9 @@ def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
 
 def test_after_a_while_it_writes_words_of_the_text(page):
     page = page()
-    page.get_by_role("link", name="What it writes").click()
     for _ in range(120):
         page.wait_for_timeout(500)
-        found = re.search(r"words of the text, (\d+) of (\d+)", page.locator("#writes").inner_text())
+        found = re.search(r"words of the text, (\d+) of (\d+)", page.locator("#bench").inner_text())
         if found and int(found[1]) >= 5:
             break
     assert int(found[1]) >= 5
@@ -271,7 +270,7 @@ def test_attention_is_that_of_the_model_and_each_row_sums_to_1(page):
     weights = np.reshape(maps, (2, 4, T, T))
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
     assert not np.triu(weights, 1).any()
-    page.get_by_label("no mask").check()
+    pressed(page, "No mask")
     until(page, "learning.settings.run === 2 && learning.look")
     weights = np.reshape(page.evaluate("learning.look.attention.map((p) => Array.from(p))"), (2, 4, T, T))
     np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
@@ -291,7 +290,7 @@ def test_pause_run_and_start_again(page):
     pressed(page, "Start again")
     until(page, "learning.settings.run === 2 && learning.curve.losses.length >= 20")
     assert page.evaluate("learning.curve.losses.slice(0, 20)") == before
-    assert page.locator("#loss polyline.third").count() == 2
+    assert page.locator("#bench polyline.third").count() == 2
     page.evaluate("learning.begin({ steps: 30 })")
     page.get_by_text("Done: 30 steps in").wait_for()
     until(page, "learning.report.sample.from === 30 && learning.report.sample.isWhole")
@@ -304,18 +303,23 @@ def test_rate_and_size_are_changed(page):
     rate.focus()
     page.keyboard.press("ArrowRight")
     assert rate.get_attribute("aria-valuetext") == "0.013"
-    page.get_by_label("rate × 30").check()
+    pressed(page, "Rate × 30")
     assert page.evaluate("[learning.settings.run, learning.settings.factor]") == [1, 30]
     for name in ("width C", "heads H", "layers"):
         page.get_by_role("slider", name=name).focus()
         page.keyboard.press("ArrowLeft")
-    page.get_by_label("no residual connections").check()
+    pressed(page, "No residuals")
     page.get_by_text("55 · 16 numbers in the table of characters and 1 · 12 · 16² in the layers").wait_for()
     until(page, "learning.report?.step >= 1")
     shape = page.evaluate("learning.settings.shape")
     expected = {"n_layer": 1, "n_head": 2, "n_embd": 16, "attention_scale": 1.5, "residual": False}
     assert shape == SETTINGS["shape"] | expected
-    page.get_by_text("Predict first: switch it on").click()
+    page.get_by_text("Each part replaces what it reads").click()
+    assert page.get_by_text("The loss stays near 3 nats").is_visible()
+    pressed(page, "Rate × 30")
+    page.get_by_text("Rate × 30: off again.").wait_for()
+    pressed(page, "Rate × 30")
+    page.get_by_text("Every step is 30 times as long now").click()
     assert page.get_by_text("within a few steps the loss jumps").is_visible()
 
 
@@ -339,9 +343,9 @@ TEXTS = {
 
 @pytest.mark.parametrize(("text", "sentence"), TEXTS.values(), ids=TEXTS)
 def test_a_text_that_cannot_be_learned_is_refused_with_a_sentence(still, text, sentence):
-    still.evaluate("(text) => (document.querySelector('#text textarea').value = text)", text)
+    still.evaluate("(text) => (document.querySelector('#bench textarea').value = text)", text)
     pressed(still, "Learn this text")
-    assert sentence in still.locator("#text .note").inner_text()
+    assert sentence in still.locator("#bench textarea ~ .note").inner_text()
     assert still.evaluate("learning.settings.run") == 1
 
 
@@ -358,7 +362,7 @@ def test_a_reader_s_own_text_is_learned(page):
     assert "\r" not in characters
     page.get_by_role("textbox", name="begin with").fill("Wort ß")
     assert "Not in the text: ß." in page.locator("#writes").inner_text()
-    until(page, "document.querySelector('#writes .sample').textContent.startsWith('Wort ß')")
+    until(page, "document.querySelector('#bench .sample').textContent.startsWith('Wort ß')")
     assert [page.locator(tag).count() for tag in ("script", "img", "b:has-text('bold')")] == [scripts, 0, 0]
     pressed(page, "Hamlet")
     until(page, "learning.settings.run === 3 && learning.report.step > 0")
@@ -379,7 +383,7 @@ NO_WORKERS = {
 @pytest.mark.parametrize("before", NO_WORKERS.values(), ids=NO_WORKERS)
 def test_without_a_worker_the_page_s_own_thread_learns_and_the_page_answers(page, before):
     page = page(before=before)
-    page.get_by_text("parameters learns in the page's own thread.").wait_for()
+    page.get_by_text("parameters learn in the page's own thread.").wait_for()
     until(page, "learning.report?.step >= 20")
     pressed(page, "Pause")
     page.get_by_text("Paused after step").wait_for()
@@ -390,7 +394,7 @@ def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, fits, wid
     page = page("learning.report?.step >= 30", width=width, scheme=scheme)
     page.evaluate("learning.set({ running: false })")
     page.get_by_text("Paused after step").wait_for()
-    fits(page, "loss", "writes", "attends", "characters", "size", "text")
+    fits(page, "bench", "loss", "writes", "attends", "characters", "size")
     bar = page.locator(".sticky.top").bounding_box()
     assert bar["y"] == 0
     assert bar["height"] < 120
@@ -405,11 +409,11 @@ def test_the_page_can_be_used_by_keyboard_alone(page, drawn, tab):
         if name == "Pause" and reached.count("Pause") == 1:
             page.keyboard.press("Space")
             page.get_by_text("Paused after step").wait_for()
-        if name == "no mask":
+        if name == "No mask":
             page.keyboard.press("Space")
-        if name == "Hamlet":
+        if name == "steps2,000":
             break
-    assert reached.index("Pause") < reached.index("no mask") < reached.index("Write another")
+    assert reached.index("Pause") < reached.index("No mask") < reached.index("Hamlet") < reached.index("Write another")
     names = {"Skip to the first panel", "begin with", "What the model writes now", "Text to learn", "Learn this text"}
     assert names | {"learning rate0.010", "width C32"} <= {*reached}
     assert page.evaluate("[learning.settings.run, learning.settings.shape.mask]") == [2, False]

@@ -1,0 +1,226 @@
+"use strict";
+/* The first screen of the page in which a model learns: its loss, what it writes, three ways to break it, its text. */
+
+/** What can be broken: its name in the address, the button, the question, the answer, and the settings for it. */
+const BREAKS = [
+  {
+    name: "rate",
+    words: "Rate × 30",
+    question: "Every step is 30 times as long now. What will the loss do?",
+    answer:
+      "Each update then changes the weights by more than they have learned: within a few steps the loss jumps to 3 " +
+      "nats or more, as if only the frequencies of letters were known; it falls as the schedule lowers the rate.",
+    isOn: ({ factor }) => factor > 1,
+    turn: (learning, on) => learning.set({ factor: on ? 30 : 1 }),
+  },
+  {
+    name: "mask",
+    words: "No mask",
+    question: "Every position sees the whole window. What will the loss be, and what will the model write?",
+    answer:
+      "The loss falls almost to 0, because the answer is in sight, one position further on; but a model that has " +
+      "learned to copy it writes nonsense, since the next character does not exist while it writes.",
+    isOn: ({ shape }) => !shape.mask,
+    turn: (learning, on) => learning.begin({ shape: { ...learning.settings.shape, mask: !on } }),
+  },
+  {
+    name: "residual",
+    words: "No residuals",
+    question: "Each part replaces what it reads, instead of adding to it. What will two layers learn?",
+    answer:
+      "The loss stays near 3 nats, the frequencies of letters, because what a character is reaches the end only " +
+      "through all parts in turn, and these begin as random ones (a single layer can still learn: try it).",
+    isOn: ({ shape }) => !shape.residual,
+    turn: (learning, on) => learning.begin({ shape: { ...learning.settings.shape, residual: !on } }),
+  },
+];
+
+function makeBench(learning) {
+  const card = (title, parts) => element("div", { class: "card" }, element("h2", {}, title), ...parts);
+  const root = element("div", { class: "bench", id: "bench" });
+  document.querySelector("main").prepend(controlBar(learning), root);
+  document.querySelector("header .why").append(document.querySelector("header nav")); // the first screen is the bench
+  root.append(
+    card("Its loss", curve(learning)),
+    card("It writes", writing(learning)),
+    card("Break it: what do you expect?", breaking(learning)),
+    card("Its text: paste your own over it", textField(learning)),
+  );
+}
+
+/** Run, pause, start again, and how far it is: always in sight. */
+function controlBar(learning) {
+  const pause = button("Pause", () => learning.set({ running: !learning.settings.running }), { class: "main" });
+  const again = button("Start again", () => learning.begin());
+  const state = element("span", { class: "soft" }); // not an output, which would be read aloud at every change
+  learning.onReport(({ step, failed }) => {
+    const { running, steps } = learning.settings;
+    pause.textContent = running ? "Pause" : "Run";
+    pause.disabled = failed || step === steps;
+    state.textContent = `step ${grouped(step)} of ${grouped(steps)}, loss ${learning.loss.toFixed(2)}`;
+  });
+  return element("div", { class: "sticky top controls" }, pause, again, state);
+}
+
+// --- the loss -------------------------------------------------------------------------------------------------
+
+function curve(learning) {
+  const plot = element("div", { class: "room" });
+  const draw = whenVisible("bench", () => {
+    const size = [plot.clientWidth, plot.clientHeight]; // in pixels, so that its letters are as large everywhere
+    plot.replaceChildren(curvePlot(learning.curve, learning.before, ...size));
+  });
+  const news = element("p", { class: "note", "aria-live": "polite", id: "news" });
+  learning.onReport(() => {
+    draw();
+    if (news.textContent !== learning.news) news.textContent = learning.news;
+  });
+  new ResizeObserver(draw).observe(plot);
+  return [legend({ first: "this run", second: "held out", third: "run before" }), plot, news];
+}
+
+/** Training and held-out loss over the steps so far, in nats; dotted, those of the run before. */
+function curvePlot(curve, before, width, height) {
+  const [left, right, bottom] = [20, width - 14, height - 20];
+  const start = Math.log(curve.V);
+  const points = thinned(curve);
+  const steps = Math.max(10, curve.losses.length);
+  const top = Math.max(start, ...[...points, ...curve.tests].map(([, loss]) => loss));
+  const x = (step) => left + ((right - left) * step) / steps;
+  const y = (loss) => bottom - ((bottom - 18) * Math.min(loss, top)) / top;
+  const line = (points, kind) => {
+    const within = points.filter(([step]) => step <= steps);
+    return svg("polyline", { class: kind, points: within.map(([step, loss]) => `${x(step)},${y(loss)}`).join(" ") });
+  };
+  const across = (loss, kind) => svg("line", { class: kind, x1: left, x2: right, y1: y(loss), y2: y(loss) });
+  const label = (text, x, y, anchor) => svg("text", { x, y, "text-anchor": anchor }, text);
+  return svg(
+    "svg",
+    { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The loss over the steps" },
+    ...ticks(top).flatMap((loss) => [across(loss, "axis"), label(grouped(loss), left - 6, y(loss) + 4, "end")]),
+    ...ticks(steps).map((step) => label(step ? grouped(step) : "step 0", x(step), height - 4, step ? "middle" : "start")),
+    across(start, "start"),
+    label(`ln ${curve.V} = ${start.toFixed(2)} nats: all equally probable`, right, y(start) - 5, "end"),
+    ...(before ? [line(thinned(before), "third"), line(before.tests, "third")] : []),
+    line(points, "first"),
+    line(curve.tests, "second"),
+  );
+}
+
+/** At most six round numbers from 0 to a limit. */
+function ticks(limit) {
+  const unit = 10 ** Math.floor(Math.log10(limit));
+  const gap = [0.2, 0.5, 1, 2].map((part) => part * unit).find((gap) => limit / gap <= 5.5);
+  return Array.from({ length: Math.floor(limit / gap) + 1 }, (_, i) => i * gap);
+}
+
+/** At most 200 points of a curve, each the mean of consecutive losses: [step, loss]. */
+function thinned({ losses }) {
+  const size = Math.ceil(losses.length / 200);
+  return Array.from({ length: Math.ceil(losses.length / size) || 0 }, (_, i) => {
+    const some = losses.slice(i * size, (i + 1) * size);
+    return [i * size + some.length, some.reduce((a, b) => a + b) / some.length];
+  });
+}
+
+// --- what it writes -------------------------------------------------------------------------------------------
+
+/** The sample that is being written, over the one before it, which is pale. */
+function writing(learning) {
+  const sample = element("pre", { class: "sample", "aria-label": "What the model writes now", tabindex: 0 });
+  const note = element("p", { class: "note" });
+  let [now, before] = [{ text: "" }, ""];
+  const draw = whenVisible("bench", () => {
+    if (!learning.report) return;
+    const { prompt, text: learned } = learning.settings;
+    const known = new Set(learned.match(/\p{L}+/gu));
+    const shown = now.text.trim() ? now.text : now.text.replace(/\n/g, "↵\n"); // it may write nothing else
+    const parts = shown.split(/(\p{L}+)/u); // words are the parts 1, 3, 5, ...
+    const found = parts.filter((_, i) => i % 2).filter((word) => known.has(word)).length;
+    const pen = element("span", { class: "pen" });
+    sample.replaceChildren(
+      element("span", { class: "soft" }, prompt),
+      ...parts.map((part, i) => (i % 2 && known.has(part) ? element("b", {}, part) : part)),
+      pen,
+      element("span", { class: "old" }, Array.from(before).slice(Array.from(now.text).length).join("")),
+    );
+    sample.scrollTop = pen.offsetTop + 40 - sample.clientHeight;
+    const of = Math.floor(parts.length / 2);
+    note.textContent = `Begun after step ${grouped(now.from)}. In bold: words of the text, ${found} of ${of}.`;
+  });
+  learning.onReport(({ sample, run }) => {
+    if (sample.from !== now.from || run !== now.run || sample.text.length < now.text.length) before = now.text;
+    now = { ...sample, run };
+    draw();
+  });
+  return [sample, note];
+}
+
+// --- what the reader changes ----------------------------------------------------------------------------------
+
+/** A button for each break, and after a press its question, with the answer to unfold. */
+function breaking(learning) {
+  const guess = element("div", { id: "guess", "aria-live": "polite" });
+  const buttons = BREAKS.map(({ words, question, answer, isOn, turn }) => {
+    const press = () => {
+      turn(learning, !isOn(learning.settings));
+      const unfolded = element("details", {}, element("summary", {}, question), element("p", {}, answer));
+      guess.replaceChildren(isOn(learning.settings) ? unfolded : element("p", { class: "note" }, `${words}: off again.`));
+      show();
+    };
+    return button(words, press);
+  });
+  const show = () => BREAKS.forEach(({ isOn }, i) => (buttons[i].ariaPressed = String(isOn(learning.settings))));
+  show();
+  return [element("div", { class: "controls" }, ...buttons), guess];
+}
+
+/** Why a text cannot be learned here, as a sentence; empty if it can. */
+function problemOf(text, { window, shortest, longest, kinds }) {
+  const count = Array.from(text).length;
+  const odd = text.match(/[\p{Cs}\ufffd]|(?![\n\t])\p{Cc}/u);
+  if (odd) return `Something in it is no text: ${visible(odd[0])}. Paste letters, not the contents of another file.`;
+  if (count < shortest)
+    return (
+      `It has ${grouped(count)} characters, and at least ${shortest} are needed: the tenth that is held out has to ` +
+      `fill a window of ${window}.`
+    );
+  if (count > longest) return `It has ${grouped(count)} characters, and this page takes ${grouped(longest)}.`;
+  const different = charactersOf(text).length;
+  if (different > kinds)
+    return `It has ${grouped(different)} different characters, and this page takes ${kinds}: each must occur often.`;
+  return "";
+}
+
+/** The text that it learns, to be written over; what replaces all of it is learned at once. */
+function textField(learning) {
+  const { texts, limits } = learning.data;
+  const box = element("textarea", { "aria-label": "Text to learn", spellcheck: "false", dir: "auto", rows: 3 });
+  const note = element("p", { class: "note", "aria-live": "polite" });
+  box.value = learning.settings.text;
+  const learn = () => {
+    const text = box.value.replace(/\r\n?/g, "\n").normalize("NFC");
+    const problem = problemOf(text, limits);
+    note.classList.toggle("bad", Boolean(problem));
+    const [count, kinds] = [Array.from(text).length, charactersOf(text).length];
+    note.textContent =
+      problem ||
+      `The model learns this text: ${grouped(count)} characters, ${kinds} different ones, and one more for all others.`;
+    if (!problem) learning.begin({ text });
+  };
+  let fresh = true; // the first click selects all, so that a paste replaces it
+  box.addEventListener("click", () => fresh && box.select());
+  box.addEventListener("click", () => (fresh = false));
+  box.addEventListener("blur", () => (fresh = true));
+  box.addEventListener("paste", () => {
+    if (box.selectionEnd - box.selectionStart === box.value.length) setTimeout(learn);
+  });
+  const choices = texts.map(({ name, text }) =>
+    button(name, () => {
+      box.value = text;
+      learn();
+    }),
+  );
+  const controls = element("div", { class: "controls" }, button("Learn this text", learn, { class: "main" }), ...choices);
+  return [box, controls, note];
+}

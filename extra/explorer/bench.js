@@ -98,7 +98,8 @@ function curvePlot(curve, before, width, height) {
     "svg",
     { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The loss over the steps" },
     ...ticks(top).flatMap((loss) => [across(loss, "axis"), label(grouped(loss), left - 6, y(loss) + 4, "end")]),
-    ...ticks(steps).map((step) => label(step ? grouped(step) : "step 0", x(step), height - 4, step ? "middle" : "start")),
+    ...ticks(steps).map((step) =>
+      label(step ? grouped(step) : "step 0", x(step), height - 4, step ? "middle" : "start")),
     across(start, "start"),
     label(`ln ${curve.V} = ${start.toFixed(2)} nats: all equally probable`, right, y(start) - 5, "end"),
     ...(before ? [line(thinned(before), "third"), line(before.tests, "third")] : []),
@@ -165,7 +166,8 @@ function breaking(learning) {
     const press = () => {
       turn(learning, !isOn(learning.settings));
       const unfolded = element("details", {}, element("summary", {}, question), element("p", {}, answer));
-      guess.replaceChildren(isOn(learning.settings) ? unfolded : element("p", { class: "note" }, `${words}: off again.`));
+      const note = element("p", { class: "note" }, `${words}: off again.`);
+      guess.replaceChildren(isOn(learning.settings) ? unfolded : note);
       show();
     };
     return button(words, press);
@@ -221,6 +223,7 @@ function textField(learning) {
       learn();
     }),
   );
-  const controls = element("div", { class: "controls" }, button("Learn this text", learn, { class: "main" }), ...choices);
+  const start = button("Learn this text", learn, { class: "main" });
+  const controls = element("div", { class: "controls" }, start, ...choices);
   return [box, controls, note];
 }

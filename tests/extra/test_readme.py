@@ -59,6 +59,7 @@ TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch The
 SMALL = "--n_layer 1 --n_head 2 --n_embd 16".split()
 TINY = {
     "gpt": [*SMALL, *"--block_size 16 --batch_size 2 --vocab_size 295".split()],  # the merges of BERT's 300
+    "names": [*SMALL, *"--block_size 64 --batch_size 2".split()],
     "igpt-digits": [*SMALL, "--batch_size", "2"],
     "bert": [*SMALL, *"--block_size 16 --batch_size 2 --vocab_size 300".split()],
     "vit": [*SMALL, "--batch_size", "8"],

@@ -94,6 +94,7 @@ function wholePanel(session) {
       for (let h = 0; h < H; h++) drawing.append(...strands(session, place, l, h));
       drawing.append(joint(place, l, 0.42, added[l][0] * scale), joint(place, l, 0.8, added[l][1] * scale));
     }
+    drawing.append(...drawing.querySelectorAll(".strand.now")); // above the others
     const columns = Array.from(lengths.keys(), (t) => {
       const name = `${session.label(session.read[t])}, position ${t + 1}`;
       const one = button("", () => session.select(t), { "aria-label": name, title: name, "data-position": t });

@@ -165,8 +165,9 @@ function textField(session, writer) {
     if (state !== drawn || !spans.at(-1)?.isConnected) drawText(loud);
     drawn = state;
     if (follow && spans.length) {
-      const { offsetTop, offsetHeight } = spans.at(-1);
-      made.scrollTop = offsetTop + 2.2 * offsetHeight - made.clientHeight;
+      const height = parseFloat(getComputedStyle(mirror).lineHeight);
+      const line = Math.floor((spans.at(-1).offsetTop - mirror.offsetTop) / height);
+      made.scrollTop = mirror.offsetTop + (line + 2) * height - made.clientHeight; // and one line of what may follow
     }
     follow = false;
     made.classList.toggle("scrolled", made.scrollTop > 4);

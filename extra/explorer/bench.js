@@ -6,7 +6,8 @@ const BREAKS = [
   {
     name: "rate",
     words: "Rate × 30",
-    question: "Every step is 30 times as long now. What will the loss do?",
+    does: "every step is 30 times as long",
+    question: "What will the loss do?",
     answer:
       "Each update then changes the weights by more than they have learned: within a few steps the loss jumps to 3 " +
       "nats or more, as if only the frequencies of letters were known; it falls as the schedule lowers the rate.",
@@ -16,7 +17,8 @@ const BREAKS = [
   {
     name: "mask",
     words: "No mask",
-    question: "Every position sees the whole window. What will the loss be, and what will the model write?",
+    does: "every position sees the whole window, what comes after it too",
+    question: "What will the loss be, and what will the model write?",
     answer:
       "The loss falls almost to 0, because the answer is in sight, one position further on; but a model that has " +
       "learned to copy it writes nonsense, since the next character does not exist while it writes.",
@@ -26,7 +28,8 @@ const BREAKS = [
   {
     name: "residual",
     words: "No residuals",
-    question: "Each part replaces what it reads, instead of adding to it. What will two layers learn?",
+    does: "each part replaces what it reads, instead of adding to it",
+    question: "What will two layers learn?",
     answer:
       "The loss stays near 3 nats, the frequencies of letters, because what a character is reaches the end only " +
       "through all parts in turn, and these begin as random ones (a single layer can still learn: try it).",
@@ -59,7 +62,7 @@ function controlBar(learning) {
     pause.disabled = failed || step === steps;
     state.textContent = `step ${grouped(step)} of ${grouped(steps)}, loss ${learning.loss.toFixed(2)}`;
   });
-  return element("div", { class: "sticky top controls" }, pause, again, state);
+  return element("div", { class: "sticky top controls" }, pause, again, copyLink(learning, ""), state);
 }
 
 // --- the loss -------------------------------------------------------------------------------------------------
@@ -98,8 +101,8 @@ function curvePlot(curve, before, width, height) {
     "svg",
     { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "The loss over the steps" },
     ...ticks(top).flatMap((loss) => [across(loss, "axis"), label(grouped(loss), left - 6, y(loss) + 4, "end")]),
-    ...ticks(steps).map((step) =>
-      label(step ? grouped(step) : "step 0", x(step), height - 4, step ? "middle" : "start")),
+    label("step 0", x(0), height - 4, "start"),
+    ...ticks(steps).slice(1).map((step) => label(grouped(step), x(step), height - 4, "middle")),
     across(start, "start"),
     label(`ln ${curve.V} = ${start.toFixed(2)} nats: all equally probable`, right, y(start) - 5, "end"),
     ...(before ? [line(thinned(before), "third"), line(before.tests, "third")] : []),
@@ -161,13 +164,16 @@ function writing(learning) {
 
 /** A button for each break, and after a press its question, with the answer to unfold. */
 function breaking(learning) {
-  const guess = element("div", { id: "guess", "aria-live": "polite" });
-  const buttons = BREAKS.map(({ words, question, answer, isOn, turn }) => {
+  const saying = ({ words, does }) => element("p", { class: "note" }, `${words}: ${does}.`);
+  const guess = element("div", { id: "guess", class: "untried", "aria-live": "polite" }, ...BREAKS.map(saying));
+  const buttons = BREAKS.map(({ words, does, question, answer, isOn, turn }) => {
     const press = () => {
       turn(learning, !isOn(learning.settings));
-      const unfolded = element("details", {}, element("summary", {}, question), element("p", {}, answer));
-      const note = element("p", { class: "note" }, `${words}: off again.`);
-      guess.replaceChildren(isOn(learning.settings) ? unfolded : note);
+      const summary = element("summary", {}, `${words}: ${does}. ${question}`);
+      const unfolded = element("details", {}, summary, element("p", {}, answer));
+      const off = element("p", { class: "note" }, `${words}: off again.`);
+      guess.replaceChildren(isOn(learning.settings) ? unfolded : off);
+      guess.classList.remove("untried");
       show();
     };
     return button(words, press);
@@ -194,6 +200,11 @@ function problemOf(text, { window, shortest, longest, kinds }) {
   return "";
 }
 
+/** One form for texts that look alike: of line ends, and Unicode's NFC. */
+function normalised(text) {
+  return text.replace(/\r\n?/g, "\n").normalize("NFC");
+}
+
 /** The text that it learns, to be written over; what replaces all of it is learned at once. */
 function textField(learning) {
   const { texts, limits } = learning.data;
@@ -201,13 +212,13 @@ function textField(learning) {
   const note = element("p", { class: "note", "aria-live": "polite" });
   box.value = learning.settings.text;
   const learn = () => {
-    const text = box.value.replace(/\r\n?/g, "\n").normalize("NFC");
+    const text = normalised(box.value);
     const problem = problemOf(text, limits);
     note.classList.toggle("bad", Boolean(problem));
     const [count, kinds] = [Array.from(text).length, charactersOf(text).length];
+    const isLinked = count <= MAX_LINKED ? "" : ` For a link it is too long: the limit is ${grouped(MAX_LINKED)}.`;
     note.textContent =
-      problem ||
-      `The model learns this text: ${grouped(count)} characters, ${kinds} different ones, and one more for all others.`;
+      problem || `The model learns this text: ${grouped(count)} characters, ${kinds} different ones.${isLinked}`;
     if (!problem) learning.begin({ text });
   };
   let fresh = true; // the first click selects all, so that a paste replaces it

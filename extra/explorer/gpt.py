@@ -30,7 +30,7 @@ from training.family import Trained
 from training.folder import RunFolder
 
 SCRIPTS = "model tokenizer sampling counting session talk ahead stage arcs text next cell attention stream wanted"
-SCRIPTS = f"{SCRIPTS} patching surprise growing parts picture questions tour fragment main".split()
+SCRIPTS = f"{SCRIPTS} patching surprise growing parts picture questions tour link fragment main".split()
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone can keep up
 MAX_CHECKPOINTS = 12  # of one run, in one page

@@ -1,6 +1,12 @@
 "use strict";
 /* A GPT that learns in this page: its settings and reports, numbers, and its size. */
 
+/** The values that a size may have, and the largest text that goes into an address. */
+const SIZES = { n_embd: [16, 32, 48, 64], n_head: [1, 2, 4, 8], n_layer: [1, 2, 3, 4] };
+SIZES.steps = [500, 1000, 2000, 5000, 20000];
+const RATES = [-3.3, -1]; // powers of 10
+const MAX_LINKED = 20000; // characters
+
 /** What all panels look at: the settings of this run, its reports and curves, and the curves of the run before. */
 class Learning {
   constructor(data) {
@@ -12,7 +18,8 @@ class Learning {
       (report) => this.take(report),
       () => this.begin(),
     );
-    this.begin();
+    this.begin(askedOf(data));
+    window.addEventListener("hashchange", () => location.hash.includes("=") && location.reload()); // another link
   }
 
   /** Call this function after every report. */
@@ -45,6 +52,11 @@ class Learning {
   send(message) {
     const { rate, factor } = this.settings;
     this.training.send({ ...message, rate: rate * factor });
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => {
+      const address = String(addressOf(this));
+      if (address || location.hash.includes("=")) history.replaceState(null, "", `#${address}`);
+    }, 300);
   }
 
   take(report) {
@@ -72,6 +84,42 @@ class Learning {
   }
 }
 
+// --- the address ----------------------------------------------------------------------------------------------
+
+/** What is not as at first, as the fragment of an address: #text=...&n_layer=3&rate=0.02&break=mask */
+function addressOf({ settings, data }) {
+  const [state, first] = [{}, { ...data.settings, ...data.settings.shape }];
+  const name = data.texts.findIndex(({ text }) => text === settings.text);
+  if (name > 0) state.name = data.texts[name].name;
+  else if (name < 0 && settings.text.length <= MAX_LINKED) state.text = settings.text;
+  const values = { ...settings, ...settings.shape };
+  for (const name of [...Object.keys(SIZES), "rate", "temperature", "prompt"]) {
+    if (values[name] !== first[name]) state[name] = values[name];
+  }
+  const broken = BREAKS.filter(({ isOn }) => isOn(settings)).map(({ name }) => name);
+  if (broken.length) state.break = broken.join();
+  return new URLSearchParams(state);
+}
+
+/** The settings that the address asks for, where it names values that there are. */
+function askedOf({ settings, texts, limits }) {
+  const asked = new URLSearchParams(location.hash.slice(1));
+  const text = texts.find(({ name }) => name === asked.get("name"))?.text ?? normalised(asked.get("text") ?? "");
+  const broken = asked.get("break")?.split(",") ?? [];
+  const shape = { ...settings.shape, mask: !broken.includes("mask"), residual: !broken.includes("residual") };
+  const changes = { shape, factor: broken.includes("rate") ? 30 : 1, prompt: (asked.get("prompt") ?? "").slice(0, 60) };
+  for (const [name, values] of Object.entries(SIZES)) {
+    const value = Number(asked.get(name));
+    if (values.includes(value)) (name in shape ? shape : changes)[name] = value;
+  }
+  for (const [name, least, most] of [["rate", ...RATES.map((power) => 10 ** power)], ["temperature", 0, 2]]) {
+    const value = Number(asked.get(name) ?? NaN);
+    if (value >= least && value <= most) changes[name] = value;
+  }
+  if (text && !problemOf(text, limits)) changes.text = text;
+  return changes;
+}
+
 // --- numbers, and what is learned by what ----------------------------------------------------------------------
 
 function lossPanel(learning) {
@@ -79,7 +127,7 @@ function lossPanel(learning) {
   const values = names.map(() => element("b", {}, "–"));
   const figures = names.map((name, i) => element("div", {}, element("span", {}, name), values[i]));
   const rate = slider("learning rate", {
-    ...{ min: -3.3, max: -1, step: 0.1, value: Math.log10(learning.settings.rate) },
+    ...{ min: RATES[0], max: RATES[1], step: 0.1, value: Math.log10(learning.settings.rate) },
     hint: "the largest step size of a weight",
     words: (power) => (10 ** power).toPrecision(2),
     change: (power) => learning.set({ rate: 10 ** power }),
@@ -106,10 +154,10 @@ function sizePanel(learning) {
     timer = setTimeout(begin, 300); // a slider passes other values on its way
   };
   const choices = [
-    ["width C", shape.n_embd, [16, 32, 48, 64], "numbers for each character"],
-    ["heads H", shape.n_head, [1, 2, 4, 8], "of attention, in each layer"],
-    ["layers", shape.n_layer, [1, 2, 3, 4], "one after another"],
-    ["steps", steps, [500, 1000, 2000, 5000, 20000], "updates of all weights"],
+    ["width C", shape.n_embd, SIZES.n_embd, "numbers for each character"],
+    ["heads H", shape.n_head, SIZES.n_head, "of attention, in each layer"],
+    ["layers", shape.n_layer, SIZES.n_layer, "one after another"],
+    ["steps", steps, SIZES.steps, "updates of all weights"],
   ].map(([name, value, values, hint]) => {
     const scale = { min: 0, max: values.length - 1, step: 1, value: values.indexOf(value) };
     return { values, made: slider(name, { ...scale, hint, words: (i) => grouped(values[i]), change }) };

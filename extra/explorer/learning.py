@@ -11,7 +11,7 @@ from extra.explorer.page import FOLDER, assemble, panels_of, read
 from tinygrad_lite.errors import CorpusError
 from training.corpora.texts import load_files
 
-SCRIPTS = "derivatives nano training bench watching learning".split()
+SCRIPTS = "derivatives nano training link bench watching learning".split()
 POEM = FOLDER.parents[1] / "docs" / "course" / "04-letters" / "letters.py"
 WINDOW = 64  # characters that the model reads at once
 LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, "kinds": 250}

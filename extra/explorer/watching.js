@@ -6,7 +6,8 @@ function samplePanel(learning) {
   const note = element("p", { class: "note", "aria-live": "polite" });
   const rows = element("tbody");
   const { settings } = learning;
-  const prompt = element("input", { type: "text", maxlength: 60, spellcheck: "false", autocomplete: "off" });
+  const plain = { spellcheck: "false", autocomplete: "off" };
+  const prompt = element("input", { type: "text", value: settings.prompt, maxlength: 60, ...plain });
   prompt.addEventListener("input", () => {
     const unknown = Array.from(new Set(prompt.value)).filter((one) => !learning.characters.includes(one));
     const words = `Not in the text: ${unknown.map(visible).join(" ")}. The model reads its unknown character there.`;

@@ -30,7 +30,12 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
     complaints, contexts = [], []
 
     def open_page(
-        path: Path, width: int = 1100, scheme: str = "light", before: str = "", motion: str = "reduce"
+        path: Path,
+        width: int = 1100,
+        scheme: str = "light",
+        before: str = "",
+        motion: str = "reduce",
+        fragment: str = "",
     ) -> Any:
         window = {"width": width, "height": 900}
         context = browser.new_context(viewport=window, color_scheme=scheme, reduced_motion=motion)
@@ -41,7 +46,7 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.add_init_script(before)  # runs before the scripts of the page
-        page.goto(own[0])
+        page.goto(own[0] + fragment)
         page.locator("#status").wait_for(state="hidden")
         return page
 

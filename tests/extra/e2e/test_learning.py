@@ -28,9 +28,9 @@ def page(tmp_path, opened):
     return open_page
 
 
-def until(page, condition):
+def until(page, condition, **limit):
     """Wait for something that the page's scripts can see. A string alone would be evaluated, which the page forbids."""
-    page.wait_for_function(f"() => {condition}")
+    page.wait_for_function(f"() => {condition}", **limit)
 
 
 @pytest.fixture
@@ -229,7 +229,10 @@ def pressed(page, name):
 
 
 def test_it_starts_by_itself_and_shows_all_that_it_learns(page):
-    page = page("learning.report?.step >= 60")
+    page = page()
+    until(page, "document.querySelector('#bench polyline.first')?.points.length > 2", timeout=5000)
+    until(page, "document.querySelector('#bench .sample').textContent.length > 20", timeout=5000)
+    until(page, "learning.report?.step >= 60")
     page.get_by_text("26,336 parameters learn in a worker, a second thread.").wait_for()
     first, later = page.evaluate("[learning.curve.losses[0], learning.loss]")
     assert later < first - 1
@@ -314,12 +317,12 @@ def test_rate_and_size_are_changed(page):
     shape = page.evaluate("learning.settings.shape")
     expected = {"n_layer": 1, "n_head": 2, "n_embd": 16, "attention_scale": 1.5, "residual": False}
     assert shape == SETTINGS["shape"] | expected
-    page.get_by_text("Each part replaces what it reads").click()
+    page.get_by_text("each part replaces what it reads").click()
     assert page.get_by_text("The loss stays near 3 nats").is_visible()
     pressed(page, "Rate × 30")
     page.get_by_text("Rate × 30: off again.").wait_for()
     pressed(page, "Rate × 30")
-    page.get_by_text("Every step is 30 times as long now").click()
+    page.get_by_text("every step is 30 times as long. What").click()
     assert page.get_by_text("within a few steps the loss jumps").is_visible()
 
 
@@ -369,6 +372,37 @@ def test_a_reader_s_own_text_is_learned(page):
     assert page.evaluate("learning.settings.line") == "To be, or not to be, that is the questio"
 
 
+def test_a_link_restores_text_and_settings(page, opened, tmp_path):
+    """And what an address asks for that there is not is left as it was."""
+    kept = "Object.entries(learning.settings).filter(([name]) => !['run', 'running'].includes(name))"
+    own = "Wort für Wort,\nund 100 % & mehr #1. " * 30
+    page = page()
+    page.get_by_role("textbox", name="Text to learn").fill(own)
+    pressed(page, "Learn this text")
+    pressed(page, "No mask")
+    pressed(page, "Rate × 30")
+    page.get_by_role("textbox", name="begin with").fill("Wort & ")
+    for name in ("layers", "learning rate", "temperature"):
+        page.get_by_role("slider", name=name).press("ArrowLeft")
+    until(page, "learning.settings.shape.n_layer === 1")
+    pressed(page, "Copy link")
+    other = opened(tmp_path / "learn.html", fragment=page.evaluate("location.hash"))
+    until(other, "learning.report?.step > 2")
+    assert other.evaluate(kept) == page.evaluate(kept)
+    assert other.evaluate("[learning.settings.text, learning.settings.prompt]") == [own, "Wort & "]
+    assert other.get_by_role("textbox", name="Text to learn").input_value() == own
+    assert other.locator("[aria-pressed=true]").all_inner_texts()[:2] == ["Rate × 30", "No mask"]
+    other.evaluate(
+        "location.hash = 'name=Hamlet&text=short&n_layer=99&n_head=x&steps=-1&rate=7&temperature=9&break=it'"
+    )
+    until(other, "window.learning?.settings.text.startsWith('To be')")
+    asked = other.evaluate("[learning.settings, learning.settings.shape]")
+    for found, first in zip(asked, (SETTINGS, SETTINGS["shape"]), strict=True):
+        assert {name: found[name] for name in first if name != "shape"} == {
+            n: v for n, v in first.items() if n != "shape"
+        }
+
+
 NO_WORKERS = {
     "none exists": "delete window.Worker",
     "refused": "window.Worker = class { constructor() { throw new Error('refused'); } }",
@@ -394,6 +428,8 @@ def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, fits, wid
     page = page("learning.report?.step >= 30", width=width, scheme=scheme)
     page.evaluate("learning.set({ running: false })")
     page.get_by_text("Paused after step").wait_for()
+    box = page.locator("#bench").bounding_box()
+    assert box["y"] + box["height"] <= (800 if width > 1000 else 844)  # all of it is on the first screen
     fits(page, "bench", "loss", "writes", "attends", "characters", "size")
     bar = page.locator(".sticky.top").bounding_box()
     assert bar["y"] == 0

@@ -152,12 +152,15 @@ function writing(learning) {
     const of = Math.floor(parts.length / 2);
     note.textContent = `Begun after step ${grouped(now.from)}. In bold: words of the text, ${found} of ${of}.`;
   });
-  learning.onReport(({ sample, run }) => {
+  const inside = button("Look inside", () => lookInside(learning), { class: "aside" });
+  learning.onReport(({ sample, run, failed }) => {
+    inside.disabled = failed || !learning.look || !learning.settings.shape.mask;
+    inside.title = inside.disabled ? "the explorer's models have a mask" : "open the model as it is now";
     if (sample.from !== now.from || run !== now.run || sample.text.length < now.text.length) before = now.text;
     now = { ...sample, run };
     draw();
   });
-  return [sample, note];
+  return [inside, sample, note];
 }
 
 // --- what the reader changes ----------------------------------------------------------------------------------
@@ -171,9 +174,9 @@ function breaking(learning) {
       turn(learning, !isOn(learning.settings));
       const summary = element("summary", {}, `${words}: ${does}. ${question}`);
       const unfolded = element("details", {}, summary, element("p", {}, answer));
-      const off = element("p", { class: "note" }, `${words}: off again.`);
-      guess.replaceChildren(isOn(learning.settings) ? unfolded : off);
-      guess.classList.remove("untried");
+      const on = isOn(learning.settings);
+      guess.replaceChildren(...(on ? [unfolded] : BREAKS.map(saying)));
+      guess.classList.toggle("untried", !on);
       show();
     };
     return button(words, press);
@@ -200,11 +203,6 @@ function problemOf(text, { window, shortest, longest, kinds }) {
   return "";
 }
 
-/** One form for texts that look alike: of line ends, and Unicode's NFC. */
-function normalised(text) {
-  return text.replace(/\r\n?/g, "\n").normalize("NFC");
-}
-
 /** The text that it learns, to be written over; what replaces all of it is learned at once. */
 function textField(learning) {
   const { texts, limits } = learning.data;
@@ -212,7 +210,7 @@ function textField(learning) {
   const note = element("p", { class: "note", "aria-live": "polite" });
   box.value = learning.settings.text;
   const learn = () => {
-    const text = normalised(box.value);
+    const text = box.value.replace(/\r\n?/g, "\n").normalize("NFC");
     const problem = problemOf(text, limits);
     note.classList.toggle("bad", Boolean(problem));
     const [count, kinds] = [Array.from(text).length, charactersOf(text).length];

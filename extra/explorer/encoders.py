@@ -15,7 +15,7 @@ from extra.encoders.labels import sequence, texts_of
 from extra.encoders.looking import as_input, asked_picture, gray, rollout
 from extra.encoders.vit import ViT
 from extra.encoders.words import MASK, predictions, whole_sequence
-from extra.explorer.page import assemble, described, halves, panels_of
+from extra.explorer.page import assemble, blocks_formula, described, halves, panels_of
 from extra.inside import Inside, look_inside, numbers, pieces
 from extra.plots.figure import write_or_refuse
 from tinygrad_lite.autograd import no_grad
@@ -158,9 +158,7 @@ def about(trained: Trained) -> str:
 
 def write(options: Any, title: str, intro: str, shown: list, data: dict, blobs: dict, norm_first: bool = True) -> None:
     """Write a page of these panels, and of the stream, with the formula of the model's blocks."""
-    line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
-    parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
-    stream = PANELS["stream"] | {"formula": f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)"}
+    stream = PANELS["stream"] | {"formula": f"{blocks_formula(norm_first)};   length |x| = sqrt(x_1^2 + x_2^2 + ...)"}
     panels = {name: PANELS[name] for name in shown} | {"stream": stream}
     data["panels"] = [*panels]
     write_or_refuse(options.explain, assemble(title, [intro], panels, data, blobs, SCRIPTS), "--explain ")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from extra.explorer.page import assemble, described, halves, panels_of
+from extra.explorer.page import assemble, blocks_formula, described, halves, panels_of
 from extra.gpt.config import GPTConfig
 from extra.inside.gpt import look_inside
 from extra.pairs.answering import END, is_answering, prompt_ids, prompt_of, separator_of
@@ -30,7 +30,7 @@ from training.family import Trained
 from training.folder import RunFolder
 
 SCRIPTS = "model tokenizer sampling counting session talk ahead stage arcs text next cell attention stream wanted"
-SCRIPTS = f"{SCRIPTS} patching surprise growing parts picture questions tour link fragment main".split()
+SCRIPTS = f"{SCRIPTS} patching surprise growing parts picture questions tour fragment main".split()
 MAX_LIVE = 5_000_000  # parameters that a page computes with
 MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone can keep up
 MAX_CHECKPOINTS = 12  # of one run, in one page
@@ -150,11 +150,8 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
 
 def stream_formula(config: GPTConfig) -> str:
     """The formula of the stream, that of this model's blocks."""
-    before, after = ("norm(x)", "{}") if config.norm_first else ("x", "norm({})")
-    added = "x + " if config.residual else ""
-    parts = (f"{added}{part}({before})" for part in ("attention", "feedForward"))
-    lines = ";   ".join(f"x = {after.format(part)}" for part in parts)
-    return f"{lines};   read early: softmax({'norm(x)' if config.norm_first else 'x'} W)"
+    read = "norm(x)" if config.norm_first else "x"
+    return f"{blocks_formula(config.norm_first, config.residual)};   read early: softmax({read} W)"
 
 
 def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:

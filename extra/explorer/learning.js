@@ -53,10 +53,7 @@ class Learning {
     const { rate, factor } = this.settings;
     this.training.send({ ...message, rate: rate * factor });
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      const address = String(addressOf(this));
-      if (address || location.hash.includes("=")) history.replaceState(null, "", `#${address}`);
-    }, 300);
+    this.timer = setTimeout(() => history.replaceState(null, "", `#${addressOf(this)}`), 300);
   }
 
   take(report) {
@@ -88,11 +85,8 @@ class Learning {
 
 /** What is not as at first, as the fragment of an address: #text=...&n_layer=3&rate=0.02&break=mask */
 function addressOf({ settings, data }) {
-  const [state, first] = [{}, { ...data.settings, ...data.settings.shape }];
-  const name = data.texts.findIndex(({ text }) => text === settings.text);
-  if (name > 0) state.name = data.texts[name].name;
-  else if (name < 0 && settings.text.length <= MAX_LINKED) state.text = settings.text;
-  const values = { ...settings, ...settings.shape };
+  const [state, first, values] = [{}, { ...data.settings, ...data.settings.shape }, { ...settings, ...settings.shape }];
+  if (settings.text !== data.texts[0].text && settings.text.length <= MAX_LINKED) state.text = settings.text;
   for (const name of [...Object.keys(SIZES), "rate", "temperature", "prompt"]) {
     if (values[name] !== first[name]) state[name] = values[name];
   }
@@ -102,9 +96,9 @@ function addressOf({ settings, data }) {
 }
 
 /** The settings that the address asks for, where it names values that there are. */
-function askedOf({ settings, texts, limits }) {
+function askedOf({ settings, limits }) {
   const asked = new URLSearchParams(location.hash.slice(1));
-  const text = texts.find(({ name }) => name === asked.get("name"))?.text ?? normalised(asked.get("text") ?? "");
+  const text = asked.get("text");
   const broken = asked.get("break")?.split(",") ?? [];
   const shape = { ...settings.shape, mask: !broken.includes("mask"), residual: !broken.includes("residual") };
   const changes = { shape, factor: broken.includes("rate") ? 30 : 1, prompt: (asked.get("prompt") ?? "").slice(0, 60) };

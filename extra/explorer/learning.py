@@ -7,21 +7,21 @@
 import ast
 from pathlib import Path
 
+from extra.explorer import gpt
 from extra.explorer.page import FOLDER, assemble, panels_of, read
+from nano import FIXED
 from tinygrad_lite.errors import CorpusError
 from training.corpora.texts import load_files
 
-SCRIPTS = "derivatives nano training link bench watching learning".split()
+SCRIPTS = "derivatives nano training inside bench watching learning".split()
 POEM = FOLDER.parents[1] / "docs" / "course" / "04-letters" / "letters.py"
 WINDOW = 64  # characters that the model reads at once
 LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, "kinds": 250}
 SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": True, "residual": True}
 SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
-INTRO = (
-    "It knows nothing yet, and learns a text letter by letter while you watch: break it, or paste your own.",
-    "A GPT of about 26,000 parameters begins with random weights. It has the parts of the project's larger models. Its "
-    "scripts are in the page's source, and in the browser's debugger: nano.js is nano.py in JavaScript.",
-)
+LEAD = "It knows nothing yet, and learns a text letter by letter while you watch: break it, or paste your own."
+MORE = "It has the parts of the project's larger models, and learns as nano.py does: nano.js is that in JavaScript."
+INSIDE = ["It runs here: type, and press Enter.", "This is the model of the other tab, as it was then."]
 
 
 def page(path: str = "") -> str:
@@ -36,7 +36,11 @@ def page(path: str = "") -> str:
     if path:
         texts = [(Path(path).name, own_text(path)), *texts]
     data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
-    return assemble("A GPT learns in this page", INTRO, panels_of("learning"), data, {}, SCRIPTS, works=True)
+    # A page of the explorer, which inside.js puts the model into.
+    panels = {name: panel for name, panel in panels_of("gpt", "learned").items() if name != "growing"}
+    model = {"config": FIXED, "sampling": {"topK": 0, "topP": 1, "minP": 0}, "panels": [*panels]}
+    blobs = {"explorer": assemble("Inside the GPT that learns", INSIDE, panels, model, {}, gpt.SCRIPTS).encode()}
+    return assemble("A GPT learns in this page", [LEAD, MORE], panels_of("learning"), data, blobs, SCRIPTS, gpt.SCRIPTS)
 
 
 def own_text(path: str) -> str:

@@ -52,8 +52,8 @@ def assemble(
     panels: Mapping[str, Panel],
     data: Mapping[str, Any],
     blobs: Mapping[str, bytes],
-    scripts: Iterable[str],
-    works: bool = False,
+    scripts: Sequence[str],
+    opens: Sequence[str] = (),
 ) -> str:
     """The page as HTML.
 
@@ -63,7 +63,8 @@ def assemble(
         data: JSON values, for the element with the id "data".
         blobs: binary data by the ids of their elements.
         scripts: names of files of JavaScript beside this one, run in this order after the shared ones.
-        works: whether they may start a worker from a text in the page.
+        opens: names of scripts of a page that these may make and open, and which this policy holds for, too; they may
+            also make a worker.
     Raises: CheckpointError if a number in the data is NaN or infinite.
     """
     try:
@@ -72,7 +73,7 @@ def assemble(
         raise CheckpointError(NOT_FINITE) from None
     style = read(FOLDER / "style.css")
     # With its name at its end, each script is a separate file in the browser's debugger.
-    paths = [FOLDER / f"{name}.js" for name in (*SHARED, *scripts)]
+    paths = [FOLDER / f"{name}.js" for name in (*SHARED, *scripts, *opens)]
     programs = [f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in paths]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
     elements = [f'<script type="application/json" id="data">{facts}</script>']
@@ -80,7 +81,7 @@ def assemble(
         elements.append(f'<script type="text/plain" id="{name}">{base64.b64encode(blob).decode()}</script>')
     links = [f'<li><a href="#{name}">{html.escape(panel["title"])}</a></li>' for name, panel in panels.items()]
     return read(FOLDER / "page.html").format(
-        policy=policy + ("worker-src blob:; " if works else "") + "form-action 'none'",
+        policy=policy + ("worker-src blob:; " if opens else "") + "form-action 'none'",
         title=html.escape(title),
         style=style,
         first=next(iter(panels)),
@@ -89,7 +90,7 @@ def assemble(
         contents="\n".join(links),
         sections="\n".join(section(name, panel) for name, panel in panels.items()),
         data="\n".join(elements),
-        scripts="\n".join(f"<script>{program}</script>" for program in programs),
+        scripts="\n".join(f"<script>{program}</script>" for program in programs[: len(SHARED) + len(scripts)]),
     )
 
 
@@ -99,6 +100,13 @@ def section(name: str, panel: Panel) -> str:
     sources = ", ".join(f"<code>{file}</code> {function}" for file, function in pairs)
     texts = {part: html.escape(panel.get(part, "")) for part in ("title", "lead", "more", "formula")}
     return read(FOLDER / "section.html").rstrip().format(name=name, **texts, sources=f"Computed in {sources}")
+
+
+def blocks_formula(norm_first: bool, residual: bool = True) -> str:
+    """What a block computes, with its norms before its parts or after them."""
+    added = "x + " if residual else ""
+    line = f"x = {added}{{}}(norm(x))" if norm_first else f"x = norm({added}{{}}(x))"
+    return ";   ".join(line.format(part) for part in ("attention", "feedForward"))
 
 
 def read(path: Path) -> str:

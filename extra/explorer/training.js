@@ -129,7 +129,7 @@ class Training {
       const line = model.encode(this.settings.line);
       const [H, T] = [model.shape.n_head, line.length];
       model.forward(line, 1, T);
-      report.look = { attention: model.layers.map(({ p }) => p.slice(0, H * T * T)), table: model.table.data.slice() };
+      report.look = { attention: model.layers.map(({ p }) => p.slice(0, H * T * T)), weights: model.data.slice() };
       this.lookAt = performance.now() + LOOK_EVERY;
     }
     this.post(report);

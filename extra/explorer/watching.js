@@ -119,7 +119,7 @@ function charactersPanel(learning) {
     if (!learning.look) return;
     const { characters, settings, look } = learning;
     if (run !== settings.run) [run, before] = [settings.run, []];
-    const { points, directions, shares } = widest(look.table, characters.length, settings.shape.n_embd, before);
+    const { points, directions, shares } = widest(look.weights, characters.length, settings.shape.n_embd, before);
     before = directions;
     const scale = 0.9 / Math.max(...points.flat().map(Math.abs), 1e-9);
     const marks = points.map(([x, y], i) => {

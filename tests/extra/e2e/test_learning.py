@@ -320,7 +320,7 @@ def test_rate_and_size_are_changed(page):
     page.get_by_text("each part replaces what it reads").click()
     assert page.get_by_text("The loss stays near 3 nats").is_visible()
     pressed(page, "Rate × 30")
-    page.get_by_text("Rate × 30: off again.").wait_for()
+    page.get_by_text("Rate × 30: every step is 30 times as long.", exact=True).wait_for()
     pressed(page, "Rate × 30")
     page.get_by_text("every step is 30 times as long. What").click()
     assert page.get_by_text("within a few steps the loss jumps").is_visible()
@@ -392,15 +392,42 @@ def test_a_link_restores_text_and_settings(page, opened, tmp_path):
     assert other.evaluate("[learning.settings.text, learning.settings.prompt]") == [own, "Wort & "]
     assert other.get_by_role("textbox", name="Text to learn").input_value() == own
     assert other.locator("[aria-pressed=true]").all_inner_texts()[:2] == ["Rate × 30", "No mask"]
-    other.evaluate(
-        "location.hash = 'name=Hamlet&text=short&n_layer=99&n_head=x&steps=-1&rate=7&temperature=9&break=it'"
-    )
-    until(other, "window.learning?.settings.text.startsWith('To be')")
+    other.evaluate("location.hash = 'text=short&n_layer=99&n_head=x&steps=-1&rate=7&temperature=9&break=it'")
+    until(other, "window.learning?.settings.text.startsWith('Wer reitet')")
     asked = other.evaluate("[learning.settings, learning.settings.shape]")
     for found, first in zip(asked, (SETTINGS, SETTINGS["shape"]), strict=True):
         assert {name: found[name] for name in first if name != "shape"} == {
             n: v for n, v in first.items() if n != "shape"
         }
+
+
+def test_the_explorer_opens_with_the_weights_as_they_are(page):
+    """Its weights are those of the worker in float16, and its logits are nano.py's with them."""
+    page = page("learning.report?.step >= 20")
+    complaints = []
+    page.context.on("console", lambda message: complaints.append(message.text))
+    page.context.on("weberror", lambda error: complaints.append(str(error.error)))
+    page.evaluate("learning.set({ running: false })")
+    page.get_by_text("Paused after step").wait_for()
+    with page.expect_popup() as popup:
+        pressed(page, "Look inside")
+    explorer = popup.value
+    until(explorer, "window.session?.seen.length > 3")
+    sent = page.evaluate("Array.from(learning.look.weights)")
+    found = explorer.evaluate("Object.values(session.model().weights).flatMap(({ data }) => Array.from(data))")
+    np.testing.assert_allclose(found, np.float16(sent), rtol=2**-10, atol=2**-24)
+    model, begin = nano.GPT(page.evaluate("learning.characters"), SETTINGS["shape"] | {"attention_scale": 1.5}), 0
+    for weight in model.weights.values():
+        weight.data[...] = np.reshape(found[begin : begin + weight.data.size], weight.data.shape)
+        begin += weight.data.size
+    ids, logits = explorer.evaluate("[session.read, session.seen.map(({ logits }) => Array.from(logits))]")
+    assert "".join(model.characters[i] for i in ids) == page.evaluate("learning.settings.line")
+    np.testing.assert_allclose(logits, model.logits(np.array([ids])).data[0], atol=1e-4)
+    assert explorer.locator("h2").all_inner_texts()[0] == "The whole model"
+    assert complaints == []
+    pressed(page, "No mask")  # which the explorer's models have
+    until(page, "learning.look")
+    assert page.get_by_role("button", name="Look inside").is_disabled()
 
 
 NO_WORKERS = {

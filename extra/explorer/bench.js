@@ -70,8 +70,7 @@ function controlBar(learning) {
 function curve(learning) {
   const plot = element("div", { class: "room" });
   const draw = whenVisible("bench", () => {
-    const size = [plot.clientWidth, plot.clientHeight]; // in pixels, so that its letters are as large everywhere
-    plot.replaceChildren(curvePlot(learning.curve, learning.before, ...size));
+    plot.replaceChildren(curvePlot(learning.curve, learning.before, plot.clientWidth, plot.clientHeight));
   });
   const news = element("p", { class: "note", "aria-live": "polite", id: "news" });
   learning.onReport(() => {
@@ -82,7 +81,7 @@ function curve(learning) {
   return [legend({ first: "this run", second: "held out", third: "run before" }), plot, news];
 }
 
-/** Training and held-out loss over the steps so far, in nats; dotted, those of the run before. */
+/** The losses of the steps so far, in nats; dotted, the run before. In pixels: letters are as large everywhere. */
 function curvePlot(curve, before, width, height) {
   const [left, right, bottom] = [20, width - 14, height - 20];
   const start = Math.log(curve.V);
@@ -133,12 +132,11 @@ function thinned({ losses }) {
 function writing(learning) {
   const sample = element("pre", { class: "sample", "aria-label": "What the model writes now", tabindex: 0 });
   const note = element("p", { class: "note" });
-  let [now, before] = [{ text: "" }, ""];
+  let [now, before] = [{ text: "", from: 0 }, ""];
   const draw = whenVisible("bench", () => {
-    if (!learning.report) return;
     const { prompt, text: learned } = learning.settings;
     const known = new Set(learned.match(/\p{L}+/gu));
-    const shown = now.text.trim() ? now.text : now.text.replace(/\n/g, "↵\n"); // it may write nothing else
+    const shown = now.text.replace(/(^|\n)(?=\n)/g, "$1↵"); // it may write nothing but empty lines
     const parts = shown.split(/(\p{L}+)/u); // words are the parts 1, 3, 5, ...
     const found = parts.filter((_, i) => i % 2).filter((word) => known.has(word)).length;
     const pen = element("span", { class: "pen" });
@@ -148,14 +146,15 @@ function writing(learning) {
       pen,
       element("span", { class: "old" }, Array.from(before).slice(Array.from(now.text).length).join("")),
     );
-    sample.scrollTop = pen.offsetTop + 40 - sample.clientHeight;
+    const line = parseFloat(getComputedStyle(sample).lineHeight);
+    sample.scrollTop = line * Math.ceil((pen.offsetTop + 1.5 * line - sample.clientHeight) / line);
     const of = Math.floor(parts.length / 2);
     note.textContent = `Begun after step ${grouped(now.from)}. In bold: words of the text, ${found} of ${of}.`;
   });
   const inside = button("Look inside", () => lookInside(learning), { class: "aside" });
   learning.onReport(({ sample, run, failed }) => {
     inside.disabled = failed || !learning.look || !learning.settings.shape.mask;
-    inside.title = inside.disabled ? "the explorer's models have a mask" : "open the model as it is now";
+    inside.title = learning.settings.shape.mask ? "open the model as it is now" : "the explorer's models have a mask";
     if (sample.from !== now.from || run !== now.run || sample.text.length < now.text.length) before = now.text;
     now = { ...sample, run };
     draw();

@@ -150,8 +150,8 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
 
 def stream_formula(config: GPTConfig) -> str:
     """The formula of the stream, that of this model's blocks."""
-    read = "norm(x)" if config.norm_first else "x"
-    return f"{blocks_formula(config.norm_first, config.residual)};   read early: softmax({read} W)"
+    read, added = "norm(x)" if config.norm_first else "x", "x + " if config.residual else ""
+    return f"{blocks_formula(config.norm_first, added)};   read early: softmax({read} W)"
 
 
 def talk(trained: Trained, ids: list[int], context: int) -> dict[str, Any]:

@@ -6,14 +6,15 @@ function lookInside(learning) {
   const { shape, line, temperature, prompt } = learning.settings;
   const [V, half] = [characters.length + 1, shape.n_embd / shape.n_head / 2];
   const frequencies = Array.from({ length: half }, (_, i) => 10000 ** (-i / half));
-  const own = { vocab_size: V, n_kv_head: shape.n_head, head_dim: 2 * half, scale: shape.attention_scale, frequencies };
+  const parts = { positions: "rotary", activation: "relu2", norm: "rmsnorm", norm_eps: 1e-5, norm_first: true };
+  const sizes = { vocab_size: V, n_kv_head: shape.n_head, head_dim: 2 * half, frequencies };
   const fill = (_, begin, facts, end) => {
     const data = JSON.parse(facts);
-    Object.assign(data, { context: shape.block_size, prompt: prompt || line, specials: ["<unk>"], textless: [V - 1] });
-    Object.assign(data, { config: { ...data.config, ...shape, ...own }, checkpoints: [report.step], selected: 0 });
+    Object.assign(data, { context: shape.block_size, prompt: prompt || line, textless: [V - 1] });
+    data.config = { ...shape, ...parts, ...sizes, qk_norm: true, scale: shape.attention_scale };
     data.tensors = Object.entries(new GPT(characters, shape, 1).weights).map(([name, { shape }]) => [name, shape]);
     data.tokenizer = { kind: "char", characters, specials: data.specials };
-    data.sampling.temperature = temperature;
+    [data.sampling.temperature, data.checkpoints] = [temperature, [report.step]];
     const json = JSON.stringify(data).replace(/[<>&]/g, (sign) => `\\u00${sign.charCodeAt(0).toString(16)}`);
     return `${begin}${json}${end}<script type="text/plain" id="weights-0">${base64Halves(look.weights)}${end}`;
   };

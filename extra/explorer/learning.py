@@ -9,7 +9,6 @@ from pathlib import Path
 
 from extra.explorer import gpt
 from extra.explorer.page import FOLDER, assemble, panels_of, read
-from nano import FIXED
 from tinygrad_lite.errors import CorpusError
 from training.corpora.texts import load_files
 
@@ -20,7 +19,7 @@ LIMITS = {"window": WINDOW, "shortest": 10 * WINDOW + 20, "longest": 1_000_000, 
 SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "block_size": WINDOW, "mask": True, "residual": True}
 SETTINGS = {"shape": SHAPE, "steps": 2000, "rate": 0.01, "temperature": 0.8, "prompt": ""}
 LEAD = "It knows nothing yet, and learns a text letter by letter while you watch: break it, or paste your own."
-MORE = "It has the parts of the project's larger models, and learns as nano.py does: nano.js is that in JavaScript."
+MORE = "Blue: its surprise at the next letter. Orange: the same on the last tenth, which no step learns from."
 INSIDE = ["It runs here: type, and press Enter.", "This is the model of the other tab, as it was then."]
 
 
@@ -38,7 +37,7 @@ def page(path: str = "") -> str:
     data = {"settings": SETTINGS, "limits": LIMITS, "texts": [{"name": name, "text": text} for name, text in texts]}
     # A page of the explorer, which inside.js puts the model into.
     panels = {name: panel for name, panel in panels_of("gpt", "learned").items() if name != "growing"}
-    model = {"config": FIXED, "sampling": {"topK": 0, "topP": 1, "minP": 0}, "panels": [*panels]}
+    model = {"sampling": {"topK": 0, "topP": 1, "minP": 0}, "specials": ["<unk>"], "selected": 0, "panels": [*panels]}
     blobs = {"explorer": assemble("Inside the GPT that learns", INSIDE, panels, model, {}, gpt.SCRIPTS).encode()}
     return assemble("A GPT learns in this page", [LEAD, MORE], panels_of("learning"), data, blobs, SCRIPTS, gpt.SCRIPTS)
 

@@ -102,9 +102,12 @@ def section(name: str, panel: Panel) -> str:
     return read(FOLDER / "section.html").rstrip().format(name=name, **texts, sources=f"Computed in {sources}")
 
 
-def blocks_formula(norm_first: bool, residual: bool = True) -> str:
-    """What a block computes, with its norms before its parts or after them."""
-    added = "x + " if residual else ""
+def blocks_formula(norm_first: bool, added: str = "x + ") -> str:
+    """What a block computes, with its norms before its parts or after them.
+
+    Args:
+        added: what the result of a part is added to; empty without residual connections.
+    """
     line = f"x = {added}{{}}(norm(x))" if norm_first else f"x = norm({added}{{}}(x))"
     return ";   ".join(line.format(part) for part in ("attention", "feedForward"))
 

@@ -367,8 +367,12 @@ def test_a_reader_s_own_text_is_learned(page):
     assert "Not in the text: ß." in page.locator("#writes").inner_text()
     until(page, "document.querySelector('#bench .sample').textContent.startsWith('Wort ß')")
     assert [page.locator(tag).count() for tag in ("script", "img", "b:has-text('bold')")] == [scripts, 0, 0]
-    pressed(page, "Hamlet")
+    page.get_by_role("textbox", name="Text to learn").click()  # which selects all of it
+    page.keyboard.press("Control+c")
+    page.keyboard.press("Control+v")  # what replaces all of it is learned at once
     until(page, "learning.settings.run === 3 && learning.report.step > 0")
+    pressed(page, "Hamlet")
+    until(page, "learning.settings.run === 4 && learning.report.step > 0")
     assert page.evaluate("learning.settings.line") == "To be, or not to be, that is the questio"
 
 

@@ -153,8 +153,9 @@ function writing(learning) {
   });
   const inside = button("Look inside", () => lookInside(learning), { class: "aside" });
   learning.onReport(({ sample, run, failed }) => {
-    inside.disabled = failed || !learning.look || !learning.settings.shape.mask;
-    inside.title = learning.settings.shape.mask ? "open the model as it is now" : "the explorer's models have a mask";
+    const { mask, residual } = learning.settings.shape;
+    inside.disabled = failed || !learning.look || !mask || !residual;
+    inside.title = mask && residual ? "open the model as it is now" : "only with mask and residuals";
     if (sample.from !== now.from || run !== now.run || sample.text.length < now.text.length) before = now.text;
     now = { ...sample, run };
     draw();
@@ -180,7 +181,7 @@ function breaking(learning) {
     };
     return button(words, press);
   });
-  const show = () => BREAKS.forEach(({ isOn }, i) => (buttons[i].ariaPressed = String(isOn(learning.settings))));
+  const show = () => buttons.forEach((one, i) => one.setAttribute("aria-pressed", BREAKS[i].isOn(learning.settings)));
   show();
   return [element("div", { class: "controls" }, ...buttons), guess];
 }
@@ -232,6 +233,5 @@ function textField(learning) {
     }),
   );
   const start = button("Learn this text", learn, { class: "main" });
-  const controls = element("div", { class: "controls" }, start, ...choices);
-  return [box, controls, note];
+  return [box, element("div", { class: "controls" }, start, ...choices), note];
 }

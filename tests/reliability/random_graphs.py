@@ -6,7 +6,6 @@ drawn, because the next step may depend on the numbers: logarithms need positive
 (relu at 0, the maximum of equals) they are moved away from it, since there is no derivative to compare with.
 """
 
-import functools
 import math
 import operator
 from collections import Counter
@@ -72,8 +71,11 @@ class Graph:
         values: list[Any] = []
         with random_key(self.key):
             for i, step in enumerate(self.steps):
-                operation = functools.partial(step.theirs, torch) if torch else step.ours
-                values.append(leaves[i] if i in leaves else operation(*(values[j] for j in step.inputs)))
+                inputs = [values[j] for j in step.inputs]
+                if i in leaves:
+                    values.append(leaves[i])
+                else:
+                    values.append(step.theirs(torch, *inputs) if torch else step.ours(*inputs))
         return values, sum((values[i] * like(values[i], w)).sum() for i, w in self.weights.items())
 
 

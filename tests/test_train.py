@@ -560,10 +560,15 @@ def test_another_shape_is_refused_by_name(first):
     assert not Path("second").exists()
 
 
-def test_the_same_shape_may_be_given_but_a_named_preset_must_match(first):
+def test_the_same_shape_may_be_given_and_that_of_a_preset_yields_to_the_weights(first, capsys):
     finetune("--n_layer=1", "--n_embd=16", "--tokenizer=char", "--dropout=0.1")
-    with pytest.raises(OptionError, match="--block_size 256 does not fit"):
-        finetune("baby-gpt", out_dir="third")
+    capsys.readouterr()
+    finetune("baby-gpt", out_dir="third", max_iters=1)
+    said = capsys.readouterr().err
+    assert "note: of the preset, block_size 256, n_embd 384, n_head 6, n_layer 6 does not apply: the weights of" in said
+    shape = "block_size n_embd n_head n_layer".split()
+    found, own = (load_checkpoint(path).model for path in (Path("third/last.safetensors"), first.last))
+    assert [found[name] for name in shape] == [own[name] for name in shape]
 
 
 def test_a_shorter_context_uses_part_of_the_positions(first):

@@ -132,15 +132,18 @@ def adapted_options(
 
     Args:
         base, given: the values of the preset, and of the command line.
-        asked: the values that the user requested, which must not be ignored silently.
-    Raises: OptionError that names an option that contradicts the weights.
+        asked: the values that the user requested, by a preset or on the command line, which must not be ignored
+            silently. A preset's shape yields to that of the weights, with a note.
+    Raises: OptionError that names an option on the command line that contradicts the weights.
     """
     own = {name: getattr(trained.config, name) for name in trained.config.shape()}
     own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
     for name in sorted(fixed(family) & asked.keys()):
         if name == "block_size" and asked[name] < own[name]:
             own[name] = asked[name]  # a shorter context than the weights' is possible, and faster
-        elif asked[name] != own[name]:
+        elif name in given and asked[name] != own[name]:
             problem = f"does not fit the weights of {trained.path}, which have {own[name]}"
             raise OptionError(f"--{name} {asked[name]} {problem}: omit it, or train from scratch")
+    if yielding := [f"{name} {asked[name]}" for name in sorted(own.keys() & asked.keys()) if asked[name] != own[name]]:
+        say(f"note: of the preset, {', '.join(yielding)} does not apply: the weights of {trained.path} have their own")
     return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))

@@ -21,9 +21,11 @@ from tests.gpt.configs import GPTConfig, Seq2SeqConfig
 from tests.tiny_runs import LEFT_OUT, arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from text.decoding.sample_options import SampleOptions
 from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.random import random_key
 from training import log, setup, start
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
@@ -33,6 +35,7 @@ from training.corpora import pairs
 from training.corpora.texts import RECIPES
 from training.folder import METRICS, RunFolder
 from training.origin import name_of
+from training.processes.processes import OneProcess
 
 DEFAULT_VAL_LOSS = 3.588  # nats per token, as in the README, for the default run
 FOLDERS = PRESETS, PRESETS / "extra"  # of presets: the core's and the shelf's
@@ -114,6 +117,41 @@ def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iter
     assert (list(validation), list(losses(run))) == (evaluated, list(range(1, max_iters + 1)))
     assert best.best_loss == pytest.approx(min(validation.values()), rel=1e-5)
     assert validation[best.step] == min(validation.values())
+
+
+def prepared(parts: int, dropout: float) -> tuple:
+    """Options, task, model, optimizer and communication for updates of four sequences, in this number of parts."""
+    settings = {"text": ["text.txt"], "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "dropout": dropout}
+    parts = {"batch_size": 4 // parts, "gradient_accumulation_steps": parts, "eval_iters": 0}
+    options = FAMILIES["gpt"].options.of(**settings, **parts)
+    task = FAMILIES["gpt"].make_task(options, None)
+    with random_key(0):
+        model = options.built(GPT, options.model_config(task.tokenizer.vocab_size))
+    return options, task, model, options.make_optimizer(model), OneProcess()
+
+
+@pytest.mark.cpu_only
+def test_the_gradients_of_a_step_are_those_of_its_mean_loss_clipped_and_of_no_other_step():
+    found = []
+    for parts in (1, 2, 4):
+        options, *run = prepared(parts, dropout=0.0)
+        for limit in (0.0, 0.0, 0.01):  # the weights stay as they are, so the second time nothing changes
+            train.find_gradients(replace(options, grad_clip=limit), *run, 0)
+            numbers, gradients = run[-1].numbers(), run[-2].gather_gradients()
+            assert np.linalg.norm(gradients) == pytest.approx(limit or numbers.norm, rel=1e-5)
+            found.append([numbers.loss, numbers.norm, *gradients * numbers.norm / np.linalg.norm(gradients)])
+    np.testing.assert_allclose(found[1:], [found[0]] * 8, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.cpu_only
+def test_an_evaluation_drops_nothing_and_is_the_mean_over_all_tokens():
+    _, task, model, _, comm = prepared(1, dropout=0.5)
+    nats = [(train.evaluate(task, model, comm), model.training) for _ in range(2)]
+    with no_grad(), model.evaluating():
+        losses = [(model.loss(batch).item(), tokens) for batch, tokens in task.validation_batches()]
+    expected = sum(loss * tokens for loss, tokens in losses) / sum(tokens for _, tokens in losses)
+    assert len({tokens for _, tokens in losses}) > 1
+    assert nats == [(pytest.approx(expected, rel=1e-9), True)] * 2
 
 
 @pytest.mark.cpu_only  # on a GPU the order is the same, but evaluating does not wait

@@ -184,9 +184,10 @@ def test_a_context_of_one_token_works():
 
 @pytest.mark.parametrize("use_cache", [True, False])
 @pytest.mark.parametrize("prompts", [[[n, 2, n + 3, 4, 5] for n in range(5)], UNEQUAL], ids=["equal", "unequal"])
-def test_rows_can_be_selected_from_a_state(prompts, use_cache):
-    model, rows, following = gpt_with_large_weights(), np.array([4, 0, 4]), np.array([4, 9, 1])
-    log_probs, _ = model.step(following, model.start(prompts, use_cache)[1].select(rows))
+@pytest.mark.parametrize("rows", [[4, 0, 4], [4, 0, 4, 1, 0]], ids=["fewer", "as many"])
+def test_rows_can_be_selected_from_a_state(prompts, use_cache, rows):
+    model, following = gpt_with_large_weights(), np.array([4, 9, 1, 2, 3])[: len(rows)]
+    log_probs, _ = model.step(following, model.start(prompts, use_cache)[1].select(np.array(rows)))
     for row, token, found in zip(rows, following, log_probs, strict=True):
         expected, _ = model.start([[*prompts[row], token]])
         np.testing.assert_allclose(found, expected[0], atol=1e-13)

@@ -129,10 +129,13 @@ def test_the_definition_of_a_model_imports_the_engine_only(family):
 
 
 def test_code_is_loaded_by_imports_and_not_by_strings():
-    """So that a reader and an editor can follow. Only the GPU's half of the engine is: CuPy may be missing."""
+    """So that a reader and an editor can follow. Only the GPU's half of the engine is: CuPy may be missing.
+
+    The museum's table of faults names the functions that get them.
+    """
     loaders = {"import_module", "resolve_name", "__import__", "spec_from_file_location"}
     found = {module for module in FILES for _, function, _ in calls(module) if function in loaders}
-    assert found == {"tinygrad_lite.device", "tinygrad_lite.functional.registry"}
+    assert found - {"extra.museum.exhibits"} == {"tinygrad_lite.device", "tinygrad_lite.functional.registry"}
 
 
 # --- what no file may contain ---------------------------------------------------------------------------------

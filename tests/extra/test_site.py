@@ -249,9 +249,33 @@ def test_a_section_begins_with_each_definition_and_each_comment():
     assert found[6:] == [(21, "", "", "    def g(self):\n        return 2")]
     shown = '<p>Above.</p><p>Says <code>x</code>.</p><div class="shown">y &lt; 1</div><p>Done.</p>'
     assert annotate.prose(found[3][2]) == shown
-    note = "Args:\n    x: one\nRaises: OptionError if it is not,\n    or two.\nReturns: y"
-    shown = '<p>Args:</p><div class="shown">x: one</div><p>Raises: OptionError if it is not, or two. Returns: y</p>'
+    note = (
+        "Args:\n    x: one\n    and `two`\n    y, *z: three\nRaises: OptionError if it is not,\n    or two.\nReturns: y"
+    )
+    shown = "<dl><dt><code>x</code></dt><dd>one and <code>two</code></dd><dt><code>y, *z</code></dt><dd>three</dd></dl>"
+    shown = f"<p>Args:</p>{shown}<p>Raises: OptionError if it is not, or two. Returns: y</p>"
     assert annotate.prose(note) == shown
+
+
+def test_names_in_annotated_code_lead_to_their_definitions():
+    pytest.importorskip("pygments")
+    found, code = {}, {}
+    for file in annotate.reading_path():
+        for section in annotate.sections(file.read_text("utf-8")):
+            code[file, section.line] = section.code
+    for file in annotate.reading_path():
+        for address, line, name in re.findall(r'<a href="([^"#]*)#L(\d+)"><span[^>]*>(\w+)<', annotate.page(file)):
+            target = (file.parent / address.removesuffix(".html")).resolve() if address else file
+            source = annotate.imports(file).get(name, ("", name))[1]
+            assert re.search(rf"^ *(def |class |){source or name}\b", code[target, int(line)], re.MULTILINE), (
+                file,
+                name,
+            )
+            found[file.name, name] = target.name
+    assert len(found) > 500
+    assert found["attention.py", "softmax_composed"] == "softmax.py"
+    assert found["model.py", "cross_entropy"] == "cross_entropy.py"  # F.cross_entropy, which F imports
+    assert ("model.py", "replace") not in found  # of a module that is none of ours
 
 
 REFUSED = {"": r'pip install -e "\.\[docs\]"', "nosuch": "nosuch: the only argument", ". -h": "-h: the only argument"}

@@ -119,6 +119,7 @@ function attentionPanel(session) {
     drawStrip(session, strip, point);
     large.draw(session.attention(...session.head), session.head.join());
     point(shown);
+    if (ONLY && !open && session.live) open = strongestCell(session.attention(...session.head));
     if (open && open[0] < session.read.length) showCell(...open);
     else opened.replaceChildren();
     if (session.live) showSwitches();

@@ -168,6 +168,7 @@ function sizePanel(learning) {
 startAfterPaint((data) => {
   const learning = new Learning(data);
   makeBench(learning);
+  if (ONLY && isStill()) learning.set({ running: false }); // in a frame, until the reader runs it
   lossPanel(learning);
   samplePanel(learning);
   attentionPanel(learning);

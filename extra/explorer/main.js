@@ -25,9 +25,8 @@ startAfterPaint((data) => {
   if (data.talk) session.setIds(data.talk.ids);
   else if (session.live) session.setText(data.prompt);
   session.showText();
-  if (!keepInAddress(session)) {
-    session.changed();
-    if (!data.talk) session.writer.softly(); // something moves, until the reader touches anything
-  }
+  const isAsked = keepInAddress(session);
+  if (!isAsked) session.changed();
+  if ((!isAsked || ONLY === "stage") && !data.talk) session.writer.softly(); // until the reader touches anything
   window.session = session; // for the console: session.model().predict(...)
 });

@@ -98,7 +98,7 @@ function makeWriter(session, step, show) {
     stop();
   };
   const softly = () => {
-    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    if (isStill()) return;
     const listening = new AbortController();
     const timer = setTimeout(start, SOFTLY.after, SOFTLY);
     const touched = (event) => {

@@ -186,4 +186,13 @@ startAfterPaint((data) => {
   crossPanel(data);
   beamPanel(data);
   moveTo(0);
+  if (ONLY && !isStill()) walkAlone(data.target.length);
 });
+
+/** In a frame it walks by itself, from step to step, until the reader touches it. */
+function walkAlone(steps) {
+  const timer = setInterval(() => moveTo((walk.step + 1) % steps), 1100);
+  for (const kind of ["pointerover", "pointerdown", "focusin"]) {
+    window.addEventListener(kind, () => clearInterval(timer), { once: true });
+  }
+}

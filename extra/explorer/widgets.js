@@ -199,6 +199,22 @@ function pause() {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
+/** Whether what moves by itself must stand still. */
+function isStill() {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
+
+/** The part of the page that the address asks for alone, as in #only=stage: so another page shows it in a frame. */
+const ONLY = new URLSearchParams(location.hash.slice(1)).get("only") ?? "";
+
+/** Hide the rest of the page, once its parts are made. */
+function showOnly() {
+  const part = document.getElementById(ONLY);
+  if (!part?.closest("main")) return;
+  document.documentElement.classList.add("framed");
+  part.classList.add("shown");
+}
+
 /** Show the page as it is in the file, and then fill it: start(data). */
 function startAfterPaint(start) {
   const status = document.getElementById("status");
@@ -206,6 +222,7 @@ function startAfterPaint(start) {
     try {
       setFormulas();
       start(readData());
+      showOnly();
       status.textContent = "";
     } catch (error) {
       status.textContent = `This browser cannot run the page: ${error.message}`;

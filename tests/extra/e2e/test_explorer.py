@@ -833,6 +833,21 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeyp
     assert "bits per character" in page.locator("#bits").inner_text()
 
 
+def test_in_a_frame_one_part_is_shown_alone(explained, opened):
+    explained()
+    page = opened(Path("page.html"), 700, fragment="#only=attention&head=1.1")
+    page.locator(".opened .vector").first.wait_for()  # of the strongest cell
+    assert not page.locator("h1, #stage, footer, #stream, .strip").filter(visible=True).count()
+    before = page.locator(".opened h3").inner_text()
+    page.locator(".map").click(position={"x": 4, "y": 4})
+    assert page.locator(".opened h3").inner_text() != before
+    page = opened(Path("page.html"), 380, motion="no-preference", fragment="#only=stage")
+    until(page, f"session.ids.length > {len(PROMPT)}")  # it writes
+    assert page.locator("main > :visible").count() == 1
+    page = opened(Path("page.html"), 380, fragment="#only=nosuch")
+    assert page.locator("h1").is_visible()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
 def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(explained, drawn, accessible, width, scheme, tmp_path):
     hostile = "</script> \u202e\u2066 " + "Wort" * 2500

@@ -456,6 +456,14 @@ def test_without_a_worker_the_page_s_own_thread_learns_and_the_page_answers(page
     page.get_by_text("Paused after step").wait_for()
 
 
+def test_in_a_frame_it_stands_still_for_readers_who_want_no_motion(page):
+    framed = page("learning.report?.step >= 2", motion="no-preference", fragment="#only=bench")
+    assert framed.locator(".card:visible").count() == 2
+    framed = page("learning.report", fragment="#only=bench")
+    framed.get_by_role("button", name="Run", exact=True).click()
+    until(framed, "learning.report.step >= 2")
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
 def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(page, fits, width, scheme):
     page = page("learning.report?.step >= 30", width=width, scheme=scheme)

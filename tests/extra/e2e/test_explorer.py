@@ -833,19 +833,20 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeyp
     assert "bits per character" in page.locator("#bits").inner_text()
 
 
-def test_in_a_frame_one_part_is_shown_alone(explained, opened):
+def test_in_a_frame_one_part_is_shown_alone(explained, opened, accessible):
     explained()
     page = opened(Path("page.html"), 700, fragment="#only=attention&head=1.1")
     page.locator(".opened .vector").first.wait_for()  # of the strongest cell
-    assert not page.locator("h1, #stage, footer, #stream, .strip").filter(visible=True).count()
+    assert not page.locator("nav, #stage, footer, #stream, .strip").filter(visible=True).count()
     before = page.locator(".opened h3").inner_text()
+    assert accessible(page) == []
     page.locator(".map").click(position={"x": 4, "y": 4})
     assert page.locator(".opened h3").inner_text() != before
     page = opened(Path("page.html"), 380, motion="no-preference", fragment="#only=stage")
     until(page, f"session.ids.length > {len(PROMPT)}")  # it writes
     assert page.locator("main > :visible").count() == 1
     page = opened(Path("page.html"), 380, fragment="#only=nosuch")
-    assert page.locator("h1").is_visible()
+    assert page.locator("header .lead").is_visible()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])

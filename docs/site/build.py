@@ -4,11 +4,12 @@
     python docs/site/build.py [RUNS]      then open build/site/index.html; no server and no network are needed
 
 The live pages show the models in the folder RUNS (default: out). With the address of the repository in the environment
-variable REPOSITORY, as in REPOSITORY=https://example.org/lite python docs/site/build.py, every page links to it.
+variable REPOSITORY, as in REPOSITORY=https://example.org/lite python docs/site/build.py, every page links to it; SITE
+is the address of the site itself, which others need to show its preview picture.
 
 The pages are written for GitHub: their links lead to files of the repository. For the site, `prepare` copies README.md,
 docs/ and every file that they link to into build/pages, at the same path; a source file becomes a page that shows it.
-Zensical turns that folder into build/site.
+The site has a first page of its own, and README.md is its overview. Zensical turns that folder into build/site.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import textwrap
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from html import escape as html_escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,7 @@ from training.cli.console import run_command
 sys.path.insert(0, str(Path(__file__).parent))
 import annotate
 import demo
+import home
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -46,6 +49,11 @@ LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)
 VIEW = re.compile(r"`page\.html(#[^`\n]+)`")  # a view of the page of --explain; on the site, of the live page
 ANSWER, END = "<details><summary>Answer</summary>", "</details>"
+# A chapter's live piece, below the line that begins with "Live": a part of a live page in a frame.
+FRAMES = {
+    "06-attention": ("gpt.html#only=attention&head=2.2", "A cell of an attention map, opened"),
+    "09-learning": ("learn.html#only=bench", "A GPT that learns in this page"),
+}
 LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or else the file that a link names
 
 
@@ -54,7 +62,9 @@ LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or
 
 def place(file: Path) -> Path:
     """The path of the page that shows a file or folder of the repository, relative to the site's root."""
-    name = file.relative_to(ROOT)
+    name = Path(*(part.removeprefix(".") for part in file.relative_to(ROOT).parts))  # Zensical leaves out .github
+    if file == ROOT / "README.md":  # the site has another first page
+        return Path("overview.md")
     if file.is_dir():
         return name / ("README.md" if (file / "README.md").exists() else "index.md")
     return name if file.suffix in (".md", ".svg", ".png") else name.with_name(f"{name.name}.md")
@@ -151,11 +161,8 @@ def prepare(pages: Path, repository: str = "") -> None:
         if file.is_relative_to(ROOT / "docs") and file.suffix == ".md":
             live = Path(os.path.relpath(pages / "demo" / "gpt.html", target.parent)).as_posix()
             text = folded(VIEW.sub(rf"[\g<0>]({live}\g<1>)", text))
-        elif file == ROOT / "README.md":
-            title, rest = text.split("\n\n", 1)
-            source = f" [The repository]({repository}) has the source." if repository else ""
-            text = f"{title}\n\n{demo.HOME}{source}\n\n{rest}"
         if file in chapters():
+            text = framed(text, file)
             download = write_notebook(file, target.parent)
             title, question, rest = text.split("\n\n", 2)
             link = f'[as a notebook]({download}){{ download="{download}" }}'
@@ -163,9 +170,19 @@ def prepare(pages: Path, repository: str = "") -> None:
         if file.name == "CHANGELOG.md":  # whose headings would hide the pages that explain these things
             text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
         target.write_text(text, encoding="utf-8")
+    (pages / "index.md").write_text(home.page(chapters(), repository), encoding="utf-8")
     (pages / "assets").mkdir()
-    for name in ("site.css", "iframe-worker.js"):
+    for name in ("site.css", "iframe-worker.js", home.PREVIEW.name):
         shutil.copy(HERE / name, pages / "assets")
+
+
+def framed(text: str, chapter: Path) -> str:
+    """A chapter with its live piece, if it has one."""
+    if chapter.parent.name not in FRAMES:
+        return text
+    view, title = FRAMES[chapter.parent.name]
+    frame = f'<iframe class="piece" src="../../../demo/{html_escape(view)}" title="{title}" loading="lazy"></iframe>'
+    return re.sub(r"^Live.*\n", lambda line: f"{line[0]}\n{frame}\n", text, count=1, flags=re.MULTILINE)
 
 
 def chapters() -> list[Path]:
@@ -182,7 +199,8 @@ def navigation() -> list[Any]:
     sources = (file.relative_to(ROOT).as_posix() for file in annotate.reading_path())
     folders = (f"{path.parent.name}/" for path in chapters())
     return [
-        {"Start": "README.md"},
+        {"Home": "index.md"},
+        {"Overview": "overview.md"},
         {"Live": "demo/index.md"},
         {"Course": [f"docs/course/{name}README.md" for name in ("", *folders, "capstone/")]},
         {"Source": [{name.removeprefix("tinygrad_lite/"): f"{name}.md"} for name in sources]},
@@ -322,16 +340,17 @@ def main(argv: list[str]) -> int:
     runs = Path(argv[0]).resolve() if argv else ROOT / "out"
     if argv[1:] or (argv and not runs.is_dir()):
         raise OptionError(f"{argv[-1]}: the only argument is a folder of runs")
-    repository = os.environ.get("REPOSITORY", "")
-    if repository and not re.fullmatch(r"https?://[^\s()<>\"]+", repository):
-        raise OptionError(f"REPOSITORY={repository}: the address of a page, such as https://example.org/lite")
+    repository, address = (os.environ.get(name, "") for name in ("REPOSITORY", "SITE"))
+    for name, value in (("REPOSITORY", repository), ("SITE", address)):
+        if value and not re.fullmatch(r"https?://[^\s()<>\"]+", value):
+            raise OptionError(f"{name}={value}: the address of a page, such as https://example.org/lite")
     if not importlib.util.find_spec("zensical"):
         raise UserError('the site is built by Zensical, which is not installed: pip install -e ".[docs]"')
     build = ROOT / "build"
     for name in ("pages", "site"):
         shutil.rmtree(build / name, ignore_errors=True)
     prepare(build / "pages", repository)
-    demo.write(build / "pages" / "demo", runs, build)
+    demo.write(build / "pages" / "demo", runs, build, repository)
     config = tomllib.loads((HERE / "zensical.toml").read_text(encoding="utf-8"))["project"]
     if repository:  # at the foot of every page; the theme's own link would ask another host for numbers to show with it
         config["copyright"] = f'<a href="{repository}">The repository</a>'
@@ -344,6 +363,8 @@ def main(argv: list[str]) -> int:
         raise UserError(f"Zensical failed: {run.stdout}{run.stderr}")
     for name in ("404.html", "sitemap.xml"):  # which are of use only to a server
         (site / name).unlink(missing_ok=True)
+    first = site / "index.html"
+    first.write_text(home.with_head(first.read_text(encoding="utf-8"), address), encoding="utf-8")
     for page in (site / "docs" / "course").rglob("index.html"):  # so that no part of an error is copied with a session
         text = page.read_text(encoding="utf-8")
         error = re.compile(r'^<span class="gr">(.*?)</span>: <span class="n">(.*?)</span>$', re.MULTILINE)

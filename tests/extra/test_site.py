@@ -14,7 +14,6 @@ import pytest
 
 from docs.site import build
 from extra.explorer import learning
-from seq2seq.toys import LETTERS, toy_pairs
 from tests.test_imports import FOLDERS
 from tests.test_rings import code_lines
 from tinygrad_lite.errors import UserError
@@ -218,7 +217,7 @@ def test_navigation_names_pages_that_exist():
         return [file for each in (part.values() if isinstance(part, dict) else part) for file in files(each)]
 
     named = files(build.navigation())
-    made = {"demo/index.md"}  # by demo.py
+    made = {"demo/index.md", "index.md", "overview.md"}
     assert all((build.ROOT / name.replace(".py.md", ".py")).is_file() for name in named if name not in made)
     assert {path.relative_to(build.ROOT).as_posix() for path in (build.ROOT / "docs").rglob("*.md")} <= set(named)
 
@@ -291,36 +290,79 @@ def test_what_the_site_cannot_be_built_with_is_said(argv, sentence, monkeypatch)
         build.main(argv.split())
 
 
-def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained(tmp_path, monkeypatch):
-    ran, answers = [], {"heidelberg": "grebledieh\n"}
+@pytest.fixture
+def ran(monkeypatch):
+    """What the build of the live pages runs; the translator answers right, unless the first item says otherwise."""
+    ran = [None]
 
-    def program(*words):
-        ran.append(words)
-        if words[0] == "-m":
-            Path(words[-1]).write_text(learning.page(), encoding="utf-8")
-        return answers.get((*words, "")[3], "")
+    def program(*arguments):
+        ran.append(arguments)
+        if arguments[-1].endswith(".html"):
+            Path(arguments[-1]).write_text(learning.page(), encoding="utf-8")
+        asked = arguments[3].removeprefix("FILE:") if arguments[0] == "sample.py" else ""
+        return ran[0] or "\n".join(line[::-1] for line in Path(asked).read_text().split()) if "new" in asked else ""
 
     monkeypatch.setattr(build.demo, "program", program)
-    (tmp_path / "goethe").mkdir()
-    (tmp_path / "goethe/best.safetensors").touch()
-    build.demo.write(tmp_path / "demo", tmp_path, tmp_path / "build")
-    gpt, reverse = ("sample.py", str(tmp_path / "goethe")), ("sample.py", str(tmp_path / "build/reverse"))
-    assert [words[:2] for words in ran[:4]] == [gpt, ("train.py", "reverse"), reverse, reverse]
-    assert ["--explain" in words for words in ran[:4]] == [True, False, False, True]
-    written = {Path(word).name for words in ran for word in words if word.endswith(".html")}
-    for links in (build.demo.INDEX, build.demo.HOME):
-        assert {Path(link).name for link in re.findall(r"\]\((.*?)\)", links)} == written
+    return ran
+
+
+RUNS = {"": ("build/goethe",), "goethe": ("goethe",), "plays": ("plays",), "goethe plays": ("plays", "goethe")}
+
+
+@pytest.mark.parametrize(("runs", "shown"), RUNS.items())
+def test_the_live_pages_show_the_runs_of_a_folder_and_what_is_missing_is_trained(tmp_path, ran, runs, shown):
+    for name in ("build", *runs.split()):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "best.safetensors").touch()
+    build.demo.write(tmp_path / "demo", tmp_path, tmp_path / "build", "https://x.org/y")
+    done = [arguments for arguments in ran[1:] if arguments[0] == "sample.py" and "--explain" in arguments]
+    assert [arguments[1] for arguments in done] == [str(tmp_path / name) for name in (*shown, "build/words")]
+    assert sum(arguments[0] == "train.py" for arguments in ran[1:]) == 1 + (not runs)
+    index = (tmp_path / "demo" / "index.md").read_text(encoding="utf-8")
+    assert {*re.findall(r"\]\((.*?)\)", index)} == {path.name for path in (tmp_path / "demo").glob("*.html")}
     page = (tmp_path / "demo" / "learn.html").read_text(encoding="utf-8")
-    assert re.findall('<a href="([^#].*?)"', page) == ["../index.html", "index.html", "../docs/extra/pictures.html"]
+    links = ["../index.html", "index.html", "../docs/extra/pictures.html", "https://x.org/y"]
+    assert re.findall('<a href="([^#].*?)"', page) == links
     assert "<code>python -m extra.studies.learn</code>" in page
-    answers["heidelberg"] = "ggeeehteog\n"
-    with pytest.raises(UserError, match=r"would show a wrong answer: .*'ggeeehteog' of 'heidelberg', and 'grebledieh'"):
-        build.demo.write(tmp_path / "again", tmp_path, tmp_path / "build")
 
 
-@pytest.mark.parametrize("name", [name for name, (*_, answer) in build.demo.PAGES.items() if answer])
-def test_a_live_translation_shows_a_word_such_as_those_that_its_model_has_learned(name):
-    run, _, word, _, answer = build.demo.PAGES[name]
-    source, _ = toy_pairs(run, 1)[0]
-    assert (len(word), answer) == (len(source), word[::-1])
-    assert set(word) <= set(LETTERS)
+def test_no_translation_is_shown_by_a_model_that_is_wrong_about_a_word(tmp_path, ran):
+    build.demo.learn_words(tmp_path / "words", tmp_path / "words.tsv")
+    learned = dict(line.split("\t") for line in (tmp_path / "words.tsv").read_text().splitlines())
+    asked = (tmp_path / "new-words.txt").read_text().split()
+    assert {len(word) for word in learned} == {len(word) for word in asked} == {*range(3, 13)}
+    assert all(answer == word[::-1] for word, answer in learned.items())
+    assert not {*asked} & {*learned}
+    assert len(asked) > 700
+    ran[0] = "\n".join(["remrofsnart", *(word[::-1] for word in asked[1:-1]), "x"])
+    with pytest.raises(UserError, match=rf"wrong about 1 of {len(asked)} words: it makes 'x' of '{asked[-1]}'"):
+        build.demo.learn_words(tmp_path / "words", tmp_path / "words.tsv")
+
+
+def test_the_first_page_leads_everywhere():
+    pytest.importorskip("pygments")
+    page = build.home.page(build.chapters(), "https://x.org/y")
+    links = set(re.findall(r'(?:href|src)="([^"#]*)', page))
+    assert {"https://x.org/y", "docs/map.html", "overview.html", "nano.py.html"} < links
+    assert {f"demo/{name}.html" for name in ("gpt", "learn", "translation")} < links
+    assert page.count("<iframe ") == page.count('loading="lazy"') == 3
+    assert len(re.findall('<li><a href="docs/course/.*?/index.html">', page)) == len(build.chapters()) == 22
+    assert "# Python 3.11 or newer\ngit clone https://x.org/y " in page
+    head = build.home.with_head("<head><title>Home</title></head>", "https://x.org/")
+    assert f"<title>{build.home.TITLE}</title>" in head
+    assert '<meta property="og:image" content="https://x.org/assets/preview.png">' in head
+    data = build.home.PREVIEW.read_bytes()  # PNG: width and height at byte 16
+    assert [*build.home.SIZE.values()] == [int.from_bytes(data[i : i + 4]) for i in (16, 20)]
+
+
+@pytest.mark.parametrize("name", build.FRAMES)
+def test_a_chapter_has_its_live_piece_below_the_line_that_names_it(name):
+    chapter = build.ROOT / "docs" / "course" / name / "README.md"
+    text = chapter.read_text(encoding="utf-8")
+    lines = build.framed(text, chapter).split("\n")
+    [place] = [i for i, line in enumerate(lines) if line.startswith("<iframe ")]
+    assert lines[place - 2].startswith("Live")
+    assert lines[: place - 1] + lines[place + 1 :] == text.split("\n")
+    part = re.search("only=([a-z]+)", lines[place])[1]
+    scripts = "".join(path.read_text(encoding="utf-8") for path in learning.FOLDER.glob("*.js"))
+    assert re.search(rf'id: "{part}"|^  {part}: ', scripts, re.MULTILINE)

@@ -1,7 +1,7 @@
 """The output of a run with the options of the shelf: checkpoints of several steps are kept; a full disk may end it."""
 
 from training.checkpoint import Checkpoint, save_file
-from training.log import RunLog, curve
+from training.log import RunLog
 
 
 class ShelfLog(RunLog):
@@ -17,10 +17,9 @@ class ShelfLog(RunLog):
             for old in self.folder.kept()[:-number]:
                 old.unlink(missing_ok=True)
 
-    def curve(self) -> list[str]:
-        """The training loss as a curve of one line, or, with `--curve`, of eight."""
-        shown = super().curve()
-        return curve(self.losses, self.options.max_iters, 8) if shown and self.options.curve else shown
+    def curve(self, rows: int = 1) -> list[str]:
+        """The training loss as a curve, with `--curve` always of eight lines."""
+        return super().curve(8 if self.options.curve else rows)
 
     def may_continue(self, step: int) -> bool:
         """Whether training continues if a write of this step fails."""

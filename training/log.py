@@ -179,19 +179,15 @@ class RunLog(AbstractContextManager):
         taken = time.perf_counter() - self.started
         return f"; training {sum(recent) / len(recent):.3f}, {best},{self.bar.facts[0]}, {taken:,.0f} s"
 
-    def curve(self) -> list[str]:
-        """The training loss since the start of this command, as a line of block characters; none before there is one.
-
-        Lines, because the shelf may show more of them.
-        """
-        return curve(self.losses, self.options.max_iters) if self.losses else []
+    def curve(self, rows: int = 1) -> list[str]:
+        """The training loss since the start of this command, as lines of block characters; none before there is one."""
+        return curve(self.losses, self.options.max_iters, rows) if self.losses else []
 
     def summary(self) -> str:
         """At the end: the curve, the time, and the best step."""
-        lines = curve(self.losses, self.options.max_iters, rows=8) if self.losses else []
         lowest, step = self.best
         best = f"; best validation loss {lowest:.4f} at step {step:,}" if step is not None else ""
-        return "\n".join([*lines, f"{time.perf_counter() - self.started:,.0f} s{best}"])
+        return "\n".join([*self.curve(rows=8), f"{time.perf_counter() - self.started:,.0f} s{best}"])
 
     def write(self, step: int, job: Callable[[], None], before: tuple) -> None:
         """Do this, in the other thread if there is one; if it fails, what was best `before` is the best again."""

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from check import CAPSTONE, COURSE, chapters, exercises, load
+from check import CAPSTONE, COURSE, chapters
 
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError, counted
@@ -28,14 +28,14 @@ from training.cli.console import run_command, say
 
 MAX_SIZE = 1_000_000  # bytes of answers to a chapter
 
-# What marks one chapter: it prints the names of the right answers, and nothing that the answers print.
+# What marks one chapter: it prints which answers are right, and nothing that the answers print.
 PROGRAM = """
 import contextlib, json, os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import check
 with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-    right = [one.name for one in check.check(Path(sys.argv[2]), Path(sys.argv[3]).resolve()) if one.is_right]
+    right = [one.is_right for one in check.check(Path(sys.argv[2]), Path(sys.argv[3]).resolve())]
 print(json.dumps(right))
 """
 
@@ -48,8 +48,8 @@ class MarkOptions:
     out: str = option("", "file for the same table as CSV", is_path=True)
 
 
-def right_answers(folder: Path, answers: bytes, seconds: float) -> list[str] | str:
-    """The names of the exercises that are answered rightly, or in words why they could not be marked."""
+def right_answers(folder: Path, answers: bytes, seconds: float) -> list[bool] | str:
+    """Whether each exercise of a chapter is answered rightly, or in words why they could not be marked."""
     command = [sys.executable, "-c", PROGRAM, str(COURSE), str(folder), "answers.py"]
     with tempfile.TemporaryDirectory() as place:  # where the answers may write
         Path(place, "answers.py").write_bytes(answers)
@@ -83,8 +83,7 @@ def mark(submission: Path, seconds: float) -> dict[str, str]:
     for number, folder in (chapters() | {CAPSTONE: COURSE / CAPSTONE}).items():
         if answers := answers_in(submission, folder.name):
             right = right_answers(folder, answers, seconds)
-            names = [name for name, _ in exercises(load(folder / "checks.py"))]
-            marks[str(number)] = f"{len(right)} of {len(names)}" if isinstance(right, list) else "0"
+            marks[str(number)] = f"{sum(right)} of {len(right)}" if isinstance(right, list) else "0"
             if isinstance(right, str):
                 say(f"{submission.name}, chapter {number}: {right}")
     return marks

@@ -14,8 +14,8 @@ ANSWERED = {
     "0.2.0-bert": "zwei und [MASK] ist sieben\n  ##i 11.8%, ##e 11.0%, ##s 8.0%, ##d 6.7%, i 6.2%\n",
     "0.2.0-vit": " 60.1%  row 4\n 39.2%  row 2\n  0.4%  column 3\n  0.2%  column 4\n  0.1%  row 3\n",
 }
-# By run: the validation loss at step RESUMED, in nats. Those with Muon (gpt-muon, vit) go on with today's three rounds;
-# 0.2.0 made five, and reached 2.03066 and 0.0782643.
+# By run: the validation loss at step RESUMED, in nats. Those with Muon (gpt-muon, vit) continue with today's three
+# rounds; 0.2.0 made five, and reached 2.03066 and 0.0782643.
 LOSSES = {"0.1.0-gpt": 2.14685, "0.1.0-gpt-bpe": 3.19211, "0.1.0-seq2seq": 2.94269, "0.2.0-gpt": 2.14685}
 LOSSES |= {"0.2.0-gpt-muon": 2.0469, "0.2.0-seq2seq": 2.86923, "0.2.0-bert": 3.18328, "0.2.0-vit": 0.0833703}
 # As in tests/test_versions.py.

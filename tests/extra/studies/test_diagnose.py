@@ -1,7 +1,7 @@
 """python -m extra.studies.diagnose on 27 runs, sound or spoilt on purpose: what it finds in each.
 
 diagnosed.json has their numbers, so that the rules are tried without training; `pytest -m slow` makes the runs, which
-take some minutes, and so does `python -m tests.extra.studies.test_diagnose`, which then writes the numbers anew.
+take some minutes, and so does `python -m tests.extra.studies.test_diagnose`, which then writes the numbers again.
 """
 
 import json

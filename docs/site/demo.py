@@ -2,7 +2,7 @@
 
 The GPT is in English: the run that `python train.py plays` leaves in a folder of runs; without it, that of `python
 train.py`, which has Goethe's language; without both, one is trained for half a minute, on the text of the course. With
-both runs, each has its page. The translator is trained here, on words of 3 to 12 letters, and no page is written unless
+both runs, each has its page. The translator is trained here, on words of 1 to 16 letters, and no page is written unless
 it reverses new words of every length right.
 """
 
@@ -22,7 +22,7 @@ GPTS = {"plays": "ROMEO: O, she doth teach the torches to", "goethe": "Es irrt d
 TRAINED = "The derivative of a product"
 GPT = ["--n_layer", "3", "--max_iters", "350", "--eval_interval", "350", "--eval_iters", "20"]
 REVERSE = ["reverse", "--max_iters", "2000", "--eval_interval", "1000"]
-LENGTHS = range(3, 13)  # letters of a word
+LENGTHS = range(1, 17)  # letters of a word
 WORD = "transformer"
 BEAM = ["--beam", "3"]
 FOOTER = '<footer class="note">\n'
@@ -35,8 +35,8 @@ INDEX = """# Live pages
   `python sample.py --explain page.html` writes the same page for your model.{goethe}
 - [A GPT that learns](learn.html): it begins with random weights and learns a poem on this page within a minute; change
   its rate, its size or its text, or break it. `python -m extra.studies.learn` writes the page.
-- [A translation](translation.html): a small encoder-decoder reverses a word, step by step, with its beam search. It has
-  learned words of 3 to 12 letters.
+- [A translation](translation.html): a small encoder-decoder reverses any word of up to 16 letters that you type, and
+  shows where it looks.
 """
 GOETHE = " [The same in German](goethe.html), by a model that has read Goethe."
 
@@ -68,7 +68,7 @@ def write(folder: Path, runs: Path, build: Path, repository: str = "") -> None:
 
 
 def words(count: int, task: str) -> dict[str, str]:
-    """Different words of 3 to 12 letters, each with its letters reversed; some repeat a few letters often."""
+    """Different words of 1 to 16 letters, each with its letters reversed; some repeat a few letters often."""
     found = {}
     for i in range(count):
         rng = keyed_rng(0, task, i)

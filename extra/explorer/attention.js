@@ -159,10 +159,7 @@ function signed(number) {
 function drawStrip(session, strip, point) {
   const labels = session.read.map((token) => session.label(token));
   const buttons = tokenButtons(session);
-  buttons.forEach((made, t) => {
-    made.addEventListener("pointerenter", () => point(t));
-    made.addEventListener("focus", () => point(t));
-  });
+  onPoint(buttons, point);
   const { parts, middle, arcs } = arcLine(labels, buttons);
   strip.arcs = arcs;
   const scrolled = strip.scrollLeft;

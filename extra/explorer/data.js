@@ -13,6 +13,16 @@ function readBytes(name) {
   return bytes;
 }
 
+/** Weights by name, from the numbers in an element, one after the other, and tensors: names with their shapes. */
+function readWeights(name, tensors) {
+  const numbers = readHalves(name);
+  let begin = 0;
+  const next = (size) => numbers.subarray(begin, (begin += size));
+  return Object.fromEntries(
+    tensors.map(([name, shape]) => [name, { shape, data: next(shape.reduce((a, b) => a * b, 1)) }]),
+  );
+}
+
 /** Numbers of 16 bits: 1 for the sign, 5 for the power of 2, 10 for the digits. IEEE 754, binary16 */
 function halfToNumber(bits) {
   const [sign, power, digits] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];

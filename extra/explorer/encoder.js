@@ -4,30 +4,6 @@
  * Everything here was computed in Python; extra/explorer/encoders.py says how.
  */
 
-/** The position (null: the mean of all patches) and the head that are chosen; panels redraw when they change. */
-const walk = { position: 0, head: [0, 0], listeners: [] };
-
-function moveTo(position) {
-  walk.position = position;
-  for (const listener of walk.listeners) listener();
-}
-
-function chooseHead(layer, head) {
-  walk.head = [layer, head];
-  moveTo(walk.position);
-}
-
-/** The attention of one head, from all positions to all: T rows. */
-function attentionReader(data) {
-  const [, H, T] = data.shape;
-  const weights = readHalves("recorded-attention");
-  return (layer, head) =>
-    Array.from({ length: T }, (_, t) => {
-      const begin = ((layer * H + head) * T + t) * T;
-      return weights.subarray(begin, begin + T);
-    });
-}
-
 /** The tokens as buttons; pressing one calls choose(position). */
 function tokenButtons(data, choose) {
   return data.tokens.map((text, t) =>
@@ -36,29 +12,6 @@ function tokenButtons(data, choose) {
       title: `token ${data.ids[t]}, position ${t + 1}, segment ${data.segments[t] + 1}`,
     }),
   );
-}
-
-/** Mark the chosen one of some buttons, which is also where the Tab key stops. */
-function press(buttons, position) {
-  buttons.forEach((made, t) => {
-    made.setAttribute("aria-pressed", String(t === position));
-    made.tabIndex = t === position ? 0 : -1;
-  });
-}
-
-/** Let each of some buttons call show(number) when it has the focus or the pointer. */
-function onPoint(buttons, show) {
-  buttons.forEach((made, t) => {
-    made.addEventListener("pointerenter", () => show(t));
-    made.addEventListener("focus", () => show(t));
-  });
-}
-
-/** The largest of some shares, best first, as [index, share]. */
-function largest(shares, count) {
-  return Array.from(shares, (share, i) => [i, share])
-    .sort((a, b) => b[1] - a[1])
-    .slice(0, count);
 }
 
 /** A table of names with their probabilities as bars; the right one, if it is known, is marked. */
@@ -101,4 +54,5 @@ const PANELS = {
 startAfterPaint((data) => {
   for (const panel of data.panels) PANELS[panel](data);
   moveTo(data.start);
+  walkAlone(() => moveTo(((walk.position ?? -1) + 1) % data.shape[2]), data.shape[2]);
 });

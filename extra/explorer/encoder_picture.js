@@ -82,8 +82,8 @@ function picturePanel(data) {
 
 /** The largest weights over some patches, in words. */
 function strongest(weights, positions) {
-  const named = largest(weights, 3)
-    .map(([patch, share]) => `${positions.patchName(patch + positions.first)} (${percent(share)})`)
+  const named = best(weights, 3)
+    .map(({ token: patch, p }) => `${positions.patchName(patch + positions.first)} (${percent(p)})`)
     .join("; ");
   return `${named}. If all were equal, each would have ${percent(1 / (weights.length + positions.first))}.`;
 }
@@ -91,7 +91,7 @@ function strongest(weights, positions) {
 /** The attention of every head from the chosen position, as maps over the patches. */
 function looksPanel(data) {
   const [L, H] = data.shape;
-  const rows = attentionReader(data);
+  const rows = recordedRows(data.shape);
   const positions = positionsOf(data);
   walk.head = [L - 1, 0];
   const { grid, heads, mark } = headGrid(L, H, chooseHead);

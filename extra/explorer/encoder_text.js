@@ -87,7 +87,7 @@ function signedPoints(share) {
 /** The weights of every head as maps, and those of one head as arcs between the tokens. */
 function attentionPanel(data) {
   const [L, H, T] = data.shape;
-  const rows = attentionReader(data);
+  const rows = recordedRows(data.shape);
   walk.head = [L - 1, 0];
   const { grid, heads, mark } = headGrid(L, H, chooseHead);
   for (const { layer, head, canvas } of heads) paintMap(canvas, rows(layer, head));
@@ -96,19 +96,20 @@ function attentionPanel(data) {
   const strip = element("div", { class: "strip" }, ...parts);
   const title = element("h3");
   const large = element("canvas", { class: "large", role: "img", "aria-label": "map, as the arcs have it" });
-  const { frame, name } = mapFrame(large);
-  name(data.tokens.map(visible));
+  const map = mapFrame(large);
+  map.name(data.tokens.map(visible));
   const words = element("p", { "aria-live": "polite", id: "attends" });
   arrowKeys(strip);
-  bodyOf("attention").append(grid, title, strip, words, element("h3", {}, "The whole map"), frame);
-  const named = (pairs) => enumerated(pairs.map(([t, share]) => [token(data.tokens[t]), ` ${percent(share)}`]));
+  bodyOf("attention").append(grid, title, strip, words, element("h3", {}, "The whole map"), map.frame);
+  const name = ({ token: t, p }) => [token(data.tokens[t]), ` ${percent(p)}`];
+  const named = (shares, count) => enumerated(best(shares, count).map(name));
 
   function point(t) {
     const now = rows(...walk.head);
     const readers = now.map((row, other) => (other === t ? 0 : row[t]));
     arcs(now, t);
-    const attends = [` (position ${t + 1}) attends to `, ...named(largest(now[t], 4))];
-    const attended = ["; most attended to by ", ...named(largest(readers, 3)), "."];
+    const attends = [` (position ${t + 1}) attends to `, ...named(now[t], 4)];
+    const attended = ["; most attended to by ", ...named(readers, 3), "."];
     words.replaceChildren(token(data.tokens[t]), ...attends, ...attended);
   }
 

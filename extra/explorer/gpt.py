@@ -3,7 +3,7 @@
 If the model is too large for a page to compute, the page has what it computed for one text instead.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from extra.pairs.answering import END, is_answering, prompt_ids, prompt_of, sepa
 from extra.pairs.made import CALCULATIONS, CHAT
 from extra.plots.figure import write_or_refuse
 from gpt.model import GPT
+from seq2seq.model import Seq2Seq
 from text.decoding.sample_options import SampleOptions
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import functional as F
@@ -48,11 +49,11 @@ READ |= {"goethe-works": READ["goethe"], "plays": READ["shakespeare"]}
 # The settings that model.js reads by name; those that it finds in the weights, or that do not matter without training.
 PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
 COMPUTED = {*PASSED_ON, *"block_size bias n_inner norm_weight rope_theta rope_scaling attention_scale".split()}
-COMPUTED |= {*"n_kv_head head_dim tie_weights dropout zero_init".split()}
+COMPUTED |= {*"n_kv_head head_dim tie_weights dropout zero_init recompute label_smoothing length_penalty".split()}
 # The values that it computes, of those settings that are choices; the parts of its models, and its tokenizers.
 CHOICES = {"positions": "learned sinusoidal rotary none", "norm": "layernorm rmsnorm"}
 CHOICES |= {"activation": "gelu gelu_tanh relu relu2 swiglu linear"}
-MODULES = {GPT, Block, Dropout, Embedding, FeedForward, LayerNorm, Linear, MultiHeadAttention, RMSNorm}
+MODULES = {GPT, Seq2Seq, Block, Dropout, Embedding, FeedForward, LayerNorm, Linear, MultiHeadAttention, RMSNorm}
 TOKENIZERS = ("char", "byte", "word", "bpe", "bpe-w")
 
 
@@ -63,7 +64,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     """
     if beam := [f"--{name}" for name in ("beam", "n_best", "length_penalty") if name in given]:
         raise OptionError(f"{beam[0]} is for the page of a translation model: omit it")
-    if why := why_recorded(trained, model):
+    if why := why_recorded(trained, model, f"the first {MAX_RECORDED} tokens"):
         say(f"note: {why}")
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
@@ -72,14 +73,14 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
 
-def why_recorded(trained: Trained, model: GPT) -> str:
-    """Why a page cannot compute with this model, in a sentence; empty if it can."""
+def why_recorded(trained: Trained, model: GPT | Seq2Seq, shown: str) -> str:
+    """Why a page cannot compute with this model, so that it has a recording of what is shown; empty if it can."""
     config, numbers = trained.config, sum(array.size for array in trained.weights.values())
     others = [n for n, field in config.chosen().items() if n not in COMPUTED and getattr(config, n) != field.default]
     others += [f"{n} {getattr(config, n)}" for n in CHOICES if getattr(config, n) not in CHOICES[n].split()]
     others += [type(part).__name__ for _, part in model.named_modules() if type(part) not in MODULES]
     largest = max((float(np.abs(array).max(initial=0)) for array in trained.weights.values()), default=0.0)
-    recording = f"shows a recording of the first {MAX_RECORDED} tokens"
+    recording = f"shows a recording of {shown}"
     if numbers > MAX_LIVE:
         more = f"more than the {MAX_LIVE:,} that a page computes with"
         return f"this model has {counted(numbers, 'parameter')}, {more}, so the page {recording}"
@@ -123,16 +124,11 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
             del panels[name]
         intro = [f"{why[0].upper()}{why[1:]}.", about]
     else:
-        run, names = checkpoints_of(trained), list(trained.weights)
-        data |= {
-            "tokenizer": tokenizer.to_json(),
-            "prompt": prompt,
-            "tensors": [[name, list(trained.weights[name].shape)] for name in names],
-            "checkpoints": [step for step, _ in run],
-            "selected": next(i for i, (_, weights) in enumerate(run) if weights is trained.weights),
-        }
-        blobs = {f"weights-{i}": halves(*(w[name] for name in names)) for i, (_, w) in enumerate(run)}
-        title += f", for {counted(run[data['selected']][0], 'step')}" if read and not trained.adapter else ""
+        steps, run = zip(*checkpoints_of(trained), strict=True)
+        model_data, blobs = computing(trained, run)
+        data |= model_data | {"prompt": prompt, "checkpoints": steps}
+        data["selected"] = next(i for i, weights in enumerate(run) if weights is trained.weights)
+        title += f", for {counted(steps[data['selected']], 'step')}" if read and not trained.adapter else ""
         reads = f"It reads up to {config.block_size} tokens, and on this page the last {data['context']}."
         intro = ["It runs here, in this file: type, and press Enter.", f"{about} {reads}"]
         if len(run) < 2:
@@ -146,6 +142,13 @@ def page(options: SampleOptions, trained: Trained, model: GPT, prompt: str, why:
                 intro.append("No calculator runs on the page: what follows </calc> is the model's own guess.")
     data["panels"] = [*panels]
     return assemble(title, intro, panels, data, blobs, SCRIPTS)
+
+
+def computing(trained: Trained, run: Sequence[Mapping[str, np.ndarray]]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What a page needs to compute with a model: JSON values, and the weights of some of its checkpoints as float16."""
+    tensors = [[name, list(array.shape)] for name, array in trained.weights.items()]
+    blobs = {f"weights-{i}": halves(*(weights[name] for name, _ in tensors)) for i, weights in enumerate(run)}
+    return {"tokenizer": trained.tokenizer.to_json(), "tensors": tensors}, blobs
 
 
 def stream_formula(config: GPTConfig) -> str:

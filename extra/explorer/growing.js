@@ -41,11 +41,8 @@ function growingPanel(session) {
 
 /** What a checkpoint holds for most probable after the selected token. */
 function predictions(session, checkpoint) {
-  const model = session.model(checkpoint);
-  const cache = model.newCache();
   const ids = session.read.slice(0, session.selected + 1);
-  const logits = ids.map((token) => model.predict(token, cache, session.off).logits).at(-1);
-  return best(softmax(logits), 3);
+  return best(softmax(session.logitsWith(session.off, checkpoint, ids).at(-1)), 3);
 }
 
 /** Bits per character over the steps of the run. */

@@ -58,14 +58,34 @@ function headGrid(L, H, choose) {
       heads.push({ layer, head, made, canvas });
     }
   }
-  const mark = (layer, head) => {
-    for (const one of heads) {
-      const isChosen = one.layer === layer && one.head === head;
-      one.made.setAttribute("aria-pressed", String(isChosen));
-      one.made.tabIndex = isChosen ? 0 : -1;
-    }
-  };
-  return { grid, heads, mark };
+  const buttons = heads.map(({ made }) => made);
+  return { grid, heads, mark: (layer, head) => press(buttons, layer * H + head) };
+}
+
+/**
+ * What a reader has chosen of a recording: a position (null: the mean of all), a head, and of a search the hypothesis
+ * (null: the one that is continued to the result). Panels redraw when it changes.
+ */
+const walk = { position: 0, node: null, head: [0, 0], listeners: [] };
+
+function moveTo(position, node = null) {
+  Object.assign(walk, { position, node });
+  for (const listener of walk.listeners) listener();
+}
+
+function chooseHead(layer, head) {
+  walk.head = [layer, head];
+  moveTo(walk.position);
+}
+
+/** The recorded attention of one head as T rows, each with its weights over S positions (S = T without S). */
+function recordedRows([, H, T, S = T]) {
+  const weights = readHalves("recorded-attention");
+  return (layer, head) =>
+    Array.from({ length: T }, (_, t) => {
+      const begin = ((layer * H + head) * T + t) * S;
+      return weights.subarray(begin, begin + S);
+    });
 }
 
 /** The width in pixels of a token in a line of tokens. */
@@ -99,12 +119,8 @@ function arcLine(labels, buttons, twoSided = false) {
       from === to
         ? `M ${a - 4} ${height} C ${a - 12} ${height - 24}, ${a + 12} ${height - 24}, ${a + 4} ${height}`
         : `M ${a} ${height} C ${a} ${top - height / 4}, ${b} ${top - height / 4}, ${b} ${height}`;
-    return svg("path", {
-      d: path,
-      class: `arc ${kind}`,
-      "stroke-width": 1 + 5 * weight,
-      "stroke-opacity": 0.15 + 0.85 * weight,
-    });
+    const look = { "stroke-width": 1 + 5 * weight, "stroke-opacity": 0.15 + 0.85 * weight };
+    return svg("path", { d: path, class: `arc ${kind}`, ...look });
   };
   const arcs = (rows, position) => {
     const shown = (weight) => weight > 0.01;

@@ -187,27 +187,36 @@ class GPT {
    * With fewer heads of keys and values, H / G queries share one.
    */
   attention(x, name, layer, cache, off, seen) {
-    const { n_head: H, n_kv_head: G, head_dim: D, scale } = this.config;
-    const t = cache.keys.length;
-    const queries = this.heads(this.map(x, `${name}.query`), `${name}.query_norm`, t);
-    cache.keys.push(this.heads(this.map(x, `${name}.key`), `${name}.key_norm`, t));
-    cache.values.push(cut(this.map(x, `${name}.value`), D));
-    const joined = new Float64Array(H * D);
-    seen.attention.push([]);
+    this.remember(x, name, cache);
+    const isOff = (head) => off.has(`${layer}.${head}`);
+    const { queries, weights, joined, y } = this.attend(x, name, cache.keys.length - 1, cache, isOff);
+    seen.attention.push(weights);
     seen.queries.push(queries);
     seen.heads.push(joined);
-    for (let head = 0; head < H; head++) {
+    return y;
+  }
+
+  /** Append the keys and values of the next position to those in the cache. */
+  remember(x, name, cache) {
+    cache.keys.push(this.heads(this.map(x, `${name}.key`), `${name}.key_norm`, cache.keys.length));
+    cache.values.push(cut(this.map(x, `${name}.value`), this.config.head_dim));
+  }
+
+  /** What position t gets from all positions in the cache, by head and (y) as a vector (C). */
+  attend(x, name, t, cache, isOff = () => false) {
+    const { n_head: H, n_kv_head: G, head_dim: D, scale } = this.config;
+    const queries = this.heads(this.map(x, `${name}.query`), `${name}.query_norm`, t);
+    const joined = new Float64Array(H * D);
+    const weights = queries.map((query, head) => {
       const group = Math.floor(head / (H / G));
-      const scores = cache.keys.map((key) => dot(queries[head], key[group]) * scale);
-      const p = softmax(scores);
-      seen.attention[layer].push(Float32Array.from(p));
-      if (off.has(`${layer}.${head}`)) continue; // then its part of `joined` stays 0
-      for (let s = 0; s <= t; s++) {
+      const p = softmax(cache.keys.map((key) => dot(query, key[group]) * scale));
+      for (let s = 0; s < p.length && !isOff(head); s++) { // of a head that is off, the part of `joined` stays 0
         const value = cache.values[s][group];
         for (let d = 0; d < D; d++) joined[head * D + d] += p[s] * value[d];
       }
-    }
-    return this.map(joined, `${name}.output`);
+      return Float32Array.from(p);
+    });
+    return { queries, weights, joined, y: this.map(joined, `${name}.output`) };
   }
 
   /** (H D) -> H vectors of D numbers: queries or keys, after their norm and their turn, where the model has these. */

@@ -50,11 +50,7 @@ function nextPanel(session) {
   body.append(
     element("div", { class: "sliders" }, ...sliders),
     heading,
-    table(
-      "Wide: the model; narrow: after the sliders",
-      ["token", "shares", "#model", "#left"],
-      rows,
-    ),
+    table("Wide: the model; narrow: after the sliders", ["token", "shares", "#model", "#left"], rows),
     reason,
   );
 
@@ -110,12 +106,8 @@ function showReason(session, place, drawn) {
   place.drawn = drawn;
   place.replaceChildren();
   if (!drawn) return;
-  const line = svg("svg", {
-    class: "number-line",
-    viewBox: "0 0 1000 50",
-    preserveAspectRatio: "none",
-    "aria-hidden": "true",
-  });
+  const shape = { class: "number-line", viewBox: "0 0 1000 50", preserveAspectRatio: "none" };
+  const line = svg("svg", { ...shape, "aria-hidden": "true" });
   const words = element("p", { id: "why", "aria-live": "polite" });
   const show = (u) => {
     const { token, begin, end } = draw(drawn.probabilities, u);

@@ -61,15 +61,3 @@ function draw(probabilities, u) {
   }
   return last; // u is 1, or rounding left a gap there
 }
-
-/** The n most probable tokens, best first, of equal ones that of the lower id: [{token, p}, ...]. */
-function best(probabilities, n) {
-  const found = [];
-  probabilities.forEach((p, token) => {
-    if (found.length === n && !(p > found[n - 1].p)) return;
-    const at = found.findIndex((one) => p > one.p);
-    found.splice(at < 0 ? found.length : at, 0, { token, p });
-    if (found.length > n) found.pop();
-  });
-  return found;
-}

@@ -59,17 +59,8 @@ class Session {
     return decode(this.pieces, ids);
   }
 
-  /** One token in readable form: blanks and control characters visible, incomplete characters as bytes. */
   label(token) {
-    const special = token - (this.pieces.length - this.data.specials.length);
-    if (special >= 0 && this.data.specials[special] !== undefined) return this.data.specials[special];
-    const bytes = this.pieces[token];
-    try {
-      return visible(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes)));
-    } catch {
-      const hex = (byte) => `\\x${byte.toString(16).padStart(2, "0")}`;
-      return bytes.map((byte) => (byte > 32 && byte < 127 ? String.fromCharCode(byte) : hex(byte))).join("");
-    }
+    return labelOf(this.pieces, this.data.specials, token);
   }
 
   /** The probabilities of what follows a position: (V). */
@@ -108,14 +99,7 @@ class LiveSession extends Session {
   /** The model of a checkpoint; its weights are decoded when they are first needed. */
   model(checkpoint = this.checkpoint) {
     if (!this.models.has(checkpoint)) {
-      const numbers = readHalves(`weights-${checkpoint}`);
-      const weights = {};
-      let begin = 0;
-      for (const [name, shape] of this.data.tensors) {
-        const size = shape.reduce((a, b) => a * b, 1);
-        weights[name] = { shape, data: numbers.subarray(begin, begin + size) };
-        begin += size;
-      }
+      const weights = readWeights(`weights-${checkpoint}`, this.data.tensors);
       this.models.set(checkpoint, new GPT(this.data.config, weights));
     }
     return this.models.get(checkpoint);
@@ -216,11 +200,16 @@ class LiveSession extends Session {
     this.known = read;
   }
 
-  /** Bits of each token by another checkpoint, or without some heads. */
-  bitsWith(off, checkpoint = this.checkpoint) {
+  /** The logits after each of some tokens, by another checkpoint, or without some heads. */
+  logitsWith(off, checkpoint, ids) {
     const model = this.model(checkpoint);
     const cache = model.newCache();
-    const logits = this.read.map((token) => model.predict(token, cache, off).logits);
+    return ids.map((token) => model.predict(token, cache, off).logits);
+  }
+
+  /** Bits of each token, likewise. */
+  bitsWith(off, checkpoint = this.checkpoint) {
+    const logits = this.logitsWith(off, checkpoint, this.read);
     return bitsOf(this.read, (position) => logits[position]);
   }
 
@@ -264,7 +253,7 @@ class RecordedSession extends Session {
     this.ids = recording.ids;
     this.selected = this.ids.length - 1;
     this.allLogits = readHalves("recorded-logits"); // (T, V), log-probabilities
-    this.weights = readHalves("recorded-attention"); // (L, H, T, T)
+    this.rows = recordedRows([data.config.n_layer, data.config.n_head, this.ids.length]);
   }
 
   logits(position) {
@@ -273,17 +262,13 @@ class RecordedSession extends Session {
   }
 
   attention(layer, head) {
-    const [T, H] = [this.ids.length, this.data.config.n_head];
-    const begin = (t) => ((layer * H + head) * T + t) * T;
-    return this.ids.map((_, t) => this.weights.subarray(begin(t), begin(t) + t + 1));
+    return this.rows(layer, head).map((row, t) => row.subarray(0, t + 1));
   }
 
   norms(position) {
     const { stream, added } = this.data.recording;
-    return {
-      stream: stream.map((layer) => layer[position]),
-      added: added.map((parts) => parts.map((p) => p[position])),
-    };
+    const here = (lengths) => lengths[position];
+    return { stream: stream.map(here), added: added.map((parts) => parts.map(here)) };
   }
 
   early(layer, position) {

@@ -194,3 +194,16 @@ function makeTokenizer(description) {
 function decode(pieces, ids) {
   return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(ids.flatMap((id) => pieces[id])));
 }
+
+/** One token in readable form: blanks and control characters visible, incomplete characters as bytes. */
+function labelOf(pieces, specials, token) {
+  const special = token - (pieces.length - specials.length);
+  if (special >= 0 && specials[special] !== undefined) return specials[special];
+  const bytes = pieces[token];
+  try {
+    return visible(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(bytes)));
+  } catch {
+    const hex = (byte) => `\\x${byte.toString(16).padStart(2, "0")}`;
+    return bytes.map((byte) => (byte > 32 && byte < 127 ? String.fromCharCode(byte) : hex(byte))).join("");
+  }
+}

@@ -1,16 +1,38 @@
 "use strict";
 /*
- * A recorded translation: both sentences, the cross-attention between them, and the tree of the beam search.
- * Everything here was computed in Python; extra/explorer/translation.py says how.
+ * A translation: both sentences, the cross-attention between them, and the tree of the beam search. The first one was
+ * recorded in Python, as extra/explorer/translation.py says; the page translates what the reader types, greedily, unless
+ * it lacks the model.
  */
 
-/** The step, and the hypothesis that was chosen in it: if none was, the one that is continued to the result. */
-const walk = { step: 0, node: null, head: [0, 0], listeners: [] };
-
-function moveTo(step, node = null) {
-  walk.step = step;
-  walk.node = node;
-  for (const listener of walk.listeners) listener();
+/** A box for a sentence of the reader's own; show(translation) gets what the model in this page makes of it. */
+function ownSentence(data, show) {
+  const tokenizer = makeTokenizer(data.tokenizer);
+  const model = new Translator(data.config, readWeights("weights-0", data.tensors));
+  const { n_layer: L, n_head: H } = data.config;
+  const labels = (ids) => ids.map((id) => labelOf(tokenizer.pieces, data.tokenizer.specials, id));
+  const note = element("p", { class: "note", "aria-live": "polite" });
+  let [read, took] = [data.sentence, 0];
+  const typed = ({ type }) => {
+    const text = normalise(input.value).split(/\s+/).join(" ").trim();
+    if (text === read || (type === "input" && took > 100)) return; // where it takes long, Enter says when
+    read = text;
+    const begin = performance.now();
+    const source = tokenizer.encode(text).slice(0, data.context);
+    const unknown = Array.from(tokenizer.unknown(text), visible).join(" ");
+    note.textContent = unknown && `The model never saw ${unknown}, and reads <unk> there.`;
+    if (!source.length) return show(data);
+    const most = Math.min(16 + 12 * Math.ceil(source.length / 8), data.context - 1); // as in seq2seq/translate.py
+    const { tokens, attention } = model.translate(source, data, most);
+    took = performance.now() - begin;
+    const translation = decode(tokenizer.pieces, tokens).trim();
+    const rows = (layer, head) => attention.map((step) => step[layer][head]);
+    const shape = [L, H, tokens.length, source.length];
+    show({ source: labels(source), target: labels(tokens), translation, rows, shape });
+  };
+  const events = { oninput: typed, onchange: typed, dir: "auto", autocomplete: "off", spellcheck: "false" };
+  const input = element("input", { type: "text", class: "own", value: data.sentence, ...events });
+  bodyOf("sentences").before(element("label", {}, "Your own: ", input), note);
 }
 
 /** Both sentences, the second as far as it is written, and the slider for the steps. */
@@ -34,11 +56,11 @@ function sentencesPanel(data) {
     element("p", {}, "As text: ", element("b", { dir: "auto" }, data.translation)),
   );
   walk.listeners.push(() => {
-    steps.set(walk.step);
+    steps.set(walk.position);
     target.replaceChildren(
       ...data.target.map((text, t) => {
-        const made = token(text, { "aria-current": t === walk.step ? "step" : undefined });
-        made.classList.toggle("later", t > walk.step);
+        const made = token(text, { "aria-current": t === walk.position ? "step" : undefined });
+        made.classList.toggle("later", t > walk.position);
         return made;
       }),
     );
@@ -47,32 +69,22 @@ function sentencesPanel(data) {
 
 /** The weights of every head as a map, and those of one head as lines between the sentences. */
 function crossPanel(data) {
-  const [L, H, T, S] = data.shape;
-  const weights = readHalves("recorded-attention");
-  const rows = (layer, head) =>
-    Array.from({ length: T }, (_, t) => {
-      const begin = ((layer * H + head) * T + t) * S;
-      return weights.subarray(begin, begin + S);
-    });
-  walk.head = [L - 1, 0];
-  const { grid, heads, mark } = headGrid(L, H, (layer, head) => {
-    walk.head = [layer, head];
-    moveTo(walk.step);
-  });
+  const { rows, shape: [L, H] } = data;
+  const { grid, heads, mark } = headGrid(L, H, chooseHead);
   for (const { layer, head, canvas } of heads) paintMap(canvas, rows(layer, head));
   const strip = element("div", { class: "strip" });
   const words = element("p", { "aria-live": "polite", id: "looks" });
   bodyOf("cross").append(grid, strip, words);
 
   const sizes = (texts) => texts.map((text) => tokenWidth(visible(text)));
-  const middles = (widths) => widths.map((width, i) => sumOf(widths.slice(0, i)) + width / 2);
+  const middles = (widths) => widths.map((width, i) => sum(widths.slice(0, i)) + width / 2);
   const [upper, lower] = [sizes(data.source), sizes(data.target)];
   const [above, below] = [middles(upper), middles(lower)];
-  const [width, height] = [Math.max(sumOf(upper), sumOf(lower)), 130];
+  const [width, height] = [Math.max(sum(upper), sum(lower)), 130];
   const lines = svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const named = (texts, weight) => {
-    const most = texts.map((text, i) => [text, weight(i)]).sort((a, b) => b[1] - a[1]).slice(0, 3);
-    return enumerated(most.map(([text, share]) => [token(text), ` ${percent(share)}`]));
+    const name = ({ token: i, p }) => [token(texts[i]), ` ${percent(p)}`];
+    return enumerated(best(texts.map((_, i) => weight(i)), 3).map(name));
   };
 
   /** Lines from one token of the translation (isTarget) or of the source to all of the other sentence. */
@@ -93,18 +105,14 @@ function crossPanel(data) {
     words.replaceChildren(...asked, ...named(others, weight), ".");
   }
 
-  const line = (texts, widths, isTarget) =>
-    element(
-      "div",
-      { class: "row", role: "group", "aria-label": isTarget ? "Translation" : "Source" },
-      ...texts.map((text, i) => {
-        const made = button(visible(text), () => (isTarget ? moveTo(i) : show(i, false)), { class: "token" });
-        made.style.width = `${widths[i]}px`;
-        made.addEventListener("pointerenter", () => show(i, isTarget));
-        made.addEventListener("focus", () => show(i, isTarget));
-        return made;
-      }),
+  const line = (texts, widths, isTarget) => {
+    const made = texts.map((text, i) =>
+      button(visible(text), () => (isTarget ? moveTo(i) : show(i, false)), { class: "token" }),
     );
+    made.forEach((one, i) => (one.style.width = `${widths[i]}px`));
+    onPoint(made, (i) => show(i, isTarget));
+    return element("div", { class: "row", role: "group", "aria-label": isTarget ? "Translation" : "Source" }, ...made);
+  };
   const written = line(data.target, lower, true);
   const read = line(data.source, upper, false);
   Array.from(read.children).forEach((made, s) => (made.tabIndex = s ? -1 : 0));
@@ -113,20 +121,17 @@ function crossPanel(data) {
   strip.append(read, lines, written);
   walk.listeners.push(() => {
     mark(...walk.head);
-    Array.from(written.children).forEach((made, t) => {
-      made.setAttribute("aria-pressed", String(t === walk.step));
-      made.tabIndex = t === walk.step ? 0 : -1;
-    });
-    show(walk.step, true);
+    press(Array.from(written.children), walk.position);
+    show(walk.position, true);
   });
 }
 
-function sumOf(numbers) {
-  return numbers.reduce((a, b) => a + b, 0);
-}
-
 /** Every hypothesis as a button, a column for each step; lines lead to what it continues. */
-function beamPanel(data) {
+function beamPanel(data, recorded) {
+  if (!data.nodes) {
+    const words = "Your sentence is translated greedily. The search that was recorded is that of ";
+    return bodyOf("beam").append(element("p", {}, words, token(recorded.sentence), "."));
+  }
   const [width, height] = [118, 34];
   const columns = [];
   for (const node of data.nodes) {
@@ -166,14 +171,14 @@ function beamPanel(data) {
   const scroll = element("div", { class: "scroll" }, tree);
   bodyOf("beam").append(words, scroll);
   walk.listeners.push(() => {
-    const best = data.nodes.find((node) => node.step === walk.step && node.won) ?? data.nodes[0];
+    const best = data.nodes.find((node) => node.step === walk.position && node.won) ?? data.nodes[0];
     const chosen = walk.node ?? best;
     for (const node of data.nodes) {
-      node.made.classList.toggle("now", node.step === walk.step);
+      node.made.classList.toggle("now", node.step === walk.position);
       node.made.setAttribute("aria-pressed", String(node === walk.node));
       node.made.tabIndex = node === chosen ? 0 : -1;
     }
-    const x = 10 + walk.step * width;
+    const x = 10 + walk.position * width;
     if (!walk.node && (x < scroll.scrollLeft || x + width > scroll.scrollLeft + scroll.clientWidth)) {
       scroll.scrollLeft = x - width; // a hypothesis that was chosen is in sight
     }
@@ -181,18 +186,18 @@ function beamPanel(data) {
   });
 }
 
-startAfterPaint((data) => {
-  sentencesPanel(data);
-  crossPanel(data);
-  beamPanel(data);
-  moveTo(0);
-  if (ONLY && !isStill()) walkAlone(data.target.length);
+startAfterPaint((recorded) => {
+  walk.head = [recorded.shape[0] - 1, 0];
+  recorded.rows = recordedRows(recorded.shape);
+  const show = (data, step = data.target.length - 1) => {
+    Object.assign(walk, { listeners: [], data }); // walk.data.rows(0, 0) are the weights of the first head
+    for (const [name, panel] of Object.entries({ sentences: sentencesPanel, cross: crossPanel, beam: beamPanel })) {
+      bodyOf(name).replaceChildren();
+      panel(data, recorded);
+    }
+    moveTo(step);
+  };
+  if (recorded.tensors) ownSentence(recorded, show);
+  show(recorded, 0);
+  walkAlone(() => moveTo((walk.position + 1) % recorded.target.length), ONLY ? Infinity : recorded.target.length - 1);
 });
-
-/** In a frame it walks by itself, from step to step, until the reader touches it. */
-function walkAlone(steps) {
-  const timer = setInterval(() => moveTo((walk.step + 1) % steps), 1100);
-  for (const kind of ["pointerover", "pointerdown", "focusin"]) {
-    window.addEventListener(kind, () => clearInterval(timer), { once: true });
-  }
-}

@@ -1,10 +1,10 @@
-"""The page of a translation model: one recorded run through a translation, its attention and its beam search.
+"""The page of a translation model: a recorded translation with its attention and its beam search, and what one types.
 
     python sample.py out/translate-de-en --start "Der Mann liest ein Buch." --beam 4 --explain page.html
 
 `watched_search` translates with a model that notes every step of the search (`WatchedModel`). From these notes `tree`
 lists all hypotheses that were considered: those that were continued, those that ended, and those that were dropped,
-each with the reason.
+each with the reason. The page carries the model, if it is small enough, and translates other sentences greedily.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from extra.explorer.gpt import computing, settings, why_recorded
 from extra.explorer.page import assemble, described, halves, panels_of
 from extra.inside import pieces
 from extra.inside.seq2seq import attention_weights
@@ -31,6 +32,7 @@ from training.cli.console import say
 from training.cli.prompt import prompt_lines
 from training.family import Trained
 
+SCRIPTS = ("model", "tokenizer", "translator", "translation")
 BEAM, MAX_BEAM = 4, 16  # hypotheses, unless --beam says otherwise; a wider tree would be unreadable
 
 
@@ -172,12 +174,22 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         "target": shown.queries,
         "translation": found[0].text,
         "shape": list(shown.weights.shape),
+        "sentence": sentence,
         "beam": beam,
         "nodes": tree(watched, found, tokenizer, beam, penalty),
     }
-    intro = [f"This is your model: {about}. It translated one sentence while this page was written."]
+    intro = ["It runs here, in this file: type a sentence.", f"This is your model: {about}."]
     blobs = {"recorded-attention": halves(shown.weights)}
-    html = assemble("Inside your translation model", intro, panels_of("translation"), data, blobs, ["translation"])
+    if why := why_recorded(trained, model, "one sentence"):
+        say(f"note: {why}")
+        intro[0] = f"{why[0].upper()}{why[1:]}."
+    else:
+        model_data, weights = computing(trained, [trained.weights])
+        config, blobs = trained.config, blobs | weights
+        data |= model_data | {"config": settings(config), "context": config.block_size}
+        data |= {"bos": config.bos, "eos": config.eos}
+        data["forbidden"] = [token for token in tokenizer.textless if token != config.eos]
+    html = assemble("Inside your translation model", intro, panels_of("translation"), data, blobs, SCRIPTS)
     write_or_refuse(options.explain, html, "--explain ")
     say(f"wrote {options.explain}; open it in a browser")
 

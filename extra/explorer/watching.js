@@ -35,14 +35,9 @@ function samplePanel(learning) {
     if (!isWhole || from < 1.6 * kept) return;
     kept = Math.max(from, 1);
     const cells = [grouped(from), learning.curve.losses[from - 1]?.toFixed(2) ?? "–"];
-    rows.append(
-      element(
-        "tr",
-        {},
-        ...cells.map((cell) => element("td", { class: "number" }, cell)),
-        element("td", {}, element("code", {}, visible(Array.from(text).slice(0, 60).join("")))),
-      ),
-    );
+    const numbers = cells.map((cell) => element("td", { class: "number" }, cell));
+    const beginning = element("code", {}, visible(Array.from(text).slice(0, 60).join("")));
+    rows.append(element("tr", {}, ...numbers, element("td", {}, beginning)));
   });
 }
 
@@ -92,13 +87,12 @@ function attentionPanel(learning) {
     const t = chosen.position;
     const rows = rowsOf(chosen.layer, chosen.head);
     arcs(rows, t);
-    const seen = Array.from(rows[t].entries()).sort((a, b) => b[1] - a[1]);
-    const named = ([s, weight]) => [element("code", {}, labels[s]), ` (${s + 1}) ${percent(weight)}`];
+    const named = ({ token: s, p }) => [element("code", {}, labels[s]), ` (${s + 1}) ${percent(p)}`];
     said.replaceChildren(
       `Layer ${chosen.layer + 1}, head ${chosen.head + 1}: from `,
       element("code", {}, labels[t]),
       ` (character ${t + 1}) most weight goes to `,
-      ...enumerated(seen.slice(0, 3).map(named)),
+      ...enumerated(best(rows[t], 3).map(named)),
       ".",
     );
   };

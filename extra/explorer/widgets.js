@@ -93,6 +93,34 @@ function copyLink(session, panel, words = "Copy link", note = () => "", name = u
   return made;
 }
 
+/** Mark the chosen one of some buttons, which is also where the Tab key stops. */
+function press(buttons, position) {
+  buttons.forEach((made, t) => {
+    made.setAttribute("aria-pressed", String(t === position));
+    made.tabIndex = t === position ? 0 : -1;
+  });
+}
+
+/** Let each of some buttons call show(number) when it has the focus or the pointer. */
+function onPoint(buttons, show) {
+  buttons.forEach((made, t) => {
+    made.addEventListener("pointerenter", () => show(t));
+    made.addEventListener("focus", () => show(t));
+  });
+}
+
+/** The n most probable tokens, or largest shares, best first, and of equal ones the first: [{token, p}, ...]. */
+function best(probabilities, n) {
+  const found = [];
+  probabilities.forEach((p, token) => {
+    if (found.length === n && !(p > found[n - 1].p)) return;
+    const at = found.findIndex((one) => p > one.p);
+    found.splice(at < 0 ? found.length : at, 0, { token, p });
+    if (found.length > n) found.pop();
+  });
+  return found;
+}
+
 /** A table with a caption, named columns and a body of rows; a column whose name begins with # holds numbers. */
 function table(caption, columns, body) {
   const heads = columns.map((name) =>
@@ -202,6 +230,14 @@ function pause() {
 /** Whether what moves by itself must stand still. */
 function isStill() {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
+}
+
+/** Take so many steps by itself, until the reader touches the page; none for readers who want no motion. */
+function walkAlone(step, count) {
+  const timer = isStill() ? null : setInterval(() => (count-- > 0 ? step() : clearInterval(timer)), 1100);
+  for (const kind of ["pointerdown", "keydown", "wheel", "input"]) {
+    window.addEventListener(kind, () => clearInterval(timer), { once: true, passive: true });
+  }
 }
 
 /** The part of the page that the address asks for alone, as in #only=stage: so another page shows it in a frame. */

@@ -11,8 +11,10 @@ from extra.encoders.looking import as_input, rollout
 from extra.families import SEQ2SEQ
 from extra.inside import look_inside
 from extra.inside.seq2seq import attention_weights
+from seq2seq.translate import translate
 from tests.extra.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tests.extra.explorer.test_translation import saved_translator
+from tests.extra.inside.test_seq2seq import TODAY
 from tinygrad_lite import Tensor
 
 pytestmark = pytest.mark.e2e
@@ -149,3 +151,29 @@ def test_a_translation_is_walked_through(workplace, opened, drawn, fits, width, 
     page.keyboard.press("ArrowRight")
     assert page.locator("#beam .node[aria-pressed=true]").count() == 0
     fits(page, "beam")
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm_first": False, "positions": "learned"}, TODAY], ids=str)
+def test_what_is_typed_is_translated_as_in_python(workplace, opened, settings):
+    path = saved_translator(Path("t.safetensors"), **settings)
+    sample.main([str(path), "--start", "ab $cab", "--explain", "page.html"])
+    page, trained = opened(Path("page.html")), SEQ2SEQ.load(path)
+    model = trained.make_model()
+    for parameter in model.parameters():
+        parameter.data[...] = parameter.data.astype(np.float16)
+    box = page.get_by_label("Your own")
+    for typed in ("c", "dd  ab$ ", "$ bé " + 9 * "abcd"):
+        box.fill(typed)
+        sentence = " ".join(typed.split())
+        [[found]] = translate(model, trained.tokenizer, [sentence])
+        assert page.locator("#sentences b").inner_text() == found.text
+        assert ("é" in page.locator("#sentences .note").inner_text()) == ("é" in typed)
+        expected = attention_weights(model, trained.tokenizer, sentence, found.tokens)
+        assert page.evaluate("walk.data.target.length") == len(found.tokens)
+        weights = page.evaluate(
+            "[0, 1].map((l) => [0, 1].map((h) => walk.data.rows(l, h).map((row) => Array.from(row))))"
+        )
+        np.testing.assert_allclose(weights, expected.weights[:, :, : len(found.tokens)], atol=1e-4)
+        assert "recorded" in page.locator("#beam").inner_text()
+    box.fill("")  # then the recording is back
+    assert page.locator("#beam .node").count() > 1

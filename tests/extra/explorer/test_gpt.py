@@ -237,29 +237,29 @@ def test_a_model_that_answers_gets_the_marks_of_its_turns(workplace, monkeypatch
 
 def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(path, monkeypatch):
     trained = load_trained(path)
-    assert build.why_recorded(trained, trained.make_model()) == ""
+    assert build.why_recorded(trained, trained.make_model(), "a text") == ""
     trained.weights["token_embedding.weight"][0, 0] = 1e6
-    assert "a weight of 1e+06 is too large for float16" in build.why_recorded(trained, trained.make_model())
+    assert "a weight of 1e+06 is too large for float16" in build.why_recorded(trained, trained.make_model(), "a text")
     trained.weights["token_embedding.weight"][0, 0] = 0
     trained.config = replace(trained.config, residual=False)
-    assert build.why_recorded(trained, trained.make_model()) == ""
+    assert build.why_recorded(trained, trained.make_model(), "a text") == ""
     monkeypatch.setattr(build, "COMPUTED", build.COMPUTED - {"residual"})  # as a setting of tomorrow would be
-    assert "does not compute residual" in build.why_recorded(trained, trained.make_model())
+    assert "does not compute residual" in build.why_recorded(trained, trained.make_model(), "a text")
     model = trained.make_model()
     model.blocks[0].mixer.__class__ = type("OtherAttention", (MultiHeadAttention,), {})
     monkeypatch.undo()
-    assert "does not compute OtherAttention" in build.why_recorded(trained, model)
+    assert "does not compute OtherAttention" in build.why_recorded(trained, model, "a text")
     model.blocks[0].mixer.__class__ = MultiHeadAttention
     model.final_norm.__class__ = type("OtherNorm", (type(model.final_norm),), {})
-    assert "does not compute OtherNorm" in build.why_recorded(trained, model)
+    assert "does not compute OtherNorm" in build.why_recorded(trained, model, "a text")
     for name, known in build.CHOICES.items():  # a choice of tomorrow, added as docs/how-to.md says
         values = [*GPTConfig.chosen()[name].metadata["choices"]]
         monkeypatch.setitem(build.CHOICES, name, known.replace(values[0], ""))
         trained.config = replace(trained.config, **{name: values[0]})
-        assert f"does not compute {name} {values[0]}" in build.why_recorded(trained, model)
+        assert f"does not compute {name} {values[0]}" in build.why_recorded(trained, model, "a text")
         monkeypatch.undo()
     trained.tokenizer = SimpleNamespace(kind="syllables")
-    assert "lacks this model's tokenizer" in build.why_recorded(trained, model)
+    assert "lacks this model's tokenizer" in build.why_recorded(trained, model, "a text")
 
 
 def test_the_page_knows_what_python_says_it_knows():

@@ -72,9 +72,9 @@ def test_a_search_that_reaches_the_maximum_length_says_so():
     assert all("cut off at the maximum length of 28 tokens" in node["why"] for node in last)
 
 
-def saved_translator(path: Path) -> Path:
-    """Save the small model of these tests."""
-    model = make_model()
+def saved_translator(path: Path, **changes) -> Path:
+    """Save the small model of these tests, or one with other settings."""
+    model = make_model(**changes)
     return save(path, "seq2seq", model, model.state_dict(), TOKENIZER)
 
 
@@ -83,3 +83,13 @@ def test_sample_writes_the_page(workplace):
     assert data["source"] == ["a", "b", "·", "$", "c", "a", "b"]
     assert (data["shape"], data["beam"]) == ([2, 2, len(data["target"]), 7], 3)
     assert np.isfinite([node["total"] for node in data["nodes"]]).all()
+    assert (data["sentence"], data["context"], data["eos"]) == ("ab $cab", 40, EOS)
+    assert EOS not in data["forbidden"]
+
+
+def test_a_model_too_large_for_a_page_is_recorded(workplace, monkeypatch, capsys):
+    path = saved_translator(Path("t.safetensors"))
+    monkeypatch.setattr("extra.explorer.gpt.MAX_LIVE", 100)
+    html, data = explained(path, "--beam", "3", start="ab $cab")
+    assert "so the page shows a recording of one sentence" in capsys.readouterr().err
+    assert ("tensors" in data, 'id="weights-0"' in html, "type a sentence" in html) == (False, False, False)

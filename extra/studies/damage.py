@@ -43,8 +43,7 @@ import numpy as np
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention, without, without_heads
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import numbers, program, whole_numbers
-from extra.studies.quantized import MODELS, QuantizedOptions, named_text
+from extra.studies.program import MODELS, HeldOutOptions, named_text, numbers, program, whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -59,7 +58,7 @@ WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: 
 
 
 @dataclass
-class DamageOptions(QuantizedOptions):
+class DamageOptions(HeldOutOptions):
     """The options of `python -m extra.studies.damage`."""
 
     characters: int = option(0, "use only the first N characters of each part; 0: all", unit="characters", low=0)

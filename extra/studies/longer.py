@@ -16,8 +16,7 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import numbers, program
-from extra.studies.quantized import MODELS, QuantizedOptions, text_to_predict
+from extra.studies.program import MODELS, HeldOutOptions, numbers, program, text_to_predict
 from gpt.data import bits_per_character, characters_each
 from gpt.score import token_log_probs
 from tinygrad_lite.config import option
@@ -30,7 +29,7 @@ PARTS = 4  # of each block_size, in which the plot shows the mean loss
 
 
 @dataclass
-class LongerOptions(QuantizedOptions):
+class LongerOptions(HeldOutOptions):
     """The options of `python -m extra.studies.longer`."""
 
     times: str = option("1,2,4", "windows, as multiples of block_size")

@@ -12,37 +12,22 @@ median of `TIMED`, while most of the model's context is still free.
 
 import statistics
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.studies.program import program
+from extra.studies.program import MODELS, HeldOutOptions, program, text_to_predict
 from gpt.model import GPT
 from gpt.score import score
-from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from training.cli.console import run_command, say, show
-from training.corpora.texts import Corpus, load_corpus, load_files
-from training.family import Trained
 
 TIMED = 12  # tokens
-MODELS = "a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2"
 
 
-@dataclass
-class QuantizedOptions:
-    """The options of `python -m extra.studies.quantized`."""
-
-    dataset: str = option("", "text whose held-out part is predicted, by name; empty: the one it was trained on")
-    text: list[str] = option([], "files to predict instead: any UTF-8 text", is_path=True)
-    characters: int = option(0, "predict only the first N characters; 0: all", unit="characters", low=0)
-
-
-@program("extra.studies.quantized", QuantizedOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
-def main(options: QuantizedOptions, name: str) -> None:
+@program("extra.studies.quantized", HeldOutOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
+def main(options: HeldOutOptions, name: str) -> None:
     """Memory and loss of a GPT with quantized weights."""
     trained = FAMILY.read(Path(name))
     say(trained.about)
@@ -70,29 +55,6 @@ def seconds_of_token(model: GPT) -> float:
         log_probs, state = model.step(log_probs.argmax(-1), state)
         seconds.append(time.perf_counter() - began)
     return statistics.median(seconds[2:])
-
-
-def text_to_predict(options: QuantizedOptions, trained: Trained) -> Corpus:
-    """The text; nothing of it was learned if it is the held-out part. Raises: as `named_text`."""
-    corpus = named_text(options, trained)
-    text = corpus.text if options.text else corpus.split()[1]
-    return replace(corpus, text=text[: options.characters or None])
-
-
-def named_text(options: QuantizedOptions, trained: Trained) -> Corpus:
-    """The whole text that the options name, or that the model was trained on.
-
-    Raises: OptionError if none is named, and the model does not know what it was trained on.
-    """
-    if options.text:
-        return load_files(options.text)
-    name = options.dataset or trained.dataset
-    if not name:
-        raise OptionError("this model does not say what it was trained on: add --text FILE or --dataset NAME")
-    corpus = load_corpus(name)
-    if name == trained.dataset and corpus.sha256 != trained.corpus_sha256:
-        say(f"warning: {name} is not the text that it was trained on, so it may have learned this part")
-    return corpus
 
 
 if __name__ == "__main__":

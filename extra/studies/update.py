@@ -28,8 +28,7 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.studies.damage import linear_maps
-from extra.studies.program import program, whole_numbers
-from extra.studies.quantized import QuantizedOptions, text_to_predict
+from extra.studies.program import HeldOutOptions, program, text_to_predict, whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -41,7 +40,7 @@ MODELS = "two: the model before the training, and after it"
 
 
 @dataclass
-class UpdateOptions(QuantizedOptions):
+class UpdateOptions(HeldOutOptions):
     """The options of `python -m extra.studies.update`."""
 
     ranks: str = option("1,4,16,64", "ranks to which the update is cut")

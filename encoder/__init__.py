@@ -2,4 +2,4 @@
 
 from training.cli.doorstep import moved
 
-moved("encoder", "extra.encoders")
+moved("encoder", "-m extra.encoders")

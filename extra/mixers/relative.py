@@ -7,7 +7,7 @@
 
 Both cover distances that no training text had: ALiBi continues its line, and Shaw's vectors treat all keys at distance
 K or more alike. So a text may be longer than those in training; whether the model is still good then is another
-question, which `extra/studies/longer.py` examines.
+question, which `docs/course/14-today/longer.py` examines.
 
 References: Press, Smith, Lewis 2022 (arXiv:2108.12409) on ALiBi; Shaw, Uszkoreit, Vaswani 2018 (arXiv:1803.02155),
 section 3, with vectors for keys only.

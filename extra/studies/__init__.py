@@ -1,5 +1,11 @@
 """What can be found out about a model: small programs, pictures, and the page of `--explain`."""
 
-from training.cli.doorstep import check_python
+from training.cli.doorstep import check_python, moved
 
 check_python("a study")
+
+# Experiments of a chapter are scripts beside it.
+IN_COURSE = "14-today/longer 15-inside/damage 18-adapting/quantized 18-adapting/update 19-together/together".split()
+for script in IN_COURSE:
+    for old in ("studies", "extra.studies"):
+        moved(f"{old}.{script.split('/')[1]}", f"docs/course/{script}.py")

@@ -58,7 +58,7 @@ that occur at most five times. For counts, two contexts have in common only the 
 all that it finds similar. Only a GPT whose loss is below this table has certainly learned more than which letters tend
 to follow a few others.
 
-Both together are better than either: extra/studies/together.py.
+Both together are better than either: docs/course/19-together/together.py.
 
 References: Kneser, Ney 1995, "Improved backing-off for m-gram language modeling"; Chen, Goodman 1999, "An empirical
 study of smoothing techniques for language modeling", sections 2.6, 2.7 and 4.1.6. Their modified form (section 3),
@@ -68,6 +68,7 @@ with other discounts for counts of 1, 2, and 3 or more, needs 2.09 bits here.
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -83,7 +84,7 @@ from training.corpora.texts import RECIPES, Corpus, load_corpus
 from training.family import Trained
 
 OUT = Path("out")
-HINTS = {"mix": "is a program of its own: python -m extra.studies.together MODEL"}
+HINTS = {"mix": "is a program of its own: python docs/course/19-together/together.py MODEL"}
 MAX_ORDER = 10  # each further order needs memory for almost as many new n-grams as the text has characters
 
 
@@ -187,6 +188,15 @@ class KneserNey:
     def size(self) -> int:
         """How many counts the model keeps."""
         return sum(len(level.counts) for level in self.levels)
+
+
+def token_text(tokens: Sequence[int]) -> str:
+    """Tokens as a text in which each token is one character, so that an n-gram model of characters can count them.
+
+    >>> token_text([72, 97])
+    'Ha'
+    """
+    return "".join(map(chr, tokens))
 
 
 # --- the GPT next to them -------------------------------------------------------------------------------------

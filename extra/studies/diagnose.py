@@ -29,9 +29,8 @@ import numpy as np
 
 from extra.families import GPT, SEQ2SEQ
 from extra.plots.training import points, read_rows
-from extra.studies.baselines import KneserNey
+from extra.studies.baselines import KneserNey, token_text
 from extra.studies.program import options_of_run, program, write_lines
-from extra.studies.together import token_text
 from seq2seq.task import TranslationTask
 from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.autograd import no_grad

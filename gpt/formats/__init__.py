@@ -2,4 +2,4 @@
 
 from training.cli.doorstep import moved
 
-moved("gpt.formats", "extra.pretrained")
+moved("gpt.formats", "-m extra.pretrained")

@@ -14,6 +14,7 @@ import inspect
 import math
 import re
 import statistics
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ import pytest
 
 import tinygrad_lite
 from docs.course import check
+from extra.studies import IN_COURSE
 from tests.extra.test_readme import anchor
 from tests.gpt.configs import GPTConfig
 from tests.test_imports import FILES, own_imports
@@ -330,10 +332,22 @@ def test_the_list_of_public_names_is_complete():
 
 
 def test_the_page_on_upgrading_names_modules_that_exist():
-    pairs = re.findall(r"^\| `([\w.]+)` \| `?([\w.]+)\b.*\|$", text_of("docs/upgrading.md"), re.MULTILINE)
+    pairs = re.findall(r"^\| `([\w.]+)` \| `?(\w[\w./-]*)\b.*\|$", text_of("docs/upgrading.md"), re.MULTILINE)
     assert len(pairs) > 40
-    assert not [new for _, new in pairs if new not in FILES and new != "removed"]
+    assert not [new for _, new in pairs if not (new in FILES or new == "removed" or (ROOT / new).is_file())]
     assert not [old for old, _ in pairs if old in FILES and "moved(" not in FILES[old].read_text(encoding="utf-8")]
+
+
+MOVED = {"studies.draw": "-m extra.studies.draw", "encoder.export": "-m extra.encoders.export"}
+MOVED |= {f"studies.{script.split('/')[1]}": f"docs/course/{script}.py" for script in IN_COURSE}
+MOVED["extra.studies.update"] = MOVED["studies.update"]
+
+
+@pytest.mark.parametrize(("old", "new"), MOVED.items())
+def test_an_old_command_names_the_new_one(old, new):
+    done = subprocess.run([sys.executable, "-m", old], cwd=ROOT, capture_output=True, encoding="utf-8")
+    assert (done.returncode, done.stderr) == (1, f"{old} has moved: python {new}\n")
+    assert new.startswith("-m") or (ROOT / new).is_file()
 
 
 def test_the_reading_path_uses_nothing_that_was_neither_read_nor_said():

@@ -18,6 +18,7 @@ import pytest
 import sample
 import tinygrad_lite
 import train
+from docs.course import check
 from extra.chat import chat, smollm2
 from extra.corpora import reviews
 from extra.corpora.pictures import RECIPES, Pictures
@@ -136,7 +137,7 @@ def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys
     for path in (ROOT / "README.md", *GUIDES):
         ran = 0
         for command in commands(path.read_text(encoding="utf-8")):
-            runs = re.search(r"^(?!mpirun|srun).*\bpython (train|sample|-m)\b", command)
+            runs = re.search(r"^(?!mpirun|srun).*\bpython (train\b|sample\b|-m\b|docs/)", command)
             if command not in seen and runs and "venv" not in command:
                 ran += run_command(command, monkeypatch, capsys, typed)
             seen.add(command)
@@ -155,6 +156,8 @@ def run_command(command: str, monkeypatch, capsys, typed) -> int:
     assert python == "python"
     if script == "-m":
         return run_module(*arguments)
+    if script.startswith("docs/"):
+        return run_module(script, *arguments)
     if "cuda" in arguments and why_no_cuda():
         with pytest.raises(DeviceError):
             {"train.py": train, "sample.py": sample}[script].main(arguments)
@@ -210,7 +213,7 @@ def run_training(arguments: list[str], monkeypatch) -> int:
 
 
 def run_module(name: str, *arguments: str) -> int:
-    """Run a command that is a module; 1 if it worked, 0 if it could not be run."""
+    """Run a command that is a module, or a script of the course; 1 if it worked, 0 if it could not be run."""
     # These take too long here, need PyTorch or a quiet machine; or they need runs of benchmarks.experiments.
     if name.startswith(("benchmarks", "timeit")) or any(word.startswith("out/experiments/") for word in arguments):
         return 0
@@ -219,7 +222,8 @@ def run_module(name: str, *arguments: str) -> int:
         return 0
     few = ["--max_pairs", "2"] if name == "extra.studies.scores" and "--max_pairs" not in arguments else []
     try:
-        return importlib.import_module(name).main([*arguments, *few]) == 0
+        module = check.load(ROOT / name) if name.endswith(".py") else importlib.import_module(name)
+        return module.main([*arguments, *few]) == 0
     except UserError as error:
         if "plotting needs matplotlib" in str(error) and not importlib.util.find_spec("matplotlib"):
             return 0
@@ -272,6 +276,7 @@ def test_a_page_names_only_files_that_exist(path):
     missing += set(re.findall(r"python train\.py ([a-z][\w-]*)", page)) - presets
     for words in re.findall(r"pytest ([^`\n#]*)", page):
         missing += [word for word in words.split() if word.startswith("tests/") and not (ROOT / word).exists()]
+    missing += [name for name in re.findall(r"python (docs/[\w/-]+\.py)", page) if not (ROOT / name).exists()]
     if path.name != "CHANGELOG.md":  # which names former files and commands
         missing += [name for name in re.findall(r"python -m ([a-z][\w.]*)", page) if not importlib.util.find_spec(name)]
         sources = re.findall(r"`([\w/]+\.(?:py|cuh?))`", page)
@@ -283,7 +288,7 @@ def test_a_page_names_only_files_that_exist(path):
 def known_files() -> list[str]:
     """The files whose names a page may mention."""
     files = [file for name in (*FOLDERS, "tests") for file in (ROOT / name).glob("**/*.*")]
-    files += ROOT.glob("*.py")
+    files += [*ROOT.glob("*.py"), *(ROOT / "docs" / "course").glob("[0-9]*/*.py")]
     return [f"/{file.relative_to(ROOT).as_posix()}" for file in files]
 
 

@@ -28,7 +28,10 @@ def enter(name):
 
 
 def moved(old, new):
-    """End a command that has moved, with a sentence that says where to; an import only finds nothing here."""
+    """End a command that has moved, with a sentence that says where to; an import only finds nothing here.
+
+    What its name begins with is `old`; `new` is what then follows `python`.
+    """
     words = sys.orig_argv[1:]
     if "-m" in words[:-1] and (name := words[words.index("-m") + 1]).startswith(old):
-        sys.exit(f"{name} has moved: python -m {name.replace(old, new, 1)}")
+        sys.exit(f"{name} has moved: python {name.replace(old, new, 1)}")

@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 from compare import same
+from update import Update
 
-from extra.studies.update import Update
 from tinygrad_lite import Tensor, manual_seed, nn
 from tinygrad_lite.adapt import LoRA, low_rank_change
 from tinygrad_lite.quantize import Kind, rounded_composed

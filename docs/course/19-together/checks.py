@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 from compare import same
+from together import best_for_other_half as chosen
 
-from extra.studies.together import best_for_other_half as chosen
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 

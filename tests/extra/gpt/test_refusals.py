@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.course import check
 from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END
 from gpt.data import prepare
@@ -25,7 +26,7 @@ PROGRAM = "--rewards needs questions of a program: --dataset sums or calculation
 OF_PAIRS = "belongs to the translation model: use python train.py translate-de-en"
 LEARNS = "is for a model that learns from points: add --rewards right"
 ESTIMATES = "only for estimates of the cost: add --dry_run"
-MISSING = "the checkpoint is missing: python -m extra.studies"
+MISSING = "the checkpoint is missing: python"
 MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
 CONSTANT, RATES = "decay_lr false", ("--warmup_iters", "--lr_decay_iters")
 SUFFIXES = "must end with one of .svg, .png, .pdf"
@@ -37,6 +38,7 @@ TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
 MODULES = {"train": "train", "sample": "sample", "merge": "extra.adapters.merge"}
 MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
+SCRIPTS = {"damage": 15, "longer": 14, "quantized": 18, "together": 19, "update": 18}  # and their chapters
 
 
 CASES = {
@@ -91,11 +93,16 @@ CASES = {
         ("train goethe-char --rope_theta 9", "--rope_theta changes nothing with --positions learned: omit it"),
         ("baselines --text text.txt --orders x", "--orders x"),
         ("baselines --order 3", "did you mean --orders?"),
-        ("baselines --mix out/goethe", "--mix is a program of its own: python -m extra.studies.together MODEL"),
+        (
+            "baselines --mix out/goethe",
+            "--mix is a program of its own: python docs/course/19-together/together.py",
+        ),
         ("compare_tokenizers", "the file is missing: python -m extra.studies.compare_tokenizers goethe"),
         ("compare_tokenizers --vocab_size 12", "--vocab_size 12: must be at least 257"),
         ("compare_tokenizers text.txt --vocabsize 300", "did you mean --vocab_size?"),
-        *each("{}", f"{MISSING}.{{}} out/goethe", "damage", "draw attention", "quantized"),
+        ("damage", f"{MISSING} docs/course/15-inside/damage.py out/goethe"),
+        ("quantized", f"{MISSING} docs/course/18-adapting/quantized.py out/goethe"),
+        ("draw attention", f"{MISSING} -m extra.studies.draw attention out/goethe"),
         *each("damage out/goethe --shares {}", "--shares {}: write numbers above 0 and at most 1", "0.5,1.5", "half"),
         ("damage out/goethe --seeds a", "--seeds"),
         ("damage out/goethe --csv all.txt", "must end with .csv"),
@@ -130,17 +137,17 @@ CASES = {
         ("draw merges '   ' --kind bpe-w", "the text is empty"),
         *each("longer none --times {}", "--times {}: write whole numbers from 1 on", "0", "1.5", "x"),
         ("quantized run", "add --text FILE"),
-        ("scores", f"{MISSING}.scores out/translate-de-en"),
+        ("scores", f"{MISSING} -m extra.studies.scores out/translate-de-en"),
         *each("scores seq --compare {} --pairs gone", "--compare {}: write numbers from 0 to 10", "0,x", "11"),
         ("scores seq --compare 1 --beam 1 --pairs gone", "cannot be combined with --beam 1"),
         ("scores seq --compare 1 --rouge true --pairs gone", "cannot be combined with --rouge"),
         ("scores seq --src a", "--src and --tgt must be given together"),
         ("accuracy bert", "predicts words, not labels"),
-        ("together", "the model is missing: python -m extra.studies.together out/goethe"),
+        ("together", "the model is missing: python docs/course/19-together/together.py out/goethe"),
         ("together own --text text.txt --rates fast", "--rates fast: write learning rates such as 0.02,0.05"),
         ("together own --text text.txt --rates=-1", "--rates -1: write learning rates"),
         ("together own --text text.txt --orders 1-2 --stride 9", "--stride 9: the windows of this model have 8"),
-        ("update own", "the tuned model is missing: python -m extra.studies.update smollm2"),
+        ("update own", "the tuned model is missing: python docs/course/18-adapting/update.py smollm2"),
         ("sample run --interactive --num_samples 2", "--interactive cannot be combined with --num_samples"),
         ("sample run --interactive --start -", "--interactive cannot be combined with --start -"),
         ("sample digits --keep_rows 3", "--keep_rows changes nothing without --image: omit it"),
@@ -259,5 +266,8 @@ def place(tmp_path_factory):
 @pytest.mark.parametrize(("error", "line", "sentence"), rows_of(CASES))
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
-    main = import_module(MODULES.get(command, f"extra.studies.{command}")).main
+    if command in SCRIPTS:
+        main = check.load(check.chapters()[SCRIPTS[command]] / f"{command}.py").main
+    else:
+        main = import_module(MODULES.get(command, f"extra.studies.{command}")).main
     assert_refused(main, words, error, sentence, place)

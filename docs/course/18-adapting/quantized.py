@@ -1,8 +1,8 @@
 """What quantized weights cost: the memory and the loss of a GPT with each kind of `tinygrad_lite/quantize.py`.
 
-    python -m extra.studies.quantized out/goethe                     on the text that was held out when it was trained
-    python -m extra.studies.quantized out/goethe --text my.txt       on this text
-    python -m extra.studies.quantized smollm2 --dataset imdb --characters 4000
+    python docs/course/18-adapting/quantized.py out/goethe               on the text that was held out in its training
+    python docs/course/18-adapting/quantized.py out/goethe --text my.txt on this text
+    python docs/course/18-adapting/quantized.py smollm2 --dataset imdb --characters 4000
 
 The table goes to stdout. "Bits each" are those of a quantized weight with its share of the scales, "all weights" the
 memory of everything in the model; embeddings, norms and the output matrix stay as they are. Losses are measured as by
@@ -17,18 +17,22 @@ from pathlib import Path
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.studies.program import MODELS, HeldOutOptions, program, text_to_predict
+from extra.studies.program import MODELS, HeldOutOptions, text_to_predict
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
+from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 TIMED = 12  # tokens
 
 
-@program("extra.studies.quantized", HeldOutOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
-def main(options: HeldOutOptions, name: str) -> None:
-    """Memory and loss of a GPT with quantized weights."""
+def main(argv: list[str]) -> int:
+    """Print the table for the model that the command line names."""
+    command, about = "python docs/course/18-adapting/quantized.py", "Memory and loss of a GPT with quantized weights."
+    options, (name,) = read_command(
+        HeldOutOptions, argv, command, about, "CHECKPOINT", "out/goethe", about_positional=MODELS
+    )
     trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = text_to_predict(options, trained)
@@ -44,6 +48,7 @@ def main(options: HeldOutOptions, name: str) -> None:
         first = first or found
         row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {found / first - 1:>z8.2%}"
         show(f"{row} {1e3 * seconds_of_token(model):>7.2f} ms")
+    return 0
 
 
 def seconds_of_token(model: GPT) -> float:
@@ -58,4 +63,4 @@ def seconds_of_token(model: GPT) -> float:
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.quantized", main)
+    run_command("quantized", main)

@@ -1,8 +1,8 @@
 """Brain damage: the loss of a GPT from which a growing share of its weights, or of its attention heads, is removed.
 
-    python -m extra.studies.damage out/goethe                                            a table: loss against share
-    python -m extra.studies.damage out/goethe --plot damage.svg --csv damage.csv         also a plot, and every number
-    python -m extra.studies.damage smollm2 --dataset imdb --characters 4000 --seeds 1,2 --shares 0.1,0.5
+    python docs/course/15-inside/damage.py out/goethe                                     a table: loss against share
+    python docs/course/15-inside/damage.py out/goethe --plot damage.svg --csv damage.csv  also a plot, and every number
+    python docs/course/15-inside/damage.py smollm2 --dataset imdb --characters 4000 --seeds 1,2 --shares 0.1,0.5
 
 Removing a weight means setting it to 0; nothing is trained afterwards. What is removed (`WAYS`):
 
@@ -43,7 +43,7 @@ import numpy as np
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention, without, without_heads
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import MODELS, HeldOutOptions, named_text, numbers, program, whole_numbers
+from extra.studies.program import MODELS, HeldOutOptions, named_text, numbers, whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -51,6 +51,7 @@ from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
+from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 WAYS = ("random weights", "smallest weights", "random heads", "least important heads")
@@ -59,7 +60,7 @@ WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: 
 
 @dataclass
 class DamageOptions(HeldOutOptions):
-    """The options of `python -m extra.studies.damage`."""
+    """The options of `python docs/course/15-inside/damage.py`."""
 
     characters: int = option(0, "use only the first N characters of each part; 0: all", unit="characters", low=0)
     text: list[str] = option([], "files to use instead, of which the last tenth is predicted", is_path=True)
@@ -69,9 +70,13 @@ class DamageOptions(HeldOutOptions):
     csv: str = option("", "file for the numbers of every draw: .csv", is_path=True)
 
 
-@program("extra.studies.damage", DamageOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
-def main(options: DamageOptions, name: str) -> None:
-    """The loss of a GPT without a share of its weights or heads."""
+def main(argv: list[str]) -> int:
+    """Print the table for the model that the command line names, and write the files that it asks for."""
+    command = "python docs/course/15-inside/damage.py"
+    about = "The loss of a GPT without a share of its weights or heads."
+    options, (name,) = read_command(
+        DamageOptions, argv, command, about, "CHECKPOINT", "out/goethe", about_positional=MODELS
+    )
     what = "numbers above 0 and at most 1, such as 0.1,0.5,1"
     shares = numbers(options.shares, "--shares", what, lambda share: 0 < share <= 1)
     seeds = whole_numbers(options.seeds, "--seeds", "1,2,3")
@@ -109,6 +114,7 @@ def main(options: DamageOptions, name: str) -> None:
             show(f"{mean:.4f}{f' ± {deviation:.4f}' if len(drawn) > 1 else ''}".rjust(23), end="")
         show()
     write_each(picture_of(found, f"{name} without a share of its weights or heads"), *files)
+    return 0
 
 
 # --- removing -------------------------------------------------------------------------------------------------
@@ -140,11 +146,7 @@ def linear_maps(model: GPT) -> list[tuple[str, Linear]]:
 
 
 def smallest(keys: np.ndarray, share: float) -> np.ndarray:
-    """The places of the round(share n) smallest of n numbers.
-
-    >>> smallest(np.array([0.3, 0.1, 0.4, 0.2]), 0.5).tolist()
-    [1, 3]
-    """
+    """The places of the round(share n) smallest of n numbers."""
     count = round(share * len(keys))
     return np.sort(np.argpartition(keys, count - 1)[:count]) if count else np.empty(0, np.intp)
 
@@ -216,4 +218,4 @@ def picture_of(found: Mapping[tuple[str, float], Sequence[tuple[int, float]]], t
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.damage", main)
+    run_command("damage", main)

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 import sample
-from extra.studies import longer
+from docs.course import check
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import made_up_text
 from text.tokenizers.char import CharTokenizer
 
+longer = check.load(check.chapters()[14] / "longer.py")
 TOKENIZER = CharTokenizer.train(made_up_text())
 POSITIONS = ["none", "sinusoidal", "rotary", "index", "binary", "alibi", "shaw"]
 

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 import sample
+from docs.course import check
 from extra.gpt.config import GPTConfig
-from extra.studies import quantized
 from gpt.model import GPT
 from tests.tiny_runs import sampled, table
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from training.family import Trained
+
+quantized = check.load(check.chapters()[18] / "quantized.py")
 
 
 def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):

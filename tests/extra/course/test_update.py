@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from extra.studies import update
-from extra.studies.update import Update
+from docs.course import check
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import sampled, table
 from text.tokenizers.byte import ByteTokenizer
 from training.checkpoint import load_checkpoint, save_checkpoint
+
+update = check.load(check.chapters()[18] / "update.py")
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_all_of_the_update_is_the_tuned_model_and_none_the_base(base, capsys):
 
 def test_the_closest_matrix_of_a_rank():
     matrix = np.diag([3.0, 2.0, 1.0])[:, :2]
-    update = Update.of(matrix)
-    np.testing.assert_allclose(update.cut(1), np.diag([3.0, 0, 0])[:, :2], atol=1e-12)
-    np.testing.assert_allclose(update.cut(2), matrix, atol=1e-12)
-    assert update.share(1) == pytest.approx(9 / 13)
+    change = update.Update.of(matrix)
+    np.testing.assert_allclose(change.cut(1), np.diag([3.0, 0, 0])[:, :2], atol=1e-12)
+    np.testing.assert_allclose(change.cut(2), matrix, atol=1e-12)
+    assert change.share(1) == pytest.approx(9 / 13)

@@ -1,4 +1,4 @@
-"""What `python -m extra.studies.damage` removes is what it says, and comes back; the loss is that of what is left."""
+"""What `docs/course/15-inside/damage.py` removes is what it says, and comes back; the loss is that of what is left."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.course import check
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import look_inside
-from extra.studies import damage
-from extra.studies.damage import WAYS, damaged, head_importance, linear_maps, smallest
 from gpt.score import score
 from tests.extra.inside.test_gpt import IDS
 from tests.gpt.small_gpts import gpt_with_large_weights
@@ -18,6 +17,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CorpusError
 from training.corpora.texts import load_files
 
+damage = check.load(check.chapters()[15] / "damage.py")
+WAYS, damaged, linear_maps, smallest = damage.WAYS, damage.damaged, damage.linear_maps, damage.smallest
 GROUPED = {"n_head": 4, "n_kv_head": 2, "head_dim": 8}  # two queries share a head of keys and values
 
 
@@ -71,6 +72,7 @@ def test_heads_go_in_the_order_of_their_importance_and_without_all_attention_add
 
 
 def test_nothing_is_removed_of_a_share_that_rounds_to_nothing():
+    assert smallest(np.array([0.3, 0.1, 0.4, 0.2]), 0.5).tolist() == [1, 3]
     assert smallest(np.array([3.0, 1.0, 2.0]), 0.1).tolist() == []
     assert smallest(np.array([3.0, 1.0, 2.0]), 1.0).tolist() == [0, 1, 2]
 
@@ -86,7 +88,7 @@ def test_the_importance_is_the_slope_of_the_loss(settings):
     def losses():
         return np.array([float(model.loss((Tensor(window[:, :-1]), Tensor(window[:, 1:])))) for window in windows])
 
-    found = head_importance(model, tokens, windows=3)
+    found = damage.head_importance(model, tokens, windows=3)
     assert all(parameter.grad is None for parameter in model.parameters())
     for layer, head in np.ndindex(found.shape):
         mixer = model.blocks[layer].mixer
@@ -98,7 +100,7 @@ def test_the_importance_is_the_slope_of_the_loss(settings):
         columns[...] = kept
         assert found[layer, head] == pytest.approx(np.abs(measured[0] - measured[1]).mean() / 2e-4, rel=1e-5)
     with pytest.raises(CorpusError, match="too few tokens"):
-        head_importance(model, tokens[:1])
+        damage.head_importance(model, tokens[:1])
 
 
 def test_the_command_writes_every_number(trained, tmp_path, ran):

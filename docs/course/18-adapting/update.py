@@ -1,7 +1,7 @@
 """What training changed: the singular values of the update of each matrix, and what the largest ones achieve.
 
-    python -m extra.studies.update out/goethe out/jean-paul                     the second was trained from the first
-    python -m extra.studies.update out/goethe out/jean-paul --ranks 1,2,4,8 --text my.txt
+    python docs/course/18-adapting/update.py out/goethe out/jean-paul           the second was trained from the first
+    python docs/course/18-adapting/update.py out/goethe out/jean-paul --ranks 1,2,4,8 --text my.txt
 
 LoRA (tinygrad_lite/adapt.py) assumes that a change to a trained matrix needs only a low rank. If all weights were free
 to change, this can be checked. The update of a matrix is a sum of products of two vectors,
@@ -17,23 +17,22 @@ References: Eckart and Young 1936, on the closest matrix of rank r; Aghajanyan e
 al. 2021 (arXiv:2106.09685), section 7.3, on the rank of updates.
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.studies.damage import linear_maps
-from extra.studies.program import HeldOutOptions, program, text_to_predict, whole_numbers
+from extra.studies.program import HeldOutOptions, text_to_predict, whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.nn import Parameter
+from tinygrad_lite.nn import Linear, Parameter
+from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 MODELS = "two: the model before the training, and after it"
@@ -41,7 +40,7 @@ MODELS = "two: the model before the training, and after it"
 
 @dataclass
 class UpdateOptions(HeldOutOptions):
-    """The options of `python -m extra.studies.update`."""
+    """The options of `python docs/course/18-adapting/update.py`."""
 
     ranks: str = option("1,4,16,64", "ranks to which the update is cut")
     seed: int = option(1, "for the random matrices", low=0)
@@ -56,7 +55,7 @@ class Update:
     v: np.ndarray
 
     @classmethod
-    def of(cls, change: np.ndarray) -> Update:
+    def of(cls, change: np.ndarray) -> Self:
         """The singular value decomposition of a matrix (m, n)."""
         return cls(*np.linalg.svd(change.astype(np.float64), full_matrices=False))
 
@@ -69,9 +68,12 @@ class Update:
         return float((self.s[:rank] ** 2).sum() / (self.s**2).sum())
 
 
-@program("extra.studies.update", UpdateOptions, "BASE_MODEL TUNED_MODEL", "smollm2 out/tuned", about_positional=MODELS)
-def main(options: UpdateOptions, *names: str) -> None:
-    """The singular values of what training changed."""
+def main(argv: list[str]) -> int:
+    """Print the table for the two models that the command line names."""
+    command, about = "python docs/course/18-adapting/update.py", "The singular values of what training changed."
+    options, names = read_command(
+        UpdateOptions, argv, command, about, "BASE_MODEL TUNED_MODEL", "smollm2 out/tuned", about_positional=MODELS
+    )
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
     base, tuned = (FAMILY.read(Path(name)) for name in names)
     say(f"{base.about}\n{tuned.about}")
@@ -88,11 +90,14 @@ def main(options: UpdateOptions, *names: str) -> None:
         bits = score(model, tuned.tokenizer, corpus).bits_per_character
         shares = [statistics.mean(update.share(rank) for update in each) for each in (found.values(), by_chance)]
         show(f"{'all' if rank is None else rank:>6} {shares[0]:>21.1%} {shares[1]:>20.1%} {bits:>20.4f}")
+    return 0
 
 
 def matrices(model: GPT) -> dict[str, Parameter]:
     """The matrices of the linear maps in a model's blocks, by name."""
-    return {f"{name}.weight": linear.weight for name, linear in linear_maps(model)}
+    modules = model.named_modules()
+    maps = [(name, part) for name, part in modules if isinstance(part, Linear) and name.startswith("blocks.")]
+    return {f"{name}.weight": linear.weight for name, linear in maps}
 
 
 def updates(model: GPT, before: Mapping[str, np.ndarray]) -> dict[str, Update]:
@@ -112,4 +117,4 @@ def updates(model: GPT, before: Mapping[str, np.ndarray]) -> dict[str, Update]:
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.update", main)
+    run_command("update", main)

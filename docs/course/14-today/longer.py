@@ -1,8 +1,8 @@
 """Longer texts than in training: the loss of GPTs in windows of a multiple of their block_size.
 
-    python -m extra.studies.longer out/rotary out/alibi out/none         bits per character in windows of T, 2 T and 4 T
-    python -m extra.studies.longer out/rotary out/alibi --plot longer.svg  also a plot of the loss at each position
-    python -m extra.studies.longer out/rotary --times 1,8
+    python docs/course/14-today/longer.py out/rotary out/alibi out/none     bits per character at T, 2 T and 4 T
+    python docs/course/14-today/longer.py out/rotary --plot longer.svg      also a plot of the loss at each position
+    python docs/course/14-today/longer.py out/rotary --times 1,8            at T and 8 T
 
 All predict the text that was held out when they were trained. In a longer window most tokens have more context, and a
 model that can use it gets better. Many get worse instead: beyond T they meet positions, or distances, that no training
@@ -16,11 +16,12 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import MODELS, HeldOutOptions, numbers, program, text_to_predict
+from extra.studies.program import MODELS, HeldOutOptions, numbers, text_to_predict
 from gpt.data import bits_per_character, characters_each
 from gpt.score import token_log_probs
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError
+from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.corpora.texts import Corpus
 from training.family import Trained
@@ -30,15 +31,19 @@ PARTS = 4  # of each block_size, in which the plot shows the mean loss
 
 @dataclass
 class LongerOptions(HeldOutOptions):
-    """The options of `python -m extra.studies.longer`."""
+    """The options of `python docs/course/14-today/longer.py`."""
 
     times: str = option("1,2,4", "windows, as multiples of block_size")
     plot: str = option("", "plot the loss at each position of the longest windows into this file", is_path=True)
 
 
-@program("extra.studies.longer", LongerOptions, "CHECKPOINT ...", "out/goethe", about_positional=MODELS)
-def main(options: LongerOptions, *names: str) -> None:
-    """The loss of GPTs in windows that are longer than in their training."""
+def main(argv: list[str]) -> int:
+    """Print the table for the models that the command line names, and draw the plot that it asks for."""
+    command = "python docs/course/14-today/longer.py"
+    about = "The loss of GPTs in windows that are longer than in their training."
+    options, names = read_command(
+        LongerOptions, argv, command, about, "CHECKPOINT ...", "out/goethe", about_positional=MODELS
+    )
     what = "whole numbers from 1 on, such as 1,2,4"
     times = [*map(int, numbers(options.times, "--times", what, lambda n: n >= 1 and n.is_integer()))]
     if options.plot:
@@ -56,6 +61,7 @@ def main(options: LongerOptions, *names: str) -> None:
         show(f"{name:<34}" + "".join(f"{bits.mean():>9.3f}" for bits in found))
     if options.plot and curves:
         write_each(picture(curves, times[-1]), options.plot)
+    return 0
 
 
 def bits_by_position(trained: Trained, corpus: Corpus, times: int) -> np.ndarray:
@@ -94,4 +100,4 @@ def picture(curves: dict[str, np.ndarray], times: int) -> Picture:
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.longer", main)
+    run_command("longer", main)

@@ -1,9 +1,9 @@
 """What do several models know together? Means of their predictions, counts, and learning while reading.
 
-    python -m extra.studies.together out/goethe                  a GPT, n-grams of its tokens, and both together
-    python -m extra.studies.together out/a out/b out/c           three GPTs, the mean of what they predict, and n-grams
-    python -m extra.studies.together out/a out/b --rates 0.02,0.05  the same, and GPTs that learn from what they read
-    python -m extra.studies.together out/goethe --stride 64      the GPT again, in overlapping windows (gpt/score.py)
+    python docs/course/19-together/together.py out/goethe          a GPT, n-grams of its tokens, and both
+    python docs/course/19-together/together.py out/a out/b out/c   three GPTs, the mean of all of them, and n-grams
+    python docs/course/19-together/together.py out/a out/b --rates 0.05  GPTs that learn from what they read
+    python docs/course/19-together/together.py out/goethe --stride 64  also in overlapping windows (gpt/score.py)
 
 All of them predict the held-out text that the models' runs have not learned from, and the table has bits per character.
 The models must have one tokenizer: only then is the next token the same question to all of them.
@@ -44,8 +44,17 @@ from typing import Any
 
 import numpy as np
 
-from extra.studies.baselines import KneserNey, TextOptions, cut, load_gpt, print_header, print_row, read_orders
-from extra.studies.program import numbers, program
+from extra.studies.baselines import (
+    KneserNey,
+    TextOptions,
+    cut,
+    load_gpt,
+    print_header,
+    print_row,
+    read_orders,
+    token_text,
+)
+from extra.studies.program import numbers
 from gpt.data import bits_per_character, characters_each
 from gpt.model import GPT
 from gpt.score import token_log_probs
@@ -54,6 +63,7 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, counted
 from tinygrad_lite.optim import SGD
 from tinygrad_lite.tensor import Tensor
+from training.cli.command_line import read_command
 from training.cli.console import run_command, say
 from training.corpora.texts import Corpus, load_corpus
 from training.family import Trained
@@ -64,7 +74,7 @@ WEIGHTS = np.linspace(0, 1, 101).tolist()  # of the GPTs in a mixture with count
 
 @dataclass
 class TogetherOptions(TextOptions):
-    """The options of `python -m extra.studies.together`."""
+    """The options of `python docs/course/19-together/together.py`."""
 
     orders: str = option("2-5", "orders of the n-gram models: one, or first-last", unit="tokens")
     rates: str = option("", "learning rates of dynamic evaluation to choose from, such as 0.02,0.05; empty: none")
@@ -114,15 +124,6 @@ def best_for_other_half(choices: Sequence[Any], predict: Callable[[Any], np.ndar
     return np.concatenate([halves(choice)[number] for number, choice in enumerate(chosen)]), chosen
 
 
-def token_text(tokens: Sequence[int]) -> str:
-    """Tokens as a text in which each token is one character, so that an n-gram model of characters can count them.
-
-    >>> token_text([72, 97])
-    'Ha'
-    """
-    return "".join(map(chr, tokens))
-
-
 def load_together(names: Sequence[str], corpus: Corpus) -> list[Trained]:
     """The GPTs, which must have learned from this text and have one tokenizer.
 
@@ -137,9 +138,13 @@ def load_together(names: Sequence[str], corpus: Corpus) -> list[Trained]:
     return gpts
 
 
-@program("extra.studies.together", TogetherOptions, "MODEL ...", "out/goethe", about_positional=GPTS)
-def main(options: TogetherOptions, *names: str) -> None:
-    """Bits per character of GPTs, of the mean of their predictions, and of both with counts, on held-out text."""
+def main(argv: list[str]) -> int:
+    """Print the table for the models that the command line names."""
+    command = "python docs/course/19-together/together.py"
+    about = "Bits per character of GPTs, of the mean of their predictions, and of both with counts, on held-out text."
+    options, names = read_command(
+        TogetherOptions, argv, command, about, "MODEL ...", "out/goethe", about_positional=GPTS
+    )
     orders, what = read_orders(options.orders), "learning rates such as 0.02,0.05"
     rates = numbers(options.rates, "--rates", what, lambda rate: rate >= 0) if options.rates else []
     corpus = load_corpus(options.dataset, files=options.text)
@@ -191,7 +196,8 @@ def main(options: TogetherOptions, *names: str) -> None:
         p_learning, chosen = best_for_other_half(rates, by_rate.get)
         show("learning", f"rate {', '.join(f'{rate:g}' for rate in chosen)}", sum(sizes), p_learning)
         show_mixture("all together", p_learning)
+    return 0
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.together", main)
+    run_command("together", main)

@@ -11,8 +11,7 @@ References: Vaswani et al. 2017, section 3.2; Elhage et al. 2021 ("A mathematica
 on the stream; nostalgebraist 2020 on reading it early (the "logit lens").
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,6 @@ from gpt.model import GPT
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import Tensor
 
 
@@ -62,36 +60,3 @@ def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> insi
     """The self-attention of each layer and head while the model reads ids, for a picture."""
     tokens = inside.pieces(tokenizer, ids)
     return inside.Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
-
-
-def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> AbstractContextManager[None]:
-    """Within this context these heads, each named as (layer, head) from 0, add nothing to the stream.
-
-    The output matrix of attention sums what its heads found; here the columns that belong to these heads are 0.
-
-    Raises: IndexError if the model has no such head.
-    """
-    columns = []
-    for layer, head in heads:
-        mixer = model.blocks[layer].mixer
-        if not 0 <= head < mixer.n_head:
-            raise IndexError(f"there is no head {head} in a layer of {mixer.n_head}")
-        places = slice(None), slice(head * mixer.head_dim, (head + 1) * mixer.head_dim)
-        columns.append((mixer.output.weight, places))
-    return without(columns)
-
-
-@contextmanager
-def without(parts: Collection[tuple[Parameter, tuple]]) -> Iterator[None]:
-    """Within this context parts of parameters, each an index into one, are 0."""
-    before = []
-    try:
-        for parameter, places in parts:
-            before.append((parameter, places, parameter.data[places].copy()))
-            parameter.data[places] = 0
-            parameter.mark_written()
-        yield
-    finally:
-        for parameter, places, values in reversed(before):  # a part may be named twice
-            parameter.data[places] = values
-            parameter.mark_written()

@@ -39,9 +39,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from without import without, without_heads
 
 from extra.families import GPT as FAMILY
-from extra.inside.gpt import check_attention, without, without_heads
+from extra.inside.gpt import check_attention
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
 from extra.studies.program import MODELS, HeldOutOptions, named_text, numbers, whole_numbers
 from gpt.model import GPT

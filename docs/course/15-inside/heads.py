@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from without import without_heads
 
-from extra.inside.gpt import look_inside, without_heads
+from extra.inside.gpt import look_inside
 from gpt.score import score
 from gpt.trained import load_trained
 from training.cli.console import run_command

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from svg import COLOURS, Chart, Page, check_plot
 from threadpoolctl import threadpool_limits
+from without import without_heads
 
-from extra.inside.gpt import without_heads
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option

@@ -16,14 +16,14 @@ import pytest
 import sample
 from extra.chat.chat import Chat, Fitting, question_ids
 from extra.gpt.trained import load_trained
-from extra.inside.gpt import look_inside, without_heads
+from extra.inside.gpt import look_inside
 from extra.pairs.answering import END
 from extra.studies.baselines import KneserNey
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from gpt.sample import write_continuation
 from gpt.score import token_log_probs
 from tests.extra.explorer.test_encoders import softmax
-from tests.extra.test_course import patching
+from tests.extra.test_course import induction, patching
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text
 from text.decoding.sample_options import SampleOptions
@@ -152,7 +152,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     whole = bits()
     costs = {}
     for head in np.ndindex(2, 2):
-        with without_heads(model, [head]):
+        with induction.without_heads(model, [head]):
             costs[head] = bits() - whole
     without = whole + costs[1, 1]
     page.locator("#attention").scroll_into_view_if_needed()

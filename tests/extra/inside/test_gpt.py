@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from extra.inside.gpt import look_inside, without_heads
+from docs.course import check
+from extra.inside.gpt import look_inside
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.small_gpts import gpt_with_large_weights
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.errors import UserError
 
+without_heads = check.load(check.chapters()[15] / "without.py").without_heads
 IDS = [3, 1, 4, 1, 5, 9]
 
 

@@ -37,7 +37,7 @@ def batch_for(model: Bert) -> MaskedBatch | LabelledBatch:
     return MaskedBatch(Tensor(IDS), Tensor(SEGMENTS), Tensor(np.array([2, 5, 8])), Tensor(np.array([7, 8, 9])), follows)
 
 
-def test_base_and_large_have_the_papers_sizes():
+def test_base_and_large_have_their_numbers_of_parameters():
     # Devlin et al. 2018, section 3; the pooler is included
     base = BertConfig(30522, 0, 101, 102, 103, 12, 12, 768, 0, 512, 2, False, norm_eps=1e-12, objective="features")
     large = replace(base, n_layer=24, n_head=16, n_embd=1024)
@@ -146,7 +146,7 @@ PAPERS = [
 
 
 @pytest.mark.parametrize(("sizes", "millions"), PAPERS)
-def test_the_papers_sizes(sizes, millions):
+def test_the_papers_three_sizes_have_their_numbers_of_parameters(sizes, millions):
     config = ViTConfig(1000, 224, 3, **sizes)
     assert ViT.blueprint(config).num_parameters() / 1e6 == pytest.approx(millions, abs=0.06)
 

@@ -1,7 +1,8 @@
-"""Pictures of a GPT or a translation model, and of their parts.
+"""Pictures of a GPT, a translation model or an encoder, and of their parts.
 
     python -m extra.studies.draw attention out/goethe --text "Habe nun, ach!" --out attention.svg
     python -m extra.studies.draw attention out/translate-de-en --text "Wo ist der Bahnhof?" --part encoder
+    python -m extra.studies.draw attention minilm --text "The animal was too tired." --layer 4 --head 2
     python -m extra.studies.draw positions                       the sinusoidal codes; with a checkpoint, its positions
     python -m extra.studies.draw neighbours out/goethe --tokens Faust Herz --out neighbours.svg
     python -m extra.studies.draw tokens my.txt --text "Es irrt der Mensch"
@@ -22,7 +23,11 @@ from typing import Any
 import numpy as np
 
 from extra import families
+from extra.encoders.bert import Bert
+from extra.encoders.family import BERT, VIT
+from extra.encoders.words import whole_sequence
 from extra.family import read_any
+from extra.inside import Attention, look_inside, pieces
 from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
@@ -30,24 +35,25 @@ from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write_each
 from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
-from gpt.model import GPT
+from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.tensor import Tensor
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.cli.options import nearest
 from training.corpora.cleaning import one_line
-from training.family import Trained
+from training.family import Family, Trained
 
 COMMAND = "python -m extra.studies.draw"
-CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
+CHECKPOINT = "a checkpoint, a run's folder, a folder in Hugging Face's layout, smollm2 or minilm"
 SOURCES = f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}"
 RUNS = ("RUN ...", "a run's folder or its metrics.csv")  # what is named on the command line, and what it is
 
 
-def load(name: str) -> Trained:
-    """A trained GPT or translation model."""
-    return read_any(Path(name), (families.GPT, families.SEQ2SEQ))
+def load(name: str, *others: Family) -> Trained:
+    """A trained GPT, translation model or BERT, or a model of one of the other families."""
+    return read_any(Path(name), (families.GPT, families.SEQ2SEQ, BERT, *others))
 
 
 def attention(names: Sequence[str], options: AttentionOptions) -> Picture:
@@ -57,17 +63,23 @@ def attention(names: Sequence[str], options: AttentionOptions) -> Picture:
     """
     trained = load(names[0])
     tokenizer, room = trained.tokenizer, trained.config.block_size
-    is_gpt = trained.model_class is GPT
-    if is_gpt and (options.part or options.beam):
-        raise OptionError("--part and --beam are for translation models; a GPT has only self-attention")
-    text = tokenizer.prepare(options.text) if is_gpt else one_line(options.text)
+    translates = issubclass(trained.model_class, Seq2Seq)
+    if not translates and (options.part or options.beam):
+        raise OptionError("--part and --beam are for translation models; others have only self-attention")
+    text = one_line(options.text) if translates else tokenizer.prepare(options.text)
     ids = tokenizer.encode_whole(text)
     if not ids:
         raise OptionError('give the model something to read: --text "Habe nun, ach!"')
+    if trained.model_class is Bert:
+        ids = whole_sequence(tokenizer, text).tolist()
     if len(ids) > room:
         raise OptionError(f"--text has {len(ids):,} tokens, but the model reads at most {room}: use a shorter text")
     model = trained.make_model()
-    if is_gpt:
+    if trained.model_class is Bert:
+        tokens = pieces(tokenizer, ids)
+        found = Attention(tokens, tokens, look_inside(model, Tensor(np.array([ids]))).attention)
+        return draw_attention(found, f"self-attention of {names[0]}", options)
+    if not translates:
         return draw_attention(self_attention(model, tokenizer, ids), f"self-attention of {names[0]}", options)
     ((best,),) = translate(model, tokenizer, [text], beam=options.beam or 5)
     say(f"translation: {best.text}")
@@ -81,18 +93,19 @@ def positions(names: Sequence[str], options: vectors.PositionOptions) -> Picture
 
     Of rotary positions, which have no codes, it is the rotation.
 
-    Raises: OptionError if the model has no positions, or if it is a GPT, which has only one table of them.
+    Raises: OptionError if the model has no positions, or --part is given and it has only one table of them.
     """
     if not names:
         return vectors.draw_sinusoidal(options.length, options.width)
-    trained = load(names[0])
+    trained = load(names[0], VIT)
     config, length = trained.config, min(options.length, trained.config.block_size)
-    is_gpt = trained.model_class is GPT
-    if is_gpt and options.part:
-        raise OptionError("--part is for translation models; a GPT has one table of positions")
-    if config.positions == "learned":
-        part = "" if is_gpt else options.part or "encoder"
-        table = {"": "position_embedding", "encoder": "source_positions", "decoder": "target_positions"}[part]
+    translates = issubclass(trained.model_class, Seq2Seq)
+    if options.part and not translates:
+        raise OptionError("--part is for translation models; others have one table of positions")
+    if config.positions in ("learned", "1d", "2d"):
+        part = options.part or "encoder" if translates else "rows" if config.positions == "2d" else ""
+        tables = {"encoder": "source_positions", "decoder": "target_positions", "rows": "row_embedding"}
+        table = tables.get(part, "position_embedding")
         what = f"{names[0]} ({part})" if part else names[0]
         return vectors.draw_learned(trained.weights[f"{table}.weight"][:length], what)
     if config.positions == "sinusoidal":

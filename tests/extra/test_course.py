@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 
 from docs.course import check
+from extra.encoders.bert import Bert
+from extra.encoders.config import BertConfig
+from extra.encoders.words import SPECIALS
+from extra.tokenizers.wordpiece import WordPieceTokenizer
 from gpt.model import GPT
 from tests import test_course as core
 from tests.gpt.configs import GPTConfig
+from tests.gpt.saved_models import save
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.errors import UserError
 
@@ -196,6 +201,60 @@ def test_dense_features_get_axes_and_sparse_ones_a_pentagon(seed):
     dense, sparse = found.weight.numpy().reshape(2, 16, 2, 5)[[0, 1], left.argmin(axis=1)]
     np.testing.assert_allclose(superposition.gaps(dense), [90, 270], atol=5)
     np.testing.assert_allclose(superposition.gaps(sparse), [72] * 5, atol=5)
+
+
+# --- chapter 17: words in contexts --------------------------------------------------------------------------------
+
+encoders = check.chapters()[17]
+contexts = check.load(encoders / "contexts.py")
+SENTENCES = [f"{sentence} {a} {b}." for sentence, a, b, *_ in contexts.SUITS_ONE + contexts.SUITS_BOTH]
+SENTENCES += [sentence for kinds in contexts.MEANINGS.values() for kind in kinds for sentence in kind]
+
+
+@pytest.fixture
+def reader():
+    """An untrained encoder that knows the words of the experiments, without positions."""
+    words = dict.fromkeys(re.findall(r"\w+|[^\w\s]", " ".join(SENTENCES).lower()))
+    tokenizer = WordPieceTokenizer([*SPECIALS, *words], SPECIALS)
+    specials = {name: tokenizer.specials[BertConfig.special_token(name)] for name in BertConfig.special_fields()}
+    sizes = {"block_size": 80, "n_layer": 2, "n_head": 2, "n_embd": 8}
+    manual_seed(1)
+    model = Bert(BertConfig(tokenizer.vocab_size, **specials, **sizes, norm_first=False)).eval()
+    model.position_embedding.weight.data[...] = 0
+    return contexts.Reader(model, tokenizer)
+
+
+def test_contexts_of_a_model_without_attention(reader):
+    """Where every head attends to all tokens alike, a word's vector depends on its sentence alone."""
+    for block in reader.model.blocks:
+        block.mixer.query.weight.data[...] = 0
+    for sentence, ending, _, one, other in contexts.SUITS_ONE + contexts.SUITS_BOTH:
+        attention, near = contexts.pronoun(reader, sentence, ending, one, other)
+        np.testing.assert_allclose(attention, 0, atol=1e-7)
+        found, places, tokens = reader.read(f"{sentence} {ending}.", "it", one, other)
+        assert [tokens[place] for place in places] == ["it", one, other]
+        it, a, b = (found.stream[-1, place] / np.linalg.norm(found.stream[-1, place]) for place in places)
+        assert near[-1] == pytest.approx(it @ a - it @ b, abs=1e-5)
+    rows = contexts.meanings(reader, "bank", contexts.MEANINGS["bank"])
+    np.testing.assert_allclose(rows[0], 1, rtol=1e-5)  # before the first layer it is the same vector
+    assert rows.shape == (3, 2)
+    for parameter in reader.model.parameters():
+        parameter.data *= 30
+    same, different = contexts.meanings(reader, "bank", (["bank ."] * 3, ["the bank"] * 3))[-1]
+    assert same == pytest.approx(1)
+    assert different < 0.999
+    assert contexts.at_distance(np.array([[1.0, 0], [0, 2], [3, 0], [0, 4]]), 2) == 1
+    with pytest.raises(UserError, match="'Bank' is not one token of 'A bank'"):
+        reader.read("A bank", "Bank")
+
+
+def test_contexts_prints_three_tables_and_draws(reader, ran, workplace):
+    save(Path("run/last.safetensors"), "bert", reader.model, reader.model.state_dict(), reader.tokenizer)
+    out = ran(contexts.main, "run").out
+    assert len(re.findall(r"\d → ", out)) == 2 * len(contexts.SUITS_ONE + contexts.SUITS_BOTH)
+    assert len(re.findall(r"^\d( +\d\.\d\d / \d\.\d\d){3}$", out, re.MULTILINE)) == 3
+    for file in (workplace / "contexts.svg", encoders / "contexts.svg"):
+        assert is_drawing(file)
 
 
 # --- exercises ----------------------------------------------------------------------------------------------------

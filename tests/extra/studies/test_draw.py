@@ -7,12 +7,16 @@ import numpy as np
 import pytest
 
 import sample
+from extra import inside as of_encoders
+from extra.encoders.words import whole_sequence
 from extra.gpt import sample as sampling
 from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside
 from extra.studies.draw import main as draw_main
-from tests.gpt.saved_models import saved_gpt
+from tests.extra.pretrained.test_encoders import PICTURES, made
+from tests.gpt.saved_models import save, saved_gpt
 from text.tokenizers.char import CharTokenizer
+from tinygrad_lite import Tensor
 from tinygrad_lite.errors import UserError
 
 VERSE = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\n"
@@ -45,6 +49,32 @@ def test_every_kind_of_positions(make):
     np.testing.assert_array_equal(np.load("p.npz")["codes"], table)
     assert draw_main(["positions", "--width", "6", "--out", "p.npz"]) == 0
     assert np.load("p.npz")["codes"].shape == (64, 6)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "table"),
+    [
+        ("bert", {}, "position_embedding"),
+        ("vit", {"architecture": PICTURES, "positions": "1d"}, "position_embedding"),
+        ("vit", {"architecture": PICTURES, "positions": "2d"}, "row_embedding"),
+    ],
+)
+def test_attention_and_positions_of_encoders(workplace, family, settings, table):
+    trained = made(**settings)
+    save(Path("run/last.safetensors"), family, trained.make_model(), trained.weights, trained.tokenizer)
+    assert draw_main(["positions", "run", "--out", "p.npz"]) == 0
+    np.testing.assert_array_equal(np.load("p.npz")["codes"], trained.weights[f"{table}.weight"][:64])
+    words = ["attention", "run", "--text", "w1 w22", "--layer", "2", "--out", "a.npz"]
+    if family == "vit":
+        with pytest.raises(UserError, match="holds a model of the family 'vit'"):
+            draw_main(words)
+        return
+    assert draw_main(words) == 0
+    found, ids = np.load("a.npz"), whole_sequence(trained.tokenizer, "w1 w22")
+    inside = of_encoders.look_inside(trained.make_model(), Tensor(ids[None], dtype=np.int64))
+    np.testing.assert_array_equal(found["weights"], inside.attention[1:2])
+    assert (found["keys"][0], found["keys"][-1], len(found["keys"])) == ("[CLS]", "[SEP]", len(ids))
+    assert (found["weights"] > 0).all()  # also to later tokens
 
 
 def test_pictures_and_neighbours(make, ran):

@@ -23,7 +23,8 @@ CAPSTONE = ROOT / "docs" / "course" / "capstone"
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
 CHAPTERS, LATER = CHAPTERS[:12], CHAPTERS[12:]  # those of the core, and those that may need the shelf
 SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]
-MOST_WORDS = {"12-speed": 1900, "15-inside": 2300, "17-encoders": 1900}  # with memory, or with several experiments
+# 12 has memory too, the others have experiments.
+MOST_WORDS = {"06-attention": 1800, "12-speed": 1900, "15-inside": 2300, "17-encoders": 1900}
 MOST_EXERCISES = {"15-inside": 7}
 every_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.parent.name)
 
@@ -70,6 +71,29 @@ def test_code_that_a_chapter_quotes_is_in_a_file(page):
         if ">>>" not in block:
             for piece in block.split("...\n"):  # an omission
                 assert any(stripped(piece) in text for text in files), f"in no file:\n{piece}"
+
+
+# --- experiments ---------------------------------------------------------------------------------------------------
+
+
+def test_attention_becomes_a_support_vector_machine(monkeypatch, capsys):
+    svm = course.load(CHAPTERS[5].parent / "svm.py")
+    np.testing.assert_allclose(svm.hard_margin(np.array([[1.0, 0], [0, 2], [3, 3]])), [1, 0.5])  # the third has 4.5
+    given = svm.problem(1)
+    path = list(svm.train(given, 100))
+    chosen = path[-1][1].argmax(axis=1)
+    rows = svm.constraints(given.x, given.z, chosen)
+    solution = svm.hard_margin(rows)
+    assert (rows @ solution).min() == pytest.approx(1)
+    assert svm.angle(path[1][0].ravel(), solution) > 60
+    assert svm.angle(path[-1][0].ravel(), solution) < 7
+    others = np.delete(np.arange(5), chosen[0])
+    margins = (given.x[0, chosen[0]] - given.x[0, others]) @ path[-1][0] @ given.z[0]
+    np.testing.assert_allclose(rows[:4] @ path[-1][0].ravel(), margins)
+    monkeypatch.setattr(svm, "SEEDS", range(1))
+    monkeypatch.setattr(svm, "STEPS", (1, 100))
+    svm.main()
+    assert "0 of 1 layers chose the best token of every text" in capsys.readouterr().out
 
 
 # --- the program that checks -------------------------------------------------------------------------------------

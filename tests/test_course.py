@@ -96,6 +96,15 @@ def test_attention_becomes_a_support_vector_machine(monkeypatch, capsys):
     assert "0 of 1 layers chose the best token of every text" in capsys.readouterr().out
 
 
+def test_counting_finds_which_word_translates_which():
+    counting = course.load(CHAPTERS[10].parent / "counting.py")
+    pairs = [("das Haus", "the house"), ("das Buch", "the book"), ("ein Buch", "a book")]
+    best = counting.dictionary(pairs, rounds=5)
+    assert best | {counting.NOTHING: ""} == {"das": "the", "Haus": "house", "Buch": "book", "ein": "a", "": ""}
+    assert counting.translate("ein Haus, das Buch!", best) == "a house, the book!"
+    assert counting.words("Wie geht's, Eva?") == ["Wie", "geht", "'", "s", ",", "Eva", "?"]
+
+
 # --- the program that checks -------------------------------------------------------------------------------------
 
 

@@ -16,8 +16,9 @@ from training.corpora import pairs
 from training.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
-# The museum compiles a function of this project with a fault from its own table, and runs nothing of it by itself.
-MAY = {Path("extra/museum/exhibits.py"): {"compile"}}
+# The museum compiles a function of this project with a fault from its own table, and runs nothing of it by itself; the
+# tool that tries mutants compiles files of this project with a fault.
+MAY = {Path("extra/museum/exhibits.py"): {"compile"}, Path("tests/mutation/mutants.py"): {"compile"}}
 # One test pickles a hostile file, one a model and its optimizer; one uses a console, one runs the cells of a notebook
 # made from a page of docs/; no other file may do so.
 MAY |= {

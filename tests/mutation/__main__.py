@@ -1,0 +1,189 @@
+"""Try mutants: give each of them to the tests that run its lines, until one fails.
+
+    python -m tests.mutation                               all of them: hours
+    python -m tests.mutation tinygrad_lite/autograd.py     those of one file
+    python -m tests.mutation --survivors                   those that survived last time
+    python -m tests.mutation --quick --sample 30 --seed 7  30 of them, with the tests named in quick.json alone
+
+A mutant that no test notices has survived: a test is missing, or nobody could notice it (equivalent.toml says why). The
+score is the share of killed ones among those that somebody could notice. Which tests run which lines is found out first
+and kept, with the results, in the folder --cache.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import tomllib
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy  # noqa: F401  once, before the project is imported again and again
+
+from tests.mutation.covering import Session, run_on_import, run_pytest
+from tests.mutation.mutants import ROOT, Mutant, mutants_of
+from tests.mutation.planting import functions_by_file, in_a_child, plant, plant_for_import
+
+GROUPS = {  # of files: a file belongs to the first that has it
+    "autograd": "tinygrad_lite/autograd.py",
+    "ops": "tinygrad_lite/ops/*.py",
+    "functional": "tinygrad_lite/functional/*.py",
+    "decoding": "text/decoding/*.py",
+    "nn": "tinygrad_lite/nn/*.py tinygrad_lite/transformer.py",
+    "optim": "tinygrad_lite/optim/*.py",
+    "tinygrad_lite, the rest": "tinygrad_lite/*.py tinygrad_lite/debug/*.py",
+    "tokenizers": "text/tokenizers/*.py",
+    "checkpoint": "training/checkpoint.py",
+    "gpt": "gpt/*.py gpt/fast/step.py gpt/fast/weights.py",
+    "seq2seq": "seq2seq/*.py",
+}
+TESTS = "tests/tinygrad_lite tests/text tests/gpt tests/seq2seq tests/training/test_checkpoint.py"
+TESTS += (
+    " tests/reliability/test_gradients.py tests/reliability/test_hard_points.py tests/reliability/test_round_trip.py"
+)
+TESTS += " tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda"
+QUICK = Path(__file__).with_name("quick.json")
+LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))["reason"]
+
+
+def group_of_files() -> dict[str, str]:
+    """The files that are mutated, and their groups."""
+    found = {}
+    for group, patterns in GROUPS.items():
+        for path in sorted(path for pattern in patterns.split() for path in ROOT.glob(pattern)):
+            found.setdefault(str(path.relative_to(ROOT)), group)
+    return found
+
+
+class Trial:
+    """Tries mutants one after another, and knows the tests.
+
+    Attributes:
+        results: for each mutant the test that killed it; empty if it survived, None if the tests hang or crash.
+    """
+
+    def __init__(self, limit: float, traced: dict[str, list], imported: dict[str, list[int]]) -> None:
+        self.limit, self.traced, self.imported = limit, traced, imported
+        self.results: dict[str, str | None] = {}
+        self.killers = defaultdict(set)
+        self.tests = defaultdict(set)
+        for test, (_, ran) in traced.items():
+            for path, lines in ran.items():
+                for line in ["any", *lines]:
+                    self.tests[path, line].add(test)
+
+    def of_lines(self, mutant: Mutant) -> set[str]:
+        """The tests that run a mutant's lines."""
+        return set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
+
+    def on_import(self, mutant: Mutant) -> bool:
+        """Whether the fault must be there on import: its lines run then, and in no test."""
+        return mutant.on_import or not (self.of_lines(mutant) or mutant.lines.isdisjoint(self.imported[mutant.path]))
+
+    def tests_of(self, mutant: Mutant) -> dict[str, float]:
+        """The tests to run, with their seconds, no more than --limit together: those that run the mutant's lines.
+
+        First come those that killed others of its function, then the fastest. Where it is on import that the lines run,
+        any test of the file may notice.
+        """
+        found = self.of_lines(mutant) or (self.tests[mutant.path, "any"] if self.on_import(mutant) else ())
+        chosen, known = {}, self.killers[mutant.path, mutant.function]
+        for test in sorted(found, key=lambda test: (test not in known, self.traced[test][0])):
+            chosen[test] = self.traced[test][0]
+            if sum(chosen.values()) > self.limit:
+                break
+        return chosen
+
+    def run(self, mutants: list[Mutant], session: Session | None = None) -> None:
+        """Plant each mutant in a copy of this process, and run its tests there: those collected in the session.
+
+        Without a session, the copy imports the project with the fault, and collects the tests itself.
+        """
+        functions = functions_by_file()
+        for mutant in mutants:
+            tests = self.tests_of(mutant)
+
+            def in_place(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str:
+                plant(mutant, functions)
+                return session.first_failure(tests)
+
+            def while_importing(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
+                plant_for_import(mutant)
+                return run_pytest(sorted({test.split("::")[0] for test in tests}), lambda own: own.first_failure(tests))
+
+            killer = in_a_child(in_place if session else while_importing, 600) if tests else ""
+            self.results[mutant.name] = killer
+            self.killers[mutant.path, mutant.function].update([killer] if killer else [])
+            print(f"\n{mutant.name}" if killer == "" else ".", end="", file=sys.__stderr__, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="*", help="mutate only these")
+    parser.add_argument("--survivors", action="store_true", help="only the mutants that survived last time")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, at random")
+    parser.add_argument("--seed", default="0", help="of the sample")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds of tests for a mutant (20)")
+    parser.add_argument("--tests", default=TESTS, help="what pytest is to collect")
+    parser.add_argument("--quick", action="store_true", help="use the tests in quick.json, and trace none")
+    parser.add_argument("--write_quick", action="store_true", help="write quick.json: the best tests of all results")
+    parser.add_argument("--killed", type=int, default=0, metavar="N", help="exit with status 1 if fewer are killed")
+    parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tinygrad_lite_mutation")
+    options = parser.parse_args()
+    options.cache.mkdir(exist_ok=True)
+    known = options.cache / "results.json"
+    before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    groups = group_of_files()
+    mutants = [mutant for path in options.files or groups for mutant in mutants_of(path)]
+    if options.survivors:
+        mutants = [mutant for mutant in mutants if before.get(mutant.name) == ""]
+    if options.sample:
+        mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
+    quick = json.loads(QUICK.read_text(encoding="utf-8")) if options.quick else {}
+    quick = {test: about for test, about in quick.items() if about[1].keys() & {mutant.path for mutant in mutants}}
+
+    imported = in_a_child(lambda: run_on_import([*groups]))
+
+    def first(session: Session) -> list:
+        trial = Trial(options.limit, quick or session.traced([*groups], options.cache), imported)
+        trial.run([mutant for mutant in mutants if not trial.on_import(mutant)], session)
+        return [trial.traced, trial.results]
+
+    arguments = sorted({test.split("::")[0] for test in quick}) or options.tests.split()
+    traced, results = in_a_child(lambda: run_pytest(arguments, first))
+    trial = Trial(options.limit, traced, imported)
+    trial.run([mutant for mutant in mutants if trial.on_import(mutant)])
+    results |= trial.results
+    known.write_text(json.dumps(before | results, indent=0), encoding="utf-8")
+    if options.write_quick:
+        QUICK.write_text(json.dumps(best_tests(before | results, traced), indent=0) + "\n", encoding="utf-8")
+    report(results, groups)
+    sys.exit(sum(killer != "" for killer in results.values()) < options.killed)
+
+
+def best_tests(results: dict[str, str | None], traced: dict[str, list]) -> dict[str, list]:
+    """The content of quick.json: for each file the fifteen tests that killed most of its mutants, and their seconds."""
+    kills = Counter((name.split()[0], killer) for name, killer in results.items() if killer in traced)
+    best, per_file = {}, Counter()
+    for (path, test), _ in kills.most_common():
+        if (per_file := per_file + Counter([path]))[path] <= 15:
+            best.setdefault(test, [traced[test][0], {}])[1][path] = []
+    return best
+
+
+def report(results: dict[str, str | None], groups: dict[str, str]) -> None:
+    """Print a line for each group of files."""
+    equivalent = {name for reason in LISTED for name in reason["mutants"]}
+    counts = defaultdict(Counter)
+    for name, killer in results.items():
+        fate = "killed" if killer != "" else "equivalent" if name in equivalent else "survived"
+        counts[groups[name.split()[0]]][fate] += 1
+    print(f"\n{'':26}killed  survived  equivalent  score")
+    for group, count in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
+        killed, survived = count["killed"], count["survived"]
+        print(f"{group:26}{killed:6}{survived:10}{count['equivalent']:12}{killed / max(1, killed + survived):7.1%}")
+
+
+if __name__ == "__main__":
+    main()

@@ -102,8 +102,9 @@ def newcomer(tmp_path, monkeypatch):
         monkeypatch.setitem(texts.RECIPES, name, replace(texts.RECIPES[name], signed=True))  # so a change is a warning
     monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
     facts = {"source": "this test", "licence": "none", "rules": RULES}
-    for name in ("everyday", "tatoeba", "libreoffice-help", "debian-summaries"):
-        fetch.store(f"pairs-{name}", to_table(Found(toy_pairs("numbers", 60))), facts)
+    for name in ("everyday", "multi30k", "tatoeba", "libreoffice-help", "debian-summaries"):
+        pairs = toy_pairs("numbers", 1200 if name == "multi30k" else 60)  # a command learns from 1,000
+        fetch.store(f"pairs-{name}", to_table(Found(pairs)), facts)
     monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
     byte_folder("gpt2", n_positions=256)
     llama_folder(Path("qwen3"), QWEN3, max_position_embeddings=256)

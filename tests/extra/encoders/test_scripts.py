@@ -11,6 +11,7 @@ import sample
 import train
 from benchmarks import compare_encoders as compare
 from benchmarks import pixel_counts
+from docs.course import check
 from extra.corpora import pictures
 from extra.corpora.pictures import Pictures
 from extra.encoders import export
@@ -22,7 +23,6 @@ from extra.encoders.family import BERT
 from extra.encoders.vit import ViT, ViTConfig
 from extra.encoders.words import SPECIALS, whole_sequence
 from extra.plots.training import LossOptions, draw_loss
-from extra.studies import accuracy as evaluate
 from extra.tokenizers.labels import LabelTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tests.gpt.saved_models import save
@@ -35,6 +35,7 @@ from training.folder import RunFolder
 from training.model_config import read_model_config
 
 pytestmark = pytest.mark.usefixtures("workplace")
+evaluate = check.load(check.chapters()[17] / "accuracy.py")
 TINY = "--lr_decay_iters=10 --n_head=2 --n_embd=16 --batch_size=8 --eval_interval=5 --warmup_iters=2".split()
 TINY += ["--log_interval=1"]
 TEXT = [*TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=300"]

@@ -38,7 +38,8 @@ TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
 MODULES = {"train": "train", "sample": "sample", "merge": "extra.adapters.merge"}
 MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
-SCRIPTS = {"damage": 15, "longer": 14, "quantized": 18, "together": 19, "update": 18}  # and their chapters
+# Scripts of the course, and their chapters.
+SCRIPTS = {"accuracy": 17, "damage": 15, "longer": 14, "quantized": 18, "together": 19, "update": 18}
 
 
 CASES = {

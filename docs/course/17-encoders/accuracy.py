@@ -1,9 +1,10 @@
 """How good are classifiers of texts or pictures on the test part of their data, which none of them has seen?
 
-    python -m extra.studies.accuracy out/vit-fashion                            accuracy, with its 95 % interval
-    python -m extra.studies.accuracy out/a1,out/a2 --against out/b1,out/b2      runs in pairs, such as with equal seeds
+    python docs/course/17-encoders/accuracy.py out/vit-fashion             accuracy, with its 95 % interval
+    python docs/course/17-encoders/accuracy.py out/a1,out/a2 --against out/b1,out/b2
 
-Several runs are summarised by their mean and standard deviation, and pairs by their mean gain and its standard error.
+The second command compares runs in pairs, such as with equal seeds. Several runs are summarised by their mean and
+standard deviation, and pairs by their mean gain and its standard error.
 """
 
 import math
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extra.encoders.family import BERT, CNN, VIT
-from extra.studies.program import options_of_run, program
+from extra.studies.program import options_of_run
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
+from training.cli.command_line import read_command
 from training.cli.console import run_command, show
 from training.family import family_of_weights
 from training.folder import find_checkpoint
@@ -30,9 +32,13 @@ class EvaluateOptions:
     against: str = option("", "runs to compare with, equally many: out/b1,out/b2", is_path=True)
 
 
-@program("extra.studies.accuracy", EvaluateOptions, "RUN", "out/classify", about_positional=RUNS)
-def main(options: EvaluateOptions, names: str) -> None:
-    """Accuracy of classifiers on the test part of their data."""
+def main(argv: list[str]) -> int:
+    """Print the accuracies of the runs that the command line names, and their gain over others."""
+    command = "python docs/course/17-encoders/accuracy.py"
+    about = "Accuracy of classifiers on the test part of their data."
+    options, (names,) = read_command(
+        EvaluateOptions, argv, command, about, "RUN", "out/classify", about_positional=RUNS
+    )
     names = names.split(",")
     ours = accuracies(names)
     if options.against:
@@ -42,6 +48,7 @@ def main(options: EvaluateOptions, names: str) -> None:
         gains = [one - other for one, other in zip(ours, accuracies(others), strict=True)]
         error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
         show(f"gain, in pairs: {statistics.mean(gains):+.1%} with a standard error of {error:.1%}")
+    return 0
 
 
 def accuracies(names: list[str]) -> list[float]:
@@ -70,4 +77,4 @@ def accuracy(path: Path) -> float:
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.accuracy", main)
+    run_command("accuracy", main)

@@ -107,7 +107,7 @@ def cos(x: Tensor) -> Tensor:
 def erf(x: Tensor) -> Tensor:
     """y = 2/sqrt(pi) * (integral of e^(-t^2) from 0 to x).  dL/dx = dL/dy * 2/sqrt(pi) * e^(-x^2).
 
-    Exact to a few units in the last place; see `erf_array` for how.
+    Exact to 6 units in the last place (14 in float64); see `erf_array` for how.
     """
     x = as_float(x)
     a, xp = x.data, x.xp

@@ -16,15 +16,18 @@ import pytest
 from docs.course import check as course
 from docs.course import mark
 from docs.course.compare import same
+from tests.gpt.saved_models import saved_gpt
 from tests.test_imports import FILES, ROOT
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import OptionError, UserError
+from training.corpora.texts import Corpus
 
 CAPSTONE = ROOT / "docs" / "course" / "capstone"
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
 CHAPTERS, LATER = CHAPTERS[:12], CHAPTERS[12:]  # those of the core, and those that may need the shelf
 SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]
 # 12 has memory too, the others have experiments.
-MOST_WORDS = {"06-attention": 1800, "12-speed": 1900, "15-inside": 2300, "17-encoders": 1900}
+MOST_WORDS = {"06-attention": 1800, "10-writing": 1900, "12-speed": 1900, "15-inside": 2300, "17-encoders": 1900}
 MOST_EXERCISES = {"15-inside": 7}
 every_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.parent.name)
 
@@ -103,6 +106,32 @@ def test_counting_finds_which_word_translates_which():
     assert best | {counting.NOTHING: ""} == {"das": "the", "Haus": "house", "Buch": "book", "ein": "a", "": ""}
     assert counting.translate("ein Haus, das Buch!", best) == "a house, the book!"
     assert counting.words("Wie geht's, Eva?") == ["Wie", "geht", "'", "s", ",", "Eva", "?"]
+
+
+def test_what_is_copied_and_how_uncertain_a_model_was(monkeypatch, workplace, capsys):
+    copied = course.load(CHAPTERS[9].parent / "copied.py")
+    assert copied.four_words("Wer reitet, so spät durch!") == [
+        tuple("Wer reitet so spät".split()),
+        tuple("reitet so spät durch".split()),
+    ]
+    assert copied.longest_copy("xyabcdz abc", "abcde, abcd") == "abcd"
+    assert copied.longest_copy("xyz", "abc") == ""
+    text = "Wer reitet so spät durch Nacht und Wind? " * 20
+    saved_gpt(workplace / "run" / "last.safetensors", CharTokenizer.train(text), block_size=64)
+    model = copied.load_trained(workplace / "run").make_model()
+    prompts = np.array([[1, 2, 3], [4, 5, 6]])
+    written, entropies = copied.continued(model, prompts, 1.0, 9)
+    assert written.shape == entropies.shape == (2, 9)
+    again = copied.continued(model, prompts, 1.0, 9, given=written)[1]
+    np.testing.assert_allclose(again, entropies, rtol=1e-6)
+    assert (copied.continued(model, prompts, 1.0, 9, given=written[::-1])[1][:, 1:] != entropies[:, 1:]).all()
+    monkeypatch.setattr(copied, "load_corpus", lambda name: Corpus(name, text, "", "", ""))
+    for name, value in {"ROWS": 3, "LENGTH": 20, "PLACES": ((0, 20),)}.items():
+        monkeypatch.setattr(copied, name, value)
+    copied.main(["run"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * (2 + len(copied.TEMPERATURES)) + 1
+    assert lines[1].split()[::2][:2] == ["Goethe", "20"]
 
 
 # --- the program that checks -------------------------------------------------------------------------------------

@@ -19,9 +19,7 @@ import tomllib
 from collections import Counter, defaultdict
 from pathlib import Path
 
-import numpy  # noqa: F401  once, before the project is imported again and again
-
-from tests.mutation.covering import Session, run_on_import, run_pytest
+from tests.mutation.covering import Session, run_pytest
 from tests.mutation.mutants import ROOT, Mutant, mutants_of
 from tests.mutation.planting import functions_by_file, in_a_child, plant, plant_for_import
 
@@ -43,6 +41,7 @@ TESTS += (
     " tests/reliability/test_gradients.py tests/reliability/test_hard_points.py tests/reliability/test_round_trip.py"
 )
 TESTS += " tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda"
+LIMIT = 20  # seconds of tests for a mutant
 QUICK = Path(__file__).with_name("quick.json")
 LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))["reason"]
 
@@ -57,65 +56,61 @@ def group_of_files() -> dict[str, str]:
 
 
 class Trial:
-    """Tries mutants one after another, and knows the tests.
+    """Tries mutants one after another.
 
     Attributes:
+        session: the tests, collected.
+        traced: for each test its seconds, and the lines of each file that it runs.
         results: for each mutant the test that killed it; empty if it survived, None if the tests hang or crash.
     """
 
-    def __init__(self, limit: float, traced: dict[str, list], imported: dict[str, list[int]]) -> None:
-        self.limit, self.traced, self.imported = limit, traced, imported
+    def __init__(self, session: Session, traced: dict[str, list]) -> None:
+        self.session, self.traced = session, traced
         self.results: dict[str, str | None] = {}
-        self.killers = defaultdict(set)
-        self.tests = defaultdict(set)
+        self.killers, self.tests = defaultdict(set), defaultdict(set)
         for test, (_, ran) in traced.items():
             for path, lines in ran.items():
-                for line in ["any", *lines]:
+                for line in {0, *lines}:  # 0 stands for any line
                     self.tests[path, line].add(test)
 
-    def of_lines(self, mutant: Mutant) -> set[str]:
-        """The tests that run a mutant's lines."""
-        return set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
-
-    def on_import(self, mutant: Mutant) -> bool:
-        """Whether the fault must be there on import: its lines run then, and in no test."""
-        return mutant.on_import or not (self.of_lines(mutant) or mutant.lines.isdisjoint(self.imported[mutant.path]))
-
     def tests_of(self, mutant: Mutant) -> dict[str, float]:
-        """The tests to run, with their seconds, no more than --limit together: those that run the mutant's lines.
+        """The tests that run a mutant's lines, with their seconds, no more than LIMIT together.
 
-        First come those that killed others of its function, then the fastest. Where it is on import that the lines run,
-        any test of the file may notice.
+        First come those that killed others of its function, then the fastest case of each test, then the second of
+        each. What runs on import only, such as a table, may be noticed by all tests of the file.
         """
-        found = self.of_lines(mutant) or (self.tests[mutant.path, "any"] if self.on_import(mutant) else ())
-        chosen, known = {}, self.killers[mutant.path, mutant.function]
-        for test in sorted(found, key=lambda test: (test not in known, self.traced[test][0])):
+        found = set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
+        if mutant.on_import and not found:
+            found = self.tests[mutant.path, 0]
+        by_function, known = defaultdict(list), self.killers[mutant.path, mutant.function]
+        for test in sorted(found, key=lambda test: self.traced[test][0]):
+            by_function[test.split("[")[0]].append(test)
+        turns = {test: turn for tests in by_function.values() for turn, test in enumerate(tests)}
+        chosen = {}
+        for test in sorted(found, key=lambda test: (test not in known, turns[test], self.traced[test][0])):
             chosen[test] = self.traced[test][0]
-            if sum(chosen.values()) > self.limit:
+            if sum(chosen.values()) > LIMIT:
                 break
         return chosen
 
-    def run(self, mutants: list[Mutant], session: Session | None = None) -> None:
-        """Plant each mutant in a copy of this process, and run its tests there: those collected in the session.
-
-        Without a session, the copy imports the project with the fault, and collects the tests itself.
-        """
+    def run(self, mutants: list[Mutant]) -> dict[str, str | None]:
+        """Plant each mutant in a copy of this process, and run its tests there; return the results."""
         functions = functions_by_file()
         for mutant in mutants:
             tests = self.tests_of(mutant)
 
-            def in_place(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str:
-                plant(mutant, functions)
-                return session.first_failure(tests)
-
-            def while_importing(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
+            def work(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
+                if not mutant.on_import and plant(mutant, functions):
+                    return self.session.first_failure(tests)
                 plant_for_import(mutant)
-                return run_pytest(sorted({test.split("::")[0] for test in tests}), lambda own: own.first_failure(tests))
+                files = sorted({test.split("::")[0] for test in tests})
+                return run_pytest(files, lambda session: session.first_failure(tests))
 
-            killer = in_a_child(in_place if session else while_importing, 600) if tests else ""
+            killer = in_a_child(work, 600) if tests else ""
             self.results[mutant.name] = killer
             self.killers[mutant.path, mutant.function].update([killer] if killer else [])
-            print(f"\n{mutant.name}" if killer == "" else ".", end="", file=sys.__stderr__, flush=True)
+            print(f"\n{mutant.name}" if killer == "" else ".", end="", flush=True)
+        return self.results
 
 
 def main() -> None:
@@ -124,11 +119,10 @@ def main() -> None:
     parser.add_argument("--survivors", action="store_true", help="only the mutants that survived last time")
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, at random")
     parser.add_argument("--seed", default="0", help="of the sample")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds of tests for a mutant (20)")
-    parser.add_argument("--tests", default=TESTS, help="what pytest is to collect")
     parser.add_argument("--quick", action="store_true", help="use the tests in quick.json, and trace none")
     parser.add_argument("--write_quick", action="store_true", help="write quick.json: the best tests of all results")
     parser.add_argument("--killed", type=int, default=0, metavar="N", help="exit with status 1 if fewer are killed")
+    parser.add_argument("--tests", default=TESTS, help="what pytest is to collect")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tinygrad_lite_mutation")
     options = parser.parse_args()
     options.cache.mkdir(exist_ok=True)
@@ -142,22 +136,18 @@ def main() -> None:
         mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
     quick = json.loads(QUICK.read_text(encoding="utf-8")) if options.quick else {}
     quick = {test: about for test, about in quick.items() if about[1].keys() & {mutant.path for mutant in mutants}}
+    for mutant in mutants if quick else ():
+        mutant.lines = {0}  # any: the file has no lines, which would change too often
 
-    imported = in_a_child(lambda: run_on_import([*groups]))
+    def work(session: Session) -> dict[str, str | None]:
+        traced = quick or session.traced([*groups], options.cache)
+        results = Trial(session, traced).run(mutants)
+        known.write_text(json.dumps(before | results, indent=0), encoding="utf-8")
+        if options.write_quick:
+            QUICK.write_text(json.dumps(best_tests(before | results, traced), indent=0) + "\n", encoding="utf-8")
+        return results
 
-    def first(session: Session) -> list:
-        trial = Trial(options.limit, quick or session.traced([*groups], options.cache), imported)
-        trial.run([mutant for mutant in mutants if not trial.on_import(mutant)], session)
-        return [trial.traced, trial.results]
-
-    arguments = sorted({test.split("::")[0] for test in quick}) or options.tests.split()
-    traced, results = in_a_child(lambda: run_pytest(arguments, first))
-    trial = Trial(options.limit, traced, imported)
-    trial.run([mutant for mutant in mutants if trial.on_import(mutant)])
-    results |= trial.results
-    known.write_text(json.dumps(before | results, indent=0), encoding="utf-8")
-    if options.write_quick:
-        QUICK.write_text(json.dumps(best_tests(before | results, traced), indent=0) + "\n", encoding="utf-8")
+    results = run_pytest(sorted({test.split("::")[0] for test in quick}) or options.tests.split(), work)
     report(results, groups)
     sys.exit(sum(killer != "" for killer in results.values()) < options.killed)
 
@@ -168,7 +158,7 @@ def best_tests(results: dict[str, str | None], traced: dict[str, list]) -> dict[
     best, per_file = {}, Counter()
     for (path, test), _ in kills.most_common():
         if (per_file := per_file + Counter([path]))[path] <= 15:
-            best.setdefault(test, [traced[test][0], {}])[1][path] = []
+            best.setdefault(test, [traced[test][0], {}])[1][path] = [0]  # which stands for any line
     return best
 
 

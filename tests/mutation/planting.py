@@ -45,16 +45,24 @@ def functions_by_file() -> dict[str, list[FunctionType]]:
     return found
 
 
-def plant(mutant: Mutant, functions: dict[str, list[FunctionType]]) -> None:
-    """Give all functions of the mutant's file their code with the fault; whoever refers to them has it from now on."""
+def plant(mutant: Mutant, functions: dict[str, list[FunctionType]]) -> bool:
+    """Give all functions of the mutant's file their code with the fault; whoever refers to them has it from now on.
+
+    False if that cannot be done: a function that exists cannot lose a variable of the one around it.
+    """
     faulty = {place_of(code): code for code in codes_in(mutant.code())}
-    for function in functions[str(ROOT / mutant.path)]:
-        with suppress(KeyError, ValueError):  # it is gone with its statement; a closure cannot lose a variable
-            function.__code__ = faulty[place_of(function.__code__)]
+    with suppress(ValueError):
+        for function in functions[str(ROOT / mutant.path)]:
+            function.__code__ = faulty.get(place_of(function.__code__), function.__code__)
+        return True
+    return False
 
 
 def plant_for_import(mutant: Mutant) -> None:
-    """When the mutant's file is imported, later, it has the fault."""
+    """Forget the project's modules and those of its tests: when they are imported again, the fault is there."""
+    for name, module in list(sys.modules.items()):
+        if ROOT in Path(getattr(module, "__file__", None) or "/").parents and name != __name__:
+            del sys.modules[name]
     sound = importlib.machinery.SourceFileLoader.get_code
 
     def get_code(loader: importlib.machinery.SourceFileLoader, name: str) -> CodeType | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.course import check
 from extra.plots.figure import COLOURS, compose, own_style, with_dark_theme, write
-from extra.plots.graphviz import quote, to_dot
 from extra.plots.vectors import NeighbourOptions, draw_learned, draw_neighbours, draw_rotary, draw_sinusoidal
 from extra.studies.draw import KINDS, main
 from tests.gpt.saved_models import saved_gpt
@@ -21,6 +21,7 @@ from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
 
+dot = check.load(ROOT / "docs" / "extra" / "dot.py")
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
 PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
 
@@ -209,17 +210,17 @@ def recorded():
 
 
 def test_a_graph_in_the_language_of_graphviz():
-    source = to_dot(recorded(), 'a * 2 + "a"', "how to read it")
+    source = dot.to_dot(recorded(), 'a * 2 + "a"', "how to read it")
     assert 'label="a * 2 + \\"a\\"\\lhow to read it\\l\\l"' in source
     assert 'n0 [label="a\\nvalue 3\\ngradient 3", fillcolor="#d3e8f5"];' in source
     assert 'n1_1 [label="2", fillcolor="white"]; n1_1 -> n1;' in source
     assert 'n2 [label="result = add\\nvalue 9\\ngradient 1", fillcolor="#fdefc3"];' in source
-    assert quote('a"\\\nb') == '"a\\"\\\\\\nb"'
+    assert dot.quote('a"\\\nb') == '"a\\"\\\\\\nb"'
 
 
 @pytest.mark.skipif(not shutil.which("dot"), reason="graphviz is not installed")
 def test_graphviz_draws():
-    done = subprocess.run(["dot", "-Tsvg"], input=to_dot(recorded(), "a").encode(), capture_output=True, check=True)
+    done = subprocess.run(["dot", "-Tsvg"], input=dot.to_dot(recorded(), "a").encode(), capture_output=True, check=True)
     assert b"gradient 3" in done.stdout
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
+from tinygrad_lite.autograd import Observer
 from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.tensor import node
 
@@ -258,8 +259,9 @@ def test_a_wrong_derivative_fails_where_it_is_made():
         "the derivative of 'custom' did not return a tuple .* each of its 1 inputs": lambda dy: (dy, dy),
     }
     for message, backward in wrong.items():
-        with pytest.raises(RuntimeError, match=message):
-            custom(x, backward).sum().backward()
+        for parent in (x, x * 1.0):
+            with pytest.raises(RuntimeError, match=message):
+                custom(parent, backward).sum().backward()
     assert x.grad is None
 
 
@@ -269,6 +271,37 @@ def test_a_node_may_pass_no_gradient_on():
     (stopped + y).sum().backward()
     assert x.grad is None
     assert y.grad.item() == 1.0
+
+
+def test_the_first_tensors_of_a_process_get_their_gradients():
+    """Ages count from 0."""
+    x = leaf([3.0])
+    y = x * x
+    x._node.age, y._node.age = 0, 1
+    y.backward()
+    assert x.grad.item() == 6.0
+
+
+class Recorder(Observer):
+    """Notes what an observer is told about the walk."""
+
+    def __enter__(self):
+        self.told = []
+        return super().__enter__()
+
+    def before_backward(self, node):
+        self.told.append(node.op)
+
+    def after_backward(self, node, dy, gradients):
+        self.told.append((dy.tolist(), [dx.tolist() for dx in gradients]))
+
+
+def test_an_observer_is_told_of_every_derivative_with_whole_gradients():
+    x = leaf([1.0, 2.0])
+    with Recorder() as observer:
+        (x[1] * Tensor(5.0, dtype="float64")).backward()
+        custom(x[0] * 1.0, lambda dy: (None,)).backward()
+    assert observer.told == ["mul", (1.0, [5.0]), "getitem", (5.0, [[0.0, 5.0]]), "custom", (1.0, [])]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 Warnings are errors in this test suite, so each test here also shows that there is no warning.
 """
 
+import functools
 import itertools
 import math
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -143,6 +145,13 @@ def test_no_gradient_is_computed_for_a_number(op):
     assert [dx is None for dx in op(2.0, x)._node.backward(dy)] == [True, False]
 
 
+@pytest.mark.parametrize("n", [-4, -3, -2, -1, 2, 3, 4, 5, 6, 7, 8])
+def test_small_whole_powers_are_products(n):
+    x = Tensor(np.random.default_rng(0).uniform(0.1, 3, 1000))
+    product = functools.reduce(operator.mul, [x] * abs(n))
+    assert (x**n).tolist() == (product if n > 0 else 1 / product).tolist()
+
+
 def test_shapes_broadcast_by_numpys_rule():
     shapes = [shape for n in range(4) for shape in itertools.product((0, 1, 2, 3), repeat=n)]
     for a, b in itertools.product(shapes, repeat=2):
@@ -172,12 +181,26 @@ def test_a_numpy_array_may_stand_on_the_left():
 
 def test_integers_become_float32_where_results_are_fractions():
     x = Tensor([1, 2])
-    for y in (x.exp(), x.log(), x.sqrt(), x.tanh(), x.sin(), x.cos(), x.erf(), x / 2, x.mean(), x.std(), x.softmax()):
+    for y in (
+        x.exp(),
+        x.log(),
+        x.sqrt(),
+        x.tanh(),
+        x.sin(),
+        x.cos(),
+        x.erf(),
+        x.sigmoid(),
+        x / 2,
+        x.mean(),
+        x.std(),
+        x.softmax(),
+    ):
         assert y.dtype == np.float32
     assert (x / 0).tolist() == [inf, inf]
     whole = [x + 1, x * x, -x, x**2, x.abs(), x.relu(), x.sum(), x.max(), x.min(), x.clip(1, 2), x @ x]
     for y in (*whole, x.reshape(2, 1).tril()):
         assert y.dtype == np.int64
+    assert (x**0).tolist() == [1, 1]
     assert (x.clip(0.5, 1.5).dtype, x.clip(0.5, 1.5).tolist()) == (np.float32, [1.0, 1.5])
     assert x.clip(high=1).tolist() == [1, 1]
     assert Tensor([True, True]).sum().item() == 2
@@ -354,6 +377,8 @@ TYPE_ERRORS = [
     (lambda: Tensor.rand(2, dtype=bool), "rand: draws fractions, which bool cannot hold: use a float dtype"),
     (lambda: Tensor.randn(2, dtype="int64"), "randn: draws fractions, which int64 cannot hold: use a float dtype"),
     (lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
+    (lambda: MASK() - MASK(), "sub: truth values have no sign: write ~x, x ^ y, or x.cast('int64')"),
+    (lambda: ops.where([True], ones(1), 0), "where: the condition must be a tensor, not a list"),
 ]
 
 

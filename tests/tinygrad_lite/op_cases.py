@@ -58,7 +58,7 @@ def unary(low: float = -2.0, high: float = 2.0) -> list[Arrays]:
 def binary(**bounds: float) -> list[Arrays]:
     """Equal shapes, stretched ones on either side, empty ones, and a view. (A separate test tries all pairs.)"""
     shapes = [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1, 3), (4, 1)), ((2, 0, 3), (1, 3)), ((1,), (0,))]
-    shapes += [((0, 3), (3,)), ((0, 1), (1, 3)), ((), (0,))]
+    shapes += [((0, 3), (3,)), ((0, 1), (1, 3)), ((), (0,)), ((1, 3), (1, 4, 3))]
     pairs = [(draw(*x, **bounds), draw(*y, **bounds)) for x, y in shapes]
     return [*pairs, (draw(3, 2, **bounds).T, draw(2, 6, **bounds)[:, ::-2])]
 

@@ -65,6 +65,11 @@ REFUSED = [
     (lambda x: Tensor([1.0], "float64"), "Tensor: by position it takes data, and by name dtype=..., device=..."),
     (lambda x: x.cat(x, 1), "cat: 1 is not a tensor; an axis is given by name, as in axis=1"),
     (lambda x: x.reshape(1, 2, 3).transpose(), "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T "),
+    (lambda x: x.clip(0, 1, 2), "clip: by position it takes x, low, high, and no more"),
+    # names
+    (lambda x: x.clip(minimum=0), "clip: there is no argument 'minimum'"),
+    (lambda x: x.relu(inplace=True), "relu: there is no argument 'inplace'"),
+    (lambda x: Tensor.zeros(2, size=3), "zeros: there is no argument 'size'"),
     # meanings
     (lambda x: x.where(x > 0, 0.0), "where: the condition holds float32, not truth values: write (x > 0).where(x, y)"),
     (
@@ -78,6 +83,7 @@ REFUSED = [
     (lambda x: Tensor([1, 2]).masked_fill(Tensor([True, False]), 2.5), "masked_fill: a tensor of int64 cannot hold 2"),
     (lambda x: Tensor([2]) ** -1, "pow: an integer to a negative power is a fraction"),
     (lambda x: -Tensor([True]), "neg: truth values have no sign: write ~x"),
+    (lambda x: Tensor([True]).sign(), "sign: truth values have no sign: write ~x"),
     (lambda x: x.sum((0, 0)), "sum: an axis occurs twice in (0, 0)"),
     (lambda x: x.repeat(-1, 1), "repeat: needs a number of at least 0 for each of 2 axes"),
     (lambda x: Tensor.arange(3.1, dtype="int64"), "arange: 0, 3.1 and a step of 1 do not count to an end in int64"),

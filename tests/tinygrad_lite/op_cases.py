@@ -311,6 +311,8 @@ CASES += reductions()
 CASES += [
     same("sum all", lambda x: x.sum(), unary()),
     same("max all", lambda x: x.max(), each((), (3,))),
+    same("min all", lambda x: x.min(), each((), (3,))),
+    Case("amin all", Tensor.amin, np.min, each((2, 3))),
     Case("amax of no rows", lambda x: x.amax(1), lambda x: x.max(1), each((0, 3))),
     Case("min of no rows", lambda x: x.amin(1, keepdim=True), lambda x: x.min(1, keepdims=True), each((0, 3))),
     Case("logsumexp of no rows", lambda x: x.logsumexp(-1), lambda x: x[:, 0], each((0, 4))),

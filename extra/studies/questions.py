@@ -49,13 +49,13 @@ def main(options: QuestionOptions, name: str) -> None:
     model = trained.make_model(options.device)
     tests = {part: list(conversations(part, options.count)) for part in PARTS[1:]} | {"by hand": by_hand()}
     lines = ["test,kind,questions,right"]
-    show(f"{'':14} questions   right   refused what it cannot know   refused what it could know")
+    show(f"{'':14} questions   right   said "I don't know", rightly   wrongly")
     for test, asked in tests.items():
         written = answer(model, trained.tokenizer, ["\n".join(one.turns) for one in asked])
         pairs = list(zip(asked, written, strict=True))
         right = [is_right(one, said, exactly=test != "by hand") for one, said in pairs]
         known, unknown = ([said in REFUSALS for one, said in pairs if one.is_known is so] for so in (True, False))
-        show(f"{test:14} {len(asked):>9} {share(right):>7} {share(unknown):>29} {share(known):>28}")
+        show(f"{test:14} {len(asked):>9} {share(right):>7} {share(unknown):>30} {share(known):>9}")
         counts = Counter(one.kind for one in asked)
         rights = Counter(one.kind for one, is_so in zip(asked, right, strict=True) if is_so)
         lines += [f"{test},{kind},{count},{rights[kind]}" for kind, count in counts.items()]

@@ -63,7 +63,7 @@ def as_float(x: Tensor) -> Tensor:
 
 
 def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of one dtype on one device; a Python number takes the tensor's dtype if it can."""
+    """Two operands as tensors of one dtype on one device; a Python number is converted to the tensor's where possible."""
     if not isinstance(x, Tensor):
         x = as_constant(x, y)
     if not isinstance(y, Tensor):

@@ -49,7 +49,7 @@ def main(options: QuestionOptions, name: str) -> None:
     model = trained.make_model(options.device)
     tests = {part: list(conversations(part, options.count)) for part in PARTS[1:]} | {"by hand": by_hand()}
     lines = ["test,kind,questions,right"]
-    show(f"{'':14} questions   right   said "I don't know", rightly   wrongly")
+    show(f"{'':14} questions   right   said 'I don't know', rightly   wrongly")
     for test, asked in tests.items():
         written = answer(model, trained.tokenizer, ["\n".join(one.turns) for one in asked])
         pairs = list(zip(asked, written, strict=True))

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,9 +17,13 @@ from extra.tokenizers.wordpiece import WordPieceTokenizer
 from gpt.model import GPT
 from tests import test_course as core
 from tests.gpt.configs import GPTConfig
-from tests.gpt.saved_models import save
+from tests.gpt.saved_models import save, saved_gpt
+from text.tokenizers.bpe import BPETokenizer
+from text.tokenizers.char import CharTokenizer
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.errors import UserError
+from training.checkpoint import load_checkpoint
+from training.corpora.texts import Corpus
 
 OF_EVERY_CHAPTER = [
     core.test_exercises_fail_on_their_blanks_and_pass_when_solved,
@@ -255,6 +260,75 @@ def test_contexts_prints_three_tables_and_draws(reader, ran, workplace):
     assert len(re.findall(r"^\d( +\d\.\d\d / \d\.\d\d){3}$", out, re.MULTILINE)) == 3
     for file in (workplace / "contexts.svg", encoders / "contexts.svg"):
         assert is_drawing(file)
+
+
+# --- chapter 17: tagging, and bags of words ---------------------------------------------------------------------
+
+tagging, cbow = (check.load(encoders / f"{name}.py") for name in ("tagging", "cbow"))
+GOETHE = "Es irrt der Mensch, so lang er strebt. Das Leben ist kurz, die Kunst ist lang. Wir leben und irren. " * 9
+
+
+@pytest.fixture
+def small_bert(workplace):
+    """The checkpoint of a small encoder without training, and its tokenizer."""
+    tokenizer = BPETokenizer.train(GOETHE + "Die Hauptstadt von Frankreich ist Paris", 290, SPECIALS)
+    specials = {name: tokenizer.specials[BertConfig.special_token(name)] for name in BertConfig.special_fields()}
+    sizes = {"block_size": 64, "n_layer": 1, "n_head": 2, "n_embd": 16, "positions": "rotary"}
+    manual_seed(1)
+    model = Bert(BertConfig(tokenizer.vocab_size, **specials, **sizes, dropout=0.0))
+    return save(Path("run/last.safetensors"), "bert", model, model.state_dict(), tokenizer), model, tokenizer
+
+
+def test_words_with_a_capital_are_marked_and_learned(small_bert, monkeypatch, ran):
+    _, model, tokenizer = small_bert
+    rows = tagging.tagged(tokenizer, GOETHE)
+    assert max(len(row.ids) for row in rows) <= tagging.LENGTH + 2
+    ends = [[tokenizer.render(row.ids[place]) for place in row.places] for row in rows]
+    assert [piece.strip()[-1] for piece in ends[0][:4]] == ["s", "t", "r", "h"]
+    assert rows[0].targets[:9].tolist() == [1, 0, 0, 1, 0, 0, 0, 0, 1]
+    assert GOETHE.lower().startswith(tokenizer.decode(rows[0].ids[1:-1].tolist()))
+    tagger = tagging.fitted(tagging.Tagger(model), rows, tagging.TaggingOptions(max_iters=60))
+    assert tagging.are_right(tagger, rows).mean() > 0.9
+    right, hard = tagging.baseline("Das Leben, das Leben. Wir leben, der Mann", "Leben leben. Neu mann leben")
+    assert right.tolist() == [True, False, True, False, False]
+    assert hard.tolist() == [True, True, True, False, True]
+    corpus = Corpus("goethe", f"{GOETHE}Neues Glas. {GOETHE}", "", "", "", held_out_from=len(GOETHE))
+    monkeypatch.setattr(tagging, "load_corpus", lambda _: corpus)
+    lines = ran(tagging.main, "run", "--max_iters", 1).out.splitlines()
+    assert [len(re.findall(r"\d%", line)) for line in lines] == [1, 2, 2, 2]
+
+
+def test_answers_are_where_the_targets_say(small_bert, monkeypatch, ran):
+    _, model, tokenizer = small_bert
+    monkeypatch.setattr(tagging, "LENGTH", 150)
+    for part in (0, 1):
+        own = {y for kind in tagging.KINDS for _, y in tagging.facts(kind, "known", "de")[part::2]}
+        for row in tagging.asked(tokenizer, part, 9, seed=1):
+            first, last = row.targets
+            answer = tokenizer.decode(row.ids[first : last + 1].tolist()).strip()
+            assert answer in own
+            assert row.segments[first] == row.segments[last] == 1
+    manual_seed(1)
+    rows = tagging.asked(tokenizer, 0, 2, seed=1)
+    tagger = tagging.Tagger(Bert(replace(model.config, block_size=160)))
+    right = tagging.are_right(tagging.fitted(tagger, rows, tagging.TaggingOptions(max_iters=80)), rows)
+    assert right.tolist() == [True, True]
+
+
+def test_bags_of_words_are_written_into_the_table_of_a_model(workplace, monkeypatch, ran):
+    manual_seed(0)
+    bag = cbow.Bag(12, 8)
+    options = cbow.CbowOptions(max_iters=60, learning_rate=0.1)
+    assert cbow.train(bag, np.arange(200) % 12, options) < 0.1  # eight neighbours say which of the twelve it is
+    before = saved_gpt(Path("run/last.safetensors"), CharTokenizer.train(GOETHE), dataset="goethe", tie_weights=False)
+    monkeypatch.setattr(cbow, "load_corpus", lambda name: Corpus(name, GOETHE, "", "", ""))
+    out = ran(cbow.main, "run", "--max_iters", 9, "--tokens", "a", "e", "--out", "new/last.safetensors").out
+    assert [line[0] for line in out.splitlines()[2:]] == ["a", "e"]
+    old, new = (load_checkpoint(Path(file)).weights for file in (before, "new/last.safetensors"))
+    table = cbow.TABLE
+    np.testing.assert_allclose((new[table] ** 2).mean(), (old[table] ** 2).mean(), rtol=1e-5)
+    assert (new.pop(table) != old.pop(table)).all()
+    assert all((new[name] == old[name]).all() for name in old)
 
 
 # --- exercises ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The chapters from 13 on, which may need the shelf, are as those before them."""
 
+import random
 import re
 import tomllib
 from dataclasses import replace
@@ -430,3 +431,23 @@ def test_a_difference_within_two_standard_errors_is_marked(parts, monkeypatch, t
         ["GELU", "1.370 ± 0.141 ≈", "1.390 ± 0.141"],
         ["AdamW", "0.810 ± 0.141", "0.830 ± 0.141 ≈"],
     ]
+
+
+def test_evolution_finds_the_best_setting_sooner_than_chance():
+    evolve = check.load(ROOT / "docs" / "course" / "14-today" / "evolve.py")
+    best = {name: values[-1] for name, values in evolve.GENES.items()}
+
+    def wrong_genes(setting, seed):
+        return sum(setting[name] != value for name, value in best.items())
+
+    chance, evolution = (evolve.search(wrong_genes, 160, 1, evolves) for evolves in (False, True))
+    assert chance[: evolve.POPULATION] == evolution[: evolve.POPULATION]
+    assert min(found for found, _ in evolution) == 0 < min(found for found, _ in chance)
+    parent = evolve.drawn(random.Random(0))
+    assert sum(parent[name] != value for name, value in evolve.child(parent, random.Random(1)).items()) == 1
+
+
+def test_the_rate_and_the_heads_are_genes_too(parts):
+    ids = np.arange(80) ** 2 % 7
+    assert len({parts.bits(change, ids, 2, 1)[1] for change in ({}, {"rate": 0.1}, {"n_head": 1})}) == 3
+    assert parts.bits({"rate": parts.RATE}, ids, 2, 1) == parts.bits({}, ids, 2, 1)

@@ -63,17 +63,17 @@ def loss(model: GPT, ids: np.ndarray, starts: np.ndarray) -> Tensor:
 def bits(change: dict, ids: np.ndarray, max_iters: int, seed: int) -> list[float]:
     """Train a model on three quarters of a text. Returns: its bits per character there, and on the rest."""
     parts, (known, held_out) = PARTS | change, np.split(ids, [len(ids) * 3 // 4])
-    muon, falls_to_0 = parts.pop("muon"), parts.pop("falls_to_0")
+    muon, falls_to_0, rate = parts.pop("muon"), parts.pop("falls_to_0"), parts.pop("rate", RATE)
     manual_seed(seed)
-    model = GPT(GPTConfig(vocab_size=int(ids.max()) + 1, **SIZES, **parts))
+    model = GPT(GPTConfig(vocab_size=int(ids.max()) + 1, **SIZES | parts))
     groups = (optim.muon_groups if muon else optim.decay_groups)(model, 0.1)
     optimizer = optim.Muon(groups, muon_lr_factor=5) if muon else optim.AdamW(groups)
-    schedule = (optim.trapezoid, 0.0, 0.4) if falls_to_0 else (optim.cosine, RATE / 10)
+    schedule = (optim.trapezoid, 0.0, 0.4) if falls_to_0 else (optim.cosine, rate / 10)
     for step in range(max_iters):
         optimizer.zero_grad()
         loss(model, known, np.random.default_rng((seed, step)).integers(0, len(known) - LENGTH, ROWS)).backward()
         optimizer.clip_grad_norm(1.0)
-        optimizer.lr = schedule[0](step, RATE, WARMUP, max_iters, *schedule[1:])
+        optimizer.lr = schedule[0](step, rate, WARMUP, max_iters, *schedule[1:])
         optimizer.step()
     with no_grad():
         evenly = [np.linspace(0, len(text) - LENGTH, EVALUATED).astype(int) for text in (known, held_out)]

@@ -246,7 +246,9 @@ def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture,
 def test_settings_that_change_no_result_pass():
     more = {"pruned_heads": {}, "output_past": True, "auto_map": {"AutoModel": "a.B"}, "unsloth_fixed": True}
     more |= {"problem_type": "multi_label_classification", "task_specific_params": {"x": 1}, "max_length": 20}
-    assert bert.LAYOUT.own_config(SETTINGS | more) == bert.LAYOUT.own_config(SETTINGS)
+    config = bert.LAYOUT.own_config(SETTINGS)
+    assert bert.LAYOUT.own_config(SETTINGS | more) == config
+    assert config.n_layer == SETTINGS["num_hidden_layers"]
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

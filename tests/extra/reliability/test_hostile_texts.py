@@ -209,7 +209,7 @@ def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, tried_many):
 
     def attempt(rng):
         Path("pairs.tsv").write_bytes(odd_bytes(rng, good))
-        return lambda: SEQ2SEQ.make_task(options).unknown()
+        return lambda: len(SEQ2SEQ.make_task(options).unknown())
 
     tried_many(count, SEED + 3, "broken tables of pairs", attempt, used=0.05, refused=0)
 
@@ -231,7 +231,9 @@ def test_texts_without_lines_or_letters_are_used_or_refused(data, workplace, cap
             (baselines.main, ["--text=odd.txt", "--orders=1"]),
             (train.main, ["reverse", "--pairs=odd.txt", "--max_iters=0", "--out_dir=pairs", *OVERWRITE]),
         ):
-            Outcomes().tried(0, lambda main=main, words=words: main(words))
+            outcomes = Outcomes()
+            outcomes.tried(0, lambda main=main, words=words: main(words))
+            assert outcomes["used"] == 0 or "".join(capsys.readouterr()), words
 
 
 OVERWRITE = ["--overwrite", "--workers=1"]
@@ -314,7 +316,7 @@ def test_a_broken_table_of_losses_is_plotted_or_refused(count, tried_many):
 
     def attempt(rng):
         Path("metrics.csv").write_bytes(broken(rng))
-        return lambda: training.read_run(Path("metrics.csv"))
+        return lambda: training.read_run(Path("metrics.csv")).training.size
 
     what = "broken tables of losses for the plot"
     tried_many(count, SEED + 4, what, attempt, allowed=OptionError, used=0.05, refused=0)

@@ -26,7 +26,7 @@ import pytest
 
 import tinygrad_lite
 from docs.course import check
-from extra.studies import IN_COURSE
+from extra.studies import SCRIPTS
 from tests.extra.test_readme import anchor
 from tests.gpt.configs import GPTConfig
 from tests.test_imports import FILES, own_imports
@@ -339,7 +339,7 @@ def test_the_page_on_upgrading_names_modules_that_exist():
 
 
 MOVED = {"studies.draw": "-m extra.studies.draw", "encoder.export": "-m extra.encoders.export"}
-MOVED |= {f"studies.{script.split('/')[1]}": f"docs/course/{script}.py" for script in IN_COURSE}
+MOVED |= {f"studies.{name}": script for name, script in SCRIPTS.items()}
 MOVED["extra.studies.update"] = MOVED["studies.update"]
 
 

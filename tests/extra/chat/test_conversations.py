@@ -9,19 +9,21 @@ import pytest
 
 import sample
 import train
+from docs.course import check
 from extra.chat import conversations as world
 from extra.chat.chat import question_ids
 from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END, prompt_ids
 from extra.pairs.pairs import IGNORED, AnswerTask
-from extra.studies import questions
 from gpt.model import GPT
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.small_gpts import small_gpt
+from tests.tiny_runs import ROOT
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tensor import Tensor
 from training.corpora import texts
 
+questions = check.load(ROOT / "docs/extra/questions.py")
 ANSWER = "<answer>"
 TALKER = ByteTokenizer((ANSWER, END))
 FIRST, LAST = TALKER.specials[ANSWER], TALKER.specials[END]
@@ -40,6 +42,8 @@ def test_there_are_a_hundred_facts_and_fifty_questions_by_hand_and_an_answer_for
         assert all(len(world.sentences(kind, language, "answer")) == 1 for kind in world.KINDS)
     assert len(questions.by_hand()) == 50
     assert sum(not one.is_known for one in questions.by_hand()) == 6
+    asked = world.Asked("capital", ("hauptstadt von italien?",), "Rom")
+    assert questions.is_right(asked, "Die Hauptstadt von Italien ist Rom.", exactly=False)
 
 
 def test_what_the_tests_ask_was_not_in_the_training():

@@ -9,11 +9,13 @@ import pytest
 from docs.course import check
 from extra.gpt.options import GPTOptions
 from extra.pairs.answering import END
+from extra.studies import SCRIPTS
 from gpt.data import prepare
 from tests.extra.explorer.test_encoders import saved_bert
 from tests.extra.explorer.test_translation import saved_translator
 from tests.gpt.saved_models import saved_gpt
 from tests.gpt.test_refusals import assert_refused, each, rows_of
+from tests.test_imports import ROOT
 from tests.tiny_runs import made_up_text, undone
 from text.tokenizers.base import UNKNOWN
 from text.tokenizers.byte import ByteTokenizer
@@ -38,8 +40,6 @@ TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
 MODULES = {"train": "train", "sample": "sample", "merge": "extra.adapters.merge"}
 MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
-# Scripts of the course, and their chapters.
-SCRIPTS = {"accuracy": 17, "damage": 15, "longer": 14, "quantized": 18, "together": 19, "update": 18}
 
 
 CASES = {
@@ -268,7 +268,7 @@ def place(tmp_path_factory):
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
     if command in SCRIPTS:
-        main = check.load(check.chapters()[SCRIPTS[command]] / f"{command}.py").main
+        main = check.load(ROOT / SCRIPTS[command]).main
     else:
         main = import_module(MODULES.get(command, f"extra.studies.{command}")).main
     assert_refused(main, words, error, sentence, place)

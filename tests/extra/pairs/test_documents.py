@@ -8,19 +8,20 @@ import pytest
 
 import sample
 import train
+from docs.course import check
 from extra.families import GPT
 from extra.gpt.options import GPTOptions
 from extra.pairs.answering import MARK, prompt_of
 from extra.pairs.documents import DocumentTask
 from extra.pairs.pairs import IGNORED
-from extra.studies import invented
 from gpt.score import token_log_probs
 from tests.extra.explorer.test_gpt import explained
-from tests.tiny_runs import arguments, assert_resumes
+from tests.tiny_runs import ROOT, arguments, assert_resumes
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import CorpusError, OptionError
 from training.processes.processes import OneProcess
 
+invented = check.load(ROOT / "docs/extra/invented.py")
 NAMES = "\n".join(f"{a}{b}{c}" for a in "ABCD" for b in ("nn", "l") for c in "aeiou")
 TEXTS = [  # a text, what ends a document, and the documents
     (f"\ufeff{NAMES}\n".replace("\n", "\r\n"), "line", NAMES.split()),

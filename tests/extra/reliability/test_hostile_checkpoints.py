@@ -22,10 +22,10 @@ import safetensors.numpy
 
 import sample
 import train
+from docs.course import check
 from extra.encoders.family import BERT
 from extra.families import GPT
 from extra.pretrained import export
-from extra.studies import questions
 from extra.studies import scores as evaluate
 from tests.extra.pretrained.gpt2_folders import byte_folder
 from tests.extra.pretrained.test_llama import LLAMA3, QWEN3, llama_folder
@@ -331,6 +331,7 @@ def test_special_tokens_other_than_the_models_are_refused(run, runs):
         refused(path, CheckpointError, reason, lambda path=path: sampled(path, family="seq2seq"), resume)
 
 
+questions = check.load(ROOT / "docs/extra/questions.py")
 WITHOUT = [ByteTokenizer(), ByteTokenizer(["<end>"]), ByteTokenizer(["<answer>", "<end >"])]
 
 

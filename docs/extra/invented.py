@@ -1,30 +1,27 @@
 """How many of the names that a model wrote are new, and how many are made of what it read?
 
     python sample.py out/names --num_samples 30 > new.txt
-    python -m extra.studies.invented new.txt                      --dataset my.txt, if it learned from another list
+    python docs/extra/invented.py new.txt                      --dataset my.txt, if it learned from another list
 
 A name is new if it is no line of the list. It is made of what the model read if any three neighbours in it are
 neighbours in the list, too, where the mark at either end counts as a neighbour.
 """
 
 from extra.studies.baselines import TextOptions
-from extra.studies.program import program
+from training.cli.command_line import read_command
 from training.cli.console import run_command, show
 from training.corpora.texts import load_corpus
 
 
 def trigrams_of(name: str) -> set[str]:
-    """Any three neighbours in a name between two marks.
-
-    >>> sorted(trigrams_of("Ann"))
-    ['Ann', 'nn|', '|An']
-    """
+    """Any three neighbours in a name between two marks."""
     return {f"|{name}|"[i : i + 3] for i in range(len(name))}
 
 
-@program("extra.studies.invented", TextOptions, "FILE", "new.txt")
-def main(options: TextOptions, name: str) -> None:
-    """Count the names of a file that are not in a list, and those whose trigrams are."""
+def main(argv: list[str]) -> int:
+    """Print both counts for the file that the command line names, and what is in no name of the list."""
+    about = "Count the names of a file that are not in a list, and those whose trigrams are."
+    options, (name,) = read_command(TextOptions, argv, "python docs/extra/invented.py", about, "FILE", "new.txt")
     known = {*load_corpus(options.dataset, files=options.text).text.splitlines()}
     read = set().union(*map(trigrams_of, known))
     written = load_corpus(name).text.splitlines()
@@ -33,7 +30,8 @@ def main(options: TextOptions, name: str) -> None:
     show(f"{sum(not unread[text] for text in written)} of {len(written)} have only trigrams of the list")
     for text in filter(unread.get, unread):
         show(f"  {text}: {' '.join(unread[text])}")
+    return 0
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.invented", main)
+    run_command("invented", main)

@@ -1,8 +1,8 @@
 """How many questions does a GPT that learned from conversations answer, and does it know what it cannot know?
 
-    python -m extra.studies.questions out/chat                     three tests, 500 questions each and the fifty by hand
-    python -m extra.studies.questions out/chat --wrong 5           also wrong answers, five of each test
-    python -m extra.studies.questions out/chat --csv questions.csv
+    python docs/extra/questions.py out/chat                    three tests, 500 questions each and the fifty by hand
+    python docs/extra/questions.py out/chat --wrong 5          also wrong answers, five of each test
+    python docs/extra/questions.py out/chat --csv questions.csv
 
 The tests are those of extra/chat/conversations.py: other questions than in the training (`templates`), other names,
 things, sums and combinations (`combinations`), and fifty written by hand (`by hand`). An answer of the first
@@ -18,9 +18,10 @@ from pathlib import Path
 from extra.chat.conversations import LANGUAGES, PARTS, Asked, conversations, sentences, table
 from extra.families import GPT as FAMILY
 from extra.pairs.answering import answer, is_conversing
-from extra.studies.program import program, write_lines
+from extra.studies.program import write_lines
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
+from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.folder import tune_memory
 
@@ -29,7 +30,7 @@ REFUSALS = tuple(sentences("unknown", language, "answer")[0] for language in LAN
 
 @dataclass
 class QuestionOptions:
-    """The options of `python -m extra.studies.questions`."""
+    """The options of `python docs/extra/questions.py`."""
 
     count: int = option(500, "questions of each generated test", unit="questions", low=1)
     wrong: int = option(0, "wrong answers to show from each test", low=0)
@@ -37,9 +38,11 @@ class QuestionOptions:
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
 
-@program("extra.studies.questions", QuestionOptions, "CHECKPOINT", "out/chat")
-def main(options: QuestionOptions, name: str) -> None:
-    """Ask a GPT that learned from conversations what it did not see in training."""
+def main(argv: list[str]) -> int:
+    """Print the table for the model that the command line names, and write the file that it asks for."""
+    command = "python docs/extra/questions.py"
+    about = "Ask a GPT that learned from conversations what it did not see in training."
+    options, (name,) = read_command(QuestionOptions, argv, command, about, "CHECKPOINT", "out/chat")
     tune_memory()
     trained = FAMILY.read(Path(name))
     if not is_conversing(trained):
@@ -65,6 +68,7 @@ def main(options: QuestionOptions, name: str) -> None:
     if options.csv:
         write_lines(Path(options.csv), lines)
         say(f"wrote {options.csv}")
+    return 0
 
 
 def by_hand() -> list[Asked]:
@@ -76,11 +80,7 @@ def by_hand() -> list[Asked]:
 
 
 def is_right(asked: Asked, said: str, exactly: bool) -> bool:
-    """Whether an answer is right: the same, or with the words that are asked for in it.
-
-    >>> is_right(Asked("capital", ("hauptstadt von italien?",), "Rom"), "Die Hauptstadt von Italien ist Rom.", False)
-    True
-    """
+    """Whether an answer is right: the same, or with the words that are asked for in it."""
     if exactly:
         return said == asked.answer
     return f" {asked.answer}" in f" {said}" and (said in REFUSALS) != asked.is_known
@@ -92,4 +92,4 @@ def share(found: Sequence[bool]) -> str:
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.questions", main)
+    run_command("questions", main)

@@ -251,7 +251,7 @@ COMMANDS = [
 @pytest.mark.parametrize(("command", "typed", "written"), COMMANDS)
 def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, written):
     Path("prompt.txt").write_text(PROMPT, encoding="utf-8", newline="\n")
-    out, err = run_in_foreign_locale(*[str(ROOT / w) if w == "sample.py" else w for w in command.split()], typed=typed)
+    out, err = run_in_foreign_locale(*[str(ROOT / w) if w.endswith(".py") else w for w in command.split()], typed=typed)
     assert written in out
     if typed or "FILE:" in command:
         assert "warning: the model never saw" in err

@@ -10,17 +10,17 @@ from typing import NamedTuple
 
 from extra.inside import pieces
 from extra.plots.figure import DrawOptions, Picture
-from extra.studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
 from extra.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import learn
 from text.tokenizers.base import UNKNOWN, Tokenizer
 from text.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError, counted
+from tinygrad_lite.errors import CorpusError, OptionError, counted
 from training.corpora.cleaning import normalise
-from training.corpora.texts import RECIPES
+from training.corpora.texts import RECIPES, Corpus, load_corpus
 
+COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order in which they are shown
 TEXT_SIZE = 8  # points
 LETTER = 0.64 * TEXT_SIZE / 72  # the width of a letter of the typewriter font, in inches
 LINE = 0.24  # inches from one line of boxes to the next
@@ -99,6 +99,40 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[str
         "there. Fewer tokens mean fewer steps, but each is a choice among more."
     )
     return picture(f"{counted(len(text), 'character')} as tokens", caption, lines, rows)
+
+
+def read_corpus(name: str) -> Corpus:
+    """The text of a file, or of a corpus by its name; its source is printed to stderr."""
+    return load_corpus(name, files=[] if name in RECIPES else [name])
+
+
+def split(corpus: Corpus) -> tuple[str, str]:
+    """The text to learn from, and the held-out text.
+
+    Raises: CorpusError if either has no word in it.
+    """
+    text, held_out = corpus.split()
+    if not text.strip() or not held_out.strip():
+        learned = counted(len(text), "character")
+        parts = f"its first {learned} are for learning and its last {len(held_out):,} for measuring"
+        raise CorpusError(f"the text is too short: {parts}, and both must contain a word; use a longer text")
+    return text, held_out
+
+
+def first_words(text: str, length: int) -> str:
+    """At most `length` characters of a text, without half a word at either end if possible.
+
+    They begin with the first complete line, since the held-out text may begin in the middle of a word.
+
+    >>> first_words("rebt.\\n\\nWer immer strebend sich", 12)
+    'Wer immer'
+    """
+    _, _, rest = text.partition("\n")
+    rest = rest.strip("\n") or text
+    end = min(length, len(rest))
+    while 0 < end < len(rest) and rest[end - 1].isalnum() and rest[end].isalnum():
+        end -= 1
+    return rest[:end].rstrip() or rest[:length]
 
 
 # --- byte-pair encoding ---------------------------------------------------------------------------------------

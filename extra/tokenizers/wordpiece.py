@@ -16,7 +16,7 @@ Text is turned into tokens in three steps:
 
 What the tokens leave out: all white space: decoding writes one space before each word and none before marks such as a
 comma; with `lowercase`, capitals and accents; and unknown words. So decode(encode(text)) is not the text.
-`extra/studies/compare_tokenizers.py` counts what it would cost to restore it, which makes bits per character comparable
+`docs/extra/compare_tokenizers.py` counts what it would cost to restore it, which makes bits per character comparable
 across tokenizers.
 
 **How the vocabulary is learned.** The characters come first, alone and with ##, so that a word is unknown only if it

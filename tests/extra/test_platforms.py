@@ -10,7 +10,7 @@ COMMANDS = [
     ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
     pytest.param("-m extra.studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
     ("-m extra.pretrained.export run exported", "", ""),
-    ("-m extra.studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
+    ("docs/extra/compare_tokenizers.py text.txt --vocab_size 300", "", "ü"),
 ]
 
 

@@ -7,7 +7,7 @@ The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>
 This file has that interface and `StreamDecoder`, which decodes token by token while a model generates. The
 kinds of tokenizer differ in their pieces: characters (`char.py`, the simplest), bytes (`byte.py`), whole words
 (`word.py`), or something in between that is learned by byte-pair encoding (`bpe.py`; `end_of_word.py` for its original
-form; `wordpiece.py` for BERT's). `python -m extra.studies.compare_tokenizers FILE` compares them.
+form; `wordpiece.py` for BERT's). `python docs/extra/compare_tokenizers.py FILE` compares them.
 
     >>> from text.tokenizers.char import CharTokenizer
     >>> tokenizer = CharTokenizer.train("Mit Worten läßt sich trefflich streiten,")

@@ -98,7 +98,7 @@ CASES = {
             "baselines --mix out/goethe",
             "--mix is a program of its own: python docs/course/19-together/together.py",
         ),
-        ("compare_tokenizers", "the file is missing: python -m extra.studies.compare_tokenizers goethe"),
+        ("compare_tokenizers", "the file is missing: python docs/extra/compare_tokenizers.py goethe"),
         ("compare_tokenizers --vocab_size 12", "--vocab_size 12: must be at least 257"),
         ("compare_tokenizers text.txt --vocabsize 300", "did you mean --vocab_size?"),
         ("damage", f"{MISSING} docs/course/15-inside/damage.py out/goethe"),

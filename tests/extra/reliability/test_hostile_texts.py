@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import train
+from docs.course import check
 from extra.corpora.texts import gutenberg_text
 from extra.families import SEQ2SEQ
 from extra.gpt.options import GPTOptions
 from extra.plots import training
 from extra.studies import baselines
-from extra.studies import compare_tokenizers as compare
 from extra.studies import scores as evaluate
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.huggingface import HFTokenizer
@@ -43,6 +43,7 @@ from training.corpora.texts import load_corpus, load_files
 
 SEED = 20240712
 TEXT = made_up_text(60)
+compare = check.load(ROOT / "docs/extra/compare_tokenizers.py")
 PRESETS = sorted((ROOT / "presets").glob("**/*.toml"))
 
 

@@ -1,8 +1,8 @@
 """What does each tokenizer cost, and what does it gain? All of them side by side, on one text.
 
-    python -m extra.studies.compare_tokenizers my.txt                      any UTF-8 text
-    python -m extra.studies.compare_tokenizers goethe --vocab_size 4096    a corpus by name
-    python -m extra.studies.compare_tokenizers my.txt --sample 0           only the table
+    python docs/extra/compare_tokenizers.py my.txt                      any UTF-8 text
+    python docs/extra/compare_tokenizers.py goethe --vocab_size 4096    a corpus by name
+    python docs/extra/compare_tokenizers.py my.txt --sample 0           only the table
 
 Each tokenizer learns from the first nine tenths of the text, with the same --vocab_size if the size can be chosen, and
 is measured on the last tenth, which it has not seen:
@@ -31,17 +31,17 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extra.studies.program import program
+from extra.plots.boxes import COMPARED, first_words, read_corpus, split
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import learn
 from text.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import CorpusError, counted
+from tinygrad_lite.errors import counted
+from training.cli.command_line import read_command
 from training.cli.console import RESET, run_command, show, wants_colour, write
-from training.corpora.texts import RECIPES, Corpus, load_corpus
+from training.corpora.texts import RECIPES
 
-COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order of the table
 ABOUT_FILE = "FILE is a text in UTF-8, or a corpus by name: " + ", ".join(RECIPES)
 CODE_POINT = 21  # bits that name any character of Unicode
 
@@ -91,22 +91,14 @@ def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
 
 
 def spaces(tokenizer: WordwiseTokenizer, text: str) -> Counter[str]:
-    """How often each white space occurs in a text; an empty one is a border between two words without any.
-
-    >>> spaces(WordPieceTokenizer(["[UNK]"], ["[UNK]"]), "Ja, ja.\\nJa")
-    Counter({'': 2, ' ': 1, '\\n': 1})
-    """
+    """How often each white space occurs in a text; an empty one is a border between two words without any."""
     counts = Counter(re.findall(r"\s+", text))
     borders = len(tokenizer.split(text)) - 1 - counts.total()
     return counts + Counter({"": borders})  # + drops counts that are not positive
 
 
 def letters(pieces: Mapping[str, int]) -> Counter[str]:
-    """The letters of pieces that occur N times each, with an empty string for the end of each.
-
-    >>> letters({"ab": 2, "b": 1})
-    Counter({'b': 3, '': 3, 'a': 2})
-    """
+    """The letters of pieces that occur N times each, with an empty string for the end of each."""
     return Counter(letter for piece, count in pieces.items() for letter in [*piece, ""] * count)
 
 
@@ -120,16 +112,7 @@ def cost(learned: Counter[str], symbols: Counter[str]) -> float:
 
 
 def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
-    r"""A text as its tokens, in two alternating colours, or with a mark between them.
-
-    >>> from text.tokenizers.word import WordTokenizer
-    >>> print(show_tokens(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich", colour=False))
-    Ach|,| |<unk>|,|<unk>|ich
-    >>> from text.tokenizers.byte import ByteTokenizer
-    >>> print(show_tokens(ByteTokenizer(), "nä\nja", colour=False))
-    n|\xc3|\xa4|\n|
-    j|a
-    """
+    """A text as its tokens, in two alternating colours, or with a mark between them."""
     shown = []
     for i, token in enumerate(tokenizer.encode(text)):
         # The end of a line is shown as an escape, and then printed as well.
@@ -142,9 +125,11 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-@program("extra.studies.compare_tokenizers", CompareOptions, "FILE", "goethe", epilog=ABOUT_FILE)
-def main(options: CompareOptions, name: str) -> None:
-    """Learn every kind of tokenizer from a text, and compare them on its last tenth."""
+def main(argv: list[str]) -> int:
+    """Print the table for the text that the command line names, and a passage as the tokens of each kind."""
+    command = "python docs/extra/compare_tokenizers.py"
+    about = "Learn every kind of tokenizer from a text, and compare them on its last tenth."
+    options, (name,) = read_command(CompareOptions, argv, command, about, "FILE", "goethe", epilog=ABOUT_FILE)
     text, held_out = split(read_corpus(name))
 
     show("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
@@ -155,41 +140,8 @@ def main(options: CompareOptions, name: str) -> None:
             tokens = counted(len(tokenizer.encode(passage)), "token")
             show(f"\n{tokenizer.kind}: {counted(len(passage), 'character')}, {tokens}")
             write(show_tokens(tokenizer, passage, wants_colour()) + "\n", paint=str)
-
-
-def read_corpus(name: str) -> Corpus:
-    """The text of a file, or of a corpus by its name; its source is printed to stderr."""
-    return load_corpus(name, files=[] if name in RECIPES else [name])
-
-
-def split(corpus: Corpus) -> tuple[str, str]:
-    """The text to learn from, and the held-out text.
-
-    Raises: CorpusError if either has no word in it.
-    """
-    text, held_out = corpus.split()
-    if not text.strip() or not held_out.strip():
-        learned = counted(len(text), "character")
-        parts = f"its first {learned} are for learning and its last {len(held_out):,} for measuring"
-        raise CorpusError(f"the text is too short: {parts}, and both must contain a word; use a longer text")
-    return text, held_out
-
-
-def first_words(text: str, length: int) -> str:
-    """At most `length` characters of a text, without half a word at either end if possible.
-
-    They begin with the first complete line, since the held-out text may begin in the middle of a word.
-
-    >>> first_words("rebt.\\n\\nWer immer strebend sich", 12)
-    'Wer immer'
-    """
-    _, _, rest = text.partition("\n")
-    rest = rest.strip("\n") or text
-    end = min(length, len(rest))
-    while 0 < end < len(rest) and rest[end - 1].isalnum() and rest[end].isalnum():
-        end -= 1
-    return rest[:end].rstrip() or rest[:length]
+    return 0
 
 
 if __name__ == "__main__":
-    run_command("extra.studies.compare_tokenizers", main)
+    run_command("compare_tokenizers", main)

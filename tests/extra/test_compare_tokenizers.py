@@ -1,16 +1,19 @@
+import functools
 import math
 import re
 from pathlib import Path
 
 import pytest
 
-from extra.studies import compare_tokenizers as compare
+from docs.course import check
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
+from tests.tiny_runs import ROOT
 from text.tokenizers.bpe import BPETokenizer
 from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.word import WordTokenizer, split_pieces
 
+compare = check.load(ROOT / "docs/extra/compare_tokenizers.py")
 KINDS = ["char", "byte", "bpe", "bpe-w", "word", "wordpiece"]
 LINES = ["Der Geist der Größe spricht,", "die Seele schweigt und nicht", "der Tag, die Nacht, das Licht.", ""]
 
@@ -68,6 +71,8 @@ def test_what_tokens_leave_out_is_counted_in_bits():
     pieces = WordPieceTokenizer.train("a, a, b a", 20)  # between words: 3 blanks, 2 times nothing, 1 place kept
     spaces = math.log2(6 / 3) + 2 * math.log2(6 / 2)
     assert compare.bits_to_restore(pieces, "a, a, b a", "a,b a") == pytest.approx(spaces / 5)
+    assert compare.spaces(pieces, "a, a.\nb") == {"": 2, " ": 1, "\n": 1}
+    assert compare.letters({"ab": 2, "b": 1}) == {"b": 3, "": 3, "a": 2}
 
 
 def test_the_passage_is_shown_as_tokens_with_marks(file, ran):
@@ -93,8 +98,11 @@ def test_colours_alternate_and_add_nothing_else():
     assert compare.show_tokens(tokenizer, "", colour=True) == compare.show_tokens(tokenizer, "", colour=False) == ""
 
 
-def test_control_characters_are_escaped():
-    assert compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False) == "\\x1b|[|3|1|m|\\r|\\x07"
+def test_there_are_marks_between_tokens_and_control_characters_are_escaped():
+    show = functools.partial(compare.show_tokens, colour=False)
+    assert show(ByteTokenizer(), "\x1b[31m\r\x07") == "\\x1b|[|3|1|m|\\r|\\x07"
+    assert show(ByteTokenizer(), "nä\nja") == "n|\\xc3|\\xa4|\\n|\nj|a"
+    assert show(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich") == "Ach|,| |<unk>|,|<unk>|ich"
 
 
 def test_colour_reaches_the_output(file, ran, monkeypatch):

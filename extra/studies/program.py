@@ -1,38 +1,24 @@
-"""What small programs begin with: checked options and positional arguments; a text to predict; a run's options."""
+"""What small programs begin with: checked options and positional arguments; numbers in a text; a run's options."""
 
 import functools
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import extra.corpora.pairs
 import extra.corpora.texts  # noqa: F401 (both, so that all programs know them)
 from extra.plots.figure import write_or_refuse
-from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.checkpoint import load_checkpoint
 from training.cli.command_line import read_command
-from training.cli.console import say
 from training.cli.options import build
-from training.corpora.texts import Corpus, load_corpus, load_files
-from training.family import Family, Trained
+from training.family import Family
 from training.folder import RunFolder
 from training.options import TrainOptions
 from training.origin import check_saved
 
 Main = Callable[[list[str]], int]
-MODELS = "a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2"
-
-
-@dataclass
-class HeldOutOptions:
-    """Which text a trained model predicts."""
-
-    dataset: str = option("", "text whose held-out part is predicted, by name; empty: the one it was trained on")
-    text: list[str] = option([], "files to predict instead: any UTF-8 text", is_path=True)
-    characters: int = option(0, "predict only the first N characters; 0: all", unit="characters", low=0)
 
 
 def program(name: str, cls: type, named: str = "", example: str = "", **more: Any) -> Callable[[Callable], Main]:
@@ -100,29 +86,6 @@ def whole_numbers(text: str, label: str, example: str) -> list[int]:
     if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
         raise OptionError(f"{label} {text}: write whole numbers with commas between them, such as {example}")
     return [int(word) for word in words]
-
-
-def text_to_predict(options: HeldOutOptions, trained: Trained) -> Corpus:
-    """The text; nothing of it was learned if it is the held-out part. Raises: as `named_text`."""
-    corpus = named_text(options, trained)
-    text = corpus.text if options.text else corpus.split()[1]
-    return replace(corpus, text=text[: options.characters or None])
-
-
-def named_text(options: HeldOutOptions, trained: Trained) -> Corpus:
-    """The whole text that the options name, or that the model was trained on.
-
-    Raises: OptionError if none is named, and the model does not know what it was trained on.
-    """
-    if options.text:
-        return load_files(options.text)
-    name = options.dataset or trained.dataset
-    if not name:
-        raise OptionError("this model does not say what it was trained on: add --text FILE or --dataset NAME")
-    corpus = load_corpus(name)
-    if name == trained.dataset and corpus.sha256 != trained.corpus_sha256:
-        say(f"warning: {name} is not the text that it was trained on, so it may have learned this part")
-    return corpus
 
 
 def options_of_run(family: Family, path: Path) -> TrainOptions:

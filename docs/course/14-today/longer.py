@@ -9,6 +9,7 @@ model that can use it gets better. Many get worse instead: beyond T they meet po
 text had. Learned positions have no vectors there, and such models are left out.
 """
 
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import MODELS, HeldOutOptions, numbers, text_to_predict
+from extra.studies.program import numbers
 from gpt.data import bits_per_character, characters_each
 from gpt.score import token_log_probs
 from tinygrad_lite.config import option
@@ -25,6 +26,9 @@ from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.corpora.texts import Corpus
 from training.family import Trained
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from held_out import MODELS, HeldOutOptions, text_to_predict
 
 PARTS = 4  # of each block_size, in which the plot shows the mean loss
 

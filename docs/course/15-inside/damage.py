@@ -33,6 +33,7 @@ Better than One?", arXiv:1905.10650), section 4.1, whose importance this is, not
 """
 
 import statistics
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ from without import without, without_heads
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import MODELS, HeldOutOptions, named_text, numbers, whole_numbers
+from extra.studies.program import numbers, whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -54,6 +55,9 @@ from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from held_out import MODELS, HeldOutOptions, named_text
 
 WAYS = ("random weights", "smallest weights", "random heads", "least important heads")
 WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: the maximum number, and tokens in each

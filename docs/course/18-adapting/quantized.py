@@ -11,18 +11,21 @@ median of `TIMED`, while most of the model's context is still free.
 """
 
 import statistics
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.studies.program import MODELS, HeldOutOptions, text_to_predict
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from held_out import MODELS, HeldOutOptions, text_to_predict
 
 TIMED = 12  # tokens
 

@@ -18,6 +18,7 @@ al. 2021 (arXiv:2106.09685), section 7.3, on the rank of updates.
 """
 
 import statistics
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from typing import Self
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.studies.program import HeldOutOptions, text_to_predict, whole_numbers
+from extra.studies.program import whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -34,6 +35,9 @@ from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear, Parameter
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from held_out import HeldOutOptions, text_to_predict
 
 MODELS = "two: the model before the training, and after it"
 

@@ -6,7 +6,6 @@
     python -m extra.studies.draw positions                       the sinusoidal codes; with a checkpoint, its positions
     python -m extra.studies.draw neighbours out/goethe --tokens Faust Herz --out neighbours.svg
     python -m extra.studies.draw tokens my.txt --text "Es irrt der Mensch"
-    python -m extra.studies.draw merges "Fischers Fritz fischt frische Fische"
     python -m extra.studies.draw schedule goethe reverse
     python -m extra.studies.draw loss out/goethe
 
@@ -32,7 +31,7 @@ from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
 from extra.plots.attention import AttentionOptions, draw_attention
-from extra.plots.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
+from extra.plots.boxes import TokenOptions, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write_each
 from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
 from seq2seq.model import Seq2Seq
@@ -160,7 +159,6 @@ KINDS = {
     "positions": Kind(positions, vectors.PositionOptions),
     "neighbours": Kind(neighbours, vectors.NeighbourOptions, "out/goethe"),
     "tokens": Kind(tokens, TokenOptions, 'goethe --text "Es irrt der Mensch"', "SOURCE ...", SOURCES),
-    "merges": Kind(draw_merges, MergeOptions, '"Fischers Fritz fischt frische Fische"', "TEXT ...", "the text itself"),
     "schedule": Kind(draw_schedule, ScheduleOptions, "", "PRESET ...", "presets of train.py; none: its own defaults"),
     "loss": Kind(draw_loss, LossOptions, "out/goethe", *RUNS),
     "measures": Kind(draw_measures, MeasuresOptions, "out/rewards", *RUNS),
@@ -176,13 +174,21 @@ def main(argv: Sequence[str]) -> int:
     if what in ("-h", "--help"):
         show(overview())
         return 0
+    if what == "merges":
+        raise OptionError("merges is a script of its own: python docs/extra/merges.py")
     if what not in KINDS:
         hint = f"did you mean {near}? " if (near := nearest(what, KINDS)) else ""
         raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(KINDS)}")
-    kind = KINDS[what]
-    command, about = f"{COMMAND} {what}", f"Draw {kind.about}."
+    return draw(KINDS[what], rest, f"{COMMAND} {what}", what)
+
+
+def draw(kind: Kind, argv: Sequence[str], command: str, what: str) -> int:
+    """Make a picture of this kind, as the command line asks, and write it; `what` names the file if --out does not.
+
+    Raises: as `main`.
+    """
     more = {"about_positional": kind.about_named, "common": ("out",)}
-    options, names = read_command(kind.options, rest, command, about, kind.named, kind.example, **more)
+    options, names = read_command(kind.options, argv, command, f"Draw {kind.about}.", kind.named, kind.example, **more)
     for name in options.out:
         check_file(name, "--out", ".csv", ".npz")
     with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn

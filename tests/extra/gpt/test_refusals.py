@@ -123,9 +123,10 @@ CASES = {
         ("draw neighbours run --tokens a a a a --top 100", "are too many"),
         ("draw tokens", "the source is missing: python -m extra.studies.draw tokens goethe"),
         ("draw tokens run", "give a text to cut: --text"),
-        *each(f"draw {{}} {LONG}", "1,001 characters: at most 1000", "tokens run --text", "merges"),
+        *each(f"{{}} {LONG}", "1,001 characters: at most 1000", "draw tokens run --text", "merges"),
         ("draw tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
-        ("draw merges abc", "no pair of neighbours occurs twice"),
+        ("draw merges abc", "merges is a script of its own: python docs/extra/merges.py"),
+        ("merges abc", "no pair of neighbours occurs twice"),
         ("draw schedule goeth", "no preset goeth: did you mean goethe"),
         ("draw schedule --learning_rate -1", "--learning_rate -1: must be above 0, or none"),
         ("draw loss", "the run is missing: python -m extra.studies.draw loss out/goethe"),
@@ -135,7 +136,7 @@ CASES = {
         ("draw loss one --out x.npz", "x.npz: the numbers of this picture are written as .csv"),
         ("draw loss one two", "metrics.csv: bits per character need an evaluation; use --unit nats"),
         ("draw loss one --smooth 0", "--smooth 0"),
-        ("draw merges '   ' --kind bpe-w", "the text is empty"),
+        ("merges '   ' --kind bpe-w", "the text is empty"),
         *each("longer none --times {}", "--times {}: write whole numbers from 1 on", "0", "1.5", "x"),
         ("quantized run", "add --text FILE"),
         ("scores", f"{MISSING} -m extra.studies.scores out/translate-de-en"),
@@ -267,8 +268,8 @@ def place(tmp_path_factory):
 @pytest.mark.parametrize(("error", "line", "sentence"), rows_of(CASES))
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
-    if command in SCRIPTS:
-        main = check.load(ROOT / SCRIPTS[command]).main
+    if script := (SCRIPTS | {"merges": "docs/extra/merges.py"}).get(command):
+        main = check.load(ROOT / script).main
     else:
         main = import_module(MODULES.get(command, f"extra.studies.{command}")).main
     assert_refused(main, words, error, sentence, place)

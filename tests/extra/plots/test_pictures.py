@@ -21,7 +21,7 @@ from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
 
-dot = check.load(ROOT / "docs" / "extra" / "dot.py")
+dot, merges = (check.load(ROOT / "docs/extra" / name) for name in ("dot.py", "merges.py"))
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
 PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
 
@@ -33,8 +33,8 @@ def place(workplace):
 
 @pytest.fixture
 def drawn(ran):
-    """A function: what the command writes to stdout, drawing this file."""
-    return lambda file, *words: ran(main, *words, "--out", file).out
+    """A function: what a command writes to stdout, drawing this file."""
+    return lambda file, *words, by=main: ran(by, *words, "--out", file).out
 
 
 # --- light and dark pages -------------------------------------------------------------------------------------
@@ -166,17 +166,17 @@ def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place, drawn):
 
 
 def test_merges_are_those_of_the_paper_with_their_counts(place, drawn, ran):
-    said = drawn("m.csv", "merges", PAPER, "--kind", "bpe-w", "--steps", 3)
+    said = drawn("m.csv", PAPER, "--kind", "bpe-w", "--steps", 3, by=merges.main)
     assert "step 3: est + </w> becomes est</w>, 9 times" in said
     merged = [(row["left"], row["right"], row["count"]) for row in csv_rows("m.csv") if row["is_merged"] == "1"]
     assert merged == [("e", "s", "9"), ("es", "t", "9"), ("est", "</w>", "9")]
     first = {(row["left"], row["right"]): int(row["count"]) for row in csv_rows("m.csv") if row["step"] == "1"}
     assert (first["l", "o"], first["w", "e"], first["w", "</w>"]) == (7, 8, 5)
-    said = ran(main, "merges", PAPER, "--steps", 2).out  # the same on bytes; the text alone
+    said = ran(merges.main, PAPER, "--steps", 2).out  # the same on bytes; the text alone
     assert "step 1: e + s becomes es, 9 times" in said
     assert not Path("merges.svg").exists()
     pytest.importorskip("matplotlib")
-    drawn("m.svg", "merges", PAPER)
+    drawn("m.svg", PAPER, by=merges.main)
     assert ">l+o: 7<" in Path("m.svg").read_text(encoding="utf-8")
 
 
@@ -229,7 +229,7 @@ def test_graphviz_draws():
 
 def test_help_lists_the_pictures_and_the_options_of_each(capsys):
     assert main([]) == main(["--help"]) == 0
-    assert capsys.readouterr().out.count("  merges       byte-pair encoding step by step") == 2
+    assert capsys.readouterr().out.count("  tokens       one text cut into tokens, by every kind") == 2
     for name in KINDS:
         with pytest.raises(SystemExit):
             main([name, "--help"])

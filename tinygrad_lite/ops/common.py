@@ -63,7 +63,7 @@ def as_float(x: Tensor) -> Tensor:
 
 
 def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of one dtype on one device; a Python number is converted to the tensor's where possible."""
+    """Two operands as tensors of one dtype on one device; a Python number is converted where that is possible."""
     if not isinstance(x, Tensor):
         x = as_constant(x, y)
     if not isinstance(y, Tensor):

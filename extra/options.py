@@ -8,7 +8,7 @@ import extra.corpora.pairs
 import extra.corpora.texts  # noqa: F401 (both, so that the options of all families name them)
 from extra.plots.figure import check_file
 from text.decoding.sample_options import SILENT, SampleOptions, of_run, of_text
-from text.decoding.sampling import RANDOM
+from text.decoding.sampling import RANDOM, REPETITION, of_sampling
 from tinygrad_lite import adapt
 from tinygrad_lite.config import under
 from tinygrad_lite.errors import OptionError
@@ -149,6 +149,11 @@ class ShelfSampleOptions(SampleOptions):
         is_path=True,
     )
 
+    draft: str = of_sampling(
+        "", "guess tokens that the model checks together: lookup, a text to count in, or a smaller GPT", is_path=True
+    )
+    draft_tokens: int = of_sampling(4, "tokens that are guessed at a time", unit="tokens", low=1, high=64)
+
     adapter: str = of_run(
         "",
         "what was learned on top of the model: a run with --lora_rank or --freeze, or a folder in peft's layout",
@@ -166,7 +171,7 @@ class ShelfSampleOptions(SampleOptions):
         "python sample.py --explain page.html": "write a page that shows the model from inside",
         "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
     }
-    READERS = SampleOptions.READERS | {"image": {True: ("keep_rows",)}}
+    READERS = SampleOptions.READERS | {"image": {True: ("keep_rows",)}, "draft": {True: ("draft_tokens",)}}
     RUN = (*SampleOptions.RUN, "adapter", "quantize")
     MODELS = "a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2"
     COMMON = (*SampleOptions.COMMON, "interactive")
@@ -180,6 +185,7 @@ class ShelfSampleOptions(SampleOptions):
             ("interactive", {"num_samples"}, ": it reads stdin and replies to each line once"),
             ("chat", {"interactive", "num_samples"}, ", since it replies to each message once"),
             ("beam", {"interactive", "chat"}, ": search for the best text, or sample one"),
+            ("draft", {*DRAFTLESS}, ", since several tokens are chosen at once: omit one of them"),
         ]
 
     def check(self, given: Mapping[str, Any]) -> None:
@@ -199,5 +205,7 @@ class ShelfSampleOptions(SampleOptions):
                 raise OptionError(f"--attention plots one text, so omit {turns[0]}")
 
 
+# What needs each token's own pass of the model.
+DRAFTLESS = ("beam", *REPETITION, "show_probs", "use_cache", "interactive", "chat")
 # Where the sliders and the search of --explain begin.
 EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")

@@ -7,6 +7,7 @@ from typing import Any
 from extra.chat.chat import show_chat
 from extra.chat.interactive import show_conversation
 from extra.explorer.gpt import explain
+from extra.gpt.speculative import with_draft
 from extra.inside.gpt import self_attention
 from extra.pairs.answering import ends_of, is_answering, prepare_prompt, prompt_of, separator_of
 from extra.pixels.pictures import show_completions
@@ -17,6 +18,7 @@ from gpt.model import GPT
 from gpt.sample import explain_colours, show_beam, show_samples
 from gpt.score import show_score
 from tinygrad_lite.errors import OptionError, counted
+from training.cli.console import say
 from training.cli.prompt import read_prompt, warn_of_cut, warn_of_unknown
 from training.family import Trained
 
@@ -66,8 +68,13 @@ def continue_text(options: Any, given: Mapping[str, Any], trained: Trained, mode
         if options.attention:
             check_plot(options.attention, "--attention")
         show = show_beam if options.beam else show_samples
-        writer = with_calculator(model, tokenizer, trained.dataset)
+        if options.draft:
+            writer = with_draft(options, trained, model, ends)
+        else:
+            writer = with_calculator(model, tokenizer, trained.dataset)
         whole = show(options, writer, tokenizer, prompt, ids, ends)
+        if options.draft:
+            say(writer.summary())
         if options.attention:
             last = whole[-model.config.block_size :]  # what the model reads at once
             what = "self-attention" if last == whole else f"self-attention in the last {counted(len(last), 'token')}"

@@ -14,6 +14,7 @@ from docs.course import check
 from extra.encoders.bert import Bert
 from extra.encoders.config import BertConfig
 from extra.encoders.words import SPECIALS
+from extra.inside import look_inside
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from gpt.model import GPT
 from tests import test_course as core
@@ -265,7 +266,7 @@ def test_contexts_prints_three_tables_and_draws(reader, ran, workplace):
 
 # --- chapter 17: tagging, and bags of words ---------------------------------------------------------------------
 
-tagging, cbow = (check.load(encoders / f"{name}.py") for name in ("tagging", "cbow"))
+tagging, cbow, judge = (check.load(encoders / f"{name}.py") for name in ("tagging", "cbow", "judge"))
 GOETHE = "Es irrt der Mensch, so lang er strebt. Das Leben ist kurz, die Kunst ist lang. Wir leben und irren. " * 9
 
 
@@ -314,6 +315,28 @@ def test_answers_are_where_the_targets_say(small_bert, monkeypatch, ran):
     tagger = tagging.Tagger(Bert(replace(model.config, block_size=160)))
     right = tagging.are_right(tagging.fitted(tagger, rows, tagging.TaggingOptions(max_iters=80)), rows)
     assert right.tolist() == [True, True]
+
+
+def test_the_judge_knows_the_attention_and_its_gradient(small_bert, monkeypatch, ran):
+    """In a model of one layer, the methods are what the formulas say, and the judge is the model itself."""
+    _, model, _ = small_bert
+    for parameter in model.eval().parameters():
+        parameter.data *= 4
+    ids = np.array([model.config.cls, 9, 11, model.config.mask, 12, model.config.sep])
+    found = judge.answers(model, ids, 3)
+    attention = look_inside(model, Tensor(ids[None])).attention
+    np.testing.assert_allclose(found["attention"], attention[0].mean(0)[3], rtol=1e-5)
+    np.testing.assert_allclose(found["rollout"], (attention[0].mean(0)[3] + np.eye(6)[3]) / 2, rtol=1e-5)
+    assert found["relevance"].min() >= 0
+    assert found["relevance"][3] >= 1
+    fall = judge.falls(model, ids, 3)
+    assert fall[3] == pytest.approx(0, abs=1e-5)
+    changed = np.where(np.arange(6) == 2, model.config.mask, ids)
+    before, after = (judge.logits(model, x[None], 3).numpy()[0] for x in (ids, changed))
+    assert fall[2] == pytest.approx(before.max() - after[before.argmax()], abs=1e-5)
+    monkeypatch.setattr(judge, "load_corpus", lambda name: Corpus(name, GOETHE * 3, "", "", ""))
+    monkeypatch.setattr(judge, "TEXTS", 2)
+    assert len(re.findall(r"\d%", ran(judge.main, "run").out)) == 6
 
 
 def test_bags_of_words_are_written_into_the_table_of_a_model(workplace, monkeypatch, ran):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from docs.course import check
+from extra.corpora.pictures import Pictures
 from extra.encoders.bert import Bert
 from extra.encoders.config import BertConfig
 from extra.encoders.words import SPECIALS
@@ -474,3 +475,24 @@ def test_the_rate_and_the_heads_are_genes_too(parts):
     ids = np.arange(80) ** 2 % 7
     assert len({parts.bits(change, ids, 2, 1)[1] for change in ({}, {"rate": 0.1}, {"n_head": 1})}) == 3
     assert parts.bits({"rate": parts.RATE}, ids, 2, 1) == parts.bits({}, ids, 2, 1)
+
+
+# --- chapter 17: what a model knows before it has learned anything ----------------------------------------------------
+
+
+def test_a_model_takes_what_it_has_learned_to_other_classes():
+    transfer = check.load(ROOT / "docs" / "course" / "17-encoders" / "transfer.py")
+    rng = np.random.default_rng(0)
+    data = Pictures(rng.integers(0, 256, (20, 28, 28), np.uint8), np.arange(20, dtype=np.uint8) // 2)
+    mixed = transfer.shuffled(data)
+    assert (np.sort(mixed.pixels.reshape(20, -1)) == np.sort(data.pixels.reshape(20, -1))).all()
+    assert (mixed.pixels[3:4] == transfer.shuffled(Pictures(data.pixels[3:4], data.labels[3:4])).pixels).all()
+    for kind in transfer.KINDS:
+        before = transfer.fresh(kind, 1)
+        after = transfer.with_new_head(before, 2)
+        old = before.state_dict()
+        changed = {name for name, value in after.state_dict().items() if not np.array_equal(value, old[name])}
+        assert changed == {"head.weight", "head.bias"}
+        learned = transfer.learn(after, transfer.first(data, 2), 12, 1, 3e-3)
+        assert transfer.share_right(learned, data) >= 10.0  # the two that it has learned from, of 20
+        assert (before.head.weight.data == transfer.fresh(kind, 1).head.weight.data).all()

@@ -1,6 +1,6 @@
 """Which patches decide a class? Attention times its gradient, next to rollout; and how far each head looks.
 
-    python docs/course/17-encoders/relevance.py out/vit-digits
+    python docs/course/17-encoders/patches.py out/vit-digits
 
 Rollout takes the mean over the heads and is the same for all classes. Relevance (Chefer et al. 2021, arXiv:2103.15679,
 equations 5 and 6) weights each attention by the gradient of a class's logit with respect to it, keeps what is positive,

@@ -179,6 +179,7 @@ def test_erf_is_exact_to_the_last_digits(dtype):
     y = Tensor(x).erf().numpy()
     units = np.abs(y - right) / np.maximum(np.abs(right), 1e-30) / np.finfo(dtype).eps
     assert units.max() < 8 if dtype == np.float64 else units.max() < 3
+    assert np.abs(y).max() == 1
 
 
 def test_cast_converts_values_and_gradients():

@@ -293,6 +293,7 @@ VALUE_ERRORS = [
     (lambda: ones(2).pad(1), "pad: needs a pair of numbers >= 0 for each of 1 axis, not [1]"),
     (lambda: ones(2, 3).cat(ones(3, 2), axis=1), "cat: shapes (2, 3), (3, 2) differ in more than axis 1"),
     (lambda: ones(2).cat(ones(2, 1)), "cat: shapes (2,), (2, 1) differ in more than axis 0"),
+    (lambda: ones(2, 3).cat(ones(2, 4)), "cat: shapes (2, 3), (2, 4) differ in more than axis 0"),
     (lambda: ones(2).cat(ones(2), axis=1), "cat: there is no axis 1 in a tensor of 1 axis"),
     (lambda: ones(5).split((2, 2)), "split: sizes [2, 2] add up to 4, the axis has 5"),
     (lambda: ones(2, 2).gather(0, Tensor([0])), "gather: index has 1 axis, the tensor has 2"),
@@ -405,7 +406,9 @@ OUTSIDE = "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of
 OF_CONV2D = (
     "conv2d: by position it takes x, weight, bias, and by name groups=..., stride=..., dilation=..., padding=..."
 )
-REFUSED = [(IndexError, lambda: ones(2)[5], OUTSIDE), (NotImplementedError, nn.Module(), "Module has no forward()")]
+NOT_WHOLE = "getitem: 0.5 is not a whole number, nor a sequence of them or of truth values (a tensor of shape (2,))"
+REFUSED = [(IndexError, lambda: ones(2)[5], OUTSIDE), (IndexError, lambda: ones(2)[0.5], NOT_WHOLE)]
+REFUSED += [(NotImplementedError, nn.Module(), "Module has no forward()")]
 REFUSED += [(TypeError, lambda: ones(2).conv2d(ones(2), None, 1, 1), OF_CONV2D)]
 REFUSED += [(error, *row) for error, rows in ((ValueError, VALUE_ERRORS), (TypeError, TYPE_ERRORS)) for row in rows]
 

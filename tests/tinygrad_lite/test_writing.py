@@ -277,6 +277,16 @@ def test_a_view_that_is_alive_forbids_a_write_and_one_that_is_gone_does_not():
     assert y.tolist() == [3.0, 5.0]
 
 
+@pytest.mark.parametrize("view", [lambda x: x.reshape(2, 1), lambda x: x.expand(3, 2), lambda x: x.T, lambda x: x[:1]])
+def test_a_write_into_what_a_view_shows_is_noticed(view):
+    x = Tensor([1.0, 2.0])
+    y = view(x)
+    product = Tensor.ones(y.shape, requires_grad=True) * y
+    x += 1
+    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten in place"):
+        product.sum().backward()
+
+
 def test_constants_are_written_through_every_name_and_view():
     whole = Tensor.zeros(2, 2)
     rows = list(whole)

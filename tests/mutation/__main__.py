@@ -40,7 +40,7 @@ TESTS = "tests/tinygrad_lite tests/text tests/gpt tests/seq2seq tests/training/t
 TESTS += (
     " tests/reliability/test_gradients.py tests/reliability/test_hard_points.py tests/reliability/test_round_trip.py"
 )
-TESTS += " tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda"
+TESTS += " tests/test_sample.py tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda"
 LIMIT = 20  # seconds of tests for a mutant
 QUICK = Path(__file__).with_name("quick.json")
 LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))["reason"]
@@ -48,11 +48,9 @@ LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(enc
 
 def group_of_files() -> dict[str, str]:
     """The files that are mutated, and their groups."""
-    found = {}
-    for group, patterns in GROUPS.items():
-        for path in sorted(path for pattern in patterns.split() for path in ROOT.glob(pattern)):
-            found.setdefault(str(path.relative_to(ROOT)), group)
-    return found
+    groups = reversed(GROUPS.items())  # so that the first of them is the last to be entered
+    named = [(path, group) for group, names in groups for name in names.split() for path in ROOT.glob(name)]
+    return {str(path.relative_to(ROOT)): group for path, group in sorted(named, key=lambda pair: pair[0])}
 
 
 class Trial:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import signal
 import sys
 import threading
@@ -44,7 +43,7 @@ class Session:
     def __init__(self, work: Callable[["Session"], object]) -> None:
         self.work, self.result = work, None
         self.items: dict[str, pytest.Item] = {}
-        self.has_failed = self.was_skipped = False
+        self.outcomes: set[str] = set()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
@@ -52,21 +51,18 @@ class Session:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.has_failed |= report.failed
-        self.was_skipped |= report.skipped
+        self.outcomes.add(report.outcome)
 
     def first_failure(self, tests: dict[str, float]) -> str:
         """The first that fails of these tests, empty if none does; one that takes too long ends this process.
 
         A test may take ten seconds, and ten times the seconds that are given, on the processor.
         """
-        for descriptor in range(3):
-            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
         items = [self.items[test] for test in tests if test in self.items]
         for item, following in zip(items, [*items[1:], None], strict=True):
             signal.setitimer(signal.ITIMER_PROF, 10 + 10 * tests[item.nodeid])
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self.has_failed:
+            if "failed" in self.outcomes:
                 return item.nodeid
         return ""
 
@@ -79,7 +75,7 @@ class Session:
         self.first_failure({test: 60})
         sys.settrace(None)
         ran = {path: sorted(lines[str(ROOT / path)]) for path in files if lines[str(ROOT / path)]}
-        return None if self.has_failed or self.was_skipped else [round(time.perf_counter() - began, 4), ran]
+        return [round(time.perf_counter() - began, 4), ran] if self.outcomes == {"passed"} else None
 
     def traced(self, files: list[str], cache: Path) -> dict[str, list]:
         """`trace` of every test, each in its own child: it finds no cache filled, and passes alone.

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import sys
-import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -74,16 +73,16 @@ def plant_for_import(mutant: Mutant) -> None:
 def in_a_child(work: Callable[[], object], seconds: float | None = None) -> object:
     """What the work returns in a copy of this process, as JSON has it; None if the child fails or takes too long.
 
-    The processes that the child has started end with it.
+    The child is silent, and the processes that it has started end with it.
     """
     reading, writing = os.pipe()
     if not (child := os.fork()):
         try:
             os.setsid()
+            for descriptor in range(3):
+                os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
             with open(writing, "w", encoding="utf-8") as pipe:
                 print(json.dumps(work()), file=pipe)
-        except BaseException:
-            traceback.print_exc(file=sys.__stderr__)
         finally:
             os._exit(0)
     os.close(writing)

@@ -2,7 +2,7 @@
 
     python -m tests.mutation                               all of them: hours
     python -m tests.mutation tinygrad_lite/autograd.py     those of one file
-    python -m tests.mutation --survivors                   those that survived last time
+    python -m tests.mutation --survivors                   those that survived before, and are not listed
     python -m tests.mutation --quick --sample 30 --seed 7  30 of them, with the tests named in quick.json alone
 
 A mutant that no test notices has survived: a test is missing, or nobody could notice it (equivalent.toml says why). The
@@ -41,7 +41,6 @@ TESTS += (
     " tests/reliability/test_gradients.py tests/reliability/test_hard_points.py tests/reliability/test_round_trip.py"
 )
 TESTS += " tests/test_sample.py tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda"
-LIMIT = 20  # seconds of tests for a mutant
 QUICK = Path(__file__).with_name("quick.json")
 LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))["reason"]
 
@@ -62,8 +61,8 @@ class Trial:
         results: for each mutant the test that killed it; empty if it survived, None if the tests hang or crash.
     """
 
-    def __init__(self, session: Session, traced: dict[str, list]) -> None:
-        self.session, self.traced = session, traced
+    def __init__(self, session: Session, traced: dict[str, list], limit: float) -> None:
+        self.session, self.traced, self.limit = session, traced, limit
         self.results: dict[str, str | None] = {}
         self.killers, self.tests = defaultdict(set), defaultdict(set)
         for test, (_, ran) in traced.items():
@@ -72,7 +71,7 @@ class Trial:
                     self.tests[path, line].add(test)
 
     def tests_of(self, mutant: Mutant) -> dict[str, float]:
-        """The tests that run a mutant's lines, with their seconds, no more than LIMIT together.
+        """The tests that run a mutant's lines, with their seconds, no more than --limit together.
 
         First come those that killed others of its function, then the fastest case of each test, then the second of
         each. What runs on import only, such as a table, may be noticed by all tests of the file.
@@ -87,24 +86,32 @@ class Trial:
         chosen = {}
         for test in sorted(found, key=lambda test: (test not in known, turns[test], self.traced[test][0])):
             chosen[test] = self.traced[test][0]
-            if sum(chosen.values()) > LIMIT:
+            if sum(chosen.values()) > self.limit:
                 break
         return chosen
 
-    def run(self, mutants: list[Mutant]) -> dict[str, str | None]:
-        """Plant each mutant in a copy of this process, and run its tests there; return the results."""
+    def run(self, mutants: list[Mutant], is_thorough: bool) -> dict[str, str | None]:
+        """Plant each mutant in a copy of this process, and run its tests there; return the results.
+
+        First in place. What runs on import is planted on import instead, which takes ten times as long; if
+        `is_thorough`, so is what survived in place, for its function may have made something when it was imported.
+        """
         functions = functions_by_file()
         for mutant in mutants:
             tests = self.tests_of(mutant)
 
-            def work(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
-                if not mutant.on_import and plant(mutant, functions):
-                    return self.session.first_failure(tests)
+            def in_place(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str:
+                return self.session.first_failure(tests) if plant(mutant, functions) else ""
+
+            def on_import(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
                 plant_for_import(mutant)
                 files = sorted({test.split("::")[0] for test in tests})
                 return run_pytest(files, lambda session: session.first_failure(tests))
 
-            killer = in_a_child(work, 600) if tests else ""
+            killer = ""
+            for way, is_used in ((in_place, not mutant.on_import), (on_import, mutant.on_import or is_thorough)):
+                if is_used and tests and killer == "":
+                    killer = in_a_child(way, 600)
             self.results[mutant.name] = killer
             self.killers[mutant.path, mutant.function].update([killer] if killer else [])
             print(f"\n{mutant.name}" if killer == "" else ".", end="", flush=True)
@@ -114,12 +121,13 @@ class Trial:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help="mutate only these")
-    parser.add_argument("--survivors", action="store_true", help="only the mutants that survived last time")
+    parser.add_argument("--survivors", action="store_true", help="only those that survived before, thoroughly")
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, at random")
     parser.add_argument("--seed", default="0", help="of the sample")
     parser.add_argument("--quick", action="store_true", help="use the tests in quick.json, and trace none")
     parser.add_argument("--write_quick", action="store_true", help="write quick.json: the best tests of all results")
     parser.add_argument("--killed", type=int, default=0, metavar="N", help="exit with status 1 if fewer are killed")
+    parser.add_argument("--limit", type=float, default=20, help="seconds of tests for a mutant (20)")
     parser.add_argument("--tests", default=TESTS, help="what pytest is to collect")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "tinygrad_lite_mutation")
     options = parser.parse_args()
@@ -129,7 +137,8 @@ def main() -> None:
     groups = group_of_files()
     mutants = [mutant for path in options.files or groups for mutant in mutants_of(path)]
     if options.survivors:
-        mutants = [mutant for mutant in mutants if before.get(mutant.name) == ""]
+        listed = {name for reason in LISTED for name in reason["mutants"]}
+        mutants = [mutant for mutant in mutants if before.get(mutant.name) == "" and mutant.name not in listed]
     if options.sample:
         mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
     quick = json.loads(QUICK.read_text(encoding="utf-8")) if options.quick else {}
@@ -139,7 +148,7 @@ def main() -> None:
 
     def work(session: Session) -> dict[str, str | None]:
         traced = quick or session.traced([*groups], options.cache)
-        results = Trial(session, traced).run(mutants)
+        results = Trial(session, traced, options.limit).run(mutants, options.survivors)
         known.write_text(json.dumps(before | results, indent=0), encoding="utf-8")
         if options.write_quick:
             QUICK.write_text(json.dumps(best_tests(before | results, traced), indent=0) + "\n", encoding="utf-8")

@@ -85,7 +85,7 @@ def test_probabilities_are_the_models_own_at_any_temperature():
 
 def test_a_table_has_a_line_for_each_position():
     lines = noted([0.2, 0.2, 0.2], "a\n ").table().splitlines()
-    assert lines[1].split()[:4] == ["1", "a", "0.2000", "2.322"]
+    assert lines[1].split() == ["1", "a", "0.2000", "2.322", "#" * 9]
     assert lines[2].split()[:4] == ["2", "\\n", "0.2000", "2.322"]
     assert lines[3].split()[:2] == ["3", "·"]  # a blank
     assert (lines[4], len(noted([], "").table().splitlines())) == ("mean entropy 2.322 bits", 1)

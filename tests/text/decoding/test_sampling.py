@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from text.decoding.sampling import PLAIN, draw, filter_tokens, generate
+from text.decoding.sampling import PLAIN, Sampling, draw, filter_tokens, generate
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import DecodingError
 
@@ -253,6 +253,11 @@ def test_a_setting_out_of_range_is_refused_at_once(setting, value):
         generate(Markov(table).step, table, None, **settings)
     with pytest.raises(DecodingError, match="token 4 is not in the vocabulary of 4 tokens"):
         generate(Markov(table).step, table, None, max_new_tokens=3, stop_token=4)
+
+
+def test_the_defaults_are_those_that_the_help_names():
+    assert (Sampling().temperature, Sampling().top_k, Sampling().top_p, Sampling().min_p) == (0.8, 200, 1.0, 0.0)
+    assert (Sampling().repetition_penalty, Sampling().no_repeat_ngram_size, Sampling().seed) == (1.0, 0, 1337)
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])

@@ -135,3 +135,14 @@ def test_results_and_gradients_are_those_of_the_example(name, example, dtype):
                 assert x.grad is None
             elif isinstance(x, Tensor):
                 np.testing.assert_allclose(x.grad.numpy(), gradients[key], rtol=rounding, atol=rounding)
+
+
+@pytest.mark.cpu_only("on a GPU, nobody waits to see whether a value is infinite")
+def test_an_infinite_value_reaches_only_the_queries_that_attend_to_it():
+    """Of three values, each query gets the mean of those that its mask lets through."""
+    attention = REGISTRY["scaled_dot_product_attention"]
+    value = Tensor([[[[1.0, 2.0], [inf, 4.0], [5.0, nan]]]], dtype="float64")
+    query, mask = Tensor.zeros(1, 1, 3, 2, dtype="float64"), [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
+    for version in (attention.composed, attention):
+        y = version(query, Tensor.zeros(1, 1, 3, 2, dtype="float64"), value, mask=Tensor(mask, dtype=bool))
+        np.testing.assert_array_equal(y.numpy(), [[[[inf, 3], [1, 2], [5, nan]]]])

@@ -1,8 +1,11 @@
 """BLEU where it finds something to count, by the words of the language."""
 
+import sys
+
 import pytest
 
-from text.decoding.scores import has_sentences, metrics, scores
+from text.decoding.scores import INSTALL, has_sentences, is_unspaced, metrics, scores
+from tinygrad_lite.errors import UserError
 
 CHINESE, JAPANESE, THAI = "今天天气很好。", "今日はいい天気です。", "วันนี้อากาศดีมาก"
 REFERENCES = {  # whether there is a BLEU, and how its words are found
@@ -32,3 +35,19 @@ def test_bleu_counts_the_words_of_the_language_or_is_not_there(name):
         assert f"tok:{tokenizer}|" in str(bleu.get_signature())
         worse = [reference[:-3] + "x" for reference in references]
         assert 0 < scores(worse, references)[0]["bleu"] < 100
+
+
+def test_sentences_have_four_words_or_as_many_characters_without_spaces():
+    assert {name: has_sentences(references) for name, (references, _) in REFERENCES.items()} == {
+        name: tokenizer is not None for name, (_, tokenizer) in REFERENCES.items()
+    }
+    assert [*map(is_unspaced, ("今日a", "今a", "ab今", ""))] == [True, False, False, False]
+
+
+def test_without_the_package_there_is_the_share_of_right_answers(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
+    assert scores(["ab", "c", "d"], ["ab", "cd", "d"]) == ({"exact": 2 / 3}, "66.7% exactly right")
+    sentences = REFERENCES["sentences"][0]
+    assert scores(sentences, sentences) == ({"exact": 1.0}, f"100.0% exactly right, {INSTALL}")
+    with pytest.raises(UserError, match="sacrebleu is not installed"):
+        metrics(sentences)

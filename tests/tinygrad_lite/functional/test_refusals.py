@@ -97,6 +97,9 @@ REFUSED = {
         (lambda f: f(ones(2, 4), ones(8, 4), ones(4)), r"^linear: .* a bias of shape \(8,\), not \(4,\)"),
         (lambda f: f(ones(2, 4), ones(8, 4), approximate="sigmoid"), "^gelu: .* must be 'none' or 'tanh'"),
     ],
+    "residual": [
+        (lambda f: f(ones(2, 3), ones(1, 3)), r"x and part must have the same shape, not \(2, 3\) and \(1, 3")
+    ],
     "rms_norm": [(lambda f: f(ones(2, 4), weight=ones(5)), r"weight has shape \(5,\), x \(2, 4\) needs \(4,\)")],
     "rotary": [
         (lambda f: rotary(f, (2, 3, 4)), r".*do not fit: \(2, 3, 4\) and \(3,\)"),

@@ -36,11 +36,9 @@ GROUPS = {  # of files: a file belongs to the first that has it
     "gpt": "gpt/*.py gpt/fast/step.py gpt/fast/weights.py",
     "seq2seq": "seq2seq/*.py",
 }
-TESTS = "tests/tinygrad_lite tests/text tests/gpt tests/seq2seq tests/training/test_checkpoint.py"
-TESTS += (
-    " tests/reliability/test_gradients.py tests/reliability/test_hard_points.py tests/reliability/test_round_trip.py"
-)
-TESTS += " tests/test_sample.py tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda"
+TESTS = "tests/tinygrad_lite tests/text tests/gpt tests/seq2seq tests/training tests/test_sample.py tests/test_train.py"
+TESTS += " tests/reliability/test_gradients.py tests/reliability/test_hard_points.py tests/reliability/test_round_trip.py"
+TESTS += " tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda --ignore=tests/training/corpora"
 QUICK = Path(__file__).with_name("quick.json")
 LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))["reason"]
 

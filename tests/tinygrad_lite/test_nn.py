@@ -55,6 +55,14 @@ def test_a_tied_parameter_collects_the_gradients_of_both_uses():
     np.testing.assert_allclose(tied, net.table.weight.grad.numpy() + net.head.weight.grad.numpy(), rtol=1e-5)
 
 
+def test_evaluating_lasts_for_a_block_and_each_part_is_then_as_before():
+    net = Net()
+    net.drop.eval()
+    with net.evaluating():
+        assert not any(part.training for _, part in net.named_modules())
+    assert [name for name, part in net.named_modules() if not part.training] == ["drop"]
+
+
 def test_a_convolution_has_its_settings_in_torchs_order():
     layer, x = Conv2d(4, 6, (3, 2), 2, (1, 0), 2, 2), Tensor.randn(2, 4, 7, 6)
     assert {name: p.shape for name, p in layer.named_parameters()} == {"weight": (6, 2, 3, 2), "bias": (6,)}

@@ -12,7 +12,7 @@ from tests.places import here
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
-from tinygrad_lite.optim import SGD, Adam, AdamW, Muon, constant, cosine, decay_groups, inverse_square_root, muon_groups
+from tinygrad_lite.optim import SGD, Adam, AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.optim.muon import (
     ROUNDS,
     elements_of_work,
@@ -20,6 +20,7 @@ from tinygrad_lite.optim.muon import (
     newton_schulz_composed,
     newton_schulz_fused,
 )
+from tinygrad_lite.optim.schedules import constant, cosine, inverse_square_root, trapezoid
 from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
@@ -238,6 +239,7 @@ def test_zero_grad_sets_gradients_to_none():
         zero_grad(False)
         assert net.layers[0].bias.grad is None
         zero_grad()
+        assert [p.grad for p in net.parameters()] == [None] * 4
 
 
 def test_gradients_that_the_user_keeps_do_not_change():
@@ -621,6 +623,7 @@ def test_a_restored_optimizer_continues_bit_for_bit(kind):
         np.testing.assert_equal(follow(other, restored, gradients[4:]), uninterrupted)
         assert restored.steps == optimizer.steps == 7
         np.testing.assert_equal(restored.state_dict(), optimizer.state_dict())
+    assert "step" in state  # what was given is as it was
 
 
 @pytest.mark.parametrize("kind", [AdamW, muon])
@@ -657,6 +660,14 @@ RATES = [  # a schedule, its settings, and its rates at some steps
     (cosine, (1.0, 8, 5, 0.1), {4: 5 / 9, 8: 0.1}),
     (cosine, (1e-3, 100, 2000, 1e-4), {2000: 1e-4, 2499: 1e-4}),
     (inverse_square_root, (0.5, 0), {0: 0.5}),
+    (
+        trapezoid,
+        (1.0, 100, 2000, 0.1),
+        {0: 1 / 101, 100: 1.0, 800: 1.0, 1100: 0.775, 2000: 0.1, 5000: 0.1},
+    ),
+    (trapezoid, (1.0, 0, 400, 0.0, 0.5), {0: 1.0, 200: 1.0, 300: 0.5, 400: 0.0}),
+    (trapezoid, (1.0, 1000, 2000, 0.0, 0.01), {1000: 1.0, 1500: 0.5}),  # falls after the rise
+    (trapezoid, (1.0, 10, 10, 0.0), {9: 10 / 11, 10: 0.0}),  # without time to fall
 ]
 
 

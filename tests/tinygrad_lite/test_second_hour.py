@@ -65,6 +65,7 @@ REFUSED = [
     (lambda x: Tensor([1.0], "float64"), "Tensor: by position it takes data, and by name dtype=..., device=..."),
     (lambda x: x.cat(x, 1), "cat: 1 is not a tensor; an axis is given by name, as in axis=1"),
     (lambda x: x.reshape(1, 2, 3).transpose(), "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T "),
+    (lambda x: (x > 0).any(0, True), "any: by position it takes x, axis, and by name keepdim=..."),
     (lambda x: x.clip(0, 1, 2), "clip: by position it takes x, low, high, and no more"),
     # names
     (lambda x: x.clip(minimum=0), "clip: there is no argument 'minimum'"),

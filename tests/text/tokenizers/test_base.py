@@ -39,6 +39,9 @@ def test_allowed_specials_become_their_ids_and_are_not_shown(tokenizer):
     assert ids == [bos, *tokenizer.encode("Mit"), eos, eos, *tokenizer.encode("ist")]
     assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode("Mit") + tokenizer.encode("ist"))
     assert tokenizer.decode([tokenizer.specials["<unk>"]]) == "\ufffd"
+    assert tokenizer.encode("<bos>Mit<eos>", ["<eos>"]) == [*tokenizer.encode("<bos>Mit"), eos]
+    with pytest.raises(TokenizerError, match=f"this {tokenizer.kind} tokenizer has no special token '<x>'"):
+        tokenizer.encode("Mit", ["<eos>", "<x>"])
 
 
 def test_the_longest_of_overlapping_special_names_is_used():
@@ -151,6 +154,11 @@ UNLEARNABLE = [
 
 
 UNLEARNABLE = [row for row in UNLEARNABLE if row[0] in KINDS]
+
+
+def test_the_smallest_vocabularies_are_learned():
+    assert learn("word", "abc", 3, ["<pad>", "<unk>"]).vocab_size == 3
+    assert learn("bpe", "abc", 258, ["<bos>", "<eos>"]).vocab_size == 258
 
 
 @pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)

@@ -20,8 +20,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TITLE = "tinygrad_lite: learn Transformers by reading real code"
 DESCRIPTION = (
-    "A tensor class with automatic differentiation, a GPT, a translator and a course in twenty-two chapters, written "
-    "to be read, with live pages that show what a model does."
+    "A tensor class with automatic differentiation, a GPT, a translator and a course in twenty-three chapters, "
+    "written to be read, with live pages that show what a model does."
 )
 PREVIEW = HERE / "preview.png"
 SIZE = {"width": 1200, "height": 630}  # which other sites expect

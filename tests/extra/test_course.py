@@ -16,6 +16,7 @@ from extra.encoders.bert import Bert
 from extra.encoders.config import BertConfig
 from extra.encoders.words import SPECIALS
 from extra.inside import look_inside
+from extra.museum.exhibits import EXHIBITS
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from gpt.model import GPT
 from tests import test_course as core
@@ -374,16 +375,56 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("right", "wrong", "sentence"), MISTAKES)
-def test_a_wrong_answer_is_told_what_is_wrong(right, wrong, sentence, workplace):
-    text = (FOLDER / "solution.py").read_text(encoding="utf-8")
+MISTAKES = [(15, ["induction_head", "patched", "dimensions"], *mistake) for mistake in MISTAKES]
+MISTAKES += [
+    (23, ["leaks"], "changed = tokens.copy()", "changed = tokens", "the tokens have been changed"),
+    (23, ["leaks"], "in range(t)", "in range(t + 1)", "another token at 4: yours is [4], it must be []"),
+    (23, ["company"], "predict([prompt])[0]", "together[0]", "a sound model: yours is [1], it must be []"),
+    (23, ["stale"], "for n in range(1,", "for n in range(2,", "planted: yours is [2, 3, 4, 5, 6], it must be [1, 2"),
+    (23, ["A", "B", "C"], "C = 6", "C = 14", "it is not 14"),
+]
+
+
+@pytest.mark.parametrize(("chapter", "names", "right", "wrong", "sentence"), MISTAKES)
+def test_a_wrong_answer_is_told_what_is_wrong(chapter, names, right, wrong, sentence, workplace):
+    for file in check.chapters()[chapter].glob("*.py"):
+        (workplace / file.name).write_bytes(file.read_bytes())
+    text = (workplace / "solution.py").read_text(encoding="utf-8")
     assert right in text
-    (workplace / "checks.py").write_bytes((FOLDER / "checks.py").read_bytes())
     (workplace / "answer.py").write_text(text.replace(right, wrong, 1), encoding="utf-8")
-    names = ["induction_head", "patched", "dimensions"]
-    wrongs = [outcome.wrong for outcome in check.check(workplace, "answer.py", names) if not outcome.is_right]
+    outcomes = check.check(workplace, "answer.py", names)
+    wrongs = [outcome.wrong for outcome in outcomes if not outcome.is_right]
     assert len(wrongs) == 1
     assert sentence in wrongs[0]
+
+
+# --- chapter 23: its table is what the script prints ------------------------------------------------------------------
+
+
+def test_the_table_of_methods_has_every_exhibit_and_says_what_is_left():
+    page = (check.chapters()[23] / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.+?) \| ([●| ]+) \|$", page, re.MULTILINE)
+    assert [title for _, title, _ in rows] == [exhibit.title for exhibit in EXHIBITS]
+    caught = np.array([[cell == "●" for cell in cells.split(" | ")] for *_, cells in rows])
+    assert f"caught, of {len(EXHIBITS)} | {' | '.join(map(str, caught.sum(0)))} |" in page
+    left = re.findall(r"^\| (\d+) \| .+ \| \[`(\w+)`\]", page, re.MULTILINE)
+    assert [int(number) - 1 for number, _ in left] == np.flatnonzero(~caught.any(1)).tolist()
+    assert all(EXHIBITS[int(number) - 1].tests[0].endswith(f"::{test}") for number, test in left)
+
+
+def test_the_riddles_are_five_exhibits_and_another_fault_is_refused(capsys):
+    methods = check.load(check.chapters()[23] / "methods.py")
+    assert [*methods.RIDDLES] == [*"ABCDE"]
+    assert len({exhibit.title for exhibit in methods.RIDDLES.values()}) == 5
+    with pytest.raises(UserError, match="F is neither an exhibit, 1 to 41, nor a riddle, A, B, C, D, E"):
+        methods.main(["F"])
+
+
+@pytest.mark.slow
+def test_the_table_of_methods_is_what_the_script_prints(capsys):
+    folder = check.chapters()[23]
+    assert check.load(folder / "methods.py").main([]) == 0
+    assert capsys.readouterr().out in (folder / "README.md").read_text(encoding="utf-8")
 
 
 # --- chapter 14: the settings of its table, what is trained, which differences are marked -----------------------------

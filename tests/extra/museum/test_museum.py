@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from docs import museum_curves
 from extra.museum import __main__ as museum
 from extra.museum import scenes
 from extra.museum.exhibits import EXHIBITS, Exhibit
 from tests.test_imports import ROOT
 from text.decoding import sampling
 
+DOCS = ROOT / "docs"
 TITLES = [exhibit.title for exhibit in EXHIBITS]
 TOP_P = TITLES.index("Top-p without the token that crosses the threshold")
 # Plants the fault of this number, and runs the tests that are named after it.
@@ -61,6 +63,38 @@ def test_every_exhibit_is_complete_and_its_tests_exist():
 def test_the_page_lists_all_exhibits():
     rows = re.findall(r"^\| (\d+) \| (.+) \|$", (ROOT / "docs" / "museum.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert rows == [(str(number), exhibit.symptom) for number, exhibit in enumerate(EXHIBITS, start=1)]
+
+
+def test_the_page_shows_every_exhibit_once_in_small_drawings_and_says_no_more():
+    numbers = [number for _, part in museum_curves.GROUPS.values() for number in part]
+    assert sorted(numbers) == [*range(1, len(EXHIBITS) + 1)]
+    page = (DOCS / "museum.md").read_text(encoding="utf-8")
+    drawings = {file.name: file.read_text(encoding="utf-8") for file in (DOCS / "extra").glob("museum-*.svg")}
+    assert [*re.findall(r"\(extra/(museum-\w+\.svg)\)", page)] == [
+        f"museum-{name}.svg" for name, _ in museum_curves.GROUPS.values() if name
+    ]
+    assert len("".join([page, *drawings.values()]).encode()) <= 150_000
+    for number, exhibit in enumerate(EXHIBITS, start=1):
+        assert f"{number}. {exhibit.symptom}:" in page or f"{number}: {exhibit.symptom.lower()}" in page
+        assert exhibit.title not in page
+
+
+def test_the_part_of_the_page_is_made_of_the_scenes_and_made_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(museum_curves, "GROUPS", {"Rates": ("rates", (19,)), "Tokens": ("", (TOP_P + 1,))})
+    monkeypatch.setitem(EXHIBITS[18].settings, "max_iters", 4)
+    page = tmp_path / "page.md"
+    (tmp_path / "extra").mkdir()
+    page.write_text("Before.\n\n## Adding one\n\nAfter.\n", encoding="utf-8")
+    assert museum_curves.main([str(page)]) == 0
+    made = page.read_text(encoding="utf-8")
+    assert made.startswith("Before.\n\n## Rates\n\n![Curves without and with a fault. 19: the learning rate rises")
+    assert "0.41 -> 0.451 █████████               │0.41 -> 0.000\n" in made
+    assert made.endswith("```\n\n## Adding one\n\nAfter.\n")
+    assert (tmp_path / "extra" / "museum-rates.svg").read_text(encoding="utf-8").count('stroke-width="2"') == 4
+    monkeypatch.setattr(museum_curves, "GROUPS", {"Rates": ("", (TOP_P + 1,))})
+    assert museum_curves.main([str(page)]) == 0
+    made = page.read_text(encoding="utf-8")
+    assert (made.count("##"), made.count("│"), made.count("After.")) == (2, 4, 1)
 
 
 def test_the_commands_list_show_and_refuse(capsys):

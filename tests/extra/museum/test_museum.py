@@ -114,6 +114,8 @@ def test_the_commands_list_show_and_refuse(capsys):
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=TITLES)
 def test_the_two_sides_of_an_exhibit_differ(exhibit):
     _, *lines = museum.shown(exhibit)
+    if exhibit.scene != "training" and "probabilities" not in exhibit.symptom:  # then a loss says too little
+        lines = [line for line in lines if "held-out loss" not in line]
     assert any(left.strip() != right.strip() for left, _, right in (line.partition("│") for line in lines))
 
 

@@ -1,7 +1,6 @@
 """Is this loss normal? What the numbers of a run look like, next to runs of this project that went well.
 
     python -m extra.studies.diagnose out/goethe
-    python -m extra.studies.diagnose --record out/reverse out/goethe-char out/goethe   writes curves.csv
 
 A loss says little by itself, but for every text there are three losses that a model passes one after the other, and
 each needs only counting (in nats per token, on the held-out part):
@@ -12,9 +11,9 @@ each needs only counting (in nats per token, on the held-out part):
     stage 3   0           every token is known before it is read
 
 Between two of them the stage is interpolated. So runs with other tokens, texts and sizes can be compared, at the same
-share of their steps, with the runs of three presets, whose curves are in curves.csv. All of them are beyond stage 2 in
-the end, because a Transformer reads more than one token. A run that is not, or that is behind them earlier, by more
-than chance, has a cause, and its options usually say which.
+share of their steps, with the runs of three presets, whose curves are in curves.csv (docs/record.py wrote it). All of
+them are beyond stage 2 in the end, because a Transformer reads more than one token. A run that is not, or that is
+behind them earlier, by more than chance, has a cause, and its options usually say which.
 
 Losses vary by chance. That of one token varies about as much as it is large, so the mean over n tokens has a standard
 error of about loss / √n, and what is less than two of these is no difference. A translation model's loss is also
@@ -30,11 +29,10 @@ import numpy as np
 from extra.families import GPT, SEQ2SEQ
 from extra.plots.training import points, read_rows
 from extra.studies.baselines import KneserNey, token_text
-from extra.studies.program import options_of_run, program, write_lines
+from extra.studies.program import options_of_run, program
 from seq2seq.task import TranslationTask
 from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, show
 from training.family import Trained, family_of_weights
@@ -43,13 +41,13 @@ from training.options import TrainOptions
 from training.pair_task import PairTask
 
 CURVES = Path(__file__).with_name("curves.csv")
+RECORD = "is a script of its own: python docs/record.py RUN ..."
+ABOUT = {"about_positional": "folders of runs", "hints": {"record": RECORD}}
 
 
 @dataclass
 class DiagnoseOptions:
-    """The option of `python -m extra.studies.diagnose`."""
-
-    record: bool = option(False, "write curves.csv, the table of runs that all others are compared with")
+    """`python -m extra.studies.diagnose` has no options."""
 
 
 @dataclass
@@ -132,16 +130,6 @@ def worse_with_others(task: TranslationTask, trained: Trained) -> tuple[float, f
     return float(np.mean(more)), float(np.std(more) / np.sqrt(len(more)))
 
 
-def record(*names: str) -> None:
-    """Write curves.csv from these runs."""
-    lines = ["name,optimizer,rate,max_iters,step,loss,val_loss,stage"]
-    for name, run in zip(names, map(read_run, names), strict=True):
-        settings = f"{Path(name).name},{run.options.optimizer},{run.rates[1].max():.2g},{run.options.max_iters}"
-        for step, loss in run.validation.T:
-            lines.append(f"{settings},{step:.0f},{run.learned(step):.3f},{loss:.3f},{run.stage(loss):.3f}")
-    write_lines(CURVES, lines)
-
-
 def recorded() -> list[np.ndarray]:
     """The rows of curves.csv, run by run."""
     rows = np.genfromtxt(CURVES, delimiter=",", names=True, dtype=None, encoding="utf-8")
@@ -199,11 +187,9 @@ def cause(run: Run, others: list[np.ndarray]) -> str:
     return "more steps help while it falls; else look at --freeze, --block_size, mask, positions, targets"
 
 
-@program("extra.studies.diagnose", DiagnoseOptions, "RUN ...", "out/goethe", about_positional="folders of runs")
-def main(options: DiagnoseOptions, *names: str) -> None:
+@program("extra.studies.diagnose", DiagnoseOptions, "RUN ...", "out/goethe", **ABOUT)
+def main(_: DiagnoseOptions, *names: str) -> None:
     """Say what is unusual about the losses of runs of train.py, and what to try."""
-    if options.record:
-        record(*names)
     for name, run in zip(names, map(read_run, names), strict=True):
         step, loss = run.validation[:, -1]
         levels = "ln V {:.2f}, single tokens {:.2f}, pairs {:.2f}".format(*run.levels)

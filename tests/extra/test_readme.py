@@ -291,7 +291,10 @@ def test_a_page_names_only_files_that_exist(path):
 def known_files() -> list[str]:
     """The files whose names a page may mention."""
     files = [file for name in (*FOLDERS, "tests") for file in (ROOT / name).glob("**/*.*")]
-    files += [*ROOT.glob("*.py"), *(ROOT / "docs").glob("course/[0-9]*/*.py"), *(ROOT / "docs").glob("extra/*.py")]
+    scripts = [
+        file for name in ("*", "course/[0-9]*/*", "extra/*", "museum/*") for file in ROOT.glob(f"docs/{name}.py")
+    ]
+    files += [*ROOT.glob("*.py"), *scripts]
     return [f"/{file.relative_to(ROOT).as_posix()}" for file in files]
 
 

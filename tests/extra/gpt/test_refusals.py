@@ -98,6 +98,7 @@ CASES = {
             "baselines --mix out/goethe",
             "--mix is a program of its own: python docs/course/19-together/together.py",
         ),
+        ("diagnose run --record", "--record is a script of its own: python docs/record.py"),
         ("compare_tokenizers", "the file is missing: python docs/extra/compare_tokenizers.py goethe"),
         ("compare_tokenizers --vocab_size 12", "--vocab_size 12: must be at least 257"),
         ("compare_tokenizers text.txt --vocabsize 300", "did you mean --vocab_size?"),

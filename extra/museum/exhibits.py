@@ -5,7 +5,7 @@ function's file is compiled with the fault, in memory, and the function gets the
 own one back. So all that refer to the function have the fault meanwhile, and no file is changed.
 
 Nowhere else in this project is a function found by a name in a string, or compiled from one. Here the data must name
-what is replaced, and they are a file of the project, as its code is. Nothing but the museum, its tests and pages imports this.
+what is replaced, and they are a file of the project, as its code is. Only the museum, its tests and pages import this.
 """
 
 import importlib

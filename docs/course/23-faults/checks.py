@@ -104,7 +104,9 @@ def A(exercise):
 
 
 def B(exercise):
-    """Look at the numbers of `alone`: is the first prediction moved, or only later ones?"""
+    """Look at what `alone` and `kept` say: is the first prediction moved, or only later ones? In which models, and with
+    which kinds of positions?
+    """
     _riddle(exercise, "B")
 
 

@@ -3,6 +3,7 @@
 import extra.mixers  # whose other parts of a block enter the engine's tables
 import extra.tokenizers  # noqa: F401 (and further kinds of tokens the table of tokenizers)
 from extra.corpora.pictures import RECIPES as PICTURES
+from extra.diffusion.family import DIFFUSION
 from extra.encoders.family import BERT, CNN, VIT
 from extra.family import ShelfFamily
 from extra.gpt.data import MixedTask
@@ -58,4 +59,4 @@ class ShelfSeq2Seq(ShelfFamily, Seq2SeqFamily):
 
 
 GPT, SEQ2SEQ = ShelfGPT(), ShelfSeq2Seq()
-FAMILIES: dict[str, Family] = {family.name: family for family in (GPT, SEQ2SEQ, BERT, VIT, CNN)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (GPT, SEQ2SEQ, BERT, VIT, CNN, DIFFUSION)}

@@ -65,6 +65,7 @@ class ShelfFamily(Family):
         layouts: other programs' layouts (pretrained/layout.py) that it reads, by the model_type in config.json.
         fetched: the modules that fetch trained models, by the models' names.
         read_peft: reads an adapter in peft's layout, if the family can.
+        unexplained: what --explain shows and such a model lacks; empty if it lacks nothing.
     """
 
     layouts: ClassVar[Mapping[str, Any]] = {}
@@ -72,6 +73,7 @@ class ShelfFamily(Family):
     read_peft: ClassVar[Callable[[Path, Any], Any] | None] = None
     sampling = ShelfSampleOptions
     setup = ShelfSetup
+    unexplained = ""
 
     def fetches(self, path: Path) -> bool:
         """Whether this is the name of a model that is fetched, and of nothing that exists."""

@@ -131,9 +131,15 @@ class ShelfSampleOptions(SampleOptions):
     )
 
     answers: int = of_text(5, "answers of an encoder to show: words, labels, or similar lines", low=1)
+    steps: int = of_text(64, "steps in which masked diffusion uncovers a window", unit="steps", low=1)
+    order: str = of_text(
+        "confidence", "which tokens it uncovers first: the most certain, or any", choices=("confidence", "random")
+    )
     image: str = of_pictures("", "a picture to look at, or to complete: a file, or test:17")
     keep_rows: int = of_pictures(-1, "rows of the picture to keep; the others are drawn; -1: half", unit="rows", low=-1)
-    out: str = of_pictures("", "file for the completed pictures, .png, .svg or .npz", is_path=True)
+    out: str = of_pictures(
+        "", "file for the completed pictures, .png, .svg or .npz; of masked diffusion, a film, .svg", is_path=True
+    )
 
     explain: str = of_explorer(
         "", "write a page, one HTML file, in which the model can be explored; nothing is generated", is_path=True

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from extra.adapters.adapter import fingerprint, in_words
-from extra.encoders.cnn import CNN
 from extra.log import ShelfLog
 from extra.mpi.mpirun import launched
 from extra.studies import trials
@@ -95,8 +94,8 @@ class ShelfSetup(RunSetup):
         if self.checkpoint and (options.adapts != bool(self.base) or options.quantize != self.base.get("quantize")):
             raise CheckpointError(f"{self.folder.last}: its settings and its base contradict each other")
         super().check(given)
-        if options.explain and self.family.model is CNN:
-            raise OptionError("--explain shows attention, which a convolutional network lacks: omit it")
+        if options.explain and self.family.unexplained:
+            raise OptionError(f"--explain shows {self.family.unexplained}: omit it")
         if options.explain and not Path(options.explain).parent.is_dir():
             raise OptionError(f"--explain {options.explain}: there is no folder for this file")
         if options.quantize and options.device != "cpu":
@@ -192,6 +191,6 @@ class ShelfSetup(RunSetup):
     def next_steps(self, task: Task) -> list[str]:
         """Commands worth typing after the run: a sample, the page that explains the model, and what the curve says."""
         (sampling,), run = super().next_steps(task), quoted(self.folder.path)
-        page = [] if self.family.model is CNN or self.options.explain else [f"{sampling} --explain page.html"]
+        page = [] if self.family.unexplained or self.options.explain else [f"{sampling} --explain page.html"]
         diagnosis = [f"python -m extra.studies.diagnose {run}"] if self.family.name in ("gpt", "seq2seq") else []
         return [sampling, *page, *diagnosis]

@@ -85,6 +85,7 @@ class CNNFamily(PictureFamily):
     config = cnn.CNNConfig
     model = cnn.CNN
     options = CNNOptions
+    unexplained = "attention, which a convolutional network lacks"
 
 
 BERT, VIT, CNN = BertFamily(), ViTFamily(), CNNFamily()

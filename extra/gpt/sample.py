@@ -30,6 +30,8 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: GPT)
     """
     if options.similar:
         raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
+    if of_any := [name for name in ("steps", "order") if name in given]:
+        raise OptionError(f"--{of_any[0]} is for models that write in any order, such as that of diffusion: omit it")
     if trained.documents and (for_texts := [name for name in ("score", "interactive") if name in given]):
         raise OptionError(f"--{for_texts[0]} is for models that learned one text; this one learned documents: omit it")
     if trained.tokenizer.kind == "pixels":

@@ -15,8 +15,10 @@ import gc
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
@@ -50,7 +52,7 @@ def returns_none(*args, **names):
 
 def loaded() -> list[FunctionType]:
     """The functions, methods and closures of the code under test that the garbage collector tracks."""
-    found = [thing for thing in gc.get_objects() if isinstance(thing, FunctionType)]
+    found = [thing for thing in gc.get_objects() if type(thing) is FunctionType]
     files = {f.__code__.co_filename for f in found}
     tested = {file for file in files if file.startswith(ROOT) and not file.startswith(f"{ROOT}tests{os.sep}")}
     return [f for f in found if f.__code__.co_filename in tested]
@@ -76,17 +78,28 @@ def pytest_collection_finish():
 def pytest_pyfunc_call(pyfuncitem):
     """Run a test function in two children, instead of here."""
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    outcomes[pyfuncitem.nodeid] = {s.__name__: in_child(pyfuncitem.obj, given, s) for s in (raises, returns_none)}
+    folder = pyfuncitem.funcargs.get("tmp_path")
+    before = folder and shutil.copytree(folder, f"{folder}.before", symlinks=True)
+    became = outcomes[pyfuncitem.nodeid] = {raises.__name__: in_child(pyfuncitem.obj, given, raises)}
+    if folder:  # as it was; it may be the current one, so it stays itself
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.copytree(before, folder, symlinks=True, dirs_exist_ok=True)
+    became[returns_none.__name__] = in_child(pyfuncitem.obj, given, returns_none)
     return True
 
 
 def in_child(test, given, stub) -> str:
     """The outcome of `with_stubs` in a process that is ended, with all that it has started."""
     reading, writing = os.pipe()
-    if not (child := os.fork()):
-        os.setpgrp()
-        os.write(writing, with_stubs(test, given, stub).encode())
-        os._exit(0)
+    with warnings.catch_warnings(action="ignore"):  # since Python 3.12, of other threads, which a child lacks
+        child = os.fork()
+    if not child:
+        try:
+            os.setpgrp()
+            os.write(writing, with_stubs(test, given, stub).encode())
+        finally:
+            os._exit(0)  # whatever happens: a child must never go on as pytest
     os.close(writing)
     answered, _, _ = select.select([reading], [], [], SECONDS)
     outcome = os.read(reading, 100).decode() if answered else "hung 0"
@@ -94,7 +107,8 @@ def in_child(test, given, stub) -> str:
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return outcome or "failed 0"  # the process has ended without an answer
+    assert outcome, "the stubs could not be installed, or the test has ended its process"
+    return outcome
 
 
 def with_stubs(test, given, stub) -> str:

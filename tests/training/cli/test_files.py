@@ -60,6 +60,8 @@ def test_a_cache_of_fifos_is_filled_again(tmp_path, monkeypatch):
     for name in ("poem.txt", "poem.json"):
         os.mkfifo(tmp_path / name)
     assert fetch.from_cache("poem", "poem", None, str, print) is None
+    fetch.store("poem", "Über allen Gipfeln", {"rules": "none"})
+    assert fetch.from_cache("poem", "poem", None, str, print) == "Über allen Gipfeln"
 
 
 ODD = ["a\u2028b\x0cc\x85d", '"quoted" e', 'f"']  # which other programs may count as ends of lines, or as quotes

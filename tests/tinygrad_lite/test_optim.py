@@ -242,6 +242,14 @@ def test_zero_grad_sets_gradients_to_none():
         assert [p.grad for p in net.parameters()] == [None] * 4
 
 
+def test_the_first_group_may_have_a_single_number():
+    one, three = Parameter(np.ones(1)), Parameter(np.ones(3))
+    optimizer = SGD([{"params": [one]}, {"params": [three], "lr": 0.5}], lr=1.0)
+    (one.sum() + three.sum()).backward()
+    optimizer.step()
+    assert (one.tolist(), three.tolist()) == ([0.0], [0.5] * 3)
+
+
 def test_gradients_that_the_user_keeps_do_not_change():
     """Although every backward pass writes into the optimizer's memory."""
     net = Net()

@@ -58,14 +58,14 @@ class Graph(autograd.Observer):
         self.parents: dict[Tensor, tuple[Tensor, ...]] = {}  # oldest first; () for tensors from outside
         self.names: dict[Tensor, str] = {}
         self.results: dict[Any, Tensor] = {}  # by node, which an in-place operation hands to the tensor it writes into
-        self.values: dict[Tensor, Tensor] = {}  # copies of the results, since they may be overwritten
+        self.values: dict[Tensor, tuple] = {}  # operations and copies of results, which a write in place may change
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         """Record an operation."""
         inputs = tuple(self.results.get(tensor._node, tensor) for tensor in inputs)
         for tensor in inputs:
             self.parents.setdefault(tensor, ())
-        self.parents[result], self.values[result] = inputs, Tensor.wrap(result.data.copy())
+        self.parents[result], self.values[result] = inputs, (result.op, Tensor.wrap(result.data.copy()))
         if result.requires_grad:
             self.results[result._node] = result.retain_grad()
 
@@ -90,11 +90,11 @@ class Graph(autograd.Observer):
         numbers, rows = itertools.count(1), []
         lines = {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}
         for tensor, name in lines.items():
-            operation = tensor.op or ("leaf" if tensor.requires_grad else "constant")
+            operation, value = self.values.get(tensor, (tensor.op, tensor))
+            operation = operation or ("leaf" if tensor.requires_grad else "constant")
             inputs = [lines.get(parent) or show_values(parent) for parent in self.parents[tensor]]
-            value = show_values(self.values.get(tensor, tensor))
             gradient = "" if tensor.grad is None else show_values(tensor.grad)
-            rows.append(Row(name, operation, inputs, str(tensor.shape), value, gradient))
+            rows.append(Row(name, operation, inputs, str(tensor.shape), show_values(value), gradient))
         return rows
 
     def __str__(self) -> str:

@@ -39,6 +39,21 @@ def test_values_are_shown_at_once_and_gradients_after_backward():
     assert repr(graph) == str(graph)
 
 
+def test_a_write_in_place_is_a_line_of_its_own():
+    x = leaf([1.0, 2.0])
+    with Graph() as graph:
+        y = x * 2
+        y += x
+        (y * y).sum().backward()
+    assert [line.split("  ")[0] for line in str(graph.name(x=x)).splitlines()[1:]] == [
+        "x = leaf",
+        "#1 = mul(x, 2)",
+        "#2 = add(#1, x)",
+        "#3 = mul(#2, #2)",
+        "#4 = sum(#3)",
+    ]
+
+
 def test_constants_are_distinguished_from_leaves_and_numbers_are_inlined():
     x, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0])
     with no_grad():

@@ -41,6 +41,7 @@ TESTS += "".join(f" tests/reliability/test_{name}.py" for name in ("gradients", 
 TESTS += " tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda --ignore=tests/training/corpora"
 QUICK = Path(__file__).with_name("quick.json")
 LISTED = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text(encoding="utf-8"))["reason"]
+EQUIVALENT = {name for reason in LISTED for name in reason["mutants"]}
 
 
 def group_of_files() -> dict[str, str]:
@@ -134,9 +135,9 @@ def main() -> None:
     before = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
     groups = group_of_files()
     mutants = [mutant for path in options.files or groups for mutant in mutants_of(path)]
+    exist = {mutant.name for mutant in mutants}
     if options.survivors:
-        listed = {name for reason in LISTED for name in reason["mutants"]}
-        mutants = [mutant for mutant in mutants if before.get(mutant.name) == "" and mutant.name not in listed]
+        mutants = [mutant for mutant in mutants if before.get(mutant.name) == "" and mutant.name not in EQUIVALENT]
     if options.sample:
         mutants = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
     quick = json.loads(QUICK.read_text(encoding="utf-8")) if options.quick else {}
@@ -153,7 +154,7 @@ def main() -> None:
         return results
 
     results = run_pytest(sorted({test.split("::")[0] for test in quick}) or options.tests.split(), work)
-    report(results, groups)
+    report({name: killer for name, killer in (before | results).items() if name in exist}, groups)
     sys.exit(sum(killer != "" for killer in results.values()) < options.killed)
 
 
@@ -168,11 +169,10 @@ def best_tests(results: dict[str, str | None], traced: dict[str, list]) -> dict[
 
 
 def report(results: dict[str, str | None], groups: dict[str, str]) -> None:
-    """Print a line for each group of files."""
-    equivalent = {name for reason in LISTED for name in reason["mutants"]}
+    """Print a line for each group of files, of all mutants that have been tried so far."""
     counts = defaultdict(Counter)
     for name, killer in results.items():
-        fate = "killed" if killer != "" else "equivalent" if name in equivalent else "survived"
+        fate = "killed" if killer != "" else "equivalent" if name in EQUIVALENT else "survived"
         counts[groups[name.split()[0]]][fate] += 1
     print(f"\n{'':26}killed  survived  equivalent  score")
     for group, count in [*counts.items(), ("all", sum(counts.values(), Counter()))]:

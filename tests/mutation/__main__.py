@@ -17,9 +17,10 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
-from tests.mutation.covering import Session, run_pytest
+from tests.mutation.covering import Session, run_on_import, run_pytest
 from tests.mutation.mutants import ROOT, Mutant, mutants_of
 from tests.mutation.planting import functions_by_file, in_a_child, plant, plant_for_import
 
@@ -57,11 +58,12 @@ class Trial:
     Attributes:
         session: the tests, collected.
         traced: for each test its seconds, and the lines of each file that it runs.
+        imported: the lines of each file that run on import.
         results: for each mutant the test that killed it; empty if it survived, None if the tests hang or crash.
     """
 
-    def __init__(self, session: Session, traced: dict[str, list], limit: float) -> None:
-        self.session, self.traced, self.limit = session, traced, limit
+    def __init__(self, session: Session, traced: dict[str, list], imported: dict[str, list[int]], limit: float) -> None:
+        self.session, self.traced, self.imported, self.limit = session, traced, imported, limit
         self.results: dict[str, str | None] = {}
         self.killers, self.tests = defaultdict(set), defaultdict(set)
         for test, (_, ran) in traced.items():
@@ -89,28 +91,27 @@ class Trial:
                 break
         return chosen
 
-    def run(self, mutants: list[Mutant], is_thorough: bool) -> dict[str, str | None]:
+    def run(self, mutants: list[Mutant]) -> dict[str, str | None]:
         """Plant each mutant in a copy of this process, and run its tests there; return the results.
 
-        First in place. What runs on import is planted on import instead, which takes ten times as long; if
-        `is_thorough`, so is what survived in place, for its function may have made something when it was imported.
+        First in place. Where its lines run on import, what they made then is without the fault; so a mutant that
+        survives is planted once more, before the import, which takes ten times as long.
         """
         functions = functions_by_file()
         for mutant in mutants:
             tests = self.tests_of(mutant)
-
-            def in_place(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str:
-                return self.session.first_failure(tests) if plant(mutant, functions) else ""
 
             def on_import(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
                 plant_for_import(mutant)
                 files = sorted({test.split("::")[0] for test in tests})
                 return run_pytest(files, lambda session: session.first_failure(tests))
 
-            killer = ""
-            for way, is_used in ((in_place, not mutant.on_import), (on_import, mutant.on_import or is_thorough)):
-                if is_used and tests and killer == "":
-                    killer = in_a_child(way, 600)
+            def in_place(mutant: Mutant = mutant, tests: dict[str, float] = tests, other: Callable = on_import) -> str:
+                return self.session.first_failure(tests) if plant(mutant, functions) else other()
+
+            killer = in_a_child(in_place, 600) if tests and not mutant.on_import else ""
+            if tests and killer == "" and (mutant.on_import or mutant.lines & {*self.imported[mutant.path]}):
+                killer = in_a_child(on_import, 600)
             self.results[mutant.name] = killer
             self.killers[mutant.path, mutant.function].update([killer] if killer else [])
             print(f"\n{mutant.name}" if killer == "" else ".", end="", flush=True)
@@ -120,7 +121,7 @@ class Trial:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="*", help="mutate only these")
-    parser.add_argument("--survivors", action="store_true", help="only those that survived before, thoroughly")
+    parser.add_argument("--survivors", action="store_true", help="only those that survived before, and are not listed")
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, at random")
     parser.add_argument("--seed", default="0", help="of the sample")
     parser.add_argument("--quick", action="store_true", help="use the tests in quick.json, and trace none")
@@ -145,9 +146,11 @@ def main() -> None:
     for mutant in mutants if quick else ():
         mutant.lines = {0}  # any: the file has no lines, which would change too often
 
+    imported = in_a_child(lambda: run_on_import([*groups]))
+
     def work(session: Session) -> dict[str, str | None]:
         traced = quick or session.traced([*groups], options.cache)
-        results = Trial(session, traced, options.limit).run(mutants, options.survivors)
+        results = Trial(session, traced, imported, options.limit).run(mutants)
         known.write_text(json.dumps(before | results, indent=0), encoding="utf-8")
         if options.write_quick:
             QUICK.write_text(json.dumps(best_tests(before | results, traced), indent=0) + "\n", encoding="utf-8")

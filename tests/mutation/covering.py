@@ -1,6 +1,7 @@
 """Which tests run which lines, and how single tests are run: a plugin of pytest, and a trace function."""
 
 import hashlib
+import importlib
 import json
 import signal
 import sys
@@ -93,6 +94,16 @@ class Session:
                 kept.write_text(json.dumps(of_file), encoding="utf-8")
             found |= json.loads(kept.read_text(encoding="utf-8"))
         return {test: about for test, about in found.items() if about and test in self.items}
+
+
+def run_on_import(files: list[str]) -> dict[str, list[int]]:
+    """The lines of each file that run when the files are imported, in functions too."""
+    found = {str(ROOT / path): set() for path in files}
+    sys.settrace(tracer(found))
+    for path in files:
+        importlib.import_module(path.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+    sys.settrace(None)
+    return {path: sorted(found[str(ROOT / path)]) for path in files}
 
 
 def run_pytest(arguments: list[str], work: Callable[[Session], object]) -> object:

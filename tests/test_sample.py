@@ -71,6 +71,12 @@ def test_a_beam_shows_texts_with_consistent_scores(trained, capsys):
     assert scores == pytest.approx(right, abs=1e-3)
 
 
+def test_an_end_that_only_begins_a_stop_string_is_written(trained, capsys):
+    words = "--start Grau --greedy --max_new_tokens 20".split()
+    text = written(capsys, *words)
+    assert written(capsys, *words, "--stop", text.rstrip("\n")[-2:] + "§") == text
+
+
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 

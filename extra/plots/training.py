@@ -1,4 +1,4 @@
-"""Training step by step: the losses of runs, what their evaluations measured besides, and the learning rate of presets.
+"""Training step by step: the losses of runs, and what their evaluations measured besides.
 
     python -m extra.studies.draw loss out/goethe                              makes out/goethe/curves.svg
     python -m extra.studies.draw loss out/a out/b --out curves.svg            both in one picture
@@ -15,29 +15,25 @@ A second picture shows what the evaluations measured besides the loss, each meas
     python -m extra.studies.draw measures out/rewards out/sums-more --columns exact --out measures.svg measures.csv
 
 Any column of metrics.csv can be named; without names, all that the evaluations of these runs have measured are drawn.
-Runs that have no value of a measure are missing in its panel. A third picture shows the learning rate over the steps,
-for presets and for options of train.py.
+Runs that have no value of a measure are missing in its panel.
 """
 
 import csv
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
 
-from extra.options import ShelfOptions
 from extra.plots.figure import COLOURS, MARKERS, DrawOptions, Picture, count_steps, plain_axes, write_out
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError, counted
+from tinygrad_lite.errors import OptionError
 from training.cli.console import say
 from training.cli.files import text_of
-from training.cli.options import build, fields_of, find_preset, read_preset
 from training.folder import METRICS, RunFolder
-from training.options import TrainOptions
 
 LOSSES = ("loss", "val_loss", "bits_per_char")
 # The columns of metrics.csv, whatever the task.
@@ -318,61 +314,3 @@ def draw_measures(runs: Sequence[str | Path], options: MeasuresOptions) -> Pictu
     table = [(name, column, *point) for (column, name), line in lines.items() for point in line]
     table = [("run", "measure", "step", "value"), *table]
     return Picture(title, caption, (2.6 * wide + 1, 3.2 * rows), fill, table, default=files[0].parent / "measures.svg")
-
-
-# --- the learning rate ----------------------------------------------------------------------------------------
-
-MAX_POINTS = 5000
-
-
-@dataclass
-class AllOptions(ShelfOptions, TrainOptions):
-    """The options of train.py that all families have."""
-
-
-# Those that say how the learning rate changes.
-NAMES = "max_iters learning_rate schedule decay_lr warmup_iters lr_decay_iters min_lr plateau".split()
-FIELDS, KINDS = fields_of(AllOptions)
-# The options of `schedule`: each is None, meaning the preset's value, unless it is given.
-ScheduleOptions = make_dataclass(
-    "ScheduleOptions",
-    [(name, KINDS[name] | None, field(default=None, metadata=FIELDS[name].metadata)) for name in NAMES],
-    bases=(DrawOptions,),
-)
-STYLES = ("-", "--", ":", "-.")
-
-
-def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
-    """The learning rate over the steps of presets, or of options.
-
-    The options change that of each preset; without a preset, they change train.py's own defaults.
-
-    Raises: OptionError if there is no such preset.
-    """
-    given = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
-    curves, rows = {}, [("preset", "step", "learning_rate")]
-    for name in presets or ["train.py's defaults"]:
-        known = read_preset(find_preset(name)) if presets else {}
-        known = {key: value for key, value in known.items() if key in NAMES}
-        chosen = build(AllOptions, (f"preset {name}", known), ("command line", given))
-        steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))
-        rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
-        kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"
-        curves[name] = (f"{name}: {kind}, {counted(chosen.max_iters, 'step')}", steps, rates)
-        rows += [(name, int(step), float(rate)) for step, rate in zip(steps, rates, strict=True)]
-
-    def draw(figure) -> None:
-        axes = figure.add_subplot()
-        for (label, steps, rates), colour, style in zip(curves.values(), cycle(COLOURS), cycle(STYLES), strict=False):
-            axes.plot(steps, rates, style, color=colour, linewidth=1.8, label=label)
-        axes.set(xlabel="step (updates of the weights)", ylabel="learning rate", ylim=(0, None))
-        count_steps(axes.xaxis)
-        plain_axes(axes)
-        axes.legend(frameon=False)
-
-    caption = (
-        "By how much an update follows the gradient. It rises from 0 during the warm-up, while the optimizer's means "
-        "are still rough; a large rate then learns fast, and the fall at the end lets the weights settle. Muon "
-        "multiplies the rate of the matrices by its own factor."
-    )
-    return Picture(f"Learning rate over training: {', '.join(curves)}", caption, (7.2, 3.6), draw, table=rows)

@@ -6,7 +6,6 @@
     python -m extra.studies.draw positions                       the sinusoidal codes; with a checkpoint, its positions
     python -m extra.studies.draw neighbours out/goethe --tokens Faust Herz --out neighbours.svg
     python -m extra.studies.draw tokens my.txt --text "Es irrt der Mensch"
-    python -m extra.studies.draw schedule goethe reverse
     python -m extra.studies.draw loss out/goethe
 
 docs/extra/pictures.md shows each of them, and how to read it. Each kind of picture has its own options, a dataclass,
@@ -33,7 +32,7 @@ from extra.plots import vectors
 from extra.plots.attention import AttentionOptions, draw_attention
 from extra.plots.boxes import TokenOptions, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write_each
-from extra.plots.training import LossOptions, MeasuresOptions, ScheduleOptions, draw_loss, draw_measures, draw_schedule
+from extra.plots.training import LossOptions, MeasuresOptions, draw_loss, draw_measures
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
 from tinygrad_lite.errors import OptionError
@@ -159,7 +158,6 @@ KINDS = {
     "positions": Kind(positions, vectors.PositionOptions),
     "neighbours": Kind(neighbours, vectors.NeighbourOptions, "out/goethe"),
     "tokens": Kind(tokens, TokenOptions, 'goethe --text "Es irrt der Mensch"', "SOURCE ...", SOURCES),
-    "schedule": Kind(draw_schedule, ScheduleOptions, "", "PRESET ...", "presets of train.py; none: its own defaults"),
     "loss": Kind(draw_loss, LossOptions, "out/goethe", *RUNS),
     "measures": Kind(draw_measures, MeasuresOptions, "out/rewards", *RUNS),
 }
@@ -174,8 +172,8 @@ def main(argv: Sequence[str]) -> int:
     if what in ("-h", "--help"):
         show(overview())
         return 0
-    if what == "merges":
-        raise OptionError("merges is a script of its own: python docs/extra/merges.py")
+    if what in ("merges", "schedule"):
+        raise OptionError(f"{what} is a script of its own: python docs/extra/{what}.py")
     if what not in KINDS:
         hint = f"did you mean {near}? " if (near := nearest(what, KINDS)) else ""
         raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(KINDS)}")

@@ -128,8 +128,9 @@ CASES = {
         ("draw tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
         ("draw merges abc", "merges is a script of its own: python docs/extra/merges.py"),
         ("merges abc", "no pair of neighbours occurs twice"),
-        ("draw schedule goeth", "no preset goeth: did you mean goethe"),
-        ("draw schedule --learning_rate -1", "--learning_rate -1: must be above 0, or none"),
+        ("draw schedule goethe", "schedule is a script of its own: python docs/extra/schedule.py"),
+        ("schedule goeth", "no preset goeth: did you mean goethe"),
+        ("schedule --learning_rate -1", "--learning_rate -1: must be above 0, or none"),
         ("draw loss", "the run is missing: python -m extra.studies.draw loss out/goethe"),
         ("draw loss one --out x.bmp", f"--out x.bmp: {SUFFIXES}, .csv, .npz"),
         ("draw loss one --out x.svg two", "--out two: must end with"),
@@ -269,7 +270,7 @@ def place(tmp_path_factory):
 @pytest.mark.parametrize(("error", "line", "sentence"), rows_of(CASES))
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
-    if script := (SCRIPTS | {"merges": "docs/extra/merges.py"}).get(command):
+    if script := (SCRIPTS | {name: f"docs/extra/{name}.py" for name in ("merges", "schedule")}).get(command):
         main = check.load(ROOT / script).main
     else:
         main = import_module(MODULES.get(command, f"extra.studies.{command}")).main

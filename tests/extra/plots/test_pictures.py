@@ -21,7 +21,7 @@ from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
 
-dot, merges = (check.load(ROOT / "docs/extra" / name) for name in ("dot.py", "merges.py"))
+dot, merges, schedule = (check.load(ROOT / f"docs/extra/{name}.py") for name in ("dot", "merges", "schedule"))
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
 PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
 
@@ -184,16 +184,16 @@ def test_merges_are_those_of_the_paper_with_their_counts(place, drawn, ran):
 
 
 def test_the_schedule_of_a_preset_and_of_options(place, drawn):
-    drawn("s.csv", "schedule", "goethe", "reverse", "--warmup_iters", 10)
+    drawn("s.csv", "goethe", "reverse", "--warmup_iters", 10, by=schedule.main)
     rates = {(row["preset"], int(row["step"])): float(row["learning_rate"]) for row in csv_rows("s.csv")}
     assert len([name for name, _ in rates if name == "goethe"]) == 1500
     for step in (0, 5, 700, 1499):
         assert rates["goethe", step] == trapezoid(step, 3e-3, 10, 1500, 0.0, 0.4)
     assert ("reverse", 499) in rates
-    drawn("c.csv", "schedule", "--schedule", "constant", "--max_iters", 5, "--warmup_iters", 0)
+    drawn("c.csv", "--schedule", "constant", "--max_iters", 5, "--warmup_iters", 0, by=schedule.main)
     assert {row["learning_rate"] for row in csv_rows("c.csv")} == {"0.001"}
     pytest.importorskip("matplotlib")
-    assert main(["schedule", "goethe"]) == 0
+    assert schedule.main(["goethe"]) == 0
     assert "trapezoid, 1,500 steps" in Path("schedule.svg").read_text(encoding="utf-8")
 
 

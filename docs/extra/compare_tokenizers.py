@@ -31,7 +31,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extra.plots.boxes import COMPARED, first_words, read_corpus, split
+from tokens import COMPARED, first_words, read_corpus, split
+
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import learn

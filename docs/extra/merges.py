@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from boxes import FILLS, MAX_TEXT, Line, picture
+
 from extra.inside import pieces
-from extra.plots.boxes import FILLS, MAX_TEXT, Line, picture
 from extra.plots.figure import DrawOptions, Picture
 from extra.studies.draw import Kind, draw
 from extra.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer

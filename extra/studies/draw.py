@@ -5,7 +5,6 @@
     python -m extra.studies.draw attention minilm --text "The animal was too tired." --layer 4 --head 2
     python -m extra.studies.draw positions                       the sinusoidal codes; with a checkpoint, its positions
     python -m extra.studies.draw neighbours out/goethe --tokens Faust Herz --out neighbours.svg
-    python -m extra.studies.draw tokens my.txt --text "Es irrt der Mensch"
     python -m extra.studies.draw loss out/goethe
 
 docs/extra/pictures.md shows each of them, and how to read it. Each kind of picture has its own options, a dataclass,
@@ -30,7 +29,6 @@ from extra.inside.gpt import self_attention
 from extra.inside.seq2seq import PARTS, attention_weights
 from extra.plots import vectors
 from extra.plots.attention import AttentionOptions, draw_attention
-from extra.plots.boxes import TokenOptions, draw_tokens
 from extra.plots.figure import METADATA, DrawOptions, Picture, check_file, write_each
 from extra.plots.training import LossOptions, MeasuresOptions, draw_loss, draw_measures
 from seq2seq.model import Seq2Seq
@@ -45,7 +43,6 @@ from training.family import Family, Trained
 
 COMMAND = "python -m extra.studies.draw"
 CHECKPOINT = "a checkpoint, a run's folder, a folder in Hugging Face's layout, smollm2 or minilm"
-SOURCES = f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}"
 RUNS = ("RUN ...", "a run's folder or its metrics.csv")  # what is named on the command line, and what it is
 
 
@@ -120,11 +117,6 @@ def neighbours(names: Sequence[str], options: vectors.NeighbourOptions) -> Pictu
     return vectors.draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
 
 
-def tokens(names: Sequence[str], options: TokenOptions) -> Picture:
-    """One text cut into tokens, by every kind of tokenizer and by those of checkpoints."""
-    return draw_tokens(names, options, lambda name: load(name).tokenizer)
-
-
 # --- the command ----------------------------------------------------------------------------------------------
 
 
@@ -157,7 +149,6 @@ KINDS = {
     "attention": Kind(attention, AttentionOptions, 'out/goethe --text "Habe nun, ach!"'),
     "positions": Kind(positions, vectors.PositionOptions),
     "neighbours": Kind(neighbours, vectors.NeighbourOptions, "out/goethe"),
-    "tokens": Kind(tokens, TokenOptions, 'goethe --text "Es irrt der Mensch"', "SOURCE ...", SOURCES),
     "loss": Kind(draw_loss, LossOptions, "out/goethe", *RUNS),
     "measures": Kind(draw_measures, MeasuresOptions, "out/rewards", *RUNS),
 }
@@ -172,7 +163,7 @@ def main(argv: Sequence[str]) -> int:
     if what in ("-h", "--help"):
         show(overview())
         return 0
-    if what in ("merges", "schedule"):
+    if what in ("merges", "schedule", "tokens"):
         raise OptionError(f"{what} is a script of its own: python docs/extra/{what}.py")
     if what not in KINDS:
         hint = f"did you mean {near}? " if (near := nearest(what, KINDS)) else ""

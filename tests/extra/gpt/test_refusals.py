@@ -31,6 +31,7 @@ ESTIMATES = "only for estimates of the cost: add --dry_run"
 MISSING = "the checkpoint is missing: python"
 MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
 CONSTANT, RATES = "decay_lr false", ("--warmup_iters", "--lr_decay_iters")
+PICTURES = {name: f"docs/extra/{name}.py" for name in ("merges", "schedule", "tokens")}
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
@@ -122,10 +123,10 @@ CASES = {
         ("draw positions none", "none has no position codes (--positions none)"),
         ("draw neighbours run --tokens ab", "--tokens ab: this is not one token of the vocabulary"),
         ("draw neighbours run --tokens a a a a --top 100", "are too many"),
-        ("draw tokens", "the source is missing: python -m extra.studies.draw tokens goethe"),
-        ("draw tokens run", "give a text to cut: --text"),
-        *each(f"{{}} {LONG}", "1,001 characters: at most 1000", "draw tokens run --text", "merges"),
-        ("draw tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
+        ("tokens", "the source is missing: python docs/extra/tokens.py goethe"),
+        ("tokens run", "give a text to cut: --text"),
+        *each(f"{{}} {LONG}", "1,001 characters: at most 1000", "tokens run --text", "merges"),
+        ("tokens run --text a --out a.gif", f"--out a.gif: {SUFFIXES}"),
         ("draw merges abc", "merges is a script of its own: python docs/extra/merges.py"),
         ("merges abc", "no pair of neighbours occurs twice"),
         ("draw schedule goethe", "schedule is a script of its own: python docs/extra/schedule.py"),
@@ -226,7 +227,7 @@ CASES = {
         ("baselines --text text.txt --checkpoint gone", "there is no checkpoint gone"),
         ("baselines --text text.txt --checkpoint run", "last.safetensors did not learn from text.txt"),
         *each("{} alien --text text.txt", "alien did not learn from text.txt", "baselines --checkpoint", "together"),
-        *each("draw {} nowhere --text a", "there is no checkpoint nowhere", "attention", "tokens"),
+        *each("{} nowhere --text a", "there is no checkpoint nowhere", "draw attention", "tokens"),
         ("together odd own --text text.txt", "own has different tokens from odd"),
         ("update own own --text text.txt", "is the same in both models"),
         ("update own wider --text text.txt", "is not the same matrix in both"),
@@ -270,7 +271,7 @@ def place(tmp_path_factory):
 @pytest.mark.parametrize(("error", "line", "sentence"), rows_of(CASES))
 def test_a_mistake_gives_one_sentence_and_writes_nothing(place, error, line, sentence):
     command, *words = shlex.split(line)
-    if script := (SCRIPTS | {name: f"docs/extra/{name}.py" for name in ("merges", "schedule")}).get(command):
+    if script := (SCRIPTS | PICTURES).get(command):
         main = check.load(ROOT / script).main
     else:
         main = import_module(MODULES.get(command, f"extra.studies.{command}")).main

@@ -21,7 +21,9 @@ from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import trapezoid
 
-dot, merges, schedule = (check.load(ROOT / f"docs/extra/{name}.py") for name in ("dot", "merges", "schedule"))
+dot, merges, schedule, tokens = (
+    check.load(ROOT / f"docs/extra/{name}.py") for name in ("dot", "merges", "schedule", "tokens")
+)
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
 PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
 
@@ -151,7 +153,7 @@ def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_pat
 
 def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place, drawn):
     saved_gpt(Path("model/last.safetensors"), CharTokenizer.train(TEXT))
-    drawn("t.csv", "tokens", "my.txt", "model", "--text", "und nün", "--vocab_size", 280)
+    drawn("t.csv", "my.txt", "model", "--text", "und nün", "--vocab_size", 280, by=tokens.main)
     found = {}
     for row in csv_rows("t.csv"):
         found.setdefault(row["tokenizer"], []).append(row["token"])
@@ -161,7 +163,7 @@ def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place, drawn):
     expected = {"model": "u n d · n <unk> n", "byte": r"u n d · n \xc3 \xbc n", "word": "und · <unk>"}
     assert {name: shown[name] for name in (*expected, "wordpiece")} == expected | {"wordpiece": "und [UNK]"}
     pytest.importorskip("matplotlib")
-    drawn("t.svg", "tokens", "my.txt")
+    drawn("t.svg", "my.txt", by=tokens.main)
     assert ">char, learned from my.txt: " in Path("t.svg").read_text(encoding="utf-8")
 
 
@@ -229,7 +231,7 @@ def test_graphviz_draws():
 
 def test_help_lists_the_pictures_and_the_options_of_each(capsys):
     assert main([]) == main(["--help"]) == 0
-    assert capsys.readouterr().out.count("  tokens       one text cut into tokens, by every kind") == 2
+    assert capsys.readouterr().out.count("  neighbours   the nearest tokens by their embeddings") == 2
     for name in KINDS:
         with pytest.raises(SystemExit):
             main([name, "--help"])

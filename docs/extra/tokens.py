@@ -1,64 +1,61 @@
-"""Text cut into tokens, as rows of boxes: one text cut by several tokenizers."""
+"""One text cut into tokens, by every kind of tokenizer and by those of checkpoints.
 
-from collections.abc import Callable, Iterator, Sequence
+    python docs/extra/tokens.py my.txt --text "Es irrt der Mensch"
+    python docs/extra/tokens.py goethe out/goethe --out tokens.svg tokens.csv
+
+Without --out the picture is tokens.svg; a file that ends with .csv has the numbers.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+from boxes import FILLS, MAX_TEXT, Line, picture
 
 from extra.inside import pieces
 from extra.plots.figure import DrawOptions, Picture
+from extra.studies.draw import CHECKPOINT, Kind, draw, load
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import learn
-from text.tokenizers.base import UNKNOWN, Tokenizer
+from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError, OptionError, counted
+from training.cli.console import run_command
 from training.corpora.cleaning import normalise
 from training.corpora.texts import RECIPES, Corpus, load_corpus
 
+COMMAND = "python docs/extra/tokens.py"
+EXAMPLE = 'goethe --text "Es irrt der Mensch"'
+SOURCES = f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}"
 COMPARED = ("char", "byte", "bpe", "bpe-w", "word", "wordpiece")  # in the order in which they are shown
-TEXT_SIZE = 8  # points
-LETTER = 0.64 * TEXT_SIZE / 72  # the width of a letter of the typewriter font, in inches
-LINE = 0.24  # inches from one line of boxes to the next
-WIDTH = 100  # letters
-MAX_TEXT = 1000  # characters
-FILLS = ("#d3e8f5", "#fdefc3")  # of neighbouring tokens, in turn
 LOST = "#c9c9c9"
 UNKNOWN_NAMES = (UNKNOWN, WordPieceTokenizer.unknown_name)
 
 
-class Line(NamedTuple):
-    """A line of the picture: words in front, and boxes, each a text and a colour; more lines if they do not fit.
-
-    Words without boxes are a heading.
-    """
-
-    words: str
-    boxes: Sequence[tuple[str, str]] = ()
-
-
 @dataclass
 class TokenOptions(DrawOptions):
-    """The options of `tokens`."""
+    """The options of `python docs/extra/tokens.py`."""
 
     text: str = option("", "the text to cut; empty: the first words of the text's held-out tenth")
     vocab_size: int = option(2048, "of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257)
 
 
-# --- one text, several tokenizers -----------------------------------------------------------------------------
+def main(argv: Sequence[str]) -> int:
+    """Draw the tokens of a text by what the command line names; returns the exit status."""
+    return draw(Kind(draw_tokens, TokenOptions, EXAMPLE, "SOURCE ...", SOURCES), argv, COMMAND, "tokens")
 
 
-def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[str], Tokenizer]) -> Picture:
+def draw_tokens(names: Sequence[str], options: TokenOptions) -> Picture:
     """One text cut by the tokenizers of checkpoints, and by every kind of tokenizer learned from a text.
 
     Args:
         names: checkpoints, text files, or corpora by name.
-        load: reads the tokenizer of a checkpoint.
     Raises: OptionError if there is no text to cut, or too much of it.
     """
     text, tokenizers = normalise(options.text), []
     for name in names:
         if name not in RECIPES and (not Path(name).is_file() or Path(name).suffix == ".safetensors"):
-            tokenizers.append((name, load(name)))
+            tokenizers.append((name, load(name).tokenizer))
             continue
         learned, held_out = split(read_corpus(name))
         text = text or first_words(held_out, 80)
@@ -118,42 +115,5 @@ def first_words(text: str, length: int) -> str:
     return rest[:end].rstrip() or rest[:length]
 
 
-# --- drawing --------------------------------------------------------------------------------------------------
-
-
-def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has_text: bool = False) -> Picture:
-    """The picture of lines of boxes."""
-    placed = list(lay_out(lines))
-    height = max(row for row, *_ in placed) + 1.2
-    widest = max([column + len(text) + 1 for _, column, text, _, _ in placed])
-
-    def draw(figure) -> None:
-        axes = figure.add_subplot()
-        axes.set_axis_off()
-        axes.set(xlim=(0, widest), ylim=(height, 0))
-        for row, column, text, fill, is_heading in placed:
-            if fill:
-                axes.barh(row + 0.5, len(text) + 0.9, 0.8, column, color=fill, edgecolor="#888888", linewidth=0.4)
-            style = {"fontweight": "bold", "family": "sans-serif"} if is_heading else {"family": "monospace"}
-            place, side = (column + len(text) / 2 + 0.45, "center") if fill else (column, "left")
-            axes.text(place, row + 0.52, text, ha=side, va="center", fontsize=TEXT_SIZE, **style)
-
-    text = "\n".join(
-        (f"{line.words}: " if line.boxes else line.words) + "|".join(text for text, _ in line.boxes) for line in lines
-    )
-    return Picture(title, caption, (widest * LETTER, height * LINE), draw, table=rows, text=text if has_text else "")
-
-
-def lay_out(lines: Sequence[Line]) -> Iterator[tuple[float, float, str, str, bool]]:
-    """Where everything goes: (row, column, text, colour of the box, whether it is a heading)."""
-    row = 0.0
-    for words, boxes in lines:
-        if words:
-            yield row, 0, words, "", not boxes
-        indent = column = len(words) + 1 if words and boxes else 0
-        for text, fill in boxes:
-            if column + len(text) + 1 > WIDTH and column > indent:
-                row, column = row + 1, indent
-            yield row, column, text, fill, False
-            column += len(text) + 1
-        row += 1 if words or boxes else 0.5
+if __name__ == "__main__":
+    run_command("tokens", main)

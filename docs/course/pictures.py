@@ -467,6 +467,36 @@ def pushes() -> str:
     return picture("Where a drawn answer pushes", about, 334, *parts)
 
 
+def order() -> str:
+    """Chapter 24: a text that is uncovered in four steps; and what is kept of a draft's distribution."""
+    found = example("24-order", "import numpy", "p = np.array([0.5", "q = np.array", "kept = q")
+    p, q, kept = (found[name] for name in ("p", "q", "kept"))
+    words, steps = "Es irrt der Mensch , so lang er strebt .".split(), [0, 3, 2, 4, 1, 2, 4, 3, 1, 2]
+    parts = [text(20, 16, "start bold|uncovered in any order")]
+    for step in range(5):
+        y = 42 + 40 * step
+        shown = [word if at <= step else "" for word, at in zip(words, steps, strict=True)]
+        kinds = ["green" if at == step else "grey" for at in steps]
+        parts += [text(20, y + 14, f"start small|{'given' if not step else f'step {step}'}")]
+        parts += [cells(70, y, 68, 28, shown, kinds)]
+    parts.append(text(20, 262, "start bold|a draft's token, kept or replaced"))
+    for token in range(3):
+        x0, base = 70 + 235 * token, 420
+        for n, (name, whole, part) in enumerate((("draft q", q, kept), ("model p", p, kept))):
+            for height, kind in ((whole[token], "grey" if n == 0 else "orange"), (part[token], "blue")):
+                shape = f'x="{x0 + 90 * n}" y="{base - 220 * height:.1f}" width="70" height="{220 * height:.1f}"'
+                parts.append(f'<rect {shape} class="{kind} on"/>\n')
+            parts.append(text(x0 + 90 * n + 35, base + 14, f"small|{name} {whole[token]:g}"))
+        parts.append(text(x0 + 80, base + 36, f"bold|token {token}"))
+    parts.append(
+        text(380, 482, "small|blue: kept, min(p, q); grey: refused; orange: drawn instead, in proportion to p - q")
+    )
+    about = (
+        "Above, the tokens of a sentence appear in four steps. Below, bars compare two distributions of three tokens."
+    )
+    return picture("In any order, and several at once", about, 500, *parts)
+
+
 PICTURES = {
     "01-derivatives/picture.svg": graph,
     "02-tensors/picture.svg": shapes,
@@ -479,6 +509,7 @@ PICTURES = {
     "20-before/picture.svg": bottleneck,
     "21-beyond/picture.svg": mixing,
     "22-rewards/picture.svg": pushes,
+    "24-order/picture.svg": order,
 }
 
 

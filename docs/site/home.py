@@ -20,7 +20,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TITLE = "tinygrad_lite: learn Transformers by reading real code"
 DESCRIPTION = (
-    "A tensor class with automatic differentiation, a GPT, a translator and a course in twenty-three chapters, "
+    "A tensor class with automatic differentiation, a GPT, a translator and a course in twenty-four chapters, "
     "written to be read, with live pages that show what a model does."
 )
 PREVIEW = HERE / "preview.png"

@@ -59,7 +59,7 @@ from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
 from benchmarks.rows import chosen
 from extra.encoders.classes import ClassesTask
-from extra.studies.program import whole_numbers
+from extra.studies.program import numbers
 from families import FAMILIES
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
@@ -202,7 +202,8 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
     for place, setting in enumerate(setting for setting in settings if not setting.commit):
         try:
             words = [*shlex.split(setting.options), "--overwrite"]
-            for turn, seed in enumerate(whole_numbers(setting.seeds, "--seeds", "1,2,3")):
+            what = "whole numbers with commas between them, such as 1,2,3"
+            for turn, seed in enumerate(map(int, numbers(setting.seeds, "--seeds", what, float.is_integer))):
                 setup = read_setup([*words, "--seed", str(seed)], FAMILIES)
                 runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
         except (UserError, ValueError) as error:  # ValueError: an unclosed quotation mark

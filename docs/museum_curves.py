@@ -13,6 +13,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where train.py is, which is in no package
 sys.path.insert(0, str(Path(__file__).parent / "course" / "15-inside"))
 import svg
 

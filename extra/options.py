@@ -191,7 +191,7 @@ class ShelfSampleOptions(SampleOptions):
             ("interactive", {"num_samples"}, ": it reads stdin and replies to each line once"),
             ("chat", {"interactive", "num_samples"}, ", since it replies to each message once"),
             ("beam", {"interactive", "chat"}, ": search for the best text, or sample one"),
-            ("draft", {*DRAFTLESS}, ", since several tokens are chosen at once: omit one of them"),
+            ("draft", {*NEEDS_PASSES, *REPETITION}, ", since several tokens are chosen at once: omit one of them"),
         ]
 
     def check(self, given: Mapping[str, Any]) -> None:
@@ -211,7 +211,6 @@ class ShelfSampleOptions(SampleOptions):
                 raise OptionError(f"--attention plots one text, so omit {turns[0]}")
 
 
-# What needs each token's own pass of the model.
-DRAFTLESS = ("beam", *REPETITION, "show_probs", "use_cache", "interactive", "chat")
+NEEDS_PASSES = ("beam", "show_probs", "use_cache", "interactive", "chat")  # one for each token
 # Where the sliders and the search of --explain begin.
 EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")

@@ -1,8 +1,9 @@
-"""Which text a trained model predicts, for the scripts of several chapters: their options, and the text itself."""
+"""What scripts of several chapters begin with: the text that a model predicts, and whole numbers in an option."""
 
 from dataclasses import dataclass, replace
 
 import extra.corpora.texts  # noqa: F401 (so that its texts are known)
+from extra.studies.program import numbers
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
 from training.cli.console import say
@@ -42,3 +43,12 @@ def named_text(options: HeldOutOptions, trained: Trained) -> Corpus:
     if name == trained.dataset and corpus.sha256 != trained.corpus_sha256:
         say(f"warning: {name} is not the text that it was trained on, so it may have learned this part")
     return corpus
+
+
+def whole_numbers(text: str, label: str, example: str) -> list[int]:
+    """The numbers from 0 to 999,999,999 in a text such as "1,2,3", in ascending order.
+
+    Raises: OptionError with the label and an example if it is not such a text.
+    """
+    what = f"whole numbers with commas between them, such as {example}"
+    return [*map(int, numbers(text, label, what, lambda one: one.is_integer() and 0 <= one < 1e9))]

@@ -19,9 +19,10 @@ References: Leviathan, Kalman, Matias 2023, "Fast Inference from Transformers vi
 (arXiv:2211.17192), algorithm 1 and appendix A.1; Saxena 2023, "Prompt Lookup Decoding".
 """
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -40,31 +41,20 @@ from tinygrad_lite.transformer import KVCache
 from training.corpora.texts import RECIPES, load_corpus
 from training.family import Trained
 
-LOOKUP = "lookup"
 LONGEST = 4  # tokens of the text's end by which drafts find what may follow
-Guess = tuple[list[int], np.ndarray]  # n tokens, and the distributions (n, V) that they were drawn from
+DrawnFrom = Callable[[np.ndarray], np.ndarray]  # from log-probabilities to the probabilities of drawing: (n, V)
+# Tokens, and the distributions (n, V) that they were drawn from; None if nothing else was possible.
+Guess = tuple[list[int], np.ndarray | None]
+Draft = Callable[[Sequence[int], int, np.random.Generator], Guess]  # at most so many tokens after a text
 
 
-class Draft(Protocol):
-    """What guesses how a text goes on."""
-
-    def guess(self, ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
-        """At most `count` tokens after these, at least one, each with its distribution."""
-
-
-class Distribution:
-    """How tokens are drawn: from log-probabilities to probabilities, as `generate` does it."""
-
-    def __init__(self, sampling: Sampling, forbidden: Collection[int]) -> None:
-        self.sampling, self.forbidden = sampling, forbidden
-
-    def of(self, log_probs: np.ndarray) -> np.ndarray:
-        """(n, V) -> (n, V), without what is forbidden or filtered; at temperature 0 the best token has 1."""
-        values = permitted(log_probs, self.forbidden)
-        if self.sampling.temperature == 0:
-            return certain(values.argmax(axis=-1), values.shape[-1])
-        powers = np.exp(filter_tokens(values, self.sampling))
-        return powers / powers.sum(axis=-1, keepdims=True)
+def distribution(sampling: Sampling, forbidden: Collection[int], log_probs: np.ndarray) -> np.ndarray:
+    """What tokens are drawn from, as in `generate`, without what is forbidden or filtered: (n, V) -> (n, V)."""
+    values = permitted(log_probs, forbidden)
+    if sampling.temperature == 0:
+        return certain(values.argmax(axis=-1), values.shape[-1])
+    powers = np.exp(filter_tokens(values, sampling))
+    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 class Reader:
@@ -74,14 +64,10 @@ class Reader:
         self.model, self.caches = model, model.new_caches()
         self.begin, self.known = 0, []  # where the window begins in the text, and its tokens in the cache
 
-    def room(self, ids: Sequence[int]) -> int:
-        """How many tokens may follow these in the window."""
-        return max(0, self.model.config.block_size - len(ids) + self.begin)
-
     def after(self, ids: Sequence[int], count: int = 1) -> np.ndarray:
         """Log-probabilities of the token after each of the last `count` ones: (count, V).
 
-        A full window is continued from its last half, as in `Generator.step`; `room` says when.
+        A full window is continued from its last half, as in `Generator.step`.
         """
         block_size = self.model.config.block_size
         if len(ids) - self.begin > block_size:
@@ -106,50 +92,38 @@ class Reader:
 # --- drafts ---------------------------------------------------------------------------------------------------------
 
 
-class Lookup:
-    """Guesses what followed the longest ending of the text when it stood there before."""
-
-    def __init__(self, vocab_size: int) -> None:
-        self.vocab_size = vocab_size
-
-    def guess(self, ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
-        text = np.asarray(ids)
-        for length in range(min(LONGEST, len(text) - 1), 0, -1):
-            places = np.nonzero((sliding_window_view(text[:-1], length) == text[-length:]).all(axis=1))[0]
-            if len(places):
-                found = text[places[-1] + length :][:count].tolist()
-                return found, certain(found, self.vocab_size)
-        return [int(text[-1])], certain(text[-1:], self.vocab_size)
+def lookup(ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
+    """Guess what followed the longest ending of the text when it stood there before."""
+    text = np.asarray(ids)
+    for length in range(min(LONGEST, len(text) - 1), 0, -1):
+        places = np.nonzero((sliding_window_view(text[:-1], length) == text[-length:]).all(axis=1))[0]
+        if len(places):
+            return text[places[-1] + length :][:count].tolist(), None
+    return [int(text[-1])], None
 
 
 class Counts:
-    """Guesses what most often follows the last tokens in a text."""
+    """Guesses what most often follows the last tokens in a text, in which each token is a character."""
 
-    def __init__(self, tokens: Sequence[int], vocab_size: int) -> None:
-        text, self.vocab_size = token_text(tokens), vocab_size
+    def __init__(self, text: str) -> None:
         grams = {gram: count for n in range(1, LONGEST + 1) for gram, count in count_grams(text, n).items()}
         self.best = {gram[:-1]: ord(gram[-1]) for gram in sorted(grams, key=grams.get)}  # the most frequent comes last
 
-    def guess(self, ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
+    def __call__(self, ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
         found = []
         while len(found) < count:
             end = token_text([*ids, *found][1 - LONGEST :])
             found.append(next(self.best[end[i:]] for i in range(len(end) + 1) if end[i:] in self.best))
-        return found, certain(found, self.vocab_size)
+        return found, None
 
 
-class Smaller:
-    """Draws tokens from another GPT."""
-
-    def __init__(self, model: GPT, distribution: Distribution) -> None:
-        self.reader, self.distribution = Reader(model), distribution
-
-    def guess(self, ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
-        found, q = [], []
-        for _ in range(count):
-            q.append(self.distribution.of(self.reader.after([*ids, *found]))[0])
-            found.append(choose(q[-1], rng))
-        return found, np.array(q)
+def smaller(reader: Reader, drawn_from: DrawnFrom, ids: Sequence[int], count: int, rng: np.random.Generator) -> Guess:
+    """Draw tokens from another GPT."""
+    found, q = [], []
+    for _ in range(count):
+        q.append(drawn_from(reader.after([*ids, *found]))[0])
+        found.append(choose(q[-1], rng))
+    return found, np.array(q)
 
 
 def certain(tokens: Sequence[int], vocab_size: int) -> np.ndarray:
@@ -183,14 +157,14 @@ class Drafted:
     """A GPT that a draft helps. To `generate`, whose random numbers it does not need, each next token is certain.
 
     Attributes:
-        passes, tokens: of the model, and how many tokens they gave.
+        passes: of the model, each of which gives one token more than it keeps of the draft.
         offered, kept: tokens of the draft.
     """
 
-    def __init__(self, model: GPT, draft: Draft, distribution: Distribution, count: int) -> None:
-        self.config, self.model, self.draft, self.count = model.config, model, draft, count
-        self.distribution, self.samples = distribution, 0
-        self.passes = self.tokens = self.offered = self.kept = 0
+    def __init__(self, model: GPT, draft: Draft, drawn_from: DrawnFrom, count: int, seed: int) -> None:
+        self.config, self.model, self.draft, self.drawn_from = model.config, model, draft, drawn_from
+        self.count, self.seed, self.samples = count, seed, 0
+        self.passes = self.offered = self.kept = 0
 
     def start(self, prompts: Sequence[Sequence[int]], use_cache: bool = True) -> tuple[np.ndarray, None]:
         """Read one prompt, as `Generator.start` does."""
@@ -210,19 +184,19 @@ class Drafted:
 
     def _pass(self) -> list[int]:
         """What one pass of the model gives: a token, and those of the draft that it keeps before it."""
-        rng = keyed_rng(self.distribution.sampling.seed, "draft", self.samples, len(self.ids))
-        count = min(self.count, self.reader.room(self.ids))
-        guess, q = self.draft.guess(self.ids, count, rng) if count else ([], np.empty((0, self.config.vocab_size)))
+        rng = keyed_rng(self.seed, "draft", self.samples, len(self.ids))
+        room = self.config.block_size - len(self.ids) + self.reader.begin  # for tokens in the window
+        guess, q = self.draft(self.ids, min(self.count, room), rng) if room > 0 else ([], None)
         log_probs = self.reader.after([*self.ids, *guess], len(guess) + 1)
-        found = verified(self.distribution.of(log_probs), q, guess, rng)
-        self.passes, self.tokens = self.passes + 1, self.tokens + len(found)
-        self.offered, self.kept = self.offered + len(guess), self.kept + len(found) - 1
+        q = certain(guess, log_probs.shape[1]) if q is None else q
+        found = verified(self.drawn_from(log_probs), q, guess, rng)
+        self.passes, self.offered, self.kept = self.passes + 1, self.offered + len(guess), self.kept + len(found) - 1
         return found
 
     def summary(self) -> str:
         """How much the draft helped."""
         share = f"{self.kept:,} of the draft's {counted(self.offered, 'token')} kept"
-        return f"{share}; {self.tokens / max(self.passes, 1):.2f} tokens per pass of the model"
+        return f"{share}; {1 + self.kept / max(self.passes, 1):.2f} tokens per pass of the model"
 
 
 def with_draft(options: Any, trained: Trained, model: GPT, ends: Collection[int]) -> Drafted:
@@ -235,16 +209,15 @@ def with_draft(options: Any, trained: Trained, model: GPT, ends: Collection[int]
         raise OptionError("--draft cannot guess what a calculator answers: omit it for this model")
     if any(type(cache) is not KVCache for cache in model.new_caches(1)):
         raise OptionError("--draft needs a model whose layers can forget tokens: attention, without a window")
-    distribution = Distribution(options.sampling(), [token for token in tokenizer.textless if token not in ends])
-    draft: Draft
-    if name == LOOKUP:
-        draft = Lookup(tokenizer.vocab_size)
+    drawn_from = functools.partial(distribution, options.sampling(), {*tokenizer.textless} - {*ends})
+    if name == "lookup":
+        draft: Draft = lookup
     elif name in RECIPES or Path(name).suffix == ".txt":
         text, _ = load_corpus(name).split()
-        draft = Counts(tokenizer.encode(tokenizer.prepare(text)), tokenizer.vocab_size)
+        draft = Counts(token_text(tokenizer.encode(tokenizer.prepare(text))))
     else:
         other = load_trained(Path(name))
         if other.tokenizer.to_json() != tokenizer.to_json():
             raise OptionError(f"--draft {name}: a draft needs the model's tokenizer, and {other.path} has another one")
-        draft = Smaller(other.make_model(), distribution)
-    return Drafted(model, draft, distribution, options.draft_tokens)
+        draft = functools.partial(smaller, Reader(other.make_model()), drawn_from)
+    return Drafted(model, draft, drawn_from, options.draft_tokens, options.seed)

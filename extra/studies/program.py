@@ -77,17 +77,6 @@ def write_lines(path: Path, lines: list[str]) -> None:
     write_or_refuse(path, "".join(f"{line}\n" for line in lines), "--out ")
 
 
-def whole_numbers(text: str, label: str, example: str) -> list[int]:
-    """The numbers from 0 to 999,999,999 in a text such as "1,2,3".
-
-    Raises: OptionError with the label and an example if it is not such a text.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        raise OptionError(f"{label} {text}: write whole numbers with commas between them, such as {example}")
-    return [int(word) for word in words]
-
-
 def options_of_run(family: Family, path: Path) -> TrainOptions:
     """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
 

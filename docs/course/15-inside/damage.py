@@ -45,7 +45,7 @@ from without import without, without_heads
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import numbers, whole_numbers
+from extra.studies.program import numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -57,7 +57,7 @@ from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from held_out import MODELS, HeldOutOptions, named_text
+from held_out import MODELS, HeldOutOptions, named_text, whole_numbers
 
 WAYS = ("random weights", "smallest weights", "random heads", "least important heads")
 WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: the maximum number, and tokens in each

@@ -27,7 +27,6 @@ from typing import Self
 import numpy as np
 
 from extra.families import GPT as FAMILY
-from extra.studies.program import whole_numbers
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -37,7 +36,7 @@ from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from held_out import HeldOutOptions, text_to_predict
+from held_out import HeldOutOptions, text_to_predict, whole_numbers
 
 MODELS = "two: the model before the training, and after it"
 

@@ -24,7 +24,6 @@ import numpy as np
 from riddles import RIDDLES
 from threadpoolctl import threadpool_limits
 
-from extra.museum import scenes
 from extra.museum.exhibits import EXHIBITS
 from seq2seq.translate import translate
 from text.decoding.sampling import Sampling, generate
@@ -35,9 +34,12 @@ from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.random import random_key
-from train import evaluate, find_gradients, update
 from training.cli.console import run_command
 from training.processes.processes import OneProcess
+
+sys.path.insert(0, str(Path(__file__).parents[3]))  # where train.py is, which is in no package
+from extra.museum import scenes
+from train import evaluate, find_gradients, update
 
 Finding = tuple[str, bool]
 GPT = {"batch_size": 4, "block_size": 32, "learning_rate": 0.01, "warmup_iters": 20}

@@ -1,5 +1,6 @@
 """A draft changes how fast a model writes, and nothing about what: greedy texts are equal, distributions unchanged."""
 
+import functools
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 import sample
-from extra.gpt.speculative import Counts, Distribution, Drafted, Lookup, Reader, Smaller, certain, verified
+from extra.gpt.speculative import Counts, Drafted, Reader, certain, distribution, lookup, smaller, verified
 from extra.gpt.trained import load_trained
+from extra.studies.baselines import token_text
 from tests.gpt.saved_models import TEXT, saved_gpt
 from text.decoding.sampling import PLAIN, Sampling, generate
 from text.tokenizers.char import CharTokenizer
@@ -38,8 +40,8 @@ def table(seed):
 
 def two_tokens(sampling, drawn_with, draws, is_certain=False):
     """How far two tokens after token 0, guessed by another table, are from the distribution of the first table."""
-    p, q = Distribution(sampling, ()).of(table(1)), Distribution(drawn_with, ()).of(table(2))
-    told = Distribution(sampling, ()).of(table(2))  # what `verified` is told
+    p, q = distribution(sampling, (), table(1)), distribution(drawn_with, (), table(2))
+    told = distribution(sampling, (), table(2))  # what `verified` is told
     rng, found = np.random.default_rng(3), Counter()
     for _ in range(draws):
         guess = [int(q[0].argmax())] if is_certain else [int(rng.choice(V, p=q[0]))]
@@ -85,12 +87,12 @@ def model():
 @pytest.mark.parametrize("draft", ["lookup", "counts", "smaller", "itself"])
 def test_greedy_text_is_the_same_token_for_token(workplace, model, draft):
     prompt = CHARACTERS.encode("Es irrt der Mensch, so lang")  # longer than the context of 16 tokens
-    distribution = Distribution(Sampling(temperature=0.0), ())
-    smaller = load_trained(saved_gpt(Path("s.safetensors"), CHARACTERS, 6, n_layer=1, block_size=12)).make_model()
-    drafts = {"lookup": Lookup(CHARACTERS.vocab_size), "smaller": Smaller(smaller, distribution)}
-    drafts["counts"] = Counts(CHARACTERS.encode(TEXT), CHARACTERS.vocab_size)
-    drafts["itself"] = Smaller(model, distribution)
-    writer = Drafted(model, drafts[draft], distribution, 4)
+    drawn_from = functools.partial(distribution, Sampling(temperature=0.0), ())
+    other = load_trained(saved_gpt(Path("s.safetensors"), CHARACTERS, 6, n_layer=1, block_size=12)).make_model()
+    drafts = {"lookup": lookup, "smaller": functools.partial(smaller, Reader(other), drawn_from)}
+    drafts["counts"] = Counts(token_text(CHARACTERS.encode(TEXT)))
+    drafts["itself"] = functools.partial(smaller, Reader(model), drawn_from)
+    writer = Drafted(model, drafts[draft], drawn_from, 4, 0)
     settings = {"max_new_tokens": 60, "temperature": 0.0}
     plain = [int(token[0]) for token in generate(model.step, *model.start([prompt]), **settings)]
     found = [int(token[0]) for token in generate(writer.step, *writer.start([prompt]), **settings)]
@@ -103,11 +105,11 @@ def test_greedy_text_is_the_same_token_for_token(workplace, model, draft):
 def test_draws_of_a_gpt_have_its_distribution(workplace):
     tokenizer = CharTokenizer.train("abcd")
     given = {"block_size": 8, "n_embd": 8, "n_layer": 1}
-    gpt, smaller = (
+    gpt, other = (
         load_trained(saved_gpt(Path("g.safetensors"), tokenizer, step, **given)).make_model() for step in (1, 2)
     )
-    distribution, draws, found = Distribution(PLAIN, ()), 800, Counter()
-    writer = Drafted(gpt, Smaller(smaller, distribution), distribution, 2)
+    drawn_from, draws, found = functools.partial(distribution, PLAIN, ()), 800, Counter()
+    writer = Drafted(gpt, functools.partial(smaller, Reader(other), drawn_from), drawn_from, 2, 0)
     for row in range(draws):
         tokens = generate(writer.step, *writer.start([[0, 3]]), max_new_tokens=2, first_row=row)
         found[tuple(int(token[0]) for token in tokens)] += 1
@@ -126,11 +128,11 @@ def test_a_reader_forgets_from_the_end(workplace, model):
 
 def test_drafts_that_name_tokens():
     rng = np.random.default_rng(0)
-    assert Lookup(9).guess([5, 1, 2, 3, 7, 1, 2], 3, rng)[0] == [3, 7, 1]
-    assert Lookup(9).guess([1, 2, 3], 3, rng)[0] == [3]  # nothing was there before: again the last
-    counts = Counts([1, 2, 3, 1, 2, 3, 1, 2, 4], 9)
-    assert counts.guess([8, 1], 3, rng)[0] == [2, 3, 1]
-    assert counts.guess([8], 1, rng)[0] in ([1], [2])  # never seen: one of the most frequent
+    assert lookup([5, 1, 2, 3, 7, 1, 2], 3, rng)[0] == [3, 7, 1]
+    assert lookup([1, 2, 3], 3, rng)[0] == [3]  # nothing was there before: again the last
+    counts = Counts(token_text([1, 2, 3, 1, 2, 3, 1, 2, 4]))
+    assert counts([8, 1], 3, rng)[0] == [2, 3, 1]
+    assert counts([8], 1, rng)[0] in ([1], [2])  # never seen: one of the most frequent
 
 
 def test_sample_writes_with_a_draft(workplace, capsys):

@@ -57,11 +57,8 @@ class Bag(Module):
 
 def train(model: Bag, tokens: np.ndarray, options: CbowOptions) -> float:
     """Learn from random places of a text; the mean loss of the last tenth, in bits per token."""
-    rng, optimizer, losses = (
-        np.random.default_rng(options.seed),
-        AdamW(model.parameters(), lr=options.learning_rate),
-        [],
-    )
+    optimizer = AdamW(model.parameters(), lr=options.learning_rate)
+    rng, losses = np.random.default_rng(options.seed), []
     for step in range(options.max_iters):
         places = rng.integers(4, len(tokens) - 4, options.batch_size)
         optimizer.lr = options.learning_rate * (1 - step / options.max_iters)

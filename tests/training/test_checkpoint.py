@@ -104,6 +104,8 @@ WRONG = [
 WRONG_TENSORS = [
     ({"other.w": np.zeros(2, np.float32)}, "unexpected tensor 'other.w'"),
     ({"model.w": np.zeros(2, np.int8)}, "of type int8"),
+    ({"model.w": np.array([1, np.nan], np.float32)}, "'model.w' holds NaN or infinity"),
+    (WEIGHTS | {"model.v": np.zeros(2)}, "its weights are of several types"),
 ]
 REFUSED = [(changes, WEIGHTS, reason) for changes, reason in WRONG] + [({}, *row) for row in WRONG_TENSORS]
 
@@ -114,6 +116,29 @@ def test_a_wrong_description_or_tensor_is_refused_by_its_name(path, changes, ten
     save_file(tensors, path, {KEY: description})
     with pytest.raises(CheckpointError, match=reason):
         load_checkpoint(path)
+
+
+def test_other_files_are_refused_with_what_they_are(path):
+    save_file(WEIGHTS, path)
+    with pytest.raises(CheckpointError, match="is a safetensors file, but not a checkpoint of this project"):
+        load_checkpoint(path)
+    path.write_text("version https://git-lfs.github.com/spec/v1\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="it is a pointer of Git LFS"):
+        load_checkpoint(path)
+
+
+def test_without_a_base_the_checkpoint_is_a_whole_model(path):
+    """Version 0.1.0 wrote none."""
+    save_file(WEIGHTS, path, {KEY: changed(path, base=None)})
+    assert load_checkpoint(path).base == {}
+    adapter = replace(example(), base={"quantize": "nf4"}, best_loss=None, best_step=None)
+    assert describe(adapter) == "adapter of a gpt in nf4 with 14 parameters after 17 steps"
+
+
+def test_the_newest_checkpoint_has_the_latest_time_whatever_the_clock_says(path):
+    os.utime(path, (2e9, 2e9))
+    save_checkpoint(path.with_name("best.safetensors"), example())
+    assert path.with_name("best.safetensors").stat().st_mtime_ns == path.stat().st_mtime_ns + 1
 
 
 def test_what_no_library_would_write_a_folder_and_a_missing_file_are_refused(path):

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.mutation.covering import Session, run_on_import, run_pytest
@@ -71,14 +70,14 @@ class Trial:
                 for line in {0, *lines}:  # 0 stands for any line
                     self.tests[path, line].add(test)
 
-    def tests_of(self, mutant: Mutant) -> dict[str, float]:
+    def tests_of(self, mutant: Mutant, is_in_place: bool) -> dict[str, float]:
         """The tests that run a mutant's lines, with their seconds, no more than --limit together.
 
         First come those that killed others of its function, then the fastest case of each test, then the second of
-        each. What runs on import only, such as a table, may be noticed by all tests of the file.
+        each. What lines do when they run on import may be noticed by all tests of the file.
         """
         found = set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
-        if mutant.on_import and not found:
+        if not is_in_place and not (found and mutant.on_import):
             found = self.tests[mutant.path, 0]
         by_function, known = defaultdict(list), self.killers[mutant.path, mutant.function]
         for test in sorted(found, key=lambda test: self.traced[test][0]):
@@ -98,20 +97,24 @@ class Trial:
         survives is planted once more, before the import, which takes ten times as long.
         """
         functions = functions_by_file()
+
+        def in_place(mutant: Mutant) -> str:
+            return (
+                self.session.first_failure(self.tests_of(mutant, True))
+                if plant(mutant, functions)
+                else on_import(mutant)
+            )
+
+        def on_import(mutant: Mutant) -> str | None:
+            plant_for_import(mutant)
+            tests = self.tests_of(mutant, False)
+            files = sorted({test.split("::")[0] for test in tests})
+            return run_pytest(files, lambda session: session.first_failure(tests)) if tests else ""
+
         for mutant in mutants:
-            tests = self.tests_of(mutant)
-
-            def on_import(mutant: Mutant = mutant, tests: dict[str, float] = tests) -> str | None:
-                plant_for_import(mutant)
-                files = sorted({test.split("::")[0] for test in tests})
-                return run_pytest(files, lambda session: session.first_failure(tests))
-
-            def in_place(mutant: Mutant = mutant, tests: dict[str, float] = tests, other: Callable = on_import) -> str:
-                return self.session.first_failure(tests) if plant(mutant, functions) else other()
-
-            killer = in_a_child(in_place, 600) if tests and not mutant.on_import else ""
-            if tests and killer == "" and (mutant.on_import or mutant.lines & {*self.imported[mutant.path]}):
-                killer = in_a_child(on_import, 600)
+            killer = "" if mutant.on_import else in_a_child(lambda mutant=mutant: in_place(mutant), 600)
+            if killer == "" and (mutant.on_import or mutant.lines & {*self.imported[mutant.path]}):
+                killer = in_a_child(lambda mutant=mutant: on_import(mutant), 600)
             self.results[mutant.name] = killer
             self.killers[mutant.path, mutant.function].update([killer] if killer else [])
             print(f"\n{mutant.name}" if killer == "" else ".", end="", flush=True)

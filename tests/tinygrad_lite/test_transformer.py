@@ -9,7 +9,15 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Linear, Module, recorded
 from tinygrad_lite.random import random_key
-from tinygrad_lite.transformer import ACTIVATIONS, Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
+from tinygrad_lite.transformer import (
+    ACTIVATIONS,
+    POSITION_CODES,
+    Block,
+    FeedForward,
+    KVCache,
+    MultiHeadAttention,
+    sinusoidal_positions,
+)
 
 pytestmark = pytest.mark.every_device
 
@@ -48,6 +56,12 @@ def by_hand(layer, x, memory, allowed):
         weights = np.where(allowed, np.exp(scores), 0)
         heads.append(weights / weights.sum(-1, keepdims=True) @ v[..., part])
     return np.concatenate(heads, axis=-1) @ layer.output.weight.numpy().T + layer.output.bias.numpy()
+
+
+def test_codes_that_are_added():
+    assert POSITION_CODES["index"](5, 3).tolist() == [[t, 0, 0] for t in range(5)]
+    assert POSITION_CODES["binary"](9, 4)[[3, 4, 8]].tolist() == [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    assert POSITION_CODES["binary"](2, 80).sum() == 1  # wider than any number has digits
 
 
 @pytest.mark.parametrize("n_head", [1, 2, 4])

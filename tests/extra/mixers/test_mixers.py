@@ -12,7 +12,6 @@ from tests.lively import gradients, lively
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.transformer import POSITION_CODES
 
 rng = np.random.default_rng(5)
 
@@ -162,9 +161,3 @@ def test_only_distances_count(positions):
     with no_grad():
         one, other = (model(Tensor(row[None])).numpy()[0, -1] for row in (text, text[[1, 0, *range(2, 11)]]))
     assert np.abs(one - other).max() > 1e-4
-
-
-def test_codes_that_are_added():
-    assert POSITION_CODES["index"](5, 3).tolist() == [[t, 0, 0] for t in range(5)]
-    assert POSITION_CODES["binary"](9, 4)[[3, 4, 8]].tolist() == [[1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
-    assert POSITION_CODES["binary"](2, 80).sum() == 1  # wider than any number has digits

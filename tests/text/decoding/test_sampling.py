@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from text.decoding.sampling import PLAIN, Sampling, draw, filter_tokens, generate
+from text.decoding.sample_options import SampleOptions
+from text.decoding.sampling import PLAIN, draw, filter_tokens, generate
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import DecodingError
 
@@ -240,7 +241,7 @@ def test_forbidden_tokens_are_never_chosen(temperature):
 
 OUT_OF_RANGE = {"max_new_tokens": [-1], "temperature": [-0.1, math.inf, math.nan], "top_k": [-1], "seed": [-1]}
 OUT_OF_RANGE |= {"top_p": [0.0, 1.01, math.nan], "min_p": [-0.1, 1.1, math.nan], "first_row": [-1]}
-OUT_OF_RANGE |= {"repetition_penalty": [0.0, -1.0, math.inf, math.nan], "no_repeat_ngram_size": [-1]}
+OUT_OF_RANGE |= {"repetition_penalty": [0.0, -1.0, 100.5, math.inf, math.nan], "no_repeat_ngram_size": [-1]}
 ENDS = {"temperature": [0, 1e308], "top_p": [1e-300, 1], "min_p": [0, 1], "repetition_penalty": [1e-300, 100]}
 
 
@@ -255,9 +256,24 @@ def test_a_setting_out_of_range_is_refused_at_once(setting, value):
         generate(Markov(table).step, table, None, max_new_tokens=3, stop_token=4)
 
 
-def test_the_defaults_are_those_that_the_help_names():
-    assert (Sampling().temperature, Sampling().top_k, Sampling().top_p, Sampling().min_p) == (0.8, 200, 1.0, 0.0)
-    assert (Sampling().repetition_penalty, Sampling().no_repeat_ngram_size, Sampling().seed) == (1.0, 0, 1337)
+OPTIONS = {  # of sample.py: the default, the smallest and the largest value
+    **{"temperature": (0.8, 0.0, None), "top_k": (200, 0, None), "top_p": (1.0, None, 1.0), "min_p": (0.0, 0.0, 1.0)},
+    **{"repetition_penalty": (1.0, None, 100.0), "no_repeat_ngram_size": (0, 0, None), "seed": (1337, 0, None)},
+    **{"start": ("\n", None, None), "max_new_tokens": (500, 0, 10_000_000), "num_samples": (1, 1, 1_000_000)},
+    **{
+        "beam": (0, 0, 1000),
+        "length_penalty": (None, 0.0, 10.0),
+        "n_best": (1, 1, None),
+        "device": ("cpu", None, None),
+    },
+    **{"show_probs": (False, None, None), "greedy": (False, None, None), "use_cache": (True, None, None)},
+}
+
+
+def test_the_options_have_these_defaults_and_limits():
+    found = {field.name: (field.default, field.metadata["bounds"]) for field in fields(SampleOptions)}
+    read = {name: (default, bounds["at least"], bounds["at most"]) for name, (default, bounds) in found.items()}
+    assert {name: read[name] for name in OPTIONS} == OPTIONS
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])

@@ -250,6 +250,40 @@ def test_the_first_group_may_have_a_single_number():
     assert (one.tolist(), three.tolist()) == ([0.0], [0.5] * 3)
 
 
+def test_a_gradient_set_by_hand_does_not_reach_the_next_parameter():
+    one, three = Parameter(np.ones(1)), Parameter(np.ones(3))
+    optimizer = SGD([one, three], lr=1.0)
+    (one.sum() + three.sum()).backward()
+    one.grad = Tensor([4.0], dtype=one.dtype)
+    optimizer.step()
+    assert (one.tolist(), three.tolist()) == ([-3.0], [0.0] * 3)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_of_two_processes_updates_its_half(rank):
+    four, eight = Parameter(np.ones(4)), Parameter(np.ones(8))
+    optimizer = SGD([{"params": [four]}, {"params": [eight], "lr": 2.0}], lr=1.0)
+    optimizer.memory.part = optimizer.slice_of(rank, 2)
+    (four.sum() + eight.sum()).backward()
+    optimizer.step()
+    updated = [0.0] * 4 + [-1.0] * 8
+    assert four.tolist() + eight.tolist() == (updated[:6] + [1.0] * 6 if rank == 0 else [1.0] * 6 + updated[6:])
+
+
+def test_a_restored_optimizer_knows_how_many_updates_a_frozen_parameter_has_missed():
+    def make():
+        learned, frozen = Parameter(np.ones(2)), Parameter(np.ones(3), requires_grad=False)
+        return learned, AdamW({"learned": learned, "frozen": frozen}.items(), lr=0.1)
+
+    (learned, optimizer), (_, restored) = make(), make()
+    for _ in range(2):
+        optimizer.zero_grad()
+        learned.sum().backward()
+        optimizer.step()
+    restored.load_state_dict(optimizer.state_dict())
+    assert restored.skipped == optimizer.skipped == {"frozen": 2}
+
+
 def test_gradients_that_the_user_keeps_do_not_change():
     """Although every backward pass writes into the optimizer's memory."""
     net = Net()

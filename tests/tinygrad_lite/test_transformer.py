@@ -80,6 +80,18 @@ def test_cross_attention_by_hand():
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
 
 
+def test_positions_that_are_not_given_are_counted_from_0_or_after_the_cache():
+    layer, x = MultiHeadAttention(8, 2, frequencies=(1.0, 0.1)), normal(1, 5, 8)
+    expected = layer(x, positions=Tensor([0, 1, 2, 3, 4])).numpy()
+    for y in (layer(x), layer(x, x)):  # as its own memory, too
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
+    cache = layer.new_cache(5)
+    steps = [layer(x[:, t : t + 1], cache=cache).numpy() for t in range(5)]
+    np.testing.assert_allclose(np.concatenate(steps, 1), layer(x, is_causal=True).numpy(), rtol=1e-5, atol=1e-6)
+    layer.frequencies = None
+    assert np.abs(layer(x).numpy() - expected).max() > 0.01
+
+
 def test_attention_weights_are_dropped_in_training_only():
     layer, x = MultiHeadAttention(8, 2, dropout=0.5), Tensor.randn(2, 5, 8)
     with random_key(1):

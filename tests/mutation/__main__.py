@@ -74,11 +74,14 @@ class Trial:
         """The tests that run a mutant's lines, with their seconds, no more than --limit together.
 
         First come those that killed others of its function, then the fastest case of each test, then the second of
-        each. What lines do when they run on import may be noticed by all tests of the file.
+        each. What lines do when they run on import may be noticed by all tests of the file, and by those next to them
+        that run nothing, and only read a table.
         """
         found = set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
         if not is_in_place and not (found and mutant.on_import):
-            found = self.tests[mutant.path, 0]
+            files = {test.split("::")[0] for test in self.tests[mutant.path, 0]}
+            readers = {test for test, (_, ran) in self.traced.items() if not ran and test.split("::")[0] in files}
+            found = self.tests[mutant.path, 0] | readers
         by_function, known = defaultdict(list), self.killers[mutant.path, mutant.function]
         for test in sorted(found, key=lambda test: self.traced[test][0]):
             by_function[test.split("[")[0]].append(test)

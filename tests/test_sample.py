@@ -6,6 +6,7 @@ Also stop strings, probabilities and scores.
 import re
 import shlex
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,29 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 def written(capsys, *arguments: object) -> str:
     """The output of sample.py on stdout."""
     return sampled(capsys, *arguments).out
+
+
+# --- options --------------------------------------------------------------------------------------------------------
+
+
+OPTIONS = {  # of sample.py: the default, the smallest and the largest value
+    **{"temperature": (0.8, 0.0, None), "top_k": (200, 0, None), "top_p": (1.0, None, 1.0), "min_p": (0.0, 0.0, 1.0)},
+    **{"repetition_penalty": (1.0, None, 100.0), "no_repeat_ngram_size": (0, 0, None), "seed": (1337, 0, None)},
+    **{"start": ("\n", None, None), "max_new_tokens": (500, 0, 10_000_000), "num_samples": (1, 1, 1_000_000)},
+    **{
+        "beam": (0, 0, 1000),
+        "length_penalty": (None, 0.0, 10.0),
+        "n_best": (1, 1, None),
+        "device": ("cpu", None, None),
+    },
+    **{"show_probs": (False, None, None), "greedy": (False, None, None), "use_cache": (True, None, None)},
+}
+
+
+def test_the_options_have_these_defaults_and_limits():
+    found = {field.name: (field.default, field.metadata["bounds"]) for field in fields(SampleOptions)}
+    read = {name: (default, bounds["at least"], bounds["at most"]) for name, (default, bounds) in found.items()}
+    assert {name: read[name] for name in OPTIONS} == OPTIONS
 
 
 # --- output -------------------------------------------------------------------------------------------------------

@@ -78,10 +78,11 @@ class Trial:
         that run nothing, and only read a table.
         """
         found = set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
-        if not is_in_place and not (found and mutant.on_import):
-            files = {test.split("::")[0] for test in self.tests[mutant.path, 0]}
-            readers = {test for test, (_, ran) in self.traced.items() if not ran and test.split("::")[0] in files}
-            found = self.tests[mutant.path, 0] | readers
+        if not is_in_place:
+            everywhere = self.tests[mutant.path, 0]
+            files = {test.split("::")[0] for test in everywhere}
+            found = found if found and mutant.on_import else {*everywhere}
+            found |= {test for test, (_, ran) in self.traced.items() if not ran and test.split("::")[0] in files}
         by_function, known = defaultdict(list), self.killers[mutant.path, mutant.function]
         for test in sorted(found, key=lambda test: self.traced[test][0]):
             by_function[test.split("[")[0]].append(test)

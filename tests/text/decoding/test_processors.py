@@ -55,6 +55,8 @@ def test_with_a_large_penalty_greedy_decoding_uses_every_token_once():
     assert generated(table, prompt, max_new_tokens=4, temperature=0).tolist() == [[0, 0, 0, 0]]
     said = generated(table, prompt, max_new_tokens=3, temperature=0, repetition_penalty=50.0)
     assert said.tolist() == [[0, 2, 3]]
+    mild = generated(table, prompt, max_new_tokens=3, temperature=0, repetition_penalty=2.0)  # 0.4^2 and 0.3^2 < 0.2
+    assert mild.tolist() == [[0, 2, 0]]
 
 
 # --- no n-gram twice ---

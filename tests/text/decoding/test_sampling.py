@@ -1,5 +1,5 @@
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from text.decoding.sample_options import SampleOptions
 from text.decoding.sampling import PLAIN, draw, filter_tokens, generate
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import DecodingError
@@ -254,26 +253,6 @@ def test_a_setting_out_of_range_is_refused_at_once(setting, value):
         generate(Markov(table).step, table, None, **settings)
     with pytest.raises(DecodingError, match="token 4 is not in the vocabulary of 4 tokens"):
         generate(Markov(table).step, table, None, max_new_tokens=3, stop_token=4)
-
-
-OPTIONS = {  # of sample.py: the default, the smallest and the largest value
-    **{"temperature": (0.8, 0.0, None), "top_k": (200, 0, None), "top_p": (1.0, None, 1.0), "min_p": (0.0, 0.0, 1.0)},
-    **{"repetition_penalty": (1.0, None, 100.0), "no_repeat_ngram_size": (0, 0, None), "seed": (1337, 0, None)},
-    **{"start": ("\n", None, None), "max_new_tokens": (500, 0, 10_000_000), "num_samples": (1, 1, 1_000_000)},
-    **{
-        "beam": (0, 0, 1000),
-        "length_penalty": (None, 0.0, 10.0),
-        "n_best": (1, 1, None),
-        "device": ("cpu", None, None),
-    },
-    **{"show_probs": (False, None, None), "greedy": (False, None, None), "use_cache": (True, None, None)},
-}
-
-
-def test_the_options_have_these_defaults_and_limits():
-    found = {field.name: (field.default, field.metadata["bounds"]) for field in fields(SampleOptions)}
-    read = {name: (default, bounds["at least"], bounds["at most"]) for name, (default, bounds) in found.items()}
-    assert {name: read[name] for name in OPTIONS} == OPTIONS
 
 
 @pytest.mark.parametrize("temperature", [0, 1.0])

@@ -18,7 +18,7 @@ CALLS_NOTHING = {
         test_rings.py test_course.py::test_code_that_a_chapter_quotes test_platforms.py::test_lines_end_in_lf
         extra/explorer/test_gpt.py::test_the_page_knows extra/explorer/test_gpt.py::test_the_scripts_are_short
         extra/explorer/test_learning.py::test_colours extra/museum/test_museum.py::test_every_exhibit_is_complete
-        extra/museum/test_museum.py::test_the_page_lists tinygrad_lite/test_writing.py::test_the_page_has
+        extra/museum/test_museum.py::test_the_page tinygrad_lite/test_writing.py::test_the_page_has
     """,
     "compare tables and signatures, which a module has as soon as it is imported": """
         extra/corpora/test_pairs.py::test_multi30k extra/corpora/test_texts.py::test_every_corpus_has_a_hash
@@ -38,11 +38,12 @@ CALLS_NOTHING = {
     """,
     "load nano.py again": "test_nano.py::test_a_text_that_it_cannot_use test_nano.py::test_without_a_home_folder",
     "run JavaScript": "extra/explorer/test_gpt.py::test_an_address_can_select",
-    "test the tests' stand-in for CuPy": "test_standin.py::",
+    "test tools of the tests": "mutation/test_mutants.py:: test_standin.py::",
 }
 GETS_NOTHING = {
-    "test what Python's own objects do": """
+    "test what Python's own objects do, or defaults, which are attributes of a class": """
         extra/test_torch_names.py::test_a_typing_error tinygrad_lite/test_tensor.py::test_a_tensor_can_be_in_sets
+        text/decoding/test_sampling.py::test_the_defaults
     """,
 }
 

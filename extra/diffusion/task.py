@@ -1,11 +1,14 @@
 """The task of masked diffusion: the GPT's text and tokens, of which some are hidden instead of the next one predicted.
 
 A row is a window of T tokens, the first of which is given, as it is to the GPT. The shares of hidden tokens are spread
-evenly over the rows of an update ("antithetic"): u, u + 1/B, u + 2/B, ... modulo 1 with one random u.
+evenly over the rows of an update ("antithetic"): u, u + 1/B, u + 2/B, ... modulo 1 with one random u, and then from
+[0, 1) to [e, 1). With e = 0 the loss is the bound. But a row with few hidden tokens has a noisy mean, and counts as
+much as any other; without such rows, a small model finds sooner what the neighbours of a <mask> are good for. (Arriola
+et al. 2025, arXiv:2503.09573, cut the range of shares at both ends.)
 
 The held-out text is cut into such windows, and each token but the first is hidden in one of them, as each is a target
 of the GPT once; so bits per character are comparable, but here they are a bound: the model may be better than that.
-Each window is read with several sets of hidden tokens, always the same ones.
+Each window is read with several sets of hidden tokens of all sizes, always the same ones.
 """
 
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ from extra.diffusion.fill import write
 from extra.diffusion.model import MASK, Diffusion, HiddenBatch, hidden_sets, hide
 from extra.options import ShelfOptions, ShelfSampleOptions
 from gpt.data import TextData, prepare
-from gpt.options import GPTOptions, of_evaluation
+from gpt.options import GPTOptions, of_evaluation, of_training
 from gpt.task import TextTask
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite.errors import OptionError
@@ -32,6 +35,7 @@ GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are spread evenly, however m
 class DiffusionOptions(ShelfOptions, GPTOptions):
     """The options of `train.py` for masked diffusion: those of the core's GPT."""
 
+    hidden_from: float = of_training(0.3, "smallest share of hidden tokens to learn from", low=0.0, below=1.0)
     eval_masks: int = of_evaluation(4, "sets of hidden tokens to evaluate each window with", unit="sets", low=1)
 
     def check(self) -> None:
@@ -69,8 +73,8 @@ class DiffusionTask(TextTask):
         """A process's rows of the batches of one update, each with its share of the update's rows."""
         options, rng = self.options, keyed_rng(self.options.seed, "hidden", step)
         tokens, _ = self.data.batch(step, options.batch_size * options.gradient_accumulation_steps)
-        shares = (rng.random() + np.arange(len(tokens)) / len(tokens)) % 1
-        sets = hidden_sets(rng.permutation(shares), tokens.shape[1], rng)
+        evenly = rng.permutation((rng.random() + np.arange(len(tokens)) / len(tokens)) % 1)
+        sets = hidden_sets(options.hidden_from + (1 - options.hidden_from) * evenly, tokens.shape[1], rng)
         for rows in np.split(np.arange(len(tokens)), options.gradient_accumulation_steps):
             own = rows[len(rows) * rank // size : len(rows) * (rank + 1) // size]
             yield hide(tokens[own], sets[own], self.tokenizer.vocab_size - 1, options.device), len(own) / len(tokens)

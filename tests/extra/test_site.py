@@ -347,7 +347,7 @@ def test_the_first_page_leads_everywhere():
     assert {"https://x.org/y", "docs/map.html", "overview.html", "nano.py.html"} < links
     assert {f"demo/{name}.html" for name in ("gpt", "learn", "translation")} < links
     assert page.count("<iframe ") == page.count('loading="lazy"') == 3
-    assert len(re.findall('<li><a href="docs/course/.*?/index.html">', page)) == len(build.chapters()) == 23
+    assert len(re.findall('<li><a href="docs/course/.*?/index.html">', page)) == len(build.chapters()) == 24
     assert "# Python 3.11 or newer\ngit clone https://x.org/y " in page
     head = build.home.with_head("<head><title>Home</title></head>", "https://x.org/")
     assert f"<title>{build.home.TITLE}</title>" in head

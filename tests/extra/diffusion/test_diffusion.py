@@ -209,9 +209,9 @@ def test_a_run_learns_reports_a_bound_and_resumes_bit_for_bit(capsys):
 
 
 def test_several_processes_and_micro_steps_learn_the_same():
-    whole = run(out_dir="whole", dropout=0.0)
+    whole = run(out_dir="whole", dropout=0.0, max_iters=4)
     for more in ({"workers": 2}, {"batch_size": 1, "gradient_accumulation_steps": 4}):
-        other = run(out_dir="other", dropout=0.0, overwrite=True, **more)
+        other = run(out_dir="other", dropout=0.0, max_iters=4, overwrite=True, **more)
         assert apart(whole, other) < 1e-4
         assert apart(whole, other, "val_loss") < (1e-4 if "workers" in more else 0.3)  # other sets are hidden
 
@@ -225,6 +225,9 @@ def test_every_held_out_token_but_the_first_is_predicted_as_often_as_asked():
     per_rank = [[count for _, count in task.validation_batches(rank, 2)] for rank in (0, 1)]
     assert sorted(per_rank[0] + per_rank[1]) == sorted(count for _, count in batches)
     assert all(math.isclose(batch.weights.numpy().sum(), 1, rel_tol=1e-6) for batch, _ in batches)
+    ((learned, share),) = task.batches(3)
+    assert (learned.ids.numpy() == task.tokenizer.vocab_size - 1).sum(axis=1).min() >= 1 + int(0.3 * 7)
+    assert share == 1
     again = [*task.validation_batches()]
     assert all((a.ids.numpy() == b.ids.numpy()).all() for (a, _), (b, _) in zip(batches, again, strict=True))
 

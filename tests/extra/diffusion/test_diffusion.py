@@ -132,6 +132,18 @@ def test_hidden_tokens_do_not_reach_the_model_and_the_shown_ones_all_do(model):
         assert (model(*hide(other, sets, 2, "cpu")[:2]).numpy() != shown).any()
 
 
+def test_every_device_computes_the_same_loss_and_uncovers_the_same(model, device):
+    text, sets = np.array([[0, 1, 1, 0], [0, 0, 1, 1]]), hidden_sets(np.array([0.2, 0.9]), 4, np.random.default_rng(1))
+    gaps, options = np.array([[0, 2, 1, 2]]), ShelfSampleOptions(greedy=True)
+    expected, found = model.loss(hide(text, sets, 2, "cpu")).item(), fill(model, gaps, options)[0]
+    model.to(device)
+    loss = model.loss(hide(text, sets, 2, device))
+    loss.backward()
+    assert loss.item() == pytest.approx(expected, abs=1e-5)
+    assert np.abs(model.token_embedding.weight.grad.numpy()).max() > 0
+    assert (fill(model, gaps, options)[0] == found).all()
+
+
 def test_shares_of_hidden_tokens_are_spread_evenly():
     sets = hidden_sets(np.arange(16) / 16, 17, np.random.default_rng(1))
     assert sets.sum(axis=1).tolist() == list(range(1, 17))

@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, metavar="N", help="only N mutants, at random")
     parser.add_argument("--seed", default="0", help="of the sample")
     parser.add_argument("--quick", action="store_true", help="use the tests in quick.json, and trace none")
-    parser.add_argument("--write_quick", action="store_true", help="write quick.json: the best tests of all results")
+    parser.add_argument("--write_quick", action="store_true", help="write quick.json: the tests that --quick is to use")
     parser.add_argument("--killed", type=int, default=0, metavar="N", help="exit with status 1 if fewer are killed")
     parser.add_argument("--limit", type=float, default=20, help="seconds of tests for a mutant (20)")
     parser.add_argument("--tests", default=TESTS, help="what pytest is to collect")
@@ -160,7 +160,9 @@ def main() -> None:
         results = Trial(session, traced, imported, options.limit).run(mutants)
         known.write_text(json.dumps(before | results, indent=0), encoding="utf-8")
         if options.write_quick:
-            QUICK.write_text(json.dumps(best_tests(before | results, traced), indent=0) + "\n", encoding="utf-8")
+            QUICK.write_text(
+                json.dumps(best_tests(before | results, traced), indent=0, sort_keys=True) + "\n", encoding="utf-8"
+            )
         return results
 
     results = run_pytest(sorted({test.split("::")[0] for test in quick}) or options.tests.split(), work)
@@ -169,11 +171,17 @@ def main() -> None:
 
 
 def best_tests(results: dict[str, str | None], traced: dict[str, list]) -> dict[str, list]:
-    """The content of quick.json: for each file the fifteen tests that killed most of its mutants, and their seconds."""
-    kills = Counter((name.split()[0], killer) for name, killer in results.items() if killer in traced)
-    best, per_file = {}, Counter()
-    for (path, test), _ in kills.most_common():
-        if (per_file := per_file + Counter([path]))[path] <= 15:
+    """The content of quick.json: for each function the two tests that killed most, and others until all lines run."""
+    kills, best = defaultdict(Counter), {}
+    for name, killer in results.items():
+        kills[name.split(":")[0]][killer] += killer in traced
+    for path in {name.split()[0] for name in results}:
+        running = {test: {*ran[path]} for test, (_, ran) in traced.items() if path in ran}
+        known = [counter.most_common(2) for place, counter in kills.items() if place.split()[0] == path]
+        chosen = {test for pair in known for test, count in pair if count}
+        while missing := set().union(*running.values()).difference(*(running.get(test, ()) for test in chosen)):
+            chosen.add(max(running, key=lambda test: len(running[test] & missing) / (0.2 + traced[test][0])))
+        for test in chosen:
             best.setdefault(test, [traced[test][0], {}])[1][path] = [0]  # which stands for any line
     return best
 

@@ -23,18 +23,17 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
 
-Uncovered = tuple[np.ndarray, np.ndarray]  # tokens, and the step in which each was uncovered; 0: it was given
-
 
 def fill(
     model: Diffusion, texts: np.ndarray, options: ShelfSampleOptions, forbidden: Collection[int] = (), window: int = 0
-) -> Uncovered:
+) -> tuple[np.ndarray, np.ndarray]:
     """Uncover every <mask> of texts (B, n), at the same places in all rows.
 
     Args:
         options: those of sample.py, of which `steps`, `order` and the settings of sampling are read. The random numbers
             of a row depend only on the seed, its number and `window`.
         forbidden: tokens that are never drawn.
+    Returns: (B, n) the tokens, and the step in which each was uncovered; 0: it was given.
     """
     sampling, places, size = options.sampling(), np.flatnonzero(texts[0] == model.mask), model.config.block_size
     ids = np.pad(texts, ((0, 0), (0, size - texts.shape[1])), constant_values=model.mask)
@@ -65,8 +64,8 @@ def fill(
 
 def write(
     model: Diffusion, texts: np.ndarray, count: int, options: ShelfSampleOptions, forbidden: Collection[int] = ()
-) -> Uncovered:
-    """Continue texts (B, n) by `count` tokens, a window at a time."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Continue texts (B, n) by `count` tokens, a window at a time; the result is as of `fill`."""
     size, when, window = model.config.block_size, np.zeros_like(texts), 0
     while count:
         context = texts[:, -max(size // 2, size - count) :]

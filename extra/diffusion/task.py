@@ -42,8 +42,7 @@ class DiffusionOptions(ShelfOptions, GPTOptions):
         """Refuse what cannot be computed. Raises: OptionError."""
         super().check()
         if POSITIONS.get(self.config.positions):
-            rest = "counts the tokens before a token, but here those after it are seen, too: take rotary"
-            raise OptionError(f"--positions {self.config.positions} {rest}")
+            raise OptionError(f"--positions {self.config.positions} only looks back, and here both sides are seen")
         if self.config.block_size < 2:
             raise OptionError("--block_size 1: the first token of a window is given, so it needs another one")
 
@@ -59,9 +58,8 @@ class HiddenText(TextData):
 
 def prepare_hidden(options: DiffusionOptions, tokenizer: Tokenizer | None = None) -> HiddenText:
     """The text as the GPT reads it, and a tokenizer that also has <mask>, as its last token."""
-    data = HiddenText(**vars(prepare(options, tokenizer)))
-    data.tokenizer = data.tokenizer.with_specials([MASK])
-    return data
+    data = prepare(options, tokenizer)
+    return HiddenText(**vars(data) | {"tokenizer": data.tokenizer.with_specials([MASK])})
 
 
 class DiffusionTask(TextTask):
@@ -82,8 +80,7 @@ class DiffusionTask(TextTask):
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[HiddenBatch, int]]:
         """The held-out text in windows, each several times; with several processes, each has every n-th batch."""
         options = self.options
-        windows = self.data.validation_batches(options.batch_size, options.eval_iters)
-        for number, (ids, targets) in enumerate(windows):
+        for number, (ids, targets) in enumerate(self.data.validation_batches(options.batch_size, options.eval_iters)):
             tokens = np.concatenate((ids.numpy()[:, :1], targets.numpy()), axis=1)[:, : options.config.block_size]
             evenly = (number * options.batch_size + np.arange(len(tokens))) * GOLDEN
             for part in range(options.eval_masks):

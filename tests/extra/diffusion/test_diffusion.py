@@ -281,7 +281,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path):
         export.main(["run", "exported"])
     for words, sentence in (
         ("diffusion --explain=p.html", "--explain shows how a text is written from left to right: omit it"),
-        ("diffusion --positions=alibi", "--positions alibi counts the tokens before a token, but here those after it"),
+        ("diffusion --positions=alibi", "--positions alibi only looks back, and here both sides are seen"),
         ("diffusion --block_size=1", "--block_size 1: the first token of a window is given, so it needs another one"),
         ("diffusion --mixer=lstm", "--mixer belongs to the GPT"),
     ):

@@ -6,10 +6,17 @@ import math
 import pytest
 
 from extra.gpt.options import GPTOptions
-from extra.plots.training import AllOptions as TrainOptions
+from extra.options import ShelfOptions
 from tests.training.test_options import Small
 from tinygrad_lite.nn import Embedding, Module
 from tinygrad_lite.optim import SCHEDULES, Muon
+from training.options import TrainOptions as CoreOptions
+
+
+@dataclasses.dataclass
+class TrainOptions(ShelfOptions, CoreOptions):
+    """The options of train.py that all families have."""
+
 
 NANOGPT = (
     "gradient_accumulation_steps batch_size learning_rate max_iters weight_decay beta1 beta2 grad_clip decay_lr "

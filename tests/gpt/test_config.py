@@ -6,6 +6,11 @@ import tracemalloc
 
 import pytest
 
+import gpt.config
+import gpt.options
+import seq2seq.config
+import seq2seq.options
+import training.options
 from families import FAMILIES
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig, GPTOptions
@@ -39,6 +44,49 @@ INVALID += [
 
 
 INVALID = [(change, reason) for change, reason in INVALID if change.keys() <= NAMES | {"extra"}]
+
+# For each number and switch its default, the smallest and the largest value.
+SETTINGS = {
+    gpt.config.GPTConfig: """
+        block_size 64 1 10000000, n_layer 4 1 1000, n_head 4 1 None, n_embd 128 1 1000000, dropout 0.0 0.0 1.0,
+        bias False None None, norm_weight True None None, qk_norm False None None, zero_init False None None,
+        tie_weights True None None
+    """,
+    seq2seq.config.Seq2SeqConfig: """
+        n_layer 3 1 1000, n_head 4 1 None, n_embd 256 1 1000000, n_inner 0 0 10000000, block_size 256 4 1000000,
+        bias True None None, norm_first True None None, norm_weight True None None, norm_eps 1e-05 0.0 1.0,
+        qk_norm False None None, zero_init False None None, dropout 0.1 0.0 1.0, recompute False None None,
+        label_smoothing 0.1 0.0 1.0, length_penalty 0.6 0.0 10.0
+    """,
+    training.options.TrainOptions: """
+        resume False None None, overwrite False None None, seed 1337 0 None, workers 0 0 256, composed False
+        None None, max_iters 2000 0 None, gradient_accumulation_steps 1 1 1000000, learning_rate 0.001 0.0 None,
+        decay_lr True None None, warmup_iters 100 0 None, beta1 0.9 0.0 1.0, beta2 0.99 0.0 1.0, weight_decay
+        0.1 0.0 None, grad_clip 1.0 0.0 None, eval_interval 250 1 None, patience 0 0 None
+    """,
+    gpt.options.GPTOptions: """
+        vocab_size 1024 2 1000000, batch_size 12 1 1000000, eval_iters 0 0 None, sample_tokens 160 0 None
+    """,
+    seq2seq.options.Seq2SeqOptions: """
+        beta2 0.98 0.0 1.0, weight_decay 0.01 0.0 None, swap False None None, held_out 1000 1 None, train_pairs
+        0 0 None, toy_size 20000 20 10000000, vocab_size 6000 2 1000000, batch_tokens 2500 8 None, eval_pairs
+        500 0 None, translations 3 0 None
+    """,
+}
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_settings_have_these_defaults_and_limits(kind):
+    found = []
+    for field in dataclasses.fields(kind):
+        if isinstance(field.default, int | float) and "bounds" in field.metadata:
+            at_least, above, at_most, below = field.metadata["bounds"].values()
+            low, high = above if at_least is None else at_least, below if at_most is None else at_most
+            found.append(f"{field.name} {field.default} {low} {high}")
+    expected = " ".join(SETTINGS[kind].split()).split(", ")
+    assert set(expected) <= set(found)
+    if kind not in (gpt.options.GPTOptions, seq2seq.options.Seq2SeqOptions):  # which inherit the others
+        assert expected == found
 
 
 @pytest.mark.parametrize(("change", "reason"), INVALID)

@@ -52,6 +52,12 @@ def test_targets_are_the_next_tokens_of_the_training_part(data):
         assert data.tokenizer.decode([*row, last]) in TEXT[:1800]
 
 
+def test_the_held_out_windows_are_never_empty(tmp_path):
+    """Where the last one ends with the text, too."""
+    data = prepared(tmp_path, TEXT, block_size=199)
+    assert [ids.shape for ids, _ in data.validation_batches(4, 0)] == [(1, len(data.held_out) - 1)] == [(1, 199)]
+
+
 def test_every_window_can_be_drawn(data):
     ids, targets = data.batch(0, 60_000)
     first = {tuple(row) for row in ids}

@@ -73,9 +73,9 @@ class Trial:
     def tests_of(self, mutant: Mutant, is_in_place: bool) -> dict[str, float]:
         """The tests that run a mutant's lines, with their seconds, no more than --limit together.
 
-        First come those that killed others of its function, then the fastest case of each test, then the second of
-        each. What lines do when they run on import may be noticed by all tests of the file, and by those next to them
-        that run nothing, and only read a table.
+        First come those that killed others of its function, then the fastest; but the second case of a test counts as
+        if it took twice its time, and so on. What lines do when they run on import may be noticed by all tests of the
+        file, and by those next to them that run nothing, and only read a table.
         """
         found = set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
         if not is_in_place:
@@ -86,9 +86,9 @@ class Trial:
         by_function, known = defaultdict(list), self.killers[mutant.path, mutant.function]
         for test in sorted(found, key=lambda test: self.traced[test][0]):
             by_function[test.split("[")[0]].append(test)
-        turns = {test: turn for tests in by_function.values() for turn, test in enumerate(tests)}
+        turns = {test: turn for tests in by_function.values() for turn, test in enumerate(tests, start=1)}
         chosen = {}
-        for test in sorted(found, key=lambda test: (test not in known, turns[test], self.traced[test][0])):
+        for test in sorted(found, key=lambda test: (test not in known, turns[test] * self.traced[test][0])):
             chosen[test] = self.traced[test][0]
             if sum(chosen.values()) > self.limit:
                 break

@@ -353,7 +353,6 @@ ANSWERS = {
     ],
     sample: [
         ("--prompt Habe", "unknown option --prompt: it is called --start here (sample.py --help all lists them)"),
-        ("--steps 3", "unknown option --steps: it is called --max_new_tokens here"),
         ("--gpu", "unknown option --gpu: it is called --device cuda here"),
         ("--model a", "--model is not needed: name the file or folder alone, as in python sample.py out/goethe"),
         ("--output a", "--output is not needed: the text goes to stdout, so python sample.py > FILE keeps it"),

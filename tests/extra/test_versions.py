@@ -24,7 +24,11 @@ WEIGHTS |= {(10, "d8e1e23d4db2"): "cnn-digits", (14, "99f02cdc9c85"): "cnn-fashi
 WEIGHTS |= {(25, "5d76e71a8cbb"): "goethe-long plays sums werther-faust", (25, "b2939107b0ae"): "goethe-lstm"}
 WEIGHTS |= {(13, "40fd8a73de96"): "names", (37, "76f650a238a0"): "goethe-works", (35, "38019afc7fe4"): "gpt-summarize"}
 WEIGHTS |= {(59, "c074b076cc26"): "gpt-translate", (49, "de2664c0f6a0"): "multi30k-de-en tatoeba-de-en"}
-WEIGHTS |= {(26, "4bf2d26c83a7"): "igpt-digits", (72, "11417f76a982"): "vit-digits vit-fashion"}
+WEIGHTS |= {
+    (49, "fc6aa6322f3a"): "diffusion",
+    (26, "4bf2d26c83a7"): "igpt-digits",
+    (72, "11417f76a982"): "vit-digits vit-fashion",
+}
 
 
 @pytest.fixture

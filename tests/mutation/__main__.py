@@ -75,14 +75,12 @@ class Trial:
 
         First come those that killed others of its function, then the fastest; but the second case of a test counts as
         if it took twice its time, and so on. What lines do when they run on import may be noticed by all tests of the
-        file, and by those next to them that run nothing, and only read a table.
+        file, and by those that run no function of any file, and only read a table.
         """
         found = set().union(*(self.tests[mutant.path, line] for line in mutant.lines))
         if not is_in_place:
-            everywhere = self.tests[mutant.path, 0]
-            files = {test.split("::")[0] for test in everywhere}
-            found = found if found and mutant.on_import else {*everywhere}
-            found |= {test for test, (_, ran) in self.traced.items() if not ran and test.split("::")[0] in files}
+            found = found if found and mutant.on_import else {*self.tests[mutant.path, 0]}
+            found |= {test for test, (_, ran) in self.traced.items() if not ran}
         by_function, known = defaultdict(list), self.killers[mutant.path, mutant.function]
         for test in sorted(found, key=lambda test: self.traced[test][0]):
             by_function[test.split("[")[0]].append(test)

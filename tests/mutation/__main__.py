@@ -11,6 +11,7 @@ and kept, with the results, in the folder --cache.
 """
 
 import argparse
+import functools
 import json
 import random
 import sys
@@ -92,6 +93,11 @@ class Trial:
                 break
         return chosen
 
+    @functools.cache  # noqa: B019
+    def passes(self, test: str) -> bool:
+        """Whether a test passes without a mutant; what it imports may have changed since it was traced."""
+        return in_a_child(lambda: self.session.first_failure({test: self.traced[test][0]}), 600) == ""
+
     def run(self, mutants: list[Mutant]) -> dict[str, str | None]:
         """Plant each mutant in a copy of this process, and run its tests there; return the results.
 
@@ -117,6 +123,8 @@ class Trial:
             killer = "" if mutant.on_import else in_a_child(lambda mutant=mutant: in_place(mutant), 600)
             if killer == "" and (mutant.on_import or mutant.lines & {*self.imported[mutant.path]}):
                 killer = in_a_child(lambda mutant=mutant: on_import(mutant), 600)
+            if killer and not self.passes(killer):
+                raise SystemExit(f"{killer} fails without a mutant, too: mend it, and remove the folder --cache")
             self.results[mutant.name] = killer
             self.killers[mutant.path, mutant.function].update([killer] if killer else [])
             print(f"\n{mutant.name}" if killer == "" else ".", end="", flush=True)

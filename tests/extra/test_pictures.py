@@ -1,4 +1,7 @@
-"""The diagrams of the course: the files are what docs/course/pictures.py draws, from the numbers of the chapters."""
+"""The diagrams of the course: the files are what docs/course/pictures.py draws, from the numbers of the chapters.
+
+The drawings of docs/claims.py are those of the numbers in docs/experiments.
+"""
 
 import re
 import shutil
@@ -7,11 +10,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from docs import claims
 from docs.course import pictures
 from tests.extra.plots.test_pictures import contrast, shares
 from tinygrad_lite.random import random_key
 
 FILES = [pictures.COURSE / name for name in pictures.PICTURES]
+DRAWN = {pictures.COURSE / name: draw for name, draw in pictures.PICTURES.items()}
+DRAWN |= {claims.DOCS / name: lambda draw=draw: draw().source() for name, draw in claims.DRAWINGS.items()}
 SVG = "{http://www.w3.org/2000/svg}"
 every_picture = pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 
@@ -23,10 +29,10 @@ def seed():
         yield
 
 
-@every_picture
+@pytest.mark.parametrize("file", DRAWN, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_a_file_is_what_the_script_draws(file):
-    drawn = pictures.PICTURES[file.relative_to(pictures.COURSE).as_posix()]()
-    assert file.read_bytes() == drawn.encode(), "run python docs/course/pictures.py"
+    script = "course/pictures" if file in FILES else "claims"
+    assert file.read_bytes() == DRAWN[file]().encode(), f"run python docs/{script}.py"
 
 
 @every_picture

@@ -76,12 +76,16 @@ class Page:
             self.line([(x, y + 18 * number), (x + 24, y + 18 * number)], colour, 2)
             self.text(x + 30, y + 18 * number + 4, name)
 
+    def source(self) -> str:
+        """The drawing as a text."""
+        return "\n".join([*self.parts, "</svg>", ""])
+
     def write(self, file: str) -> None:
         """Write the drawing.
 
         Raises: OptionError if the file cannot be written.
         """
-        write_or_refuse(file, "\n".join([*self.parts, "</svg>", ""]))
+        write_or_refuse(file, self.source())
 
 
 @dataclass

@@ -5,10 +5,10 @@
     python sample.py out/goethe --draft out/small   it is a smaller GPT with the same tokenizer
 
 A pass over five tokens reads the weights once, as one over a single token does, and takes hardly longer where reading
-them is what takes the time. Let p be the model's distribution of a token, and q the draft's, after the same filters.
-The draft draws x from q. The model keeps it with probability min(1, p(x) / q(x)); otherwise it draws another token from
-what p has more than q, max(p - q, 0), and the draft's later tokens are dropped. So the text has the distribution that
-it has without a draft, however bad the draft is:
+them is what takes the time. (Chapter 24 of the course measures where it does not.) Let p be the model's distribution of
+a token, and q the draft's, after the same filters. The draft draws x from q. The model keeps it with probability
+min(1, p(x) / q(x)); otherwise it draws another token from what p has more than q, max(p - q, 0), and the draft's later
+tokens are dropped. So the text has the distribution that it has without a draft, however bad the draft is:
 
     P(y) = q(y) min(1, p(y) / q(y)) + P(dropped) max(p(y) - q(y), 0) / sum of max(p - q, 0)
          = min(p(y), q(y)) + p(y) - min(p(y), q(y)) = p(y),   since P(dropped) = 1 - sum of min(p, q) is that sum

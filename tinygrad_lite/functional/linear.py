@@ -49,6 +49,9 @@ def linears_composed(x: Tensor, weights: list[Tensor], biases: list[Tensor | Non
 # --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 
+FEW = 32  # rows, up to which W xᵀ is faster than x Wᵀ: by a fifth for four rows
+
+
 def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`linear_composed` in one node, with all rows in one (N, C_in) matrix.
 
@@ -61,7 +64,7 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     check_linear(x, weight, bias)
     rows, w = x.data.reshape(-1, x.shape[-1]), weight.data
     x_shape, x_needs, w_needs = x.shape, x.requires_grad, weight.requires_grad
-    y = rows @ w.T
+    y = rows @ w.T if len(rows) > FEW else np.ascontiguousarray((w @ rows.T).T)
     if bias is not None:
         y += bias.data
     if not w_needs:

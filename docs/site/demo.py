@@ -35,7 +35,7 @@ INDEX = """# Live pages
   `python sample.py --explain page.html` writes the same page for your model.{goethe}
 - [A GPT that learns](learn.html): it begins with random weights and learns a poem on this page within a minute; change
   its rate, its size or its text, or break it. `python -m extra.studies.learn` writes the page.
-- [A translation](translation.html): a small encoder-decoder reverses any word of up to 16 letters that you type, and
+- [A translation](translation.html): a small encoder-decoder reverses any word of 3 to 16 letters that you type, and
   shows where it looks.
 """
 GOETHE = " [The same in German](goethe.html), by a model that has read Goethe."

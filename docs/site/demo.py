@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GPTS = {"plays": "ROMEO: O, she doth teach the torches to", "goethe": "Es irrt der Mensch, so lang er strebt. Und der"}
 TRAINED = "The derivative of a product"
 GPT = ["--n_layer", "3", "--max_iters", "350", "--eval_interval", "350", "--eval_iters", "20"]
-REVERSE = ["reverse", "--max_iters", "2000", "--eval_interval", "1000"]
+REVERSE = ["reverse", "--max_iters", "4000", "--eval_interval", "2000", "--held_out", "100"]
 LENGTHS = range(1, 17)  # letters of a word
 WORD = "transformer"
 BEAM = ["--beam", "3"]
@@ -35,7 +35,7 @@ INDEX = """# Live pages
   `python sample.py --explain page.html` writes the same page for your model.{goethe}
 - [A GPT that learns](learn.html): it begins with random weights and learns a poem on this page within a minute; change
   its rate, its size or its text, or break it. `python -m extra.studies.learn` writes the page.
-- [A translation](translation.html): a small encoder-decoder reverses any word of 3 to 16 letters that you type, and
+- [A translation](translation.html): a small encoder-decoder reverses any word of up to 16 letters that you type, and
   shows where it looks.
 """
 GOETHE = " [The same in German](goethe.html), by a model that has read Goethe."
@@ -79,14 +79,14 @@ def words(count: int, task: str) -> dict[str, str]:
 
 
 def learn_words(out: Path, file: Path) -> None:
-    """Train the translator on the words of a file, which is written here, and try it on words that it has not seen.
+    """Train the translator on the words of a file, which is written here, and try it on letters and unseen words.
 
     Raises: UserError if it is wrong about one.
     """
-    pairs = words(30_000, "words")
+    pairs = words(12_000, "words") | {letter: letter for letter in LETTERS}
     file.write_text("".join(f"{word}\t{answer}\n" for word, answer in pairs.items()), encoding="utf-8")
     program("train.py", *REVERSE, "--pairs", str(file), "--out_dir", str(out), "--overwrite", "true")
-    asked = [WORD, *(word for word in words(1000, "new words") if word not in pairs)]
+    asked = [WORD, *LETTERS, *(word for word in words(1000, "new words") if word not in pairs)]
     new = file.with_name("new-words.txt")
     new.write_text("\n".join(asked) + "\n", encoding="utf-8")
     said = program("sample.py", str(out), "--start", f"FILE:{new}", *BEAM).splitlines()

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extra.studies.diagnose import CURVES, read_run
-from extra.studies.program import write_lines
-from training.cli.command_line import read_command
+from extra.studies.program import program, write_lines
 from training.cli.console import run_command
 
 
@@ -19,19 +18,15 @@ class RecordOptions:
     """The script has no options."""
 
 
-def main(argv: list[str]) -> int:
-    """Write the table from the runs that the command line names; returns the exit status."""
-    command, about = "python docs/record.py", "Write curves.csv, the table of runs that all others are compared with."
-    _, names = read_command(
-        RecordOptions, argv, command, about, "RUN ...", "out/goethe", about_positional="folders of runs"
-    )
+@program("docs/record.py", RecordOptions, "RUN ...", "out/goethe", about_positional="folders of runs")
+def main(_: RecordOptions, *names: str) -> None:
+    """Write curves.csv, the table of runs that all others are compared with."""
     lines = ["name,optimizer,rate,max_iters,step,loss,val_loss,stage"]
     for name, run in zip(names, map(read_run, names), strict=True):
         settings = f"{Path(name).name},{run.options.optimizer},{run.rates[1].max():.2g},{run.options.max_iters}"
         for step, loss in run.validation.T:
             lines.append(f"{settings},{step:.0f},{run.learned(step):.3f},{loss:.3f},{run.stage(loss):.3f}")
     write_lines(CURVES, lines)
-    return 0
 
 
 if __name__ == "__main__":

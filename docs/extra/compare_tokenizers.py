@@ -33,13 +33,13 @@ from dataclasses import dataclass
 
 from tokens import COMPARED, first_words, read_corpus, split
 
+from extra.studies.program import program
 from extra.tokenizers.end_of_word import EndOfWordTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from text.tokenizers import learn
 from text.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import counted
-from training.cli.command_line import read_command
 from training.cli.console import RESET, run_command, show, wants_colour, write
 from training.corpora.texts import RECIPES
 
@@ -126,11 +126,9 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the text that the command line names, and a passage as the tokens of each kind."""
-    command = "python docs/extra/compare_tokenizers.py"
-    about = "Learn every kind of tokenizer from a text, and compare them on its last tenth."
-    options, (name,) = read_command(CompareOptions, argv, command, about, "FILE", "goethe", epilog=ABOUT_FILE)
+@program("docs/extra/compare_tokenizers.py", CompareOptions, "FILE", "goethe", epilog=ABOUT_FILE)
+def main(options: CompareOptions, name: str) -> None:
+    """Learn every kind of tokenizer from a text, and compare them on its last tenth."""
     text, held_out = split(read_corpus(name))
 
     show("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
@@ -141,7 +139,6 @@ def main(argv: list[str]) -> int:
             tokens = counted(len(tokenizer.encode(passage)), "token")
             show(f"\n{tokenizer.kind}: {counted(len(passage), 'character')}, {tokens}")
             write(show_tokens(tokenizer, passage, wants_colour()) + "\n", paint=str)
-    return 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ neighbours in the list, too, where the mark at either end counts as a neighbour.
 """
 
 from extra.studies.baselines import TextOptions
-from training.cli.command_line import read_command
+from extra.studies.program import program
 from training.cli.console import run_command, show
 from training.corpora.texts import load_corpus
 
@@ -18,10 +18,9 @@ def trigrams_of(name: str) -> set[str]:
     return {f"|{name}|"[i : i + 3] for i in range(len(name))}
 
 
-def main(argv: list[str]) -> int:
-    """Print both counts for the file that the command line names, and what is in no name of the list."""
-    about = "Count the names of a file that are not in a list, and those whose trigrams are."
-    options, (name,) = read_command(TextOptions, argv, "python docs/extra/invented.py", about, "FILE", "new.txt")
+@program("docs/extra/invented.py", TextOptions, "FILE", "new.txt")
+def main(options: TextOptions, name: str) -> None:
+    """Count the names of a file that are not in a list, and those whose trigrams are."""
     known = {*load_corpus(options.dataset, files=options.text).text.splitlines()}
     read = set().union(*map(trigrams_of, known))
     written = load_corpus(name).text.splitlines()
@@ -30,7 +29,6 @@ def main(argv: list[str]) -> int:
     show(f"{sum(not unread[text] for text in written)} of {len(written)} have only trigrams of the list")
     for text in filter(unread.get, unread):
         show(f"  {text}: {' '.join(unread[text])}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,10 +18,9 @@ from pathlib import Path
 from extra.chat.conversations import LANGUAGES, PARTS, Asked, conversations, sentences, table
 from extra.families import GPT as FAMILY
 from extra.pairs.answering import answer, is_conversing
-from extra.studies.program import write_lines
+from extra.studies.program import program, write_lines
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.folder import tune_memory
 
@@ -38,11 +37,9 @@ class QuestionOptions:
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the model that the command line names, and write the file that it asks for."""
-    command = "python docs/extra/questions.py"
-    about = "Ask a GPT that learned from conversations what it did not see in training."
-    options, (name,) = read_command(QuestionOptions, argv, command, about, "CHECKPOINT", "out/chat")
+@program("docs/extra/questions.py", QuestionOptions, "CHECKPOINT", "out/chat")
+def main(options: QuestionOptions, name: str) -> None:
+    """Ask a GPT that learned from conversations what it did not see in training."""
     tune_memory()
     trained = FAMILY.read(Path(name))
     if not is_conversing(trained):
@@ -68,7 +65,6 @@ def main(argv: list[str]) -> int:
     if options.csv:
         write_lines(Path(options.csv), lines)
         say(f"wrote {options.csv}")
-    return 0
 
 
 def by_hand() -> list[Asked]:

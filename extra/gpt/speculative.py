@@ -45,7 +45,7 @@ LONGEST = 4  # tokens of the text's end by which drafts find what may follow
 DrawnFrom = Callable[[np.ndarray], np.ndarray]  # from log-probabilities to the probabilities of drawing: (n, V)
 # Tokens, and the distributions (n, V) that they were drawn from; None if nothing else was possible.
 Guess = tuple[list[int], np.ndarray | None]
-Draft = Callable[[Sequence[int], int, np.random.Generator], Guess]  # at most so many tokens after a text
+Draft = Callable[[Sequence[int], int, np.random.Generator], Guess]  # at most that many tokens after a text
 
 
 def distribution(sampling: Sampling, forbidden: Collection[int], log_probs: np.ndarray) -> np.ndarray:

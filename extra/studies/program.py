@@ -25,7 +25,7 @@ def program(name: str, cls: type, named: str = "", example: str = "", **more: An
     """A decorator that makes a function of options and names the `main` of a program; its docstring heads --help.
 
     Args:
-        name: the program's module, such as extra.studies.scores.
+        name: the program's module, such as extra.studies.scores, or its file, such as docs/record.py.
         cls, named, example, more: as for `read_command`.
 
     >>> import dataclasses
@@ -45,7 +45,8 @@ def program(name: str, cls: type, named: str = "", example: str = "", **more: An
     def with_command_line(run: Callable[..., None]) -> Main:
         @functools.wraps(run)
         def main(argv: list[str]) -> int:
-            options, names = read_command(cls, argv, f"python -m {name}", run.__doc__, named, example, **more)
+            command = f"python {name}" if name.endswith(".py") else f"python -m {name}"
+            options, names = read_command(cls, argv, command, run.__doc__, named, example, **more)
             run(options, *names)
             return 0
 

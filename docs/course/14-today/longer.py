@@ -17,12 +17,11 @@ import numpy as np
 
 from extra.families import GPT as FAMILY
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import numbers
+from extra.studies.program import numbers, program
 from gpt.data import bits_per_character, characters_each
 from gpt.score import token_log_probs
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CorpusError
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 from training.corpora.texts import Corpus
 from training.family import Trained
@@ -41,13 +40,9 @@ class LongerOptions(HeldOutOptions):
     plot: str = option("", "plot the loss at each position of the longest windows into this file", is_path=True)
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the models that the command line names, and draw the plot that it asks for."""
-    command = "python docs/course/14-today/longer.py"
-    about = "The loss of GPTs in windows that are longer than in their training."
-    options, names = read_command(
-        LongerOptions, argv, command, about, "CHECKPOINT ...", "out/goethe", about_positional=MODELS
-    )
+@program("docs/course/14-today/longer.py", LongerOptions, "CHECKPOINT ...", "out/goethe", about_positional=MODELS)
+def main(options: LongerOptions, *names: str) -> None:
+    """The loss of GPTs in windows that are longer than in their training."""
     what = "whole numbers from 1 on, such as 1,2,4"
     times = [*map(int, numbers(options.times, "--times", what, lambda n: n >= 1 and n.is_integer()))]
     if options.plot:
@@ -65,7 +60,6 @@ def main(argv: list[str]) -> int:
         show(f"{name:<34}" + "".join(f"{bits.mean():>9.3f}" for bits in found))
     if options.plot and curves:
         write_each(picture(curves, times[-1]), options.plot)
-    return 0
 
 
 def bits_by_position(trained: Trained, corpus: Corpus, times: int) -> np.ndarray:

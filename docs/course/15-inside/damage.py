@@ -45,7 +45,7 @@ from without import without, without_heads
 from extra.families import GPT as FAMILY
 from extra.inside.gpt import check_attention
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write_each
-from extra.studies.program import numbers
+from extra.studies.program import numbers, program
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
@@ -53,7 +53,6 @@ from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.random import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -75,13 +74,9 @@ class DamageOptions(HeldOutOptions):
     csv: str = option("", "file for the numbers of every draw: .csv", is_path=True)
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the model that the command line names, and write the files that it asks for."""
-    command = "python docs/course/15-inside/damage.py"
-    about = "The loss of a GPT without a share of its weights or heads."
-    options, (name,) = read_command(
-        DamageOptions, argv, command, about, "CHECKPOINT", "out/goethe", about_positional=MODELS
-    )
+@program("docs/course/15-inside/damage.py", DamageOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
+def main(options: DamageOptions, name: str) -> None:
+    """The loss of a GPT without a share of its weights or heads."""
     what = "numbers above 0 and at most 1, such as 0.1,0.5,1"
     shares = numbers(options.shares, "--shares", what, lambda share: 0 < share <= 1)
     seeds = whole_numbers(options.seeds, "--seeds", "1,2,3")
@@ -119,7 +114,6 @@ def main(argv: list[str]) -> int:
             show(f"{mean:.4f}{f' ± {deviation:.4f}' if len(drawn) > 1 else ''}".rjust(23), end="")
         show()
     write_each(picture_of(found, f"{name} without a share of its weights or heads"), *files)
-    return 0
 
 
 # --- removing -------------------------------------------------------------------------------------------------

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from extra.encoders.family import BERT, CNN, VIT
-from extra.studies.program import options_of_run
+from extra.studies.program import options_of_run, program
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError
-from training.cli.command_line import read_command
 from training.cli.console import run_command, show
 from training.family import family_of_weights
 from training.folder import find_checkpoint
@@ -32,14 +31,10 @@ class EvaluateOptions:
     against: str = option("", "runs to compare with, equally many: out/b1,out/b2", is_path=True)
 
 
-def main(argv: list[str]) -> int:
-    """Print the accuracies of the runs that the command line names, and their gain over others."""
-    command = "python docs/course/17-encoders/accuracy.py"
-    about = "Accuracy of classifiers on the test part of their data."
-    options, (names,) = read_command(
-        EvaluateOptions, argv, command, about, "RUN", "out/classify", about_positional=RUNS
-    )
-    names = names.split(",")
+@program("docs/course/17-encoders/accuracy.py", EvaluateOptions, "RUN", "out/classify", about_positional=RUNS)
+def main(options: EvaluateOptions, runs: str) -> None:
+    """Accuracy of classifiers on the test part of their data."""
+    names = runs.split(",")
     ours = accuracies(names)
     if options.against:
         others = options.against.split(",")
@@ -48,7 +43,6 @@ def main(argv: list[str]) -> int:
         gains = [one - other for one, other in zip(ours, accuracies(others), strict=True)]
         error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
         show(f"gain, in pairs: {statistics.mean(gains):+.1%} with a standard error of {error:.1%}")
-    return 0
 
 
 def accuracies(names: list[str]) -> list[float]:

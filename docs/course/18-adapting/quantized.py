@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from extra.families import GPT as FAMILY
+from extra.studies.program import program
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -30,12 +30,9 @@ from held_out import MODELS, HeldOutOptions, text_to_predict
 TIMED = 12  # tokens
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the model that the command line names."""
-    command, about = "python docs/course/18-adapting/quantized.py", "Memory and loss of a GPT with quantized weights."
-    options, (name,) = read_command(
-        HeldOutOptions, argv, command, about, "CHECKPOINT", "out/goethe", about_positional=MODELS
-    )
+@program("docs/course/18-adapting/quantized.py", HeldOutOptions, "CHECKPOINT", "out/goethe", about_positional=MODELS)
+def main(options: HeldOutOptions, name: str) -> None:
+    """Memory and loss of a GPT with quantized weights."""
     trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = text_to_predict(options, trained)
@@ -51,7 +48,6 @@ def main(argv: list[str]) -> int:
         first = first or found
         row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {found / first - 1:>z8.2%}"
         show(f"{row} {1e3 * seconds_of_token(model):>7.2f} ms")
-    return 0
 
 
 def seconds_of_token(model: GPT) -> float:

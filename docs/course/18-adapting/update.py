@@ -27,12 +27,12 @@ from typing import Self
 import numpy as np
 
 from extra.families import GPT as FAMILY
+from extra.studies.program import program
 from gpt.model import GPT
 from gpt.score import score
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear, Parameter
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -71,12 +71,15 @@ class Update:
         return float((self.s[:rank] ** 2).sum() / (self.s**2).sum())
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the two models that the command line names."""
-    command, about = "python docs/course/18-adapting/update.py", "The singular values of what training changed."
-    options, names = read_command(
-        UpdateOptions, argv, command, about, "BASE_MODEL TUNED_MODEL", "smollm2 out/tuned", about_positional=MODELS
-    )
+@program(
+    "docs/course/18-adapting/update.py",
+    UpdateOptions,
+    "BASE_MODEL TUNED_MODEL",
+    "smollm2 out/tuned",
+    about_positional=MODELS,
+)
+def main(options: UpdateOptions, *names: str) -> None:
+    """The singular values of what training changed."""
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
     base, tuned = (FAMILY.read(Path(name)) for name in names)
     say(f"{base.about}\n{tuned.about}")
@@ -93,7 +96,6 @@ def main(argv: list[str]) -> int:
         bits = score(model, tuned.tokenizer, corpus).bits_per_character
         shares = [statistics.mean(update.share(rank) for update in each) for each in (found.values(), by_chance)]
         show(f"{'all' if rank is None else rank:>6} {shares[0]:>21.1%} {shares[1]:>20.1%} {bits:>20.4f}")
-    return 0
 
 
 def matrices(model: GPT) -> dict[str, Parameter]:

@@ -54,7 +54,7 @@ from extra.studies.baselines import (
     read_orders,
     token_text,
 )
-from extra.studies.program import numbers
+from extra.studies.program import numbers, program
 from gpt.data import bits_per_character, characters_each
 from gpt.model import GPT
 from gpt.score import token_log_probs
@@ -63,7 +63,6 @@ from tinygrad_lite.config import option
 from tinygrad_lite.errors import CheckpointError, CorpusError, counted
 from tinygrad_lite.optim import SGD
 from tinygrad_lite.tensor import Tensor
-from training.cli.command_line import read_command
 from training.cli.console import run_command, say
 from training.corpora.texts import Corpus, load_corpus
 from training.family import Trained
@@ -138,13 +137,9 @@ def load_together(names: Sequence[str], corpus: Corpus) -> list[Trained]:
     return gpts
 
 
-def main(argv: list[str]) -> int:
-    """Print the table for the models that the command line names."""
-    command = "python docs/course/19-together/together.py"
-    about = "Bits per character of GPTs, of the mean of their predictions, and of both with counts, on held-out text."
-    options, names = read_command(
-        TogetherOptions, argv, command, about, "MODEL ...", "out/goethe", about_positional=GPTS
-    )
+@program("docs/course/19-together/together.py", TogetherOptions, "MODEL ...", "out/goethe", about_positional=GPTS)
+def main(options: TogetherOptions, *names: str) -> None:
+    """Bits per character of GPTs, of the mean of their predictions, and of both with counts, on held-out text."""
     orders, what = read_orders(options.orders), "learning rates such as 0.02,0.05"
     rates = numbers(options.rates, "--rates", what, lambda rate: rate >= 0) if options.rates else []
     corpus = load_corpus(options.dataset, files=options.text)
@@ -196,7 +191,6 @@ def main(argv: list[str]) -> int:
         p_learning, chosen = best_for_other_half(rates, by_rate.get)
         show("learning", f"rate {', '.join(f'{rate:g}' for rate in chosen)}", sum(sizes), p_learning)
         show_mixture("all together", p_learning)
-    return 0
 
 
 if __name__ == "__main__":

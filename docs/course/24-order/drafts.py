@@ -16,9 +16,9 @@ from pathlib import Path
 from extra.gpt.speculative import with_draft
 from extra.gpt.trained import load_trained
 from extra.options import ShelfSampleOptions
+from extra.studies.program import program
 from text.decoding.sampling import generate
 from tinygrad_lite.config import option
-from training.cli.command_line import read_command
 from training.cli.console import run_command, show
 
 TEXT = (
@@ -41,10 +41,9 @@ class DraftsOptions:
     turns: int = option(3, "turns of each", low=1)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Measure how much a draft helps a GPT; returns the exit status."""
-    command, about = "python docs/course/24-order/drafts.py", "Measure how much a draft helps a GPT."
-    options, (path, draft) = read_command(DraftsOptions, argv, command, about, "MODEL DRAFT", "smollm2 lookup")
+@program("docs/course/24-order/drafts.py", DraftsOptions, "MODEL DRAFT", "smollm2 lookup")
+def main(options: DraftsOptions, path: str, draft: str) -> None:
+    """Measure how much a draft helps a GPT."""
     trained = load_trained(Path(path))
     model, prompt = trained.make_model(), TEXT[:BEGINNING]
     if options.repeats:
@@ -57,7 +56,6 @@ def main(argv: Sequence[str]) -> int:
     plain, ratio = min(one for one, _ in times), statistics.median(one / other for one, other in times)
     show(f"{options.tokens / plain:,.0f} tokens per second without a draft; with it {ratio:.2f} times as many")
     show(writers[1].summary())
-    return 0
 
 
 def seconds(writer, ids: Sequence[int], count: int, options: ShelfSampleOptions) -> float:

@@ -260,7 +260,7 @@ def test_the_recipe_marks_what_is_no_difference():
     assert f"at most {int(noise * 1000) / 1000} is marked" in page
     for first, *rows in others:
         assert first[1] == f"{preset[0]:.3f}"
-        for name, bits, change, _ in rows:
+        for name, bits, change in rows:
             difference = runs[name][0] - preset[0]
             mark = " ≈" * (abs(difference) <= noise)
             assert (bits, change) == (f"{runs[name][0]:.3f}", f"{difference:+.3f}{mark}"), name

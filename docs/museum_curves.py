@@ -79,8 +79,8 @@ def section(title: str, name: str, numbers: tuple[int, ...], folder: Path) -> st
     parts = [f"## {title}\n"]
     if drawn:
         drawing(title, drawn).write(str(folder / "extra" / f"museum-{name}.svg"))
-        symptoms = "; ".join(f"{number}: {EXHIBITS[number - 1].symptom.lower()}" for number in drawn)
-        parts.append(f"![Curves without and with a fault. {symptoms}](extra/museum-{name}.svg)\n")
+        listed = ", ".join(map(str, drawn))
+        parts.append(f"![{listed} of the list above: curves without and with the fault](extra/museum-{name}.svg)\n")
     for number in numbers:
         if number not in drawn:
             sides = "\n".join(museum.shown(EXHIBITS[number - 1]))

@@ -115,6 +115,7 @@ REFUSED = [
     (lambda x: nn.Linear(-1, 2), "a width or another size is one whole number, not -1"),
     (lambda x: (x > 2).where(x > 1, x > 3), "where: of truth values, write (condition & x) | (~condition & y)"),
     (lambda x: F.binary_cross_entropy_with_logits([0.5], [1]), "binary_cross_entropy_with_logits: needs tensors"),
+    (lambda x: F.binary_cross_entropy_with_logits(x, x, reduction="exp"), "binary_cross_entropy_with_logits: reduct"),
     (lambda x: F.dropout(x, 0.999999), "dropout: p must be in [0, 1), not 0.999999: above 0.999, 16 bits for each"),
     (lambda x: attention(x, dropout_p=0.9995), "dropout: p must be in [0, 1), not 0.9995"),
     # NumPy

@@ -25,6 +25,7 @@ NONE = [[], []]  # two rows of no numbers
 PICTURE = [[[[1, 2, 3, 9], [6, 3, 8, 0], [7, 7, 7, 7]]]]  # the last row fills no window of 2 x 2
 FIRST = {"x": [[[[1, 2, 0], [4, 8, 0], [0, 0, 0]]]]}
 STAIRS = [[[[0, 0, 1], [0, 1, 1], [0, 0, 0]]]]
+ROW, COLUMN = [[[[1, 2]]]], [[[[1], [2]]]]
 BROKEN = [[[[1, nan, inf, 2], [inf, nan, 0, inf]]]]
 SPOILED = [[[[inf, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, nan]]]]
 FULL, PADDED, OVERLAP = [[[[1, 1], [1, 1]]]], {"kernel_size": 2, "padding": 1}, {"kernel_size": 2, "stride": 1}
@@ -104,6 +105,8 @@ EXAMPLES = {
         ({"x": [[[[0] * 6] * 4]]}, [[[[0] * 3] * 2]], [[[[1] * 3] * 2]], {"x": [[[[1, 0] * 3, [0] * 6] * 2]]}),
         # All four windows reach into the padding, and one has four equal pixels.
         *(({"x": [[[[v] * 3] * 3]]} | PADDED, [[[[v] * 2] * 2]], [[[[1, 2], [4, 8]]]], FIRST) for v in (-5, -inf)),
+        ({"x": [[[[-inf] * 2]]], "kernel_size": (1, 2), "padding": (0, 1)}, [[[[-inf] * 2]]], ROW, {"x": ROW}),
+        ({"x": [[[[-inf]] * 2]], "kernel_size": (2, 1), "padding": (1, 0)}, [[[[-inf]] * 2]], COLUMN, {"x": COLUMN}),
         # NaN is larger than any number, and infinity stays in its window. The padding never wins.
         ({"x": BROKEN}, [[[[nan, inf]]]], [[[[1, inf]]]], {"x": [[[[0, 1, inf, 0], [0] * 4]]]}),
         *(({"x": low} | PADDED, low, FULL, {"x": FULL}) for low in ([[[[v, v], [v, v]]]] for v in (-5, -inf))),
@@ -139,10 +142,15 @@ def test_results_and_gradients_are_those_of_the_example(name, example, dtype):
 
 @pytest.mark.cpu_only("on a GPU, nobody waits to see whether a value is infinite")
 def test_an_infinite_value_reaches_only_the_queries_that_attend_to_it():
-    """Of three values, each query gets the mean of those that its mask lets through."""
+    """Of three values, each query gets the mean of those that its mask lets through, or that are not in its future."""
     attention = REGISTRY["scaled_dot_product_attention"]
-    value = Tensor([[[[1.0, 2.0], [inf, 4.0], [5.0, nan]]]], dtype="float64")
-    query, mask = Tensor.zeros(1, 1, 3, 2, dtype="float64"), [[1, 1, 0], [1, 0, 0], [0, 0, 1]]
+    value, key = np.zeros((2, 2, 2, 3, 3))
+    value[1, 1] = [[1, 2, 6], [inf, 4, 6], [5, nan, 6]]
+    query, value, mask = Tensor(key), Tensor(value), Tensor([[1, 1, 0], [1, 0, 0], [0, 0, 1]], dtype=bool)
+    key[..., 2, :] = inf
     for version in (attention.composed, attention):
-        y = version(query, Tensor.zeros(1, 1, 3, 2, dtype="float64"), value, mask=Tensor(mask, dtype=bool))
-        np.testing.assert_array_equal(y.numpy(), [[[[inf, 3], [1, 2], [5, nan]]]])
+        y = version(query, query, value, mask=mask).numpy()
+        np.testing.assert_array_equal(y[1, 1], [[inf, 3, 6], [1, 2, 6], [5, nan, 6]])
+        assert not y[[0, 0, 1], [0, 1, 0]].any()
+        y = version(query, Tensor(key), value, is_causal=True).numpy()
+        np.testing.assert_array_equal(y[1, 1], [[1, 2, 6], [inf, 3, 6], [nan] * 3])

@@ -79,7 +79,7 @@ ONES = np.ones((200, 500), np.float32)
 
 
 @both_versions(F.dropout)
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9, 0.999])
 def test_the_kept_share_is_1_minus_p_and_the_mean_stays(version, p):
     """Within 5 standard deviations, 1 - p of the 100,000 elements are kept and their mean stays 1."""
     with random_key(1):
@@ -117,6 +117,7 @@ def test_masks_do_not_depend_on_earlier_random_numbers():
     keep_mask((33,), 0.5)
     with random_key(5):
         np.testing.assert_array_equal(keep_mask((100,), 0.5), expected)
+        assert keep_mask((1 << 18,), 0.9).sum() == 26176  # as in every version, or runs could not be repeated
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5, 3), (0, 2)])

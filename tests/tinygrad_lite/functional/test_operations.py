@@ -84,6 +84,9 @@ CONVOLUTIONS = [  # shape of x, of the weight, and the settings
     ((1, 3, 7, 6), (6, 1, 3, 2), {"groups": 3, "padding": (2, 0), "dilation": (2, 3)}),
     ((2, 2, 9, 7), (3, 2, 2, 2), {"stride": 3}),
     ((1, 1, 5, 5), (1, 1, 5, 4), {"stride": (1, 7), "padding": (0, 3)}),
+    # Either not every window is computed, or there is one more in a row than pixels, or there is one less.
+    *(((1, 2, 4, 5), (2, 2, 2, k), {"stride": s, "padding": (0, 1)}) for k, s in ((3, (2, 1)), (3, (1, 2)), (4, 1))),
+    *(((1, 2, 4, 5), (2, 2, 2, k), {"padding": (0, 1)}) for k in (1, 2)),
 ]
 
 
@@ -143,6 +146,7 @@ def test_position_0_and_all_lengths_are_unchanged(version):
 def test_a_distribution_weighs_the_losses_of_all_tokens(version, settings):
     """Targets that need no gradient, as those of training are; with one, the versions are the same."""
     logits, weights = leaf(3, 6), rng.dirichlet(np.ones(6), 3)
+    assert version(Tensor(logits.numpy().astype(np.float32)), Tensor(weights), **settings).dtype == np.float64
     loss = version(logits, Tensor(weights), **settings)
     loss.backward()
     other = Tensor(logits.numpy(), requires_grad=True)
@@ -207,6 +211,15 @@ def test_logits_used_twice_get_both_gradients():
     logits.grad = None
     F.cross_entropy(logits, targets).backward()
     np.testing.assert_allclose(twice, 2 * logits.grad.numpy() + 1, rtol=1e-13)
+
+
+def test_a_leaf_is_not_overwritten_and_a_derivative_that_needs_a_result_refuses():
+    logits, targets = leaf(4, 5), Tensor([0, 1, 2, 3])
+    before = logits.numpy().copy()
+    F.cross_entropy(logits, targets, overwrite=True).backward()
+    np.testing.assert_array_equal(logits.numpy(), before)
+    with pytest.raises(RuntimeError, match="'exp' still needs was overwritten"):
+        F.cross_entropy(logits.exp(), targets, overwrite=True).backward()
 
 
 # --- attention ------------------------------------------------------------------------------------------------
@@ -294,6 +307,8 @@ def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_caus
     fused, composed = (outcome(version, arguments | {"is_causal": is_causal}) for version in VERSIONS)
     for name, array in composed.items():
         np.testing.assert_allclose(fused[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
+    alone = arguments | {"query": np.where(np.arange(5)[:, None] == 1, query, 0), "is_causal": is_causal}
+    np.testing.assert_array_equal(outcome(VERSIONS[0], alone)["result"][:, :, 1], fused["result"][:, :, 1])
 
 
 @both_versions(F.scaled_dot_product_attention)

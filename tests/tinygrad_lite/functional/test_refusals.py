@@ -45,6 +45,7 @@ POOLING = [
 ]
 FOUR, DIVISORS = (1, 4, 4, 4), "must divide the 4 channels of x and the 6 of the result"
 GROUPED = r"in groups={} needs a weight \(C_out, {}, .*, not \(2, 4,"
+NO_AXIS = [(lambda f, n=n: f(ones(2, 3), n), f"^max: there is no axis {n} in a tensor of 2 axes") for n in (2, 3, -3)]
 NO_FIT = r"^attention: query \(B, H, T, D\), key and value .* do not fit: \("
 NO_WIDTH = r"^attention: queries and keys of width 0 have nothing to compare: \(1, 2, 3, 0\), \(1, 2, 3, 0\)$"
 NO_MASK = "^attention: mask must hold truth values or floats, not {}; write ids != pad"
@@ -70,7 +71,7 @@ REFUSED = {
         (lambda f: loss(f, (), 0), r"logits \(\) need targets"),
         (lambda f: loss(f, (2, 5), [0.0, 1.0]), r"targets must be integers, .*, or probabilities of shape \(2, 5\)"),
         (lambda f: f(ones(2, 3, 4), ones(2, 3, 4)), r"the classes of logits .*: write .* and targets.flatten\(0, -2\)"),
-        (lambda f: f(ones(2, 4), ones(2, 4), ignore_index=3), "ignore_index 3 is a token, but the targets are probab"),
+        (lambda f: f(ones(2, 4), ones(2, 4), ignore_index=0), "ignore_index 0 is a token, but the targets are probab"),
         (lambda f: f(Tensor([[1, 2]]), Tensor([0])), "logits must be floats, not int64"),
         (lambda f: loss(f, (2, 0), [-100] * 2), r"logits \(2, 0\) have no token to choose from$"),
         (lambda f: loss(f, (2, 5), [0, 1], reduction="max"), "reduction must be 'mean', 'sum' or 'none', not 'max'"),
@@ -133,6 +134,7 @@ REFUSED = {
         (lambda f: f(ones(2, 4, 8), ones(8, 2), ones(2, 2)), r"^lstm: .* a state of shape \(2, 4\), not \(2, 2\)"),
     ],
     "long_conv": [(lambda f: f(ones(2, 5, 3), ones(4, 3)), r"x \(B, T, C\) and h \(T, C\) do not fit: \(2, 5, 3\)")],
+    **dict.fromkeys(("softmax", "log_softmax"), NO_AXIS),
     "swiglu": [(lambda f: f(ones(2), ones(1)), r"gate and up must have the same shape, not \(2,\) and \(1,\)")],
 }
 # On a GPU, the host would have to wait for these numbers.

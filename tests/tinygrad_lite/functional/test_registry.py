@@ -1,5 +1,6 @@
 """Every fused version is compared with its reference version; and the choice between them."""
 
+import inspect
 import itertools
 
 import numpy as np
@@ -178,6 +179,13 @@ def test_the_switch_changes_which_version_runs(name):
         assert REGISTRY[name](**tensors(arguments, np.float64)).op != name
 
 
+def test_both_versions_have_the_same_defaults():
+    for operation in REGISTRY.values():
+        versions = operation.composed, operation.fused.get("cpu", operation.composed)
+        one, other = (inspect.signature(version).parameters for version in versions)
+        assert all(one[name].default == other[name].default for name in one.keys() & other.keys()), operation.name
+
+
 def test_a_device_without_a_fused_version_runs_the_composed_one():
     for operation in REGISTRY.values():
         assert operation.version_for("an unknown device") is operation.composed
@@ -209,12 +217,14 @@ def test_numbers_and_arrays_beside_a_tensor_become_tensors():
 
 
 WITHOUT_TENSORS = [
+    (lambda x: F.gelu(x, exact=True), "gelu: there is no argument 'exact'; it takes x, approximate"),
     (lambda x: F.gelu(np.ones(3)), "gelu: needs tensors as x; make them with Tensor(...)"),
     (lambda x: F.embedding([0], [[1.0]]), "embedding: needs tensors as ids, weight; make them with Tensor(...)"),
     (lambda x: F.linear(x, None), "linear: needs tensors as x, weight; make them with Tensor(...)"),
     (lambda x: F.linear(x, "weights"), "Tensor: elements of type <U7 are not numbers"),
     (lambda x: F.softmax([1.0, 2.0]), "softmax: needs tensors as x; make them with Tensor(...)"),
     (lambda x: F.log_softmax(np.ones(2)), "log_softmax: needs tensors as x; make them with Tensor(...)"),
+    (lambda x: F.logsumexp(x, exact=True), "logsumexp: there is no argument 'exact'; it takes x, axis, keepdim"),
     (lambda x: F.logsumexp(1.0), "logsumexp: needs a tensor as x; make one with Tensor(...)"),
 ]
 

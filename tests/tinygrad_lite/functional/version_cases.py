@@ -125,6 +125,7 @@ def _layer_norm() -> dict[str, Arguments]:
         "four axes, no bias": {"x": normal(2, 1, 2, 6), "weight": w},
         "far from zero": {"x": normal(4, 6) * 3 + 10, "weight": w, "bias": b},
         "large eps": {"x": normal(4, 6), "weight": w, "bias": b, "eps": 0.5},
+        "a bias far above the gain": {"x": normal(4, 6), "weight": w * 0.02, "bias": b + 9},
         "a row of equal numbers": {"x": np.stack([np.full(6, 0.5), normal(6)]), "weight": w, "bias": b},
         "no rows": {"x": normal(0, 6), "weight": w, "bias": b},
         "wide": {"x": normal(3, 7, 128), "weight": normal(128), "bias": normal(128)},
@@ -240,7 +241,7 @@ def _cross_entropy() -> dict[str, Arguments]:
     return cases | {
         "one position": {"logits": normal(5), "targets": np.array(3)},
         "rows": {"logits": normal(4, 5), "targets": integers(5, 4)},
-        "one token": {"logits": normal(4, 1), "targets": integers(1, 4), "reduction": "none"},
+        "one token": {"logits": normal(4, 1), "targets": np.array([0, -100, 0, 0]), "reduction": "none"},
         "ignore 0": {"logits": logits, "targets": targets, "ignore_index": 0, "label_smoothing": 0.1},
         "uint8 targets": {"logits": logits, "targets": targets.astype(np.uint8)},
         "far apart": {"logits": logits * 100, "targets": targets},
@@ -248,7 +249,7 @@ def _cross_entropy() -> dict[str, Arguments]:
         "no rows": {"logits": normal(0, 5), "targets": integers(5, 0)},
         "no rows, none": {"logits": normal(0, 5), "targets": integers(5, 0), "reduction": "none"},
         "several blocks": {"logits": normal(200, 1500), "targets": many, "label_smoothing": 0.1},
-        "distributions": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5))},  # whose sums are not 1
+        "distributions": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5)) * 9},  # whose sums are not 1
         "distributions, smoothed": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5)), "label_smoothing": 0.1},
         "a distribution": {"logits": normal(5), "targets": np.abs(normal(5)), "reduction": "none"},
     }
@@ -324,6 +325,7 @@ def _rms_norm() -> dict[str, Arguments]:
         "rows": {"x": normal(4, 6), "weight": w},
         "vector": {"x": normal(6), "weight": w},
         "rows, no weight": {"x": normal(4, 6)},
+        "a gain of zero": {"x": normal(4, 6), "weight": np.append(w[:5], 0)},
         "four axes, no weight": {"x": normal(2, 3, 2, 6)},
         "large eps": {"x": normal(2, 3, 6), "weight": w, "eps": 0.5},
         "a row of zeros": {"x": np.stack([np.zeros(6), normal(6)]), "weight": w, "eps": 0.1},
@@ -420,7 +422,7 @@ def _pool() -> dict[str, Arguments]:
         "gaps": {"x": normal(2, 2, 6, 7), "kernel_size": 2, "stride": 3},
         "pairs": {"x": normal(2, 2, 5, 6), "kernel_size": (2, 4), "stride": (1, 2), "padding": (0, 2)},
         "one pixel": {"x": normal(1, 2, 3, 3), "kernel_size": 1},
-        "whole picture": {"x": normal(2, 2, 17, 16), "kernel_size": (17, 16)},
+        "whole picture": {"x": normal(2, 2, 1, 257), "kernel_size": (1, 257)},
         "no pictures": {"x": normal(0, 2, 4, 4)},
     }
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.places import here
 from tests.tinygrad_lite.op_cases import CASES, Arrays, draw, each_of
-from tinygrad_lite import Tensor, ops
+from tinygrad_lite import Tensor, no_grad, ops
 from tinygrad_lite.debug.gradcheck import gradcheck
 
 pytestmark = [pytest.mark.every_device, pytest.mark.without_kernels]
@@ -174,7 +174,7 @@ def test_all_pairs_of_shapes_broadcast(fn):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_erf_is_exact_to_the_last_digits(dtype):
-    x = np.concatenate([np.linspace(-7, 7, 39_997), [1e-20, -1e-12, 1e-5]]).astype(dtype).reshape(2, -1)
+    x = np.concatenate([np.linspace(-7, 7, 65_533), [1e-20, -1e-12, 1e-5]]).astype(dtype).reshape(2, -1)
     right = np.array([[math.erf(float(v)) for v in row] for row in x])
     y = Tensor(x).erf().numpy()
     units = np.abs(y - right) / np.maximum(np.abs(right), 1e-30) / np.finfo(dtype).eps
@@ -185,6 +185,8 @@ def test_erf_is_exact_to_the_last_digits(dtype):
 def test_cast_converts_values_and_gradients():
     x = Tensor([1.5, -2.5], dtype="float64", requires_grad=True)
     y = x.cast("float32")
+    with no_grad():
+        y[...] = 7.0  # which no derivative needs
     y.backward(Tensor([2.0, 3.0]))
     assert (y.dtype, x.grad.dtype, x.grad.tolist()) == (np.float32, np.float64, [2.0, 3.0])
     assert x.cast(np.float64) is x
@@ -201,5 +203,8 @@ def test_a_tensor_moves_to_another_device_and_back(device):
         y = x.to(device)
         assert (y is x) == (device == "cpu")
         z = (y * y).to("cpu")
-        z.sum().backward()
+        total = z.sum()
+        with no_grad():
+            z[...] = 7.0  # which no derivative needs
+        total.backward()
         assert (y.device, z.device, x.grad.device, x.grad.tolist()) == (device, "cpu", "cpu", slopes)

@@ -217,7 +217,7 @@ def test_prompts_of_a_batch_have_their_own_lengths_limits_and_scores(penalty):
     assert ends == {True, False}
 
 
-TOO_LOW_OR_HIGH = {"beam": [0], "n_best": [0], "max_new_tokens": [-1], "length_penalty": [-1.0, math.inf, math.nan]}
+TOO_LOW_OR_HIGH = {"beam": [0], "n_best": [0], "max_new_tokens": [-1], "length_penalty": [-1.0, 10.5, math.nan]}
 OUT_OF_RANGE = [({name: value}, f"{name} is {value}") for name, values in TOO_LOW_OR_HIGH.items() for value in values]
 OUT_OF_RANGE += [
     ({"n_best": 3}, "n_best is 3, but a beam of 2"),

@@ -62,6 +62,7 @@ def test_the_options_have_these_defaults_and_limits():
     found = {field.name: (field.default, field.metadata["bounds"]) for field in fields(SampleOptions)}
     read = {name: (default, bounds["at least"], bounds["at most"]) for name, (default, bounds) in found.items()}
     assert {name: read[name] for name in OPTIONS} == OPTIONS
+    assert [field.name for field in fields(SampleOptions) if field.metadata["is_path"]] == ["score", "out_dir"]
 
 
 # --- output -------------------------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsy
 
 
 def test_a_beam_shows_texts_with_consistent_scores(trained, capsys):
-    words = "--start Grau --beam 4 --n_best 3 --max_new_tokens 9 --length_penalty 0.6".split()
+    words = "--start Grau --beam 4 --n_best 3 --max_new_tokens 9".split()  # the length penalty is 0.6
     out, err = sampled(capsys, *words)
     assert out.count("Grau") >= 3
     found = re.findall(r"--- (\d): log-prob (-\S+) nats, length (\d+) tokens, score (-\S+) \(", err)

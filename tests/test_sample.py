@@ -8,6 +8,7 @@ import shlex
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from gpt.task import TextTask
 from tests.gpt.configs import GPTConfig, load_trained
 from tests.gpt.saved_models import padded
 from tests.tiny_runs import made_up_text, rows, run_training, sampled
-from text.decoding.sample_options import SampleOptions
+from text.decoding.sample_options import SampleOptions, check_beam
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional import registry
@@ -85,7 +86,7 @@ def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsy
 
 
 def test_a_beam_shows_texts_with_consistent_scores(trained, capsys):
-    words = "--start Grau --beam 4 --n_best 3 --max_new_tokens 9".split()  # the length penalty is 0.6
+    words = "--start Grau --beam 3 --n_best 3 --max_new_tokens 9".split()  # the length penalty is 0.6
     out, err = sampled(capsys, *words)
     assert out.count("Grau") >= 3
     found = re.findall(r"--- (\d): log-prob (-\S+) nats, length (\d+) tokens, score (-\S+) \(", err)
@@ -278,6 +279,14 @@ def test_a_beam_that_would_fill_the_memory_is_refused(trained, monkeypatch):
     monkeypatch.setattr("text.decoding.sample_options.MAX_BEAM_MEMORY", 2**-10)
     with pytest.raises(OptionError, match=r"--beam 900: .* would take 0\.0 GiB .* a smaller beam"):
         sample.main(["--beam", "900"])
+
+
+def test_a_beam_may_take_4_gib():
+    """2 layers with 2**21 numbers each, of 4 bytes, which are copied: 2**25 bytes, or 1/32 GiB, for a hypothesis."""
+    config = SimpleNamespace(n_layer=2, cached_numbers=2**21)
+    check_beam(SampleOptions(beam=128), config)
+    with pytest.raises(OptionError, match=r"would take 4\.0 GiB of memory, more than the 4 GiB allowed"):
+        check_beam(SampleOptions(beam=129), config)
 
 
 # --- stop strings -------------------------------------------------------------------------------------------------

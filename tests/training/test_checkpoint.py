@@ -3,6 +3,7 @@
 import getpass
 import json
 import os
+import re
 import socket
 import struct
 from dataclasses import replace
@@ -51,6 +52,7 @@ def changed(path, **changes) -> str:
 def test_a_checkpoint_that_was_never_evaluated_is_described_without_a_loss():
     unknown = replace(example(), best_loss=None, best_step=None)
     assert describe(unknown) == "gpt with 14 parameters after 17 steps"
+    assert not {"weights=", "optimizer="} & {*re.findall(r"\w+=", repr(unknown))}  # in which each number would be
 
 
 def test_everything_is_restored_bit_for_bit(path):
@@ -97,6 +99,7 @@ WRONG = [
     *(({"step": step}, "'step'") for step in (None, True, "5")),
     *(({"best_loss": loss}, "'best_loss'") for loss in ("low", 3)),
     *(({"best_loss": float(loss)}, f"best loss is {loss}") for loss in ("nan", "inf")),
+    *(({"best_step": step}, f"best step is {step}, but its step 17") for step in (-1, 18)),
     *(({name: value}, f"'{name}'") for name, value in (("model", []), ("family", 7), ("tokenizer", None))),
     *((text, "not JSON") for text in ("", "{", "[" * 100_000, "9" * 10_000)),  # too long a number for Python
     *((text, "not a JSON object") for text in ("[]", "null")),

@@ -79,7 +79,8 @@ def test_when_every_token_is_forbidden_there_is_an_error():
 def test_neutral_settings_change_nothing():
     table, prompt = random_table(9), np.array([[0, 3], [5, 5]])
     plain = generated(table, prompt, max_new_tokens=20)
-    same = generated(table, prompt, max_new_tokens=20, repetition_penalty=1.0, no_repeat_ngram_size=0, min_p=0.0)
+    neutral = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_p": 0.0, "top_p": 1.0, "top_k": 0}
+    same = generated(table, prompt, max_new_tokens=20, temperature=1.0, seed=0, **neutral)
     np.testing.assert_array_equal(plain, same)
     np.testing.assert_array_equal(plain, generated(table, prompt, max_new_tokens=20, no_repeat_ngram_size=30))
 

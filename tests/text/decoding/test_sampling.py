@@ -75,6 +75,11 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
     assert kept(filter_tokens(logs(weights), replace(PLAIN, top_p=float(top_p)))) == [smallest]
 
 
+def test_filters_keep_all_tokens_where_they_should_and_no_more_than_asked_for_in_each_row():
+    assert kept(filter_tokens(np.array([[0.0, -30.0]]), PLAIN)) == [{0, 1}]
+    assert kept(filter_tokens(np.zeros((2, 3)), replace(PLAIN, top_k=2))) == [{0, 1}] * 2
+
+
 @given(WEIGHTS, st.integers(0, 40))
 @example([6, 3, 0], 20)  # 3 is half of 6, but not in floats computed from logarithms
 def test_min_p_keeps_tokens_above_a_share_of_the_largest_probability(weights, fortieths):

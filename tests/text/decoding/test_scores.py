@@ -47,6 +47,8 @@ def test_sentences_have_four_words_or_as_many_characters_without_spaces():
 def test_without_the_package_there_is_the_share_of_right_answers(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
     assert scores(["ab", "c", "d"], ["ab", "cd", "d"]) == ({"exact": 2 / 3}, "66.7% exactly right")
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        scores(["ab"], ["ab", "c"])
     sentences = REFERENCES["sentences"][0]
     assert scores(sentences, sentences) == ({"exact": 1.0}, f"100.0% exactly right, {INSTALL}")
     with pytest.raises(UserError, match="sacrebleu is not installed"):

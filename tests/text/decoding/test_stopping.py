@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from text.decoding.stopping import StopText
@@ -26,6 +26,7 @@ def expected(text: str, stops: list[str]) -> tuple[str, bool]:
 
 
 @given(st.lists(st.text("ab", max_size=4), max_size=8), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
+@example(["abb"], ["abb", "b"])
 def test_a_text_in_any_pieces_ends_before_the_first_stop_string(pieces, stops):
     text = "".join(pieces)
     assert passed(pieces, stops) == passed(list(text), stops) == passed([text], stops) == expected(text, stops)

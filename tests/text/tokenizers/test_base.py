@@ -44,9 +44,17 @@ def test_allowed_specials_become_their_ids_and_are_not_shown(tokenizer):
         tokenizer.encode("Mit", ["<eos>", "<x>"])
 
 
-def test_the_longest_of_overlapping_special_names_is_used():
+def test_the_longest_of_overlapping_special_names_is_used(monkeypatch):
     tokenizer = BPETokenizer([], ["<to", "<to-fr>", "a|b"])
     assert tokenizer.encode("<to-fr><toa|ba", allow_special=True) == [257, 256, 258, 97]
+    monkeypatch.setattr(BPETokenizer, "encode_after", lambda self, text: [0])  # as in some pretrained models
+    assert tokenizer.encode("a<tob", allow_special=True) == [97, 256, 0]
+
+
+def test_a_text_is_normalised_unless_a_pretrained_model_reads_it(monkeypatch):
+    assert ByteTokenizer().prepare("u\u0308\r\n") == "ü\n"
+    monkeypatch.setattr(ByteTokenizer, "is_foreign", True)
+    assert ByteTokenizer().prepare("u\u0308\r\n") == "u\u0308\r\n"
 
 
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
@@ -161,6 +169,10 @@ def test_the_smallest_vocabularies_are_learned():
     assert learn("bpe", "abc", 258, ["<bos>", "<eos>"]).vocab_size == 258
 
 
+def test_the_longest_name_and_the_most_specials_are_accepted():
+    assert ByteTokenizer(["x" * 100, *map(str, range(9999))]).vocab_size == 10_256
+
+
 @pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
@@ -236,6 +248,7 @@ BROKEN = {
         ([[-1, 97]], "only ids below 256"),
         ([[97, 98], [256, 99], [97, 98]], "as an earlier merge already does"),
         ([[97, 97], *([i, i] for i in range(256, 300))], "has 512 bytes"),
+        ([[97, 97], *([i, i] for i in range(256, 263)), [97, 263]], "has 257 bytes"),
         ([[97, 98]] * 1_000_001, "too many"),
     ],
     ("bpe-w", "characters"): [

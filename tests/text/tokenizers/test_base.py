@@ -167,6 +167,7 @@ UNLEARNABLE = [row for row in UNLEARNABLE if row[0] in KINDS]
 def test_the_smallest_vocabularies_are_learned():
     assert learn("word", "abc", 3, ["<pad>", "<unk>"]).vocab_size == 3
     assert learn("bpe", "abc", 258, ["<bos>", "<eos>"]).vocab_size == 258
+    assert [kind for kind, cls in LEARNED.items() if cls.takes_size] == ["bpe", "word"]
 
 
 def test_the_longest_name_and_the_most_specials_are_accepted():
@@ -244,7 +245,7 @@ BROKEN = {
         *(([wrong], f"list of two token ids, not {wrong!r}") for wrong in ("ab", 97)),
         *(([[97, *rest]], "list of two token ids") for rest in ([], [98, 99], ["b"], [98.0], [True], [[98] * 1000])),
         ([[97, 256]], r"merge 0 \(token 256\) joins 97 and 256, but only ids below 256 exist yet"),
-        ([[97, 98], [258, 97]], "only ids below 257 exist yet"),
+        ([[97, 98], [257, 97]], "only ids below 257 exist yet"),
         ([[-1, 97]], "only ids below 256"),
         ([[97, 98], [256, 99], [97, 98]], "as an earlier merge already does"),
         ([[97, 97], *([i, i] for i in range(256, 300))], "has 512 bytes"),

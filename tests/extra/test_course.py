@@ -539,3 +539,58 @@ def test_a_model_takes_what_it_has_learned_to_other_classes():
         learned = transfer.learn(after, transfer.first(data, 2), 12, 1, 3e-3)
         assert transfer.share_right(learned, data) >= 10.0  # the two that it has learned from, of 20
         assert (before.head.weight.data == transfer.fresh(kind, 1).head.weight.data).all()
+
+
+# --- chapter 17: the label as the last word, and which sentence follows -----------------------------------------------
+
+
+def test_the_last_word_is_predicted_from_its_text_alone():
+    last_word = check.load(ROOT / "docs" / "course" / "17-encoders" / "last_word.py")
+    for settings in last_word.KINDS.values():
+        model = last_word.LastWord(GPTConfig(vocab_size=9, block_size=8, n_embd=16, **settings)).eval()
+        rows = [([1, 2, 3], 4), ([1, 2, 3, 5, 6], 7), ([8], 4)]
+        together, words = model.next_words(rows, pad=0)
+        assert words.numpy().tolist() == [4, 7, 4]
+        for row, logits in zip(rows, together.numpy(), strict=True):
+            np.testing.assert_allclose(logits, model.next_words([row], pad=0)[0].numpy()[0], atol=1e-6)
+
+
+def test_endings_are_the_next_sentence_and_three_of_other_reviews():
+    follows = check.load(ROOT / "docs" / "course" / "17-encoders" / "follows.py")
+    reviews = [[f"this is sentence {n} of review {r} ." for n in range(4)] + ["too short"] for r in range(6)]
+    found = list(follows.couples("\n\n".join("\n".join(review) for review in reviews), 5, seed=1))
+    assert len({first.split()[6] for first, _ in found}) == len(found) == 5
+    for first, (following, *others) in found:
+        review = reviews[int(first.split()[6])]
+        assert following == review[review.index(first) + 1]
+        assert len(others) == 3
+        assert not {*others} & {*review}
+    header, *rows = follows.table("\n\n".join("\n".join(review) for review in reviews), 4, seed=1)
+    assert header.split("\t") == ["text1", "text2", "label"]
+    for (first, endings), row in zip(found, rows, strict=False):
+        text1, text2, label = row.split("\t")
+        assert (text1, label == "next") == (first, text2 == endings[0])
+    assert [row.split("\t")[2] for row in rows] == ["next", "other"] * 2
+    assert follows.by_words("a good film", ["a bad film", "nothing"]).tolist() == [2 / 3, 0]
+    x = np.random.default_rng(0).normal(2, 3, (100, 4))
+    assert ((follows.regression(x, x[:, 1] > 2)(x) > 0) == (x[:, 1] > 2)).mean() > 0.9
+
+
+# --- chapter 11: sentences that nobody has translated -----------------------------------------------------------------
+
+
+def test_loose_sentences_are_translated_back(workplace, monkeypatch, capsys):
+    back, learned = check.load(ROOT / "docs" / "course" / "11-translation" / "back.py"), {}
+    (workplace / "pairs.tsv").write_text("".join(f"das ist {n}\tthis is {n}\n" for n in range(60)), encoding="utf-8")
+    monkeypatch.setattr(back, "trained", lambda name, pairs, *more: learned.setdefault(name, [*pairs]))
+    monkeypatch.setattr(back, "translated", lambda model, sentences: [f"back {sentence}" for sentence in sentences])
+    assert back.main("--pairs pairs.tsv --train_pairs 20 --loose 30".split()) == 0
+    few, true = learned["few"], learned["true"]
+    assert few == learned["opposite"] == true[:20]
+    assert len({*true}) == 50
+    assert learned["network"] == few + [(f"back {target}", target) for _, target in true[20:]]
+    assert [target for _, target in learned["counting"]] == [target for _, target in true]
+    assert learned["counting"][20][0].split()[1:] == true[20][0].split()[1:]
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": " in line] == [*back.WAYS]
+    with pytest.raises(UserError, match="ways"):
+        back.main(["--pairs", "pairs.tsv", "--ways", "many"])

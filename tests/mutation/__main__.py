@@ -38,6 +38,7 @@ GROUPS = {  # of files: a file belongs to the first that has it
     "seq2seq": "seq2seq/*.py",
 }
 TESTS = "tests/tinygrad_lite tests/text tests/gpt tests/seq2seq tests/training tests/test_sample.py tests/test_train.py"
+TESTS += " tests/test_translation_scripts.py tests/test_train_resume.py"
 TESTS += "".join(f" tests/reliability/test_{name}.py" for name in ("gradients", "hard_points", "round_trip"))
 TESTS += " tinygrad_lite text gpt seq2seq --ignore=tests/tinygrad_lite/cuda --ignore=tests/training/corpora"
 QUICK = Path(__file__).with_name("quick.json")

@@ -60,7 +60,7 @@ class Session:
         A test may take ten seconds, and ten times the seconds that are given, on the processor.
         """
         items = [self.items[test] for test in tests if test in self.items]
-        for item, following in zip(items, [*items[1:], None], strict=True):
+        for item, following in zip(items, [*items, None][1:], strict=True):
             signal.setitimer(signal.ITIMER_PROF, 10 + 10 * tests[item.nodeid])
             item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
             if "failed" in self.outcomes:

@@ -5,7 +5,7 @@ import sys
 import time
 
 from tests.mutation.__main__ import LISTED, group_of_files
-from tests.mutation.covering import tracer
+from tests.mutation.covering import Session, tracer
 from tests.mutation.mutants import mutants_of
 from tests.mutation.planting import functions_by_file, in_a_child, plant
 from tinygrad_lite.optim.schedules import constant
@@ -59,6 +59,10 @@ def test_a_fault_is_planted_in_a_copy_of_the_process_only():
 def test_a_child_that_hangs_or_ends_says_nothing():
     assert in_a_child(lambda: time.sleep(60), 0.1) is None
     assert in_a_child(lambda: os._exit(1)) is None
+
+
+def test_without_a_test_nothing_fails():
+    assert Session(print).first_failure({}) == ""  # so that a mutant in a line that no test runs has survived
 
 
 def test_the_lines_that_run_are_noted():

@@ -4,7 +4,7 @@ import pytest
 from tests.places import here
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.nn import Conv2d, Dropout, Embedding, LayerNorm, Linear, Module, Parameter, shapes_only
+from tinygrad_lite.nn import Conv2d, Dropout, Embedding, LayerNorm, Linear, Module, Parameter, RMSNorm, shapes_only
 
 pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 
@@ -61,6 +61,11 @@ def test_evaluating_lasts_for_a_block_and_each_part_is_then_as_before():
     with net.evaluating():
         assert not any(part.training for _, part in net.named_modules())
     assert [name for name, part in net.named_modules() if not part.training] == ["drop"]
+    alone, told = Module(), []
+    vars(alone)["train"] = lambda mode: told.append(mode)
+    with alone.evaluating():
+        pass
+    assert told[-1] is True  # a model that reacts to `train`
 
 
 def test_a_convolution_has_its_settings_in_torchs_order():
@@ -79,12 +84,14 @@ def test_without_a_bias_there_is_no_parameter_for_it(layer):
 def test_initial_values_are_distributed_as_in_torch():
     """Uniform in +-1/sqrt(inputs) has deviation 1/sqrt(3 inputs); embeddings are normal with deviation 1."""
     manual_seed(1)
-    layer, table, norm = Linear(100, 200), Embedding(300, 100), LayerNorm(7)
+    layer, table, norm, rms = Linear(100, 200), Embedding(300, 100), LayerNorm(7), RMSNorm(7)
     for values in (layer.weight.numpy(), layer.bias.numpy()):
         assert np.abs(values).max() <= 0.1
     assert layer.weight.numpy().std() == pytest.approx(0.1 / 3**0.5, rel=0.02)
     assert table.weight.numpy().std() == pytest.approx(1, rel=0.02)
-    assert norm.weight.tolist() == [1.0] * 7
+    assert np.abs(Linear(1, 200).weight.numpy()).max() > 0.9
+    assert norm.weight.tolist() == rms.weight.tolist() == [1.0] * 7
+    assert norm.eps == rms.eps == 1e-5
     assert norm.bias.tolist() == [0.0] * 7
     assert {parameter.dtype for parameter in (*layer.parameters(), *table.parameters())} == {np.dtype("float32")}
 
@@ -158,10 +165,11 @@ def test_a_state_is_read_only():
 
 def test_loading_over_a_value_that_a_backward_pass_still_needs_is_detected():
     net = Net().eval()
-    loss = net(Tensor([1])).sum()
-    net.load_state_dict(copies(net.state_dict()))
-    with pytest.raises(RuntimeError, match="overwritten in place"):
-        loss.backward()
+    for write in (lambda: net.load_state_dict(copies(net.state_dict())), lambda: net.layers[1].weight.reset(np.ones)):
+        loss = net(Tensor([1])).sum()
+        write()
+        with pytest.raises(RuntimeError, match="overwritten in place"):
+            loss.backward()
 
 
 def test_a_module_can_be_moved_to_another_type_and_device(device):
@@ -197,6 +205,12 @@ def test_a_module_shows_its_parts_and_their_parameters():
     ]
     net.notes = net
     del net.notes
+    inner, outer = Module(), Module()
+    inner.a, inner.b, outer.inner = [Linear(1, 1), Linear(1, 1)], [Linear(1, 1), Linear(1, 1)], inner
+    assert [line.partition(":")[0] for line in repr(outer).splitlines()[2:]] == [
+        "    a.0 to a.1, each",
+        "    b.0 to b.1, each",
+    ]
     assert repr(Linear(1000, 1000)) == "Linear, 1,001,000 parameters: weight (1000, 1000), bias (1000,)"
 
 

@@ -2,6 +2,7 @@ import functools
 import math
 import re
 import sys
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -14,6 +15,7 @@ from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
 from tinygrad_lite.optim import SGD, Adam, AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.optim.muon import (
+    ELEMENT,
     ROUNDS,
     elements_of_work,
     muon_composed,
@@ -270,6 +272,34 @@ def test_each_of_two_processes_updates_its_half(rank):
     assert four.tolist() + eight.tolist() == (updated[:6] + [1.0] * 6 if rank == 0 else [1.0] * 6 + updated[6:])
 
 
+def test_a_parameter_that_is_reached_later_has_its_own_count_of_updates():
+    one, late = Parameter([1.0]), Parameter([1.0])
+    optimizer = AdamW([one, late], lr=0.1)
+    one.sum().backward()
+    with warns_of("1"):
+        optimizer.step()
+    (one.sum() + late.sum()).backward()
+    optimizer.step()
+    assert late.item() == pytest.approx(1 - 0.1 * (1 + 0.01))  # its first
+
+
+@pytest.mark.cpu_only("the memory of processes")
+def test_everything_moves_into_memory_that_processes_share():
+    net = Net()
+    optimizer, before = SGD(net.named_parameters(), lr=0.5), copies(net)
+    values, gradients, moments = np.zeros((3, net.num_parameters()))
+    optimizer.move_into(values, gradients, [moments], contents=True)
+    np.testing.assert_equal(copies(net), before)
+    backward(net)
+    expected = values - 0.5 * gradients
+    optimizer.step()
+    np.testing.assert_array_equal([values, moments], [expected, gradients])
+    assert gradients.all()
+    net.to(here(), "float32")
+    with pytest.raises(ValueError, match="was given another array while processes share it"):
+        optimizer.step()
+
+
 def test_a_restored_optimizer_knows_how_many_updates_a_frozen_parameter_has_missed():
     def make():
         learned, frozen = Parameter(np.ones(2)), Parameter(np.ones(3), requires_grad=False)
@@ -367,6 +397,12 @@ def test_frozen_parameters_do_not_move(kind):
 
 
 # --- what may be passed ----------------------------------------------------------------------------------------
+
+
+def test_the_rates_have_these_defaults():
+    made = [kind([Parameter(np.ones((2, 2)))]) for kind in (SGD, Adam, AdamW, Muon)]
+    found = [(optimizer.lr, optimizer.param_groups[0]["weight_decay"]) for optimizer in made]
+    assert found == [(1e-3, 0.0), (1e-3, 0.0), (1e-3, 0.01), (1e-3, 0.1)]
 
 
 def test_groups_have_their_own_options():
@@ -523,6 +559,8 @@ def test_newton_schulz_brings_singular_values_near_1(shape):
         assert (diagonals < 1.28).all()
         np.testing.assert_allclose(s, diagonals[:, None] * np.eye(s.shape[1]), atol=1e-3)
     np.testing.assert_allclose(stack, composed_stack, atol=1e-3)
+    alone = newton_schulz_composed(Tensor(gradients[0], dtype=np.float32, device=here())).numpy()
+    np.testing.assert_allclose(alone, composed_stack[0], atol=1e-3)
     nothing = np.zeros((1, 3, 3))
     newton_schulz_fused(nothing)
     assert not nothing.any()
@@ -558,13 +596,15 @@ def test_muon_groups_exclude_embeddings_and_the_output_matrix():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 40])
 def test_processes_share_muons_work_in_whole_matrices(size):
+    assert elements_of_work(ELEMENT, ELEMENT) == 1 + 9 * 2  # nine products in three rounds
+    assert elements_of_work(2 * ELEMENT, ELEMENT) == 1 + 13 * 2 / 2  # thirteen for twice as many elements
     net = Module()
     net.layers = [Linear(24, 24) for _ in range(12)] + [Linear(24, 96), Linear(96, 24)]
     net.table = Embedding(100, 24)
-    optimizer = Muon(muon_groups(net, 0.1))
+    optimizer = Muon(muon_groups(net, 0.1)[::-1])
     parts = [optimizer.slice_of(rank, size) for rank in range(size)]
-    assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), net.num_parameters()]
-    matrices = [optimizer.memory.places[name] for group in optimizer.param_groups[:3] for name in group["param_names"]]
+    assert [0, *(part.stop for part in parts)] == [*(part.start for part in parts), net.num_parameters()]
+    matrices = [optimizer.memory.places[name] for group in optimizer.param_groups[-3:] for name in group["param_names"]]
     cuts = [part.stop for part in parts]
     assert not [cut for cut in cuts for place in matrices if place.start < cut < place.stop]
     work = [0.0] * net.num_parameters()
@@ -635,6 +675,11 @@ def test_a_parameter_without_a_gradient_adds_nothing_to_the_norm():
     assert optimizer.gather_gradients().tolist() == [0.0, 0.0, 0.0]
     w.grad = Tensor([3.0, 4.0])
     assert optimizer.clip_grad_norm(1.0) == pytest.approx(5.0)
+    assert optimizer.gather_gradients().tolist() == pytest.approx([0.0, 0.6, 0.8])
+    kept = w.grad
+    optimizer.zero_grad()
+    (w * 2).sum().backward()
+    assert kept.tolist() == pytest.approx([0.6, 0.8])
 
 
 # --- state ----------------------------------------------------------------------------------------------------
@@ -761,17 +806,19 @@ def test_several_threads_compute_the_same_bits(monkeypatch):
 def test_work_in_threads_is_done_once_and_its_error_is_raised(monkeypatch):
     monkeypatch.setattr(ADAMW, "PER_THREAD", 10)
     monkeypatch.setattr(ADAMW, "blas_threads", lambda: 3)
-    done, settings = np.zeros(35), set()
+    done, settings = np.zeros(40), set()
 
     def work(first, end):
         settings.add(np.geterr()["over"])
-        done[first:end] += 1
-        if end == 35:
+        if first == 0:
+            done[first:end] += 1
             raise MemoryError
+        time.sleep(0.02)  # the error waits for these, too
+        done[first:end] += 1
 
     with np.errstate(over="raise"), pytest.raises(MemoryError):
         ADAMW.in_threads(work, 35)
-    assert (done == 1).all()
+    assert done.tolist() == [1] * 35 + [0] * 5
     assert settings == {"raise"}
 
 
@@ -802,5 +849,6 @@ def test_a_guard_scales_the_gradient_or_forbids_the_update(rule, shapes, setting
 
     before = [array for i, array in enumerate(arrays) if i != 1]
     np.testing.assert_equal(updated(numbers=[0.25, -1, 1.5, 4]), updated(0.25))
-    np.testing.assert_equal(updated(numbers=[1, 5, math.nan, 4]), before)
+    for first_broken_step in (0, 5):
+        np.testing.assert_equal(updated(numbers=[1, first_broken_step, math.nan, 4]), before)
     assert any((one != other).any() for one, other in zip(updated(), before, strict=True))

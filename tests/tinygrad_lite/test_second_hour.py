@@ -59,6 +59,10 @@ REFUSED = [
     (lambda x: nn.RMSNorm(4, 1e-6), "RMSNorm: by position it takes width, and by name weight=..., eps=..."),
     (lambda x: nn.LayerNorm((4,)), "a width or another size is one whole number, not (4,)"),
     (lambda x: nn.Linear(2, 3, True, False), "Linear: by position it takes in_features, out_features, bias, and no"),
+    (lambda x: nn.Conv2d(1, 2, 3, padding_mode="zeros"), "Conv2d: there is no argument 'padding_mode'"),
+    (lambda x: nn.Embedding(3, 2, 0), "Embedding: by position it takes num_embeddings, embedding_dim, and no more"),
+    (lambda x: nn.Dropout(0.5, True), "Dropout: by position it takes p, and no more"),
+    (lambda x: nn.Parameter([1.0], False), "Parameter: by position it takes data, and by name dtype=..., "),
     (lambda x: optim.SGD([x], 0.1, 0.9, 0.5), "SGD: by position it takes params, lr, and by name momentum=..., "),
     (lambda x: optim.Muon([x], 0.02, 0.1), "Muon: by position it takes params, lr, and by name muon_lr_factor=..., "),
     (lambda x: optim.Adam([x], 0.1, (0.9, 0.98)), "AdamW: by position it takes params, lr, and by name betas=..., "),
@@ -183,6 +187,7 @@ WORKS = [
     (lambda: no_grad(lambda x: x * 2)(leaf(2)).requires_grad, False),
     (lambda: no_grad(values)(leaf(2)), [1.0, 2.0]),
     (lambda: Tensor.zeros(2, 0).shape, (2, 0)),
+    (lambda: nn.Linear(0, 2).weight.shape, (2, 0)),
     (lambda: nn.ModuleList([nn.Linear(1, 2), nn.Linear(2, 3)])[-1:][0].out_features, 3),
     (
         lambda: [name for name, _ in nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, False)).named_parameters()],

@@ -6,6 +6,7 @@ import pytest
 from tests.places import here
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
+from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Linear, Module, recorded
 from tinygrad_lite.random import random_key
@@ -16,6 +17,9 @@ from tinygrad_lite.transformer import (
     FeedForward,
     KVCache,
     MultiHeadAttention,
+    init_gpt2,
+    rotary_frequencies,
+    self_attention,
     sinusoidal_positions,
 )
 
@@ -37,6 +41,10 @@ def test_sinusoidal_positions_follow_their_formula(width):
     angles = np.arange(50)[:, None] / 10000 ** (2 * (i // 2) / width)
     assert codes.dtype == np.float32
     np.testing.assert_allclose(codes, np.where(i % 2, np.cos(angles), np.sin(angles)), atol=1e-6)
+
+
+def test_rotary_angles_fall_by_powers_of_10000():
+    assert rotary_frequencies(4) == pytest.approx((1.0, 0.01), rel=1e-12)
 
 
 # --- attention ------------------------------------------------------------------------------------------------
@@ -90,6 +98,29 @@ def test_positions_that_are_not_given_are_counted_from_0_or_after_the_cache():
     np.testing.assert_allclose(np.concatenate(steps, 1), layer(x, is_causal=True).numpy(), rtol=1e-5, atol=1e-6)
     layer.frequencies = None
     assert np.abs(layer(x).numpy() - expected).max() > 0.01
+
+
+def test_relative_terms_are_added_where_the_mask_allows():
+    layer, x, mask = MultiHeadAttention(8, 2), Tensor.randn(2, 5, 8), Tensor([True, False, True, True, True])
+    expected = layer(x, mask=mask, is_causal=True).numpy()
+    layer.relative = lambda query, count: Tensor(np.triu(np.full((5, 5), -np.inf, np.float32), 1))
+    np.testing.assert_allclose(layer(x, mask=mask).numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
+class Settings(ModelConfig):
+    """Those that attention reads."""
+
+    n_embd, n_head, n_kv_head, head_dim, attention_scale, dropout, bias = 12, 4, 2, 6, 0.3, 0.0, True
+    CACHES, block_size, positions, qk_norm = 2, 7, "rotary", True
+
+
+def test_attention_has_a_models_settings_and_its_sizes():
+    layer, config = self_attention(Settings()), Settings()
+    assert (layer.n_head, layer.n_kv_head, layer.head_dim, layer.scale) == (4, 2, 6, 0.3)
+    assert config.kept_attention == 4 * 24 + 24 + 12  # and the normalised queries and keys
+    config.positions = "learned"
+    assert config.kept_attention == 4 * 24
+    assert config.cached_numbers == 2 * 2 * 7 * 12  # keys and values, two caches, seven tokens, two heads
 
 
 def test_attention_weights_are_dropped_in_training_only():
@@ -183,6 +214,7 @@ def test_every_linear_map_of_a_feed_forward_part_is_recorded(activation):
     mlp = FeedForward(4, 8, activation=activation).to(here(), "float64")
     with recorded(mlp, Linear) as calls:
         mlp(normal(2, 4))
+    mlp(normal(2, 4))  # no longer
     assert [call.name for call in calls] == ["gate"] * (activation == "swiglu") + ["up", "down"]
 
 
@@ -213,12 +245,21 @@ class SigmoidAttention(MultiHeadAttention):
 
 
 @pytest.mark.cpu_only("the mask is made there")
-@pytest.mark.parametrize("n_kv_head", [2, 1])
-def test_a_subclass_that_defines_attend_has_a_cache_and_shows_its_weights(n_kv_head):
-    attention, x = SigmoidAttention(6, 2, n_kv_head=n_kv_head).to(here(), "float64"), normal(2, 5, 6)
+@pytest.mark.parametrize("options", [{}, {"n_kv_head": 1}, {"n_kv_head": 1, "head_dim": 1}])
+def test_a_subclass_that_defines_attend_has_a_cache_and_shows_its_weights(options):
+    attention, x = SigmoidAttention(6, 2, **options).to(here(), "float64"), normal(2, 5, 6)
     whole, cache = attention(x, is_causal=True).numpy(), KVCache(5)
-    parts = [attention(x[:, i:j], is_causal=True, cache=cache).numpy() for i, j in ((0, 3), (3, 4), (4, 5))]
+    parts = [attention(x[:, i:j], is_causal=True, cache=cache).numpy() for i, j in ((0, 2), (2, 4), (4, 5))]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-12)
     query, key, _ = attention._projected(x, None)
     expected = np.tril((query @ attention._grouped(key).transpose(-2, -1)).sigmoid().numpy())
     np.testing.assert_allclose(attention.weights(x, is_causal=True).numpy(), expected, atol=1e-12)
+    assert attention.weights(x).numpy().all()
+
+
+def test_what_has_a_rule_of_its_own_for_its_first_values_uses_it():
+    model, called = Module(), []
+    model.mixer = Module()
+    model.mixer.reset = lambda: called.append("reset")
+    init_gpt2(model, 1)
+    assert called == ["reset"]

@@ -228,6 +228,16 @@ def test_a_parameter_without_a_gradient_is_not_updated(kind):
     assert weights[0].tolist() == weights[1].tolist() == weights[2].tolist()
 
 
+@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, " and 1 more")])
+def test_the_first_process_warns_of_eight_parameters_by_name(count, rest):
+    optimizer, other = (SGD([Parameter([1.0]) for _ in range(count)]) for _ in range(2))
+    with warns_of("0, 1, 2, 3, 4, 5, 6, 7" + rest) as caught:
+        optimizer.step()
+    assert caught[0].filename == __file__
+    other.memory.part = slice(0, 0)
+    other.step()
+
+
 def test_zero_grad_sets_gradients_to_none():
     net = Net()
     optimizer = AdamW(net.parameters())

@@ -291,6 +291,8 @@ def test_a_parameter_that_is_reached_later_has_its_own_count_of_updates():
     (one.sum() + late.sum()).backward()
     optimizer.step()
     assert late.item() == pytest.approx(1 - 0.1 * (1 + 0.01))  # its first
+    optimizer.load_state_dict(optimizer.state_dict())
+    assert optimizer.skipped == {"1": 1}
 
 
 @pytest.mark.cpu_only("the memory of processes")
@@ -738,6 +740,7 @@ def test_a_state_that_does_not_fit_is_refused():
     optimizer = AdamW(net.named_parameters(), lr=0.1)
     state = {name: array + 1 for name, array in optimizer.state_dict().items()}
     misfits = {"exp_avg.layers.0.bias": None, "momentum": np.zeros(2), "exp_avg_sq.layers.1.bias": np.zeros(3)}
+    misfits |= {"skipped.layers.0.bias": np.ones(2), "skipped.layers.7.bias": np.array(1.0)}
     for name, wrong in misfits.items():
         changed = {key: array for key, array in (state | {name: wrong}).items() if array is not None}
         with pytest.raises(ValueError, match=f"does not fit: {re.escape(name)}$"):

@@ -21,6 +21,7 @@ from gpt.task import TextTask
 from tests.gpt.configs import GPTConfig, load_trained
 from tests.gpt.saved_models import padded
 from tests.tiny_runs import made_up_text, rows, run_training, sampled
+from text.decoding.probabilities import legend
 from text.decoding.sample_options import SampleOptions, check_beam
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
@@ -78,11 +79,13 @@ def test_greedy_equals_temperature_0_and_a_beam_of_1_and_needs_no_cache(trained,
 
 def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsys):
     common = ("--start", "Grau", "--max_new_tokens", 25)
-    three = written(capsys, *common, "--num_samples", 3)
+    three, said = sampled(capsys, *common, "--num_samples", 3)
+    assert re.findall("---.*", said) == [f"--- sample {number} of 3" for number in (1, 2, 3)]
     texts = ["Grau" + part for part in three.split("Grau")[1:]]
     assert (len(texts), len(set(texts))) == (3, 3)
-    assert texts[0] == written(capsys, *common)
-    assert written(capsys, *common, "--num_samples", 2) == texts[0] + texts[1]
+    for count in (1, 2):
+        two, said = sampled(capsys, *common, "--num_samples", count)
+        assert (two, "---" in said) == ("".join(texts[:count]), count > 1)
 
 
 def test_a_beam_shows_texts_with_consistent_scores(trained, capsys):
@@ -147,9 +150,13 @@ class FillsUp(GPT):
 def test_tokens_that_only_pad_a_vocabulary_are_never_generated(capsys, monkeypatch):
     tokenizer, model = padded(ByteTokenizer()), FillsUp(GPTConfig(256 + 7, block_size=8, n_layer=1, n_head=1, n_embd=4))
     assert tokenizer.textless == tuple(range(256, 256 + 7))
-    speaking.show_samples(SampleOptions(max_new_tokens=20), model, tokenizer, "", [0])
-    assert len(capsys.readouterr().out.encode("utf-8")) > 20
-    speaking.show_beam(SampleOptions(max_new_tokens=5, beam=2), model, tokenizer, "", [0])
+    ids = speaking.show_samples(SampleOptions(max_new_tokens=20), model, tokenizer, "", [0])
+    assert (ids[0], len(ids)) == (0, 21)
+    out = capsys.readouterr().out
+    assert len(out.encode("utf-8")) > 20
+    pieces = speaking.write_continuation(SampleOptions(max_new_tokens=20), model, tokenizer, [0], 0)
+    assert "".join(pieces) + "\n" == out == capsys.readouterr().out
+    assert speaking.show_beam(SampleOptions(max_new_tokens=5, beam=2), model, tokenizer, "", [0])[0] == 0
     assert len(capsys.readouterr().out.encode("utf-8")) > 5  # a byte that is no character is shown by three
     task = TextTask.__new__(TextTask)
     task.tokenizer, task.options = tokenizer, GPTOptions.of(sample_tokens=50)
@@ -315,9 +322,9 @@ COMMON = ("--start", "Grau", "--max_new_tokens", 20)
 
 
 def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
-    plain, _ = sampled(capsys, *COMMON)
+    plain, said = sampled(capsys, *COMMON)
     out, err = sampled(capsys, *COMMON, "--show_probs")
-    assert out == plain
+    assert (out, "--show_probs" in said, "probability" in err) == (plain, False, False)
     assert "--show_probs does nothing here" in err
     assert "entropy" not in err
 
@@ -327,13 +334,13 @@ def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, cap
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    plain, _ = sampled(capsys, *COMMON, *stop)
+    plain, said = sampled(capsys, *COMMON, *stop)
     out, err = sampled(capsys, *COMMON, *stop, "--show_probs")
-    assert ESCAPES.sub("", out) == plain
+    assert (ESCAPES.sub("", out), legend(False) in said, legend(False) in err) == (plain, False, True)
     assert out.startswith("Grau\x1b[")
     lines = err[err.index("position") :].splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == [str(i + 1) for i in range(len(lines) - 2)]
-    assert len(lines) - 2 == 20 or stop
+    assert (len(lines) - 2 < 20) == bool(stop)
     assert lines[-1].startswith("mean entropy")
 
 

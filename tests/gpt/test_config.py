@@ -124,6 +124,12 @@ def test_no_other_setting_may_be_missing(missing):
         read_model_config(GPTConfig, settings)
 
 
+def test_what_a_step_keeps_is_estimated_by_the_formula():
+    for dropout, masks in ((0.0, 0), (0.1, (2 * 6 + 2 * 7) // 4)):
+        block = 2 * 6 + 4 * 6 + 2 * 7 + 2 * 24 + masks  # norms, heads, attention weights, feed-forward part
+        assert dataclasses.replace(SMALL, dropout=dropout).activations(5) == 5 * 7 * (2 * block + 6 + 11)
+
+
 def test_the_size_of_gpt3_takes_no_memory():
     """That with 175 billion parameters and half its context; test_costs.py counts other published models."""
     config = GPTConfig(50257, 1024, n_layer=96, n_head=96, n_embd=12288, bias=True)

@@ -42,6 +42,8 @@ def test_the_error_about_a_short_text_says_what_helps(tmp_path, characters, advi
         data = prepared(tmp_path, TEXT[:characters], block_size=int(smaller[1]))
         assert len(data.train) == int(smaller[1]) + 1
     prepared(tmp_path, TEXT[:74], block_size=65)
+    with pytest.raises(CorpusError, match="more than 19 characters"):
+        prepared(tmp_path, TEXT[:10], block_size=4)
 
 
 def test_targets_are_the_next_tokens_of_the_training_part(data):
@@ -59,6 +61,7 @@ def test_the_held_out_windows_are_never_empty(tmp_path):
 
 
 def test_every_window_can_be_drawn(data):
+    data.train = np.arange(1800)
     ids, targets = data.batch(0, 60_000)
     first = {tuple(row) for row in ids}
     windows = {tuple(data.train[i : i + 16].tolist()) for i in range(len(data.train) - 16)}
@@ -119,6 +122,7 @@ def test_a_batch_may_be_longer_than_an_epoch(data):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 100])
 def test_validation_predicts_every_held_out_token_but_the_first_once(data, batch_size):
+    data.held_out = data.held_out[: 191 + batch_size]  # also where nothing, or one token, is left of the last window
     batches = list(data.validation_batches(batch_size, 0))
     targets = np.concatenate([target.numpy().ravel() for _, target in batches])
     np.testing.assert_array_equal(targets, data.held_out[1:])
@@ -131,6 +135,21 @@ def test_n_windows_are_evenly_spaced_and_fixed(data):
     for (a, _), (b, _) in zip(few, again, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     np.testing.assert_array_equal(few[0][0].numpy()[0], data.held_out[:16])
+    assert few[-1][1].numpy()[0, -1] == data.held_out[-1]
+    assert len(list(data.validation_batches(2, 1))) == 1
+
+
+def test_processes_share_the_rows_of_an_update(tmp_path):
+    data = prepared(tmp_path, f"O {TEXT}", block_size=16, batch_size=6, gradient_accumulation_steps=2)
+    task = TextTask(data.options)
+    assert (task.target_tokens(0), task.example) == (2 * 6 * 16, f"O {TEXT}"[:40])
+    assert "an epoch is 10 steps" in task.describe()
+    parts = [[*task.batches(3, rank, 3)] for rank in range(3)]
+    for step, ((ids, _), share) in enumerate(task.batches(3)):
+        assert share == sum(part[step][1] for part in parts) == 0.5
+        np.testing.assert_array_equal(np.concatenate([part[step][0][0].numpy() for part in parts]), ids.numpy())
+    whole, parts = [*task.validation_batches()], [[*task.validation_batches(rank, 2)] for rank in range(2)]
+    assert [count for _, count in whole] == [parts[n % 2][n // 2][1] for n in range(len(whole))]
 
 
 def test_unknown_words_are_told_before_training(tmp_path):
@@ -154,3 +173,4 @@ def test_a_given_tokenizer_is_used_and_unknown_characters_survive(data, tmp_path
     other = prepared(tmp_path, "ÄÖÜ abc " * 100, data.tokenizer, block_size=16)
     assert other.tokenizer is data.tokenizer
     assert other.train.max() == data.tokenizer.specials["<unk>"]
+    assert prepared(tmp_path, TEXT + "§", block_size=16).tokenizer.vocab_size == data.tokenizer.vocab_size + 1

@@ -63,7 +63,9 @@ def of_table(folder, pairs, **options):
 
 
 def test_options_choose_how_many_pairs_and_the_direction(tmp_path):
-    """Fewer pairs to learn from are a part of more, and the same are held out."""
+    """Fewer pairs to learn from are a part of more, and the same are held out. No checkpoint holds a path."""
+    assert {"pairs", "src", "tgt", "val_src", "val_tgt"} <= {*Seq2SeqOptions.paths()}
+    assert [Seq2SeqOptions.of(batch_tokens=n).max_workers() for n in (99, 2500)] == [1, 25]
     corpus, many, few = (of_table(tmp_path, numbered(50), train_pairs=n) for n in (0, 20, 5))
     assert (len(corpus.train), len(corpus.held_out), corpus.name) == (45, 5, "p.tsv")
     assert (len(many.train), len(few.train)) == (20, 5)

@@ -56,10 +56,24 @@ def test_a_blueprint_has_the_sizes_of_the_model(settings):
     config = replace(SMALL, **settings)
     blueprint, model = Seq2Seq.blueprint(config), Seq2Seq(config)
     assert blueprint.num_parameters() == model.num_parameters()
+    assert "lm_head" not in str([*model.state_dict()])
     c, f = config.n_embd, config.n_hidden
     matrices = 3 if config.activation == "swiglu" else 2
     both = config.n_layer * (4 * c * c + 8 * c * c + 2 * matrices * c * f)  # encoder and decoder
     assert blueprint.flops_per_token() == model.flops_per_token() == 6 * (both + config.vocab_size * c)
+
+
+def test_what_a_step_keeps_is_estimated_by_the_formula():
+    encoder, decoder = 2 * 12 + 4 * 12 + 20, 3 * 12 + 2 * 4 * 12 + 20  # norms, heads, feed-forward part
+    assert SMALL.activations(10) == 5 * (2 * encoder + 2 * decoder + 2 * 12 + 23)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_both_sides_read_scaled_embeddings_and_positions(positions):
+    model = small(positions=positions)
+    table = model.source_positions.weight.numpy() if positions == "learned" else sinusoidal_positions(16, 12)
+    expected = model.token_embedding.weight.numpy()[[5, 9]] * math.sqrt(12) + table[3:5]
+    np.testing.assert_allclose(model._embed(Tensor([[5, 9]]), 3, "source_positions").numpy()[0], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("settings", [{}, TODAY, TODAY | {"zero_init": True}])
@@ -139,7 +153,7 @@ def test_gradients_are_right(settings):
 def test_smoothing_is_for_training_and_the_reported_loss_is_not_smoothed():
     smoothed, plain, batch = small(label_smoothing=0.1), small(), batch_of(SOURCES)
     assert smoothed.loss(batch).item() != pytest.approx(plain.loss(batch).item(), abs=1e-3)
-    assert smoothed.eval().loss(batch).item() == plain.eval().loss(batch).item()
+    assert smoothed.eval().loss(batch).item() == plain.loss(batch).item()
 
 
 def test_sentences_that_are_too_long_or_empty_are_refused():

@@ -23,7 +23,8 @@ def test_the_tasks_do_what_their_names_say():
     lengths = {len(source) for source, target in toy_pairs("reverse-long", 2000) if source == target[::-1]}
     assert lengths == set(range(5, 41))
     for source, target in toy_pairs("sort", 20):
-        assert sorted(source) == list(target)
+        assert (sorted(source), len(source)) == (list(target), 10)
+    assert toy_pairs("numbers", 2)[1] == ("einhundertsechsundneunzig", "one hundred ninety-six")
 
 
 NEUN, NINE = "neunhundertneunundneunzig", "nine hundred ninety-nine"
@@ -31,6 +32,7 @@ NEUN, NINE = "neunhundertneunundneunzig", "nine hundred ninety-nine"
 
 NUMBERS = {0: ("null", "zero"), 16: ("sechzehn", "sixteen"), 17: ("siebzehn", "seventeen"), 30: ("dreißig", "thirty")}
 NUMBERS |= {100: ("einhundert", "one hundred"), 1001: ("eintausendeins", "one thousand one")}
+NUMBERS |= {1000: ("eintausend", "one thousand")}
 NUMBERS |= {999_999: (f"{NEUN}tausend{NEUN}", f"{NINE} thousand {NINE}")}
 
 

@@ -275,11 +275,14 @@ def test_a_gradient_set_by_hand_does_not_reach_the_next_parameter():
 def test_each_of_two_processes_updates_its_half(rank):
     four, eight = Parameter(np.ones(4)), Parameter(np.ones(8))
     optimizer = SGD([{"params": [four]}, {"params": [eight], "lr": 2.0}], lr=1.0)
+    shared = four.xp.zeros((3, 12))  # values, gradients, moments
+    optimizer.move_into(*shared[:2], shared[2:], contents=True)
     optimizer.memory.part = optimizer.slice_of(rank, 2)
     (four.sum() + eight.sum()).backward()
     optimizer.step()
     updated = [0.0] * 4 + [-1.0] * 8
     assert four.tolist() + eight.tolist() == (updated[:6] + [1.0] * 6 if rank == 0 else [1.0] * 6 + updated[6:])
+    assert shared[:2].tolist() == [four.tolist() + eight.tolist(), [1.0] * 12]
 
 
 def test_a_parameter_that_is_reached_later_has_its_own_count_of_updates():
@@ -293,21 +296,6 @@ def test_a_parameter_that_is_reached_later_has_its_own_count_of_updates():
     assert late.item() == pytest.approx(1 - 0.1 * (1 + 0.01))  # its first
     optimizer.load_state_dict(optimizer.state_dict())
     assert optimizer.skipped == {"1": 1}
-
-
-@pytest.mark.cpu_only("the memory of processes")
-def test_everything_moves_into_memory_that_processes_share():
-    net, (values, gradients, moments) = Net(), np.zeros((3, Net().num_parameters()))
-    optimizer = SGD(net.named_parameters(), lr=0.5)
-    optimizer.move_into(values, gradients, [moments], contents=True)
-    before = values.copy()
-    backward(net)
-    optimizer.step()
-    np.testing.assert_array_equal([values, moments], [before - 0.5 * gradients, gradients])
-    assert np.all([before, gradients])
-    net.to(here(), "float32")
-    with pytest.raises(ValueError, match="was given another array while processes share it"):
-        optimizer.step()
 
 
 def test_a_restored_optimizer_knows_how_many_updates_a_frozen_parameter_has_missed():
@@ -686,10 +674,6 @@ def test_a_parameter_without_a_gradient_adds_nothing_to_the_norm():
     w.grad = Tensor([3.0, 4.0])
     assert optimizer.clip_grad_norm(1.0) == pytest.approx(5.0)
     assert optimizer.gather_gradients().tolist() == pytest.approx([0.0, 0.6, 0.8])
-    kept = w.grad
-    optimizer.zero_grad()
-    (w * 2).sum().backward()
-    assert kept.tolist() == pytest.approx([0.6, 0.8])
 
 
 # --- state ----------------------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ EVERY_CHOICE = (
     if choice != field.default
 )
 CHOICES = [choice for choice in EVERY_CHOICE if not GPTConfig(23, **choice).misfit()]
-SETTINGS = [*CHOICES, *COMBINED.values(), {}, {"n_head": 1, "n_layer": 3}]
+SETTINGS = [*CHOICES, *COMBINED.values(), {}, {"n_head": 1, "n_layer": 3}, {"positions": "rotary", "n_layer": 1}]
 OF_THE_SHELF = [{"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3}, {"activation": "relu", "n_inner": 20}]
 SETTINGS += filter(has, [*OF_THE_SHELF, {"positions": "rotary", "rope_scaling": "8,1,4,10"}])
 

@@ -122,7 +122,7 @@ def test_an_optimizer_has_memory_for_what_learns_only(make):
 def test_all_linear_maps_of_the_blocks_are_adapted_unless_told_otherwise():
     parts = "query key value output up down".split()
     assert {name.split(".")[-1] for name in add_lora(GPT(SMALL), 1, 1.0)} == set(parts)
-    assert len(add_lora(GPT(SMALL), 1, 1.0)) == 2 * len(parts)
+    assert len(add_lora(GPT(SMALL), 8, 1.0)) == 2 * len(parts)
     assert len(add_lora(GPT(SMALL), 1, 1.0, ["query", "blocks.*.value"])) == 4
     model = Seq2Seq(Seq2SeqConfig(20, 0, 1, 2, n_layer=2, n_embd=8, n_head=2, block_size=6))
     assert len(add_lora(model, 1, 1.0)) == 2 * (6 + 10)
@@ -143,7 +143,8 @@ def test_patterns_name_parts_and_all_below_them():
 
 MISTAKES = [
     (lambda model: freeze(model, ["nothing"]), "called nothing: there are token_embedding.*query.bias and 30 more$"),
-    (lambda model: add_lora(model, 1, 1.0, ["nothing"]), "no linear map is called nothing: there are query, key"),
+    (lambda model: add_lora(model, 1, 1.0, ["nothing"]), "there are query, key, value, output, up, down and 1 more$"),
+    (lambda model: freeze(model, ["nothing"], [*model.state_dict()][:6]), r"called nothing: there are .*query\.bias$"),
     (lambda model: add_lora(model, 9, 1.0), "rank 9 is above 8, the smaller side of blocks.0.mixer.query"),
     (lambda model: add_lora(model, 10**9, 1.0), "rank 1000000000 is above 8"),
     (lambda model: add_lora(model, 1, 1.0, ["lm_head"]), "lm_head shares its matrix with another part"),
@@ -167,10 +168,10 @@ def test_mistakes_are_named(change, reason):
 def test_merging_leaves_an_ordinary_model_with_the_same_logits():
     model = adapted().eval()
     assert not FastStep.fits(model)
-    y = model(batch()[0]).numpy()
-    names = list(GPT(SMALL).state_dict())
+    y, weight = model(batch()[0]).numpy(), model.blocks[0].mlp.up.base.weight
+    count, names = weight.version, list(GPT(SMALL).state_dict())
     assert list(merge(model).state_dict()) == names
-    assert FastStep.fits(model) == (here() == "cpu")
+    assert (FastStep.fits(model), weight.version) == (here() == "cpu", count + 1)
     np.testing.assert_allclose(model(batch()[0]).numpy(), y, atol=1e-5)
 
 

@@ -72,7 +72,7 @@ REFUSED = [
     (lambda x: (x > 0).any(0, True), "any: by position it takes x, axis, and by name keepdim=..."),
     (lambda x: x.clip(0, 1, 2), "clip: by position it takes x, low, high, and no more"),
     # names
-    (lambda x: x.clip(minimum=0), "clip: there is no argument 'minimum'"),
+    (lambda x: x.clip(minimum=0), "clip: there is no argument 'minimum'; it takes x, low, high"),
     (lambda x: x.relu(inplace=True), "relu: there is no argument 'inplace'"),
     (lambda x: Tensor.zeros(2, size=3), "zeros: there is no argument 'size'"),
     # meanings

@@ -108,11 +108,13 @@ class Settings(ModelConfig):
 
 def test_attention_has_a_models_settings_and_its_sizes():
     layer, config = self_attention(Settings()), Settings()
-    assert (layer.n_head, layer.n_kv_head, layer.head_dim, layer.scale) == (4, 2, 6, 0.3)
+    assert (layer.n_kv_head, layer.head_dim, layer.scale, layer.query_norm.eps) == (2, 6, 0.3, 1e-5)
     assert config.kept_attention == 4 * 24 + 24 + 12  # and the normalised queries and keys
     config.positions = "learned"
     assert config.kept_attention == 4 * 24
     assert config.cached_numbers == 2 * 2 * 7 * 12  # keys and values, two caches, seven tokens, two heads
+    config.recompute, config.activation = True, "gelu_tanh"
+    assert (config.of_all_blocks(3, 100), config.kept_hidden) == (3 * 12 + 100, 2 * 4 * 12)
 
 
 def test_attention_weights_are_dropped_in_training_only():

@@ -34,6 +34,8 @@ def test_right_derivatives_pass_and_wrong_ones_fail(directions, device):
     assert gradcheck(right_cube, [x], directions=directions) < 1e-8
     with pytest.raises(GradientError, match=r"input 0 at .*: backward says .*, the central difference .*allowed 1e-06"):
         gradcheck(wrong_cube, [x], directions=directions)
+    with pytest.raises(GradientError):
+        gradcheck(lambda x: wrong_cube(x) * 1e-7, [x], directions=directions)
 
 
 def test_the_message_names_input_place_and_both_numbers():

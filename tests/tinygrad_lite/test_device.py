@@ -1,6 +1,7 @@
 """Devices by name, reproducible random numbers, accurate sums, adding at repeated positions."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, scatter_add, sum_over, xp_of
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.precision import check_precision, check_support, get_precision, precision
 from tinygrad_lite.random import keyed_rng, next_bits, next_rng, random_key
 
 pytestmark = pytest.mark.without_kernels
@@ -37,6 +39,18 @@ def test_an_unknown_name_lists_the_known_ones():
     assert str(caught.value).startswith("there is no device 'gpu': use one of cpu")
     assert str(caught.value).endswith("auto")
     assert isinstance(caught.value, UserError)
+
+
+def test_a_precision_lasts_for_a_block_and_needs_a_gpu_that_has_it():
+    with precision("tf32"):
+        assert get_precision() == "tf32"
+    assert get_precision() == "float32"
+    for name, capability in (("float32", 7.5), ("tf32", 8.0)):
+        check_support(name, SimpleNamespace(capability=capability))
+    with pytest.raises(DeviceError, match=r"^precision tf32: .* capability is 7\.5, and 8\.0 is needed"):
+        check_support("tf32", SimpleNamespace(capability=7.5))
+    with pytest.raises(UserError, match="--dtype tf32 is a precision of a GPU"):
+        check_precision("tf32", "cpu")
 
 
 # --- random numbers ---------------------------------------------------------------------------------------------

@@ -111,6 +111,7 @@ REFUSED = [
     (lambda x: grown(optim.SGD([x])).step(), "optimizer: a group keeps its parameters: make a new optimizer to"),
     (lambda x: grown(optim.SGD([x])).clip_grad_norm(1.0), "optimizer: a group keeps its parameters"),
     (lambda x: x.sum().backward(2.0), "backward: the gradient is a float, not a tensor of shape (): for a factor"),
+    (lambda x: x.sum().backward(None, True), "backward: by position it takes gradient, and no more"),
     (lambda x: x.sum(0).backward([1.0] * 3), "backward: the gradient is a list, not a tensor of shape (3,)"),
     (lambda x: Tensor.eye(-1), "eye: a size is a whole number of at least 0, not -1"),
     (lambda x: Tensor.eye(2, 2.0), "eye: a size is a whole number of at least 0, not 2.0"),
@@ -188,6 +189,7 @@ WORKS = [
     (lambda: no_grad(values)(leaf(2)), [1.0, 2.0]),
     (lambda: Tensor.zeros(2, 0).shape, (2, 0)),
     (lambda: nn.Linear(0, 2).weight.shape, (2, 0)),
+    (lambda: Tensor.cat([Tensor([1.0])]), [1.0]),
     (lambda: nn.ModuleList([nn.Linear(1, 2), nn.Linear(2, 3)])[-1:][0].out_features, 3),
     (
         lambda: [name for name, _ in nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, False)).named_parameters()],

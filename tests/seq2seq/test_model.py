@@ -64,8 +64,7 @@ def test_a_blueprint_has_the_sizes_of_the_model(settings):
 
 
 def test_what_a_step_keeps_is_estimated_by_the_formula():
-    encoder, decoder = 2 * 12 + 4 * 12 + 20, 3 * 12 + 2 * 4 * 12 + 20  # norms, heads, feed-forward part
-    assert SMALL.activations(10) == 5 * (2 * encoder + 2 * decoder + 2 * 12 + 23)
+    assert SMALL.activations(10) == 5 * (2 * (2 * 12 + 4 * 12 + 20) + 2 * (3 * 12 + 8 * 12 + 20) + 2 * 12 + 23)
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])

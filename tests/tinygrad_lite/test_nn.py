@@ -61,8 +61,6 @@ def test_evaluating_lasts_for_a_block_and_each_part_is_then_as_before():
     with net.evaluating():
         assert not any(part.training for _, part in net.named_modules())
     assert [name for name, part in net.named_modules() if not part.training] == ["drop"]
-    with net.drop.evaluating():  # which has no parts
-        assert not net.drop.training
 
 
 def test_a_convolution_has_its_settings_in_torchs_order():

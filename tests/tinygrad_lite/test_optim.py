@@ -2,7 +2,6 @@ import functools
 import math
 import re
 import sys
-import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -228,14 +227,13 @@ def test_a_parameter_without_a_gradient_is_not_updated(kind):
     assert weights[0].tolist() == weights[1].tolist() == weights[2].tolist()
 
 
-@pytest.mark.parametrize(("count", "rest"), [(8, ""), (9, " and 1 more")])
-def test_the_first_process_warns_of_eight_parameters_by_name(count, rest):
-    optimizer, other = (SGD([Parameter([1.0]) for _ in range(count)]) for _ in range(2))
-    with warns_of("0, 1, 2, 3, 4, 5, 6, 7" + rest) as caught:
-        optimizer.step()
-    assert caught[0].filename == __file__
+def test_the_first_process_warns_of_eight_parameters_by_name():
+    optimizer, other = (SGD([Parameter([1.0]) for _ in range(9)]) for _ in range(2))
     other.memory.part = slice(0, 0)
     other.step()
+    with warns_of("0, 1, 2, 3, 4, 5, 6, 7 and 1 more") as caught:
+        optimizer.step()
+    assert caught[0].filename == __file__
 
 
 def test_zero_grad_sets_gradients_to_none():
@@ -288,11 +286,10 @@ def test_each_of_two_processes_updates_its_half(rank):
 def test_a_parameter_that_is_reached_later_has_its_own_count_of_updates():
     one, late = Parameter([1.0]), Parameter([1.0])
     optimizer = AdamW([one, late], lr=0.1)
-    one.sum().backward()
-    with warns_of("1"):
-        optimizer.step()
-    (one.sum() + late.sum()).backward()
-    optimizer.step()
+    for loss in (one.sum, lambda: one.sum() + late.sum()):
+        loss().backward()
+        with warns_of("1", now=late.grad is None):
+            optimizer.step()
     assert late.item() == pytest.approx(1 - 0.1 * (1 + 0.01))  # its first
     optimizer.load_state_dict(optimizer.state_dict())
     assert optimizer.skipped == {"1": 1}
@@ -397,13 +394,10 @@ def test_frozen_parameters_do_not_move(kind):
 # --- what may be passed ----------------------------------------------------------------------------------------
 
 
-def test_the_rates_have_these_defaults():
-    made = [kind([Parameter(np.ones((2, 2)))]) for kind in (SGD, Adam, AdamW, Muon)]
-    found = [(optimizer.lr, optimizer.param_groups[0]["weight_decay"]) for optimizer in made]
-    assert found == [(1e-3, 0.0), (1e-3, 0.0), (1e-3, 0.01), (1e-3, 0.1)]
-
-
 def test_groups_have_their_own_options():
+    made = [kind([Parameter(np.ones((2, 2)))]) for kind in (SGD, Adam, AdamW, Muon)]
+    rates = [(optimizer.lr, optimizer.param_groups[0]["weight_decay"]) for optimizer in made]
+    assert rates == [(1e-3, 0.0), (1e-3, 0.0), (1e-3, 0.01), (1e-3, 0.1)]
     net = Net()
     weights, biases = ([layer.weight for layer in net.layers], [layer.bias for layer in net.layers])
     optimizer = SGD([{"params": weights, "lr": 0.0}, {"params": biases, "weight_decay": 1.0}], lr=0.5)
@@ -806,11 +800,9 @@ def test_work_in_threads_is_done_once_and_its_error_is_raised(monkeypatch):
 
     def work(first, end):
         settings.add(np.geterr()["over"])
-        if first == 0:
-            done[first:end] += 1
-            raise MemoryError
-        time.sleep(0.02)  # the error waits for these, too
         done[first:end] += 1
+        if end == 35:
+            raise MemoryError
 
     with np.errstate(over="raise"), pytest.raises(MemoryError):
         ADAMW.in_threads(work, 35)

@@ -99,15 +99,11 @@ def test_positions_that_are_not_given_are_counted_from_0_or_after_the_cache():
     assert np.abs(layer(x).numpy() - expected).max() > 0.01
 
 
-class Settings(ModelConfig):
-    """Those that attention reads."""
-
-    n_embd, n_head, n_kv_head, head_dim, attention_scale, dropout, bias = 12, 4, 2, 6, 0.3, 0.0, True
-    CACHES, block_size, positions, qk_norm = 2, 7, "rotary", True
-
-
 def test_attention_has_a_models_settings_and_its_sizes():
-    layer, config = self_attention(Settings()), Settings()
+    config = ModelConfig()
+    vars(config).update(n_embd=12, n_head=4, n_kv_head=2, head_dim=6, attention_scale=0.3, positions="rotary")
+    vars(config).update(qk_norm=True, dropout=0.0, block_size=7, CACHES=2)
+    layer = self_attention(config)
     assert (layer.n_kv_head, layer.head_dim, layer.scale, layer.query_norm.eps) == (2, 6, 0.3, 1e-5)
     assert config.kept_attention == 4 * 24 + 24 + 12  # and the normalised queries and keys
     config.positions = "learned"

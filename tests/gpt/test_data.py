@@ -173,4 +173,3 @@ def test_a_given_tokenizer_is_used_and_unknown_characters_survive(data, tmp_path
     other = prepared(tmp_path, "ÄÖÜ abc " * 100, data.tokenizer, block_size=16)
     assert other.tokenizer is data.tokenizer
     assert other.train.max() == data.tokenizer.specials["<unk>"]
-    assert prepared(tmp_path, TEXT + "§", block_size=16).tokenizer.vocab_size == data.tokenizer.vocab_size + 1

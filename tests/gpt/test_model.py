@@ -258,5 +258,3 @@ def test_grouped_queries_equal_heads_with_copied_keys_and_values():
     x = Tensor(rng.standard_normal((2, 5, 12)))
     np.testing.assert_allclose(grouped(x, is_causal=True).numpy(), full(x, is_causal=True).numpy(), atol=1e-14)
     np.testing.assert_allclose(grouped.weights(x).numpy(), full.weights(x).numpy(), atol=1e-14)
-    one, mask = x[:, :1], Tensor([True, False, True, True, False])
-    np.testing.assert_allclose(grouped(one, x, mask).numpy(), full(one, x, mask).numpy(), atol=1e-14)

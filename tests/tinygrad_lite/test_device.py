@@ -81,6 +81,7 @@ def test_random_key_counts_its_draws_and_restores_the_previous_key():
     manual_seed(3)
     first, second, third = (next_rng("x").random() for _ in range(3))
     assert len({first, second, third}) == 3
+    assert first == keyed_rng(3, "x", 1).random()
     manual_seed(3)
     assert next_rng("x").random() == first
     with random_key(9, 4):
@@ -105,11 +106,11 @@ def test_random_bits_depend_on_key_stream_and_draw():
     with random_key(9, 4):
         assert next_bits("x") == first != next_bits("x")
     found = set()
-    for key in ((9, 4), (9, 5), (94,), (9, 4, 0)):
+    for key in ((9, 4), (9, 5), (94,), (9, 4, 0), (9, 4, 1)):
         for stream in ("x", "y"):
             with random_key(*key):
                 found.add(next_bits(stream))
-    assert len(found) == 8
+    assert len(found) == 10
     assert all(0 <= bits < 2**64 for bits, _ in found)
 
 

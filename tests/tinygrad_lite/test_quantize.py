@@ -243,13 +243,15 @@ def test_a_quantized_gpt_computes_with_the_remaining_weights(kind, settings):
     saving = quantize(model, kind)
     assert FastStep.fits(truth)
     assert not FastStep.fits(model)
-    state, replaced = truth.state_dict(), 0
+    state, replaced, size = truth.state_dict(), 0, 0
     for name, part in model.named_modules():
         if isinstance(part, QuantizedLinear):
             state[f"{name}.weight"] = part.weight.numpy()
             replaced += math.prod(part.weight.shape)
+            size += part.weight.nbytes
     truth.load_state_dict(state)
     assert (saving.weights, saving.before, saving.after) == (replaced, before, weight_bytes(model))
+    assert saving.bits == 8 * size / replaced
     assert replaced == sum(p.numel() for name, p in truth.named_parameters() if "blocks" in name and p.ndim == 2)
     ids = np.arange(10)[None] % 23
     with no_grad():

@@ -212,7 +212,8 @@ def changed(how, x):
     "buffer".split(),
 )
 def test_a_second_run_that_computes_something_else_is_refused(how):
-    x = Tensor([1.5, 2.5, 3.5], requires_grad=True)
+    size = {"numbers": 0.0, "arrays": 1e-6}.get(how, 1.0)  # the result is the same, or tiny
+    x = Tensor([1.5 * size, 2.5 * size, 3.5 * size], requires_grad=True)
     y = changed(how, x)
     with pytest.raises(
         RuntimeError, match=r"^recompute: the function did not compute the same again: whatever it uses"

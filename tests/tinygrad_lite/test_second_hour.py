@@ -61,7 +61,6 @@ REFUSED = [
     (lambda x: nn.Linear(2, 3, True, False), "Linear: by position it takes in_features, out_features, bias, and no"),
     (lambda x: nn.Conv2d(1, 2, 3, padding_mode="zeros"), "Conv2d: there is no argument 'padding_mode'"),
     (lambda x: nn.Embedding(3, 2, 0), "Embedding: by position it takes num_embeddings, embedding_dim, and no more"),
-    (lambda x: nn.Dropout(0.5, True), "Dropout: by position it takes p, and no more"),
     (lambda x: nn.Parameter([1.0], False), "Parameter: by position it takes data, and by name dtype=..., "),
     (lambda x: optim.SGD([x], 0.1, 0.9, 0.5), "SGD: by position it takes params, lr, and by name momentum=..., "),
     (lambda x: optim.Muon([x], 0.02, 0.1), "Muon: by position it takes params, lr, and by name muon_lr_factor=..., "),
@@ -130,6 +129,14 @@ REFUSED = [
 ]
 
 
+TOO_MANY = "mean 0 1, std 0 1, prod 0 1, all 0 1, transpose 0 1 2, flatten 0 1 2, squeeze 0 1, unsqueeze 0 1, "
+TOO_MANY += "split 1 0 2, unbind 0 1, chunk 2 0 1, flip 0 1"
+REFUSED += [
+    (lambda x, name=name, numbers=numbers: getattr(x, name)(*map(int, numbers)), f"{name}: by position it takes x, ")
+    for name, *numbers in map(str.split, TOO_MANY.split(", "))
+]
+
+
 @pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
 def test_what_could_mean_two_things_is_refused(call, message):
     errors = TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError
@@ -189,7 +196,9 @@ WORKS = [
     (lambda: no_grad(values)(leaf(2)), [1.0, 2.0]),
     (lambda: Tensor.zeros(2, 0).shape, (2, 0)),
     (lambda: nn.Linear(0, 2).weight.shape, (2, 0)),
-    (lambda: Tensor.cat([Tensor([1.0])]), [1.0]),
+    (lambda: [part.shape for part in Tensor.ones(2, 3).chunk(1)[0].split(2, -1)], [(2, 2), (2, 1)]),
+    (lambda: np.array([True, False]) & Tensor([True, True]), [True, False]),
+    (lambda: Tensor([1.0, 2.0])[None].__iadd__(1), [[2.0, 3.0]]),
     (lambda: nn.ModuleList([nn.Linear(1, 2), nn.Linear(2, 3)])[-1:][0].out_features, 3),
     (
         lambda: [name for name, _ in nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, False)).named_parameters()],

@@ -11,6 +11,7 @@ from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import Observer
 from tinygrad_lite.debug.anomaly import detect_anomaly
+from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.tensor import node
 
 pytestmark = pytest.mark.every_device
@@ -113,6 +114,9 @@ def test_backward_takes_a_gradient_of_the_right_shape_and_dtype():
         (x * x).backward(Tensor(np.ones(3)))
     with pytest.raises(RuntimeError, match=r"dtype float32 .* dtype float64"):
         (x * x).backward(Tensor([1.0, 1.0]))
+    x.grad = Tensor([1.0, 1.0])
+    with pytest.raises(RuntimeError, match=r"setting .grad.*dtype float32 .* dtype float64"):
+        (x * x).sum().backward()
 
 
 def test_backward_refuses_tensors_that_are_no_loss():
@@ -302,6 +306,13 @@ def test_an_observer_is_told_of_every_derivative_with_whole_gradients():
         (x[1] * Tensor(5.0, dtype="float64")).backward()
         custom(x[0] * 1.0, lambda dy: (None,)).backward()
     assert observer.told == ["mul", (1.0, [5.0]), "getitem", (5.0, [[0.0, 5.0]]), "custom", (1.0, [])]
+    w = leaf([[1.0, 2.0]])
+    w.grad = w.zeros_like()  # which is then not added to unseen
+    with Recorder() as observer:
+        F.linear(leaf([[3.0, 4.0]]), w).backward()
+    assert observer.told == ["linear", ([[1.0]], [[[1.0, 2.0]], [[3.0, 4.0]]])]
+    gradcheck(lambda x: F.linear(x, w), [leaf([[5.0, 6.0]])])  # nor changed
+    assert w.grad.tolist() == [[3.0, 4.0]]
 
 
 # --- memory -----------------------------------------------------------------------------------------------------
@@ -350,6 +361,7 @@ def test_copies_of_leaves_have_their_own_gradients():
     (x * x).sum().backward()
     copied = copy.deepcopy(x)
     assert (copied.tolist(), copied.grad.tolist(), copied.requires_grad) == ([1.0, 2.0], [2.0, 4.0], True)
+    assert copied.version == 0
     copied.sum().backward()
     assert (copied.grad.tolist(), x.grad.tolist()) == ([3.0, 5.0], [2.0, 4.0])
     with pytest.raises(RuntimeError, match="the result of 'mul' cannot be copied or pickled: use"):

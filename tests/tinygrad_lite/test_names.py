@@ -54,6 +54,14 @@ def test_no_wrapper_stands_around_a_method():
     assert {value.__code__ for value in wrapped.values()} == {np.errstate()(print).__code__}
 
 
+def test_an_argument_that_a_method_does_not_have_is_refused():
+    x = Tensor([[1.0, 2.0]])
+    for name, method in PUBLIC.items():
+        if callable(method) and "names" in inspect.signature(method).parameters:
+            with pytest.raises(TypeError, match=r"^\w+: there is no argument 'depth'; it takes "):
+                getattr(x, name)(depth=1)
+
+
 # --- help() -----------------------------------------------------------------------------------------------------
 
 

@@ -144,6 +144,7 @@ READS = {
     "positions": lambda x, c: F.rotary(x.reshape(1, 3, 1, 1).expand(1, 3, 1, 2), c, (0.5,)),
     "written": lambda x, c: [t := x * 1, t.__setitem__(slice(2), c[1:])][0],
     "filled": lambda x, c: [t := Tensor.zeros(3), t.__setitem__(0, c[1]), t * x][2],
+    "copied": lambda x, c: [t := c.zeros_like(), t.__setitem__(..., c), t * x][2],
 }
 
 

@@ -68,6 +68,11 @@ REFUSED = [
     (lambda x: Tensor([1.0], "float64"), "Tensor: by position it takes data, and by name dtype=..., device=..."),
     (lambda x: x.cat(x, 1), "cat: 1 is not a tensor; an axis is given by name, as in axis=1"),
     (lambda x: x.reshape(1, 2, 3).transpose(), "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T "),
+    (lambda x: x.transpose(0), "transpose: name two of 2 axes, as in x.transpose(0, 1); x.T "),
+    (lambda x: Tensor.einsum("ij", x, x), "einsum: 'ij' does not fit one or two tensors of shape [(2, 3), (2, 3)]"),
+    (lambda x: Tensor.einsum("i", x), "einsum: 'i' does not fit one or two tensors of shape [(2, 3)]"),
+    (lambda x: Tensor.einsum("ii", x[:, :2]), "einsum: 'ii' does not fit one or two tensors of shape [(2, 2)]"),
+    (lambda x: Tensor.einsum("i,i,i", *x.T), "einsum: 'i,i,i' does not fit one or two tensors of shape [(2,), "),
     (lambda x: (x > 0).any(0, True), "any: by position it takes x, axis, and by name keepdim=..."),
     (lambda x: x.clip(0, 1, 2), "clip: by position it takes x, low, high, and no more"),
     # names
@@ -172,6 +177,7 @@ WORKS = [
     (lambda: np.max(Tensor([[1, 9], [3, 2]])), 9),
     (lambda: Tensor(np.uint8([3])).sum() - 10, -7),
     (lambda: Tensor(np.uint8([200, 2])).prod(), 400),
+    (lambda: Tensor([1.0, 3.0]).var(correction=None), 2.0),
     (lambda: ~Tensor([0, 5, -1]), [-1, -6, 0]),
     (lambda: Tensor(5).clip(0, 3) + 1, 4),
     *(

@@ -51,6 +51,9 @@ def test_data_is_copied_and_wrap_does_not_copy():
     assert copy.tolist() == [0, 0]
     assert same.tolist() == [7, 0]
     assert same.data is array
+    assert same.version == 0
+    other = type("ArrayElsewhere", (), {"dtype": None, "__array__": lambda self, *how, **more: array})()
+    assert Tensor(other).tolist() == [7, 0]
 
 
 @pytest.mark.parametrize("ask", [Tensor.requires_grad_, lambda x, on: setattr(x, "requires_grad", on)])
@@ -189,9 +192,13 @@ def test_numpy_is_a_read_only_view():
 
 
 def test_tensors_on_two_devices_do_not_mix(device):
+    def written():
+        x.detach()[0] = y
+        return x
+
     x, y = Tensor([[1.0]], requires_grad=True), Tensor([[1.0]], device=device)
     refused = pytest.raises(ValueError, match=rf"tensors on (cpu and {device}|{device} and cpu) cannot be combined")
-    for fn in (lambda: x + y, lambda: y * x, lambda: x @ y, lambda: x.cat(y), lambda: (y > 0).where(x, 0.0)):
+    for fn in (lambda: x + y, lambda: y * x, lambda: x @ y, lambda: x.cat(y), lambda: (y > 0).where(x, 0.0), written):
         with refused if device != "cpu" else nullcontext():
             assert fn().device == "cpu"
 
@@ -234,6 +241,8 @@ def test_a_gpu_tensor_is_never_copied_to_numpy_implicitly(device):
     if device != "cpu":
         with pytest.raises(TypeError, match=rf"a tensor on {device} does not become a NumPy array .*numpy\(\) copies"):
             np.asarray(x)
+        assert Tensor(x.data).device == device
+    assert (x.__array_ufunc__ is None) == (device != "cpu")  # which sends CuPy to x.__radd__
     assert type(x.numpy()) is np.ndarray
     assert x.numpy().flags.writeable is False
     assert x.numpy().tolist() == x.tolist() == [1.0]

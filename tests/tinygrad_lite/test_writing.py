@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.lib.stride_tricks import as_strided
 
 from tests.tinygrad_lite.functional import version_cases
 from tests.tinygrad_lite.op_cases import CASES, each_of
@@ -209,6 +210,7 @@ def a_number_of_its_own(w):
 def stretched(w):
     y = Tensor.ones(2, 3, dtype="float64")
     y[:] = w  # a row for both
+    y[1] = w.reshape(1, 3)  # axes of size 1 do not count
     y[:, 0] = w[1]
     return (y * Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype="float64")).sum()
 
@@ -239,6 +241,13 @@ def test_a_gradient_that_is_kept_is_that_of_the_new_value():
     assert x.grad.tolist() == [30.0, 42.0]
 
 
+def test_a_gradient_has_the_type_of_what_was_written():
+    x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor.zeros(2, dtype="float64")
+    y[:] = x
+    (y * y).sum().backward()
+    assert (x.grad.dtype, x.grad.tolist()) == (np.float32, [2.0, 4.0])
+
+
 LOST = [
     (lambda y, x: y.__imul__(x), "x *= y: a view of x, or a derivative, still needs the values it has: write x = "),
     (lambda y, x: y.__ipow__(2), "x **= y: a view of x, or a derivative, still needs the values it has"),
@@ -250,6 +259,7 @@ LOST = [
     (lambda y, x: x.detach().__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write "),
     (lambda y, x: Parameter([1.0, 2.0], requires_grad=False).__iadd__(x), "x += y: x is a leaf that requires a"),
     (lambda y, x: Tensor(1.0).expand(2).__iadd__(1), "x += y: elements of an expanded tensor share their memory"),
+    (lambda y, x: Tensor.wrap(as_strided(np.ones(1), (2,), (0,))).__iadd__(1), "x += y: elements of an expanded"),
     (lambda y, x: Tensor([1, 2]).__itruediv__(2), "x /= y: the result is float32, and x holds int64: write x = x "),
     (lambda y, x: Tensor([True]).__iadd__(1), "x += y: the result is int64, and x holds bool"),
     (lambda y, x: y.__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write x = x +"),
@@ -295,6 +305,8 @@ def test_constants_are_written_through_every_name_and_view():
         row += number + 1
         row *= 2
     assert whole.tolist() == [[2.0, 2.0], [4.0, 4.0]]
+    row[[0, 0]] = [6, 7]
+    assert whole.tolist() == [[2.0, 2.0], [7.0, 4.0]]
 
 
 def test_no_grad_concerns_its_own_thread_only():

@@ -319,6 +319,7 @@ def test_writing_into_a_copy_leaves_the_original_unchanged():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     for copy in (x.T.reshape(4), x[Tensor(0)], x[[0]], x[True], x.clone()):
         copy[0] = 9
+        assert copy.version == 1
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert x.version == 0
     x.reshape(4)[0] = x.T.unsqueeze(0)[0, 1, 1] = 9  # while these share its memory

@@ -242,9 +242,8 @@ class Methods:
         if is_float(dtype):
             numbers = start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step
             return Tensor.wrap(numbers.astype(dtype)).requires_grad_(requires_grad)
-        if dtype.itemsize < 8:
-            counted = range(start, stop, step)
-            check_fits([*counted[:1], *counted[-1:]], dtype, "arange")
+        counted = range(start, stop, step)
+        check_fits([*counted[:1], *counted[-1:], *([stop] if dtype.itemsize == 8 else [])], dtype, "arange")
         return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
 
     @staticmethod

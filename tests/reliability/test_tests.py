@@ -28,6 +28,8 @@ CALLS_NOTHING = {
         tinygrad_lite/cuda/test_compile.py::test_every_kernel tinygrad_lite/debug/test_anomaly.py::test_every_name
         tinygrad_lite/functional/test_registry.py::test_an_operation_has_the_docstring
         tinygrad_lite/functional/test_registry.py::test_every_operation_has_cases
+        tinygrad_lite/functional/test_registry.py::test_both_versions_have_the_same_defaults
+        gpt/test_config.py::test_settings_have_these_defaults test_sample.py::test_the_options_have_these_defaults
         tinygrad_lite/test_names.py::test_everything_public tinygrad_lite/test_names.py::test_no_wrapper
         tinygrad_lite/test_ops.py::test_every_operation_is_in tinygrad_lite/test_optim.py::test_each_round
         tinygrad_lite/test_quantize.py::test_the_levels training/test_options.py::test_every_option

@@ -15,7 +15,7 @@ from pathlib import Path
 import extra.corpora.texts  # noqa: F401 (so that its texts are known)
 import train
 from extra.families import GPT
-from extra.studies.program import program, write_lines
+from extra.studies.program import numbers, program, write_lines
 from gpt.score import score
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import UserError
@@ -54,10 +54,12 @@ def pieces(text: str, length: int = PIECE) -> list[str]:
 @program("docs/extra/amount.py", AmountOptions)
 def main(options: AmountOptions) -> None:
     """Train a model on each share of Goethe's works."""
+    what = "whole numbers from 1 on, such as 8,1"
+    shares = numbers(options.shares, "--shares", what, lambda n: n >= 1 and n.is_integer())
     learned, held_out = load_corpus("goethe-works").split()
     judge = Corpus("held out", held_out[: options.characters or None], "goethe-works", "", "")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for n in map(int, options.shares.split(",")):
+    for n in map(int, shares):
         text, folder = FOLDER / f"{n}.txt", FOLDER / f"{n}-{options.seed}"
         share = "\n\n".join(pieces(learned)[::n])
         write_lines(text, [f"{share}\n\n{held_out[: len(share) // 9]}"])

@@ -26,13 +26,12 @@ from extra.encoders.family import BERT
 from extra.encoders.labels import sequence
 from extra.encoders.reading import sentence_embeddings
 from extra.encoders.words import PAD
-from extra.studies.program import write_lines
+from extra.studies.program import program, write_lines
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng
-from training.cli.command_line import read_command
 from training.cli.console import run_command
 from training.cli.files import lines_of, text_named
 from training.corpora.texts import load_corpus
@@ -111,16 +110,13 @@ def by_words(first: str, endings: Sequence[str]) -> np.ndarray:
     return np.array([np.mean([word in known for word in ending.lower().split()]) for ending in endings])
 
 
-def main(argv: list[str]) -> int:
-    """Write pairs, or rank endings."""
-    about = "Which sentence follows?"
-    options, names = read_command(
-        FollowsOptions, argv, "python docs/course/17-encoders/follows.py", about, "CHECKPOINT"
-    )
+@program("docs/course/17-encoders/follows.py", FollowsOptions, "CHECKPOINT")
+def main(options: FollowsOptions, *names: str) -> None:
+    """Which sentence follows? Write pairs, or rank endings."""
     learned, held_out = load_corpus("imdb").split()
     if options.write:
         write_lines(Path(options.write), table(learned, options.count, options.seed))
-        return 0
+        return
     trained, minilm = (BERT.read(Path(name)) for name in (*(names or ["out/follows"]), "minilm"))
     model, untrained = trained.make_model(), minilm.make_model()
     ways = {"the head that learned pairs": lambda *texts: by_head(model, trained.tokenizer, *texts)}
@@ -141,7 +137,6 @@ def main(argv: list[str]) -> int:
         right = [scored(first, endings).argmax() == 0 for first, endings in asked]
         error = 100 * (np.mean(right) * (1 - np.mean(right)) / len(right)) ** 0.5
         print(f"{name:30}{100 * np.mean(right):5.1f} ± {error:.1f} % of {len(right)}", flush=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import extra.mixers.mixers  # noqa: F401 (so that the LSTM is known)
 from extra.corpora.tables import load_labelled
 from extra.encoders.words import CLS, PAD, SEP
 from extra.gpt.config import GPTConfig
+from extra.studies.program import program
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from gpt.model import GPT
 from text.tokenizers.base import Tokenizer
@@ -27,7 +28,6 @@ from tinygrad_lite import Tensor, manual_seed, no_grad, optim
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
 from tinygrad_lite.generator import pad_rows
-from training.cli.command_line import read_command
 from training.cli.console import run_command
 
 WORDS = ("bad", "good")  # of the labels 0 and 1
@@ -96,10 +96,9 @@ def share_right(model: LastWord, rows: Sequence[Row], pad: int) -> float:
     return 100 * right / len(rows)
 
 
-def main(argv: list[str]) -> int:
-    """Train the models, and print how many test texts they label rightly."""
-    about = "Learn the label of a review as its last word."
-    options, _ = read_command(LastWordOptions, argv, "python docs/course/17-encoders/last_word.py", about)
+@program("docs/course/17-encoders/last_word.py", LastWordOptions)
+def main(options: LastWordOptions) -> None:
+    """Learn the label of a review as its last word, and print how many test texts are labelled rightly."""
     data = load_labelled("reviews")
     text = "\n".join(text for text, _ in data.train) + "\n" + " ".join(WORDS)
     tokenizer = WordPieceTokenizer.train(text, VOCABULARY, lowercase=True)
@@ -113,7 +112,6 @@ def main(argv: list[str]) -> int:
         each = ", ".join(f"{share:.1f}" for share in found)
         size = model.num_parameters()
         print(f"{kind:5}{size:>10,} parameters: {statistics.mean(found):.1f}{deviation} % right ({each})", flush=True)
-    return 0
 
 
 if __name__ == "__main__":

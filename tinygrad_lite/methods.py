@@ -243,7 +243,7 @@ class Methods:
             numbers = start + xp.arange(math.ceil((stop - start) / step), dtype=np.float64) * step
             return Tensor.wrap(numbers.astype(dtype)).requires_grad_(requires_grad)
         counted = range(start, stop, step)
-        check_fits([*counted[:1], *counted[-1:], *([stop] if dtype.itemsize == 8 else [])], dtype, "arange")
+        check_fits([*counted[:1], *counted[-1:]] if dtype.itemsize < 8 else max(start, stop, key=abs), dtype, "arange")
         return Tensor.wrap(xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
 
     @staticmethod

@@ -122,6 +122,7 @@ def why_no_cuda() -> str:
 # --- sums -----------------------------------------------------------------------------------------------------
 
 ROWS = 16  # numbers that are added in float32
+ONES = np.ones(ROWS, np.float32)  # a product with them is a sum, for which the BLAS library takes half of NumPy's time
 LARGE = 1 << 14  # elements; smaller arrays are converted to float64 as a whole
 add_up = np.add.reduce  # looked up once, which matters for small sums
 
@@ -148,7 +149,7 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
     else:
         side = max(1, 1024 // after)  # short rows are joined, because NumPy is slow at adding short rows
         whole = count - count % (ROWS * side)
-        y = add_up(x[:, :whole].reshape(before, whole // (ROWS * side), ROWS, side * after), 2)
+        y = ONES @ x[:, :whole].reshape(before, whole // (ROWS * side), ROWS, side * after)
         y = add_up(y, 1, np.float64).reshape(before, side, after).sum(1)
         if whole < count:
             y += add_up(x[:, whole:], 1, np.float64)

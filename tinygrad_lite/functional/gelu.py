@@ -15,9 +15,8 @@ chain rule
 
     dz = dy gelu'(z)    dx = dz W    dW = dz^T x    db = sum of the rows of dz
 
-They are one operation, `linear_gelu`, for the sake of GPUs, where adding the bias and computing GELU would each move an
-array of all hidden units to memory and back. There z is not kept, only the product x W^T, to which the backward pass
-adds b again. On a CPU there is nothing to gain, so it is just what its name says: a linear map, then GELU.
+They are one operation, `linear_gelu`, because adding the bias and computing GELU would each move an array of all hidden
+units to memory and back.
 
 Reference: Hendrycks, Gimpel 2016, section 2 (arXiv:1606.08415).
 """
@@ -27,7 +26,8 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.functional.linear import linear
+from tinygrad_lite.device import sum_over
+from tinygrad_lite.functional.linear import check_linear, linear
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.ops.elementwise import erf_array
 from tinygrad_lite.tensor import Tensor, node
@@ -76,22 +76,42 @@ def gelu_fused(x: Tensor, *, approximate: str = "none") -> Tensor:
     """
     if x.dtype not in (np.float32, np.float64):
         return gelu_composed(x, approximate=approximate)
-    is_tanh = wants_tanh(approximate)
-    flat = x.data.reshape(-1)
-    y, slope = np.empty_like(flat), np.empty_like(flat)
-    scratch = np.empty((2, min(BLOCK, flat.size)), flat.dtype)
-    for start in range(0, flat.size, BLOCK):
-        part = slice(start, start + BLOCK)
-        xs, s, t = flat[part], *scratch[:, : flat[part].size]
-        p = _probability(xs, s, slope[part], is_tanh)
-        np.multiply(xs, p, out=y[part])
-        p += (_tanh_slope if is_tanh else _erf_slope)(xs, s, p, t)
-    shape, slope = x.shape, slope.reshape(x.shape)
+    return _with_slope(x, None, np.empty(x.shape, x.dtype), approximate)
+
+
+def linear_gelu_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
+    """`linear_gelu_composed` in two nodes; GELU adds the bias, and overwrites the product, which nobody else has."""
+    product = linear(x, weight)
+    mixed = bias is not None and bias.dtype != product.dtype
+    if mixed or product.dtype not in (np.float32, np.float64) or product.numel() == 0:
+        return linear_gelu_composed(x, weight, bias, approximate=approximate)
+    if bias is not None:
+        check_linear(x, weight, bias)
+    return _with_slope(product, bias, product.data, approximate)
+
+
+def _with_slope(x: Tensor, bias: Tensor | None, y: np.ndarray, approximate: str) -> Tensor:
+    """Write gelu(x + bias) into y, which may be the memory of x; keeps the derivative."""
+    is_tanh, width = wants_tanh(approximate), 1 if bias is None else len(bias.data)
+    z, out, slope = x.data.reshape(-1, width), y.reshape(-1, width), np.empty((x.numel() // width, width), x.dtype)
+    size = max(1, BLOCK // width)
+    scratch = np.empty((2, min(size, len(z)), width), x.dtype)
+    for start in range(0, len(z), size):
+        part = slice(start, start + size)
+        zs, p = z[part], slope[part]
+        s, t = scratch[:, : len(zs)]
+        if bias is not None:
+            zs = np.add(zs, bias.data, out=out[part])
+        _probability(zs, s, p, is_tanh)
+        (_tanh_slope if is_tanh else _erf_slope)(zs, s, p, t)
+        np.multiply(zs, p, out=out[part])
+        p += t
 
     def backward(dy):
-        return (np.multiply(dy, slope, out=slope),)  # the graph is walked only once, so the slope is not needed again
+        dz = np.multiply(dy, slope.reshape(dy.shape), out=slope.reshape(dy.shape))  # the slope is not needed again
+        return (dz,) if bias is None else (dz, sum_over(dz.reshape(-1, width), (0,)))
 
-    return node(y.reshape(shape), (x,), backward, "gelu", linear=True)
+    return node(y, (x,) if bias is None else (x, bias), backward, "gelu", linear=True)
 
 
 def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
@@ -173,4 +193,4 @@ def linear_gelu_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return gelu(linear(x, weight, bias), approximate=approximate)
 
 
-linear_gelu = ReferenceAndFused(linear_gelu_composed, cuda="tinygrad_lite.cuda.gelu")
+linear_gelu = ReferenceAndFused(linear_gelu_composed, cpu=linear_gelu_fused, cuda="tinygrad_lite.cuda.gelu")

@@ -81,25 +81,22 @@ def gelu_fused(x: Tensor, *, approximate: str = "none") -> Tensor:
 
 def linear_gelu_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
     """`linear_gelu_composed` in two nodes; GELU adds the bias, and overwrites the product, which nobody else has."""
-    product = linear(x, weight)
-    mixed = bias is not None and bias.dtype != product.dtype
-    if mixed or product.dtype not in (np.float32, np.float64) or product.numel() == 0:
+    if x.dtype not in (np.float32, np.float64) or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return linear_gelu_composed(x, weight, bias, approximate=approximate)
-    if bias is not None:
-        check_linear(x, weight, bias)
+    check_linear(x, weight, bias)
+    product = linear(x, weight)
     return _with_slope(product, bias, product.data, approximate)
 
 
 def _with_slope(x: Tensor, bias: Tensor | None, y: np.ndarray, approximate: str) -> Tensor:
     """Write gelu(x + bias) into y, which may be the memory of x; keeps the derivative."""
-    is_tanh, width = wants_tanh(approximate), 1 if bias is None else len(bias.data)
-    z, out, slope = x.data.reshape(-1, width), y.reshape(-1, width), np.empty((x.numel() // width, width), x.dtype)
-    size = max(1, BLOCK // width)
+    is_tanh, width = wants_tanh(approximate), 1 if bias is None else max(1, len(bias.data))
+    z, out, slope = (array.reshape(-1, width) for array in (x.data, y, np.empty(x.shape, x.dtype)))
+    size = max(1, BLOCK // width)  # rows
     scratch = np.empty((2, min(size, len(z)), width), x.dtype)
     for start in range(0, len(z), size):
         part = slice(start, start + size)
-        zs, p = z[part], slope[part]
-        s, t = scratch[:, : len(zs)]
+        zs, p, s, t = z[part], slope[part], *scratch[:, : len(z[part])]
         if bias is not None:
             zs = np.add(zs, bias.data, out=out[part])
         _probability(zs, s, p, is_tanh)

@@ -32,8 +32,8 @@ RINGS = {
     "nano": 6,  # the whole idea in one file, which imports nothing of the project, and which nothing imports
     "benchmarks": 0,  # may import anything
 }
-CORE = 11446  # lines of code
-PRODUCT = 20997  # core and shelf together
+CORE = 11454  # lines of code
+PRODUCT = 21000  # core and shelf together
 NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 DOORS = {  # the only imports of the shelf by the core, where the shelf exists

@@ -108,7 +108,7 @@ def complete(
     tokens = generate(model.step, *start, max_new_tokens=missing, forbidden=tokenizer.textless, **settings)
     new = np.array([row.copy() for row in tokens]).T.reshape(samples, height - keep_rows, width)
     kept = np.repeat(tokenizer.from_brightness(picture[None, :keep_rows]), samples, axis=0)
-    return tokenizer.to_brightness(np.concatenate([kept, new], axis=1))
+    return np.rint(np.concatenate([kept, new], axis=1) * (255 / (tokenizer.shades - 1))).astype(np.uint8)
 
 
 def show_completions(options: Any, given: Collection[str], trained: Trained, model: GPT) -> None:

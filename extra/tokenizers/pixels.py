@@ -59,10 +59,6 @@ class PixelTokenizer(Tokenizer):
         """Brightness of 0 to 255, of any shape, as the nearest shades."""
         return np.rint(pictures.astype(np.float64) * ((self.shades - 1) / 255)).astype(np.uint8)
 
-    def to_brightness(self, tokens: np.ndarray) -> np.ndarray:
-        """Shades as brightness of 0 to 255."""
-        return np.rint(tokens * (255 / (self.shades - 1))).astype(np.uint8)
-
     def printed(self, *pictures: np.ndarray) -> str:
         """Pictures (H, W) of brightness from 0 to 255 as lines of signs, side by side.
 

@@ -331,9 +331,8 @@ def _checked_pieces(pieces: Sequence[str]) -> dict[str, int]:
 
 def _written(piece: str) -> bytes:
     """The bytes that decoding writes for a piece."""
-    if piece.startswith(CONTINUES):
-        return to_utf8(piece.removeprefix(CONTINUES))
-    return to_utf8(piece if not piece or piece in UNSPACED else f" {piece}")
+    is_unspaced = not piece or piece in UNSPACED or piece.startswith(CONTINUES)
+    return to_utf8(piece.removeprefix(CONTINUES) if is_unspaced else f" {piece}")
 
 
 def _merged(base: Sequence[str], merges: Iterable[Pair], size: int) -> list[str]:

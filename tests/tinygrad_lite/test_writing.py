@@ -119,7 +119,7 @@ def gradients_after_a_write(call, arguments, place, is_noticed=True):
 NEEDLESS = {"pow for (1,)": {"1"}, "rms_norm": {"x"}, "conv2d": {"bias", None}}
 NEEDLESS |= {f"{what} for (0, 1, 2)": {"0"} for what in ("pow 0", "pow 1", "pow of number")}
 NEEDLESS |= {f"{what} of no rows for (0, 1, 2)": {"0", None} for what in ("amax", "min")}
-NEEDLESS |= {"linear": {"bias"}, "linear_gelu": {"bias"}, "rnn": {"x", "state"}, "lstm": {"x", "state"}}
+NEEDLESS |= {"linear": {"bias"}, "rnn": {"x", "state"}, "lstm": {"x", "state"}}
 
 
 def check_that_writes_are_noticed(call, makers, what=None):

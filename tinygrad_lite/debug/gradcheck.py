@@ -82,8 +82,8 @@ def gradcheck(
         if not x.requires_grad:
             continue
         analytic = np.zeros(x.shape) if gradients[position] is None else gradients[position].numpy().copy()
-        nudges = _directions(x.shape, directions, position) if directions else _elements(x.shape)
-        pairs = [(where, float((analytic * nudge).sum()), slope(x, nudge)) for where, nudge in nudges]
+        nudged = _nudges(x.shape, directions, position)
+        pairs = [(where, float((analytic * nudge).sum()), slope(x, nudge)) for where, nudge in nudged]
         scale = max([1e-3, *(abs(a) for _, a, _ in pairs), *(abs(n) for _, _, n in pairs)])
         for where, a, n in pairs:
             error = abs(a - n) / scale
@@ -96,13 +96,10 @@ def gradcheck(
     return worst
 
 
-def _elements(shape: tuple[int, ...]):
-    for place in np.ndindex(shape):
+def _nudges(shape: tuple[int, ...], directions: int, position: int):
+    for number in range(directions):
+        yield f"direction {number}", keyed_rng(0, "direction", position, number).standard_normal(shape)
+    for place in np.ndindex(shape) if not directions else ():
         nudge = np.zeros(shape)
         nudge[place] = 1
         yield place, nudge
-
-
-def _directions(shape: tuple[int, ...], count: int, position: int):
-    for number in range(count):
-        yield f"direction {number}", keyed_rng(0, "direction", position, number).standard_normal(shape)

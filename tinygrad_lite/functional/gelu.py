@@ -96,9 +96,8 @@ def _with_slope(x: Tensor, bias: Tensor | None, y: np.ndarray, approximate: str)
     scratch = np.empty((2, min(size, len(z)), width), x.dtype)
     for start in range(0, len(z), size):
         part = slice(start, start + size)
-        zs, p, s, t = z[part], slope[part], *scratch[:, : len(z[part])]
-        if bias is not None:
-            zs = np.add(zs, bias.data, out=out[part])
+        zs = z[part] if bias is None else np.add(z[part], bias.data, out=out[part])
+        p, s, t = slope[part], *scratch[:, : len(zs)]
         _probability(zs, s, p, is_tanh)
         (_tanh_slope if is_tanh else _erf_slope)(zs, s, p, t)
         np.multiply(zs, p, out=out[part])
@@ -106,7 +105,7 @@ def _with_slope(x: Tensor, bias: Tensor | None, y: np.ndarray, approximate: str)
 
     def backward(dy):
         dz = np.multiply(dy, slope.reshape(dy.shape), out=slope.reshape(dy.shape))  # the slope is not needed again
-        return (dz,) if bias is None else (dz, sum_over(dz.reshape(-1, width), (0,)))
+        return (dz,) if bias is None else (dz, sum_over(dz, tuple(range(dz.ndim - 1))))
 
     return node(y, (x,) if bias is None else (x, bias), backward, "gelu", linear=True)
 
@@ -146,17 +145,16 @@ def _constants(is_tanh: bool, dtype: np.dtype) -> list[np.ndarray]:
     return [np.array(number, dtype) for number in (0.5, *(GPT2_POLYNOMIAL if is_tanh else ERF_POLYNOMIAL))]
 
 
-def _erf_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Write x p(x) = x e^(-s / 2) / sqrt(2 pi) into t, where s = x^2; returns t."""
+def _erf_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> None:
+    """Write x p(x) = x e^(-s / 2) / sqrt(2 pi) into t, where s = x^2."""
     np.multiply(s, -0.5, out=t)
     np.exp(t, out=t)
     t *= 1 / math.sqrt(2 * math.pi)
     t *= x
-    return t
 
 
-def _tanh_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Write x p(x) = x * 2 P (1 - P) du/dx into t, where s = x^2 is overwritten; returns t.
+def _tanh_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> None:
+    """Write x p(x) = x * 2 P (1 - P) du/dx into t, where s = x^2 is overwritten.
 
     (1 - tanh(u)^2) / 2 = 2 P (1 - P), because P = (1 + tanh(u)) / 2.
     """
@@ -167,7 +165,6 @@ def _tanh_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> n
     s *= 6 * slope
     s += 2 * constant  # 2 du/dx
     t *= s
-    return t
 
 
 gelu = ReferenceAndFused(gelu_composed, cpu=gelu_fused, cuda="tinygrad_lite.cuda.gelu")

@@ -82,8 +82,7 @@ def gradcheck(
         if not x.requires_grad:
             continue
         analytic = np.zeros(x.shape) if gradients[position] is None else gradients[position].numpy().copy()
-        nudged = _nudges(x.shape, directions, position)
-        pairs = [(where, float((analytic * nudge).sum()), slope(x, nudge)) for where, nudge in nudged]
+        pairs = [(at, float((analytic * by).sum()), slope(x, by)) for at, by in _nudges(x.shape, directions, position)]
         scale = max([1e-3, *(abs(a) for _, a, _ in pairs), *(abs(n) for _, _, n in pairs)])
         for where, a, n in pairs:
             error = abs(a - n) / scale

@@ -118,13 +118,13 @@ def adamw_fused(
 ) -> None:
     """`adamw_composed` in blocks that stay in the cache, with every step in place.
 
-    The corrections are folded into constants: m' / (sqrt(v') + eps) = (b / a) m / (sqrt(v) + b eps) with
-    a = 1 - beta1^step and b = sqrt(1 - beta2^step).
+    The corrections are folded into constants: m' / (sqrt(v') + eps) = a m / (sqrt(v) b + eps) with
+    a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step).
     """
     if not all(x.data.flags.c_contiguous for x in (w, m, v)):  # not one stretch of memory
         adamw_composed(w, g, m, v, step, lr, beta1, beta2, eps, weight_decay)
         return
-    a, b = 1 - beta1**step, math.sqrt(1 - beta2**step)
+    a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     flat = [x.data.reshape(-1) for x in (w, g, m, v)]
 
     def update(first: int, end: int) -> None:
@@ -141,9 +141,10 @@ def adamw_fused(
             vp *= beta2
             vp += t
             np.sqrt(vp, out=t)
-            t += b * eps
+            t *= b
+            t += eps
             np.divide(mp, t, out=t)
-            t *= lr * b / a
+            t *= lr * a
             if weight_decay:
                 wp *= 1 - lr * weight_decay
             wp -= t

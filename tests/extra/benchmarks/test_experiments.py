@@ -101,9 +101,11 @@ def test_the_table_has_mean_and_spread_over_the_seeds(place, ran):
 def test_the_experiments_here_can_be_planned(monkeypatch):
     monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
     for name in experiments.list_presets(OURS):
-        if name not in ("labels", "adapting", "together", "languages", "same-author"):  # they need a model or files
+        # The others need a model or files.
+        if name not in ("labels", "adapting", "together", "languages", "same-author", "default"):
             assert experiments.main([name, "--dry_run"]) == 0
     assert experiments.main(["labels", "--dry_run", "--only", "from scratch"]) == 0
+    assert experiments.main(["default", "--dry_run", "--only", "forwards,two layers"]) == 0
     assert experiments.main(["together", "--dry_run", "--only", "goethe,3000 steps alone"]) == 0
     with pytest.raises(OptionError, match="setting taught: --teachers out/experiments/goethe-1: there is no such file"):
         experiments.main(["together", "--dry_run"])

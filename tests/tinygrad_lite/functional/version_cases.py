@@ -148,6 +148,7 @@ def _linear_gelu() -> dict[str, Arguments]:
         "rows, tanh": {"x": normal(5, 4), "weight": w, "bias": b, "approximate": "tanh"},
         "no bias, tanh": {"x": normal(5, 4), "weight": w, "approximate": "tanh"},
         "odd width": {"x": normal(2, 3, 4), "weight": normal(7, 4), "bias": normal(7)},
+        "one output": {"x": normal(3, 4), "weight": normal(1, 4), "bias": normal(1)},
         "no outputs": {"x": normal(2, 4), "weight": normal(0, 4), "bias": normal(0)},
         "wide": {"x": normal(3, 7, 40), "weight": normal(160, 40), "bias": normal(160), "approximate": "tanh"},
     }

@@ -108,7 +108,7 @@ def test_draws_of_a_gpt_have_its_distribution(workplace):
     gpt, other = (
         load_trained(saved_gpt(Path("g.safetensors"), tokenizer, step, **given)).make_model() for step in (1, 2)
     )
-    drawn_from, draws, found = functools.partial(distribution, PLAIN, ()), 800, Counter()
+    drawn_from, draws, found = functools.partial(distribution, PLAIN, ()), 400, Counter()
     writer = Drafted(gpt, functools.partial(smaller, Reader(other), drawn_from), drawn_from, 2, 0)
     for row in range(draws):
         tokens = generate(writer.step, *writer.start([[0, 3]]), max_new_tokens=2, first_row=row)

@@ -159,7 +159,7 @@ def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
 def test_draws_are_independent_of_their_position_and_of_the_token_before():
     """In a long text of one row, each pair of tokens occurs as often as the Markov chain says."""
     table = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.3, 0.3, 0.4]]))
-    n = 20_000
+    n = 8_000
     text = tokens_of(table, [0], max_new_tokens=n, seed=2)[0]
     for token in range(3):
         after = np.bincount(text[1:][text[:-1] == token], minlength=3)

@@ -1,6 +1,6 @@
 """A small text, read many times: when does each model begin to learn it by heart?
 
-    python docs/course/24-order/passes.py --tokens 32768 --passes 128
+    python docs/course/24-order/passes.py --tokens 32768 --passes 256
 
 Each preset learns from the first tokens of its training text, again and again, at a constant learning rate, and
 predicts the whole held-out text after 1, 2, 4, ... passes. A GPT meets the same questions in every pass: what follows

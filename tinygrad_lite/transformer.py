@@ -302,7 +302,7 @@ ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "linear": lambda x: x,  # none at all, to see what the non-linearity is good for
 }
 GATED = {"swiglu"}
-WITH_LINEAR = {"gelu": F.linear_gelu, "gelu_tanh": functools.partial(F.linear_gelu, approximate="tanh")}  # in one
+WITH_LINEAR = {"gelu": F.linear_gelu, "gelu_tanh": functools.partial(F.linear_gelu, approximate="tanh")}
 
 
 class FeedForward(Module):

@@ -91,8 +91,8 @@ def linear_gelu_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, 
 def _with_slope(x: Tensor, bias: Tensor | None, y: np.ndarray, approximate: str) -> Tensor:
     """Write gelu(x + bias) into y, which may be the memory of x; keeps the derivative."""
     is_tanh, width = wants_tanh(approximate), 1 if bias is None else max(1, len(bias.data))
-    z, out, slope = (array.reshape(-1, width) for array in (x.data, y, np.empty(x.shape, x.dtype)))
-    size = max(1, BLOCK // width)  # rows
+    size, kept = max(1, BLOCK // width), np.empty(x.shape, x.dtype)  # rows in a block; the derivative
+    z, out, slope = (array.reshape(-1, width) for array in (x.data, y, kept))
     scratch = np.empty((2, min(size, len(z)), width), x.dtype)
     for start in range(0, len(z), size):
         part = slice(start, start + size)
@@ -104,7 +104,7 @@ def _with_slope(x: Tensor, bias: Tensor | None, y: np.ndarray, approximate: str)
         p += t
 
     def backward(dy):
-        dz = np.multiply(dy, slope.reshape(dy.shape), out=slope.reshape(dy.shape))  # the slope is not needed again
+        dz = np.multiply(dy, kept, out=kept)  # the graph is walked only once, so the derivative is not needed again
         return (dz,) if bias is None else (dz, sum_over(dz, tuple(range(dz.ndim - 1))))
 
     return node(y, (x,) if bias is None else (x, bias), backward, "gelu", linear=True)

@@ -31,7 +31,8 @@ ESTIMATES = "only for estimates of the cost: add --dry_run"
 MISSING = "the checkpoint is missing: python"
 MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
 CONSTANT, RATES = "decay_lr false", ("--warmup_iters", "--lr_decay_iters")
-PICTURES = {name: f"docs/extra/{name}.py" for name in ("merges", "schedule", "tokens")}
+PICTURES = {name: f"docs/extra/{name}.py" for name in ("merges", "pixel_counts", "schedule", "tokens")}
+PICTURES["recall"] = "docs/course/21-beyond/recall.py"
 SUFFIXES = "must end with one of .svg, .png, .pdf"
 GPT, BERT, SEQ = (f"sample {name} --explain p.html" for name in ("run", "bert", "seq"))
 LONG, LETTERS = "a" * 1001, "a " * 50
@@ -40,7 +41,6 @@ NOT_OF_DOCUMENTS = "changes nothing with --documents line: omit it"
 TUNE = "train --init_from own --text text.txt"
 REWARDS = "train rewards --init_from digits --rewards length --batch_size 16 --group 4"
 MODULES = {"train": "train", "sample": "sample", "merge": "extra.adapters.merge"}
-MODULES |= {name: f"benchmarks.{name}" for name in ("recall", "pixel_counts")}
 
 
 CASES = {
@@ -193,7 +193,7 @@ CASES = {
         (SEQ, "give a sentence"),
         *each("recall --distances {}", "--distances {}: write whole numbers of at least 8, twice the pairs", "4", "x"),
         ("recall --mixers gru", "--mixers gru: there is no 'gru', only attention"),
-        ("pixel_counts goethe", "python -m benchmarks.pixel_counts digits"),
+        ("pixel_counts goethe", "python docs/extra/pixel_counts.py digits"),
     ],
     CorpusError: [
         ("train names --text short.txt", "short.txt has 1 document, too few to hold out a tenth of them: use at least"),

@@ -1,8 +1,8 @@
 """How far back can a mixer look? Keys with values, a distance, and one of the keys again: what was its value?
 
-    python -m benchmarks.recall                                        attention, a window, LSTM, Hyena, Mamba-2
-    python -m benchmarks.recall --mixers lstm,mamba2 --distances 8,512 --steps 2000
-    python -m benchmarks.recall --csv recall.csv
+    python docs/course/21-beyond/recall.py                        attention, a window, LSTM, Hyena, Mamba-2
+    python docs/course/21-beyond/recall.py --mixers lstm,mamba2 --distances 8,512 --steps 2000
+    python docs/course/21-beyond/recall.py --csv recall.csv
 
 A text has `pairs` pairs of a key and a value, in random order, then noise, and then one of the keys, d positions after
 its pair: the value comes next. Attention can compare this key with all others. A recurrent layer must have kept all
@@ -43,7 +43,7 @@ KINDS = {
 
 @dataclass
 class RecallOptions:
-    """The options of `python -m benchmarks.recall`."""
+    """The options of `python docs/course/21-beyond/recall.py`."""
 
     mixers: str = option("attention,window,rnn,lstm,hyena,mamba2", f"of {', '.join(KINDS)}")
     distances: str = option("8,16,32,64,128", "how far the pair is before the question", unit="tokens")
@@ -56,7 +56,7 @@ class RecallOptions:
     csv: str = option("", "write the table into this file, too", is_path=True)
 
 
-@program("benchmarks.recall", RecallOptions)
+@program("docs/course/21-beyond/recall.py", RecallOptions)
 def main(options: RecallOptions) -> None:
     """Accuracy against distance for attention and its alternatives."""
     least = 2 * options.pairs
@@ -119,4 +119,4 @@ def accuracy(model: GPT, options: RecallOptions, distance: int, count: int = 500
 
 
 if __name__ == "__main__":
-    run_command("benchmarks.recall", main)
+    run_command("recall", main)

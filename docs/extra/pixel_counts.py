@@ -1,6 +1,6 @@
 """How many bits does a pixel need by counting alone? A model of pixels must be better than this.
 
-    python -m benchmarks.pixel_counts digits      bits per pixel, by counting with different smoothing
+    python docs/extra/pixel_counts.py digits      bits per pixel, by counting with different smoothing
 
 It counts how often each shade follows the pixel to its left and the one above it (`neighbour_bits`).
 """
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
     """Print the bits per pixel that counting reaches; returns the exit status."""
     if len(argv) != 1 or argv[0] not in RECIPES:
         names = ", ".join(RECIPES)
-        raise OptionError(f"name pictures, as in: python -m benchmarks.pixel_counts digits (there are {names})")
+        raise OptionError(f"name pictures, as in: python docs/extra/pixel_counts.py digits (there are {names})")
     data = load_pictures(argv[0])
     tokenizer = PixelTokenizer(17)
     parts = (data.train, data.validation)
@@ -55,4 +55,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("benchmarks.pixel_counts", main)
+    run_command("pixel_counts", main)

@@ -9,7 +9,6 @@ import pytest
 
 import sample
 import train
-from benchmarks import compare_encoders as compare
 from docs.course import check
 from extra.corpora import pictures
 from extra.corpora.pictures import Pictures
@@ -35,7 +34,9 @@ from training.model_config import read_model_config
 
 pytestmark = pytest.mark.usefixtures("workplace")
 evaluate = check.load(check.chapters()[17] / "accuracy.py")
-pixel_counts = check.load(Path(__file__).parents[3] / "docs/extra/pixel_counts.py")
+compare, pixel_counts = (
+    check.load(Path(__file__).parents[3] / f"docs/extra/{name}.py") for name in ("compare_encoders", "pixel_counts")
+)
 TINY = "--lr_decay_iters=10 --n_head=2 --n_embd=16 --batch_size=8 --eval_interval=5 --warmup_iters=2".split()
 TINY += ["--log_interval=1"]
 TEXT = [*TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=300"]

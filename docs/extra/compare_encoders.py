@@ -1,7 +1,7 @@
 """How many hidden words does BERT guess, and how many does a GPT guess that sees only what precedes them?
 
-    python -m benchmarks.compare_encoders out/bert-goethe out/gpt    the same hidden tokens of the same held-out text
-    python -m benchmarks.compare_encoders out/bert-goethe            compared only with counting
+    python docs/extra/compare_encoders.py out/bert-goethe out/gpt    the same hidden tokens of the same held-out text
+    python docs/extra/compare_encoders.py out/bert-goethe            compared only with counting
 
 15 % of the tokens are hidden, whatever share was hidden in training. Both must have the same tokens: BPE learned from
 the same text, with a vocabulary for the GPT that is smaller by BERT's five specials. The GPT reads the true tokens
@@ -27,7 +27,7 @@ from tinygrad_lite.tensor import Tensor
 from training.checkpoint import load_checkpoint
 from training.cli.console import run_command, say
 
-USAGE = "usage: python -m benchmarks.compare_encoders BERT [GPT]    (checkpoints or folders of runs)"
+USAGE = "usage: python docs/extra/compare_encoders.py BERT [GPT]    (checkpoints or folders of runs)"
 
 
 def main(argv: list[str]) -> int:
@@ -93,4 +93,4 @@ def gpt_answers(model: GPT, sequences: list[MaskedSequence]) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    run_command("benchmarks.compare_encoders", main)
+    run_command("compare_encoders", main)

@@ -152,18 +152,17 @@ def main(argv: list[str]) -> int:
     if options.list:
         print("".join(f"{s.name:<16} {s.options} (seeds {s.seeds})\n" for s in settings), end="")
         return 0
-    runs, rows, commit = plan(settings), read_rows(results), code_commit()
-    done = {tuple(row[column] for column in KEY) for row in rows}
-    missing = [run for run in runs if run.key(commit) not in done]
-    say(f"{len(runs)} runs at commit {commit}: {len(runs) - len(missing)} done, {len(missing)} to do")
+    runs, commit = plan(settings), code_commit()
+    to_do = missing(runs, read_rows(results))
+    say(f"{len(runs)} runs at commit {commit}: {len(runs) - len(to_do)} done, {len(to_do)} to do")
     if options.dry_run:
         for run in runs:
-            state = "missing" if run in missing else "done"
+            state = "missing" if run in to_do else "done"
             print(f"{state:<8} {run.name}, seed {run.seed}: python train.py {run.options} --seed {run.seed}")
         return 0
     if "dirty" in commit:
         say("warning: the code has changes that are not committed, so nobody can repeat these runs")
-    return train_all(missing, results, options.out_dir)
+    return train_all(to_do, results, options.out_dir)
 
 
 # --- what to run ----------------------------------------------------------------------------------------------
@@ -209,6 +208,12 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
         except (UserError, ValueError) as error:  # ValueError: an unclosed quotation mark
             raise OptionError(f"setting {setting.name}: {error}") from None
     return [run for _, _, run in sorted(runs, key=lambda entry: entry[:2])]
+
+
+def missing(runs: Sequence[Run], rows: Sequence[Row]) -> list[Run]:
+    """The runs that have no row at the present commit."""
+    commit, done = code_commit(), {tuple(row[column] for column in KEY) for row in rows}
+    return [run for run in runs if run.key(commit) not in done]
 
 
 def code_commit() -> str:

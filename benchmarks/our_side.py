@@ -26,11 +26,13 @@ from text.decoding.sample_options import SampleOptions
 from text.decoding.sampling import generate
 from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.nn import Module
 from tinygrad_lite.random import keyed_rng, random_key
 from train import only_updates
 from training.cli.console import say
 from training.corpora.texts import from_cache
 from training.folder import tune_memory
+from training.options import TrainOptions
 from training.processes.processes import OneProcess
 from training.processes.workers import start_processes
 from training.setup import RunSetup
@@ -66,7 +68,7 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
         return compare_writing(SHAPES[shape], SHAPES[f"{shape}-gpt2"]), facts
     if work.startswith("write"):
         return write(SHAPES[shape]), facts
-    update, comm = updates_of(SHAPES[shape], workers, until_end)
+    update, comm = updates_of(*parts_of(SHAPES[shape], workers), until_end)
     return timed(update), [*facts, f"{shape} in {comm.size} process" + ("es" if comm.size > 1 else "")]
 
 
@@ -76,16 +78,20 @@ def make_model(shape: Shape) -> Any:
         return shape.model(shape.config)
 
 
-def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callable[[int], float], OneProcess]:
+def parts_of(shape: Shape, workers: int) -> tuple[TrainOptions, Module, MadeUpTask]:
+    """What `updates_of` needs to train a shape in so many processes; 0: as many as train.py starts."""
+    return replace(shape.options, workers=workers), make_model(shape), MadeUpTask(shape)
+
+
+def updates_of(
+    options: TrainOptions, model: Module, task: Any, until_end: ExitStack
+) -> tuple[Callable[[int], float], OneProcess]:
     """A function that makes update `step` by the loop of train.py and returns the loss before it; the communicator.
 
-    Args:
-        workers: processes; 0: as many as train.py starts.
-        until_end: ends the other processes, which run the same loop.
+    `until_end` ends the other processes, which run the same loop.
     """
-    options = replace(shape.options, workers=workers, max_iters=sys.maxsize, decay_lr=False)
+    options = replace(options, max_iters=sys.maxsize, decay_lr=False)
     options.workers = RunSetup(None, options, None).number_of_workers()
-    model, task = make_model(shape), MadeUpTask(shape)
     optimizer = options.make_optimizer(model)
     comm = until_end.enter_context(start_processes(only_updates, options, task, model, optimizer))
 

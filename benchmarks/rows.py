@@ -133,14 +133,20 @@ ROWS = (
 
 
 def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
-    """The names in a text like "baby,gpt2", in the order of `known`; all if it is empty.
+    """The names in a text like "baby, gpt2", in the order of `known`; all if it is empty.
+
+    A name may itself hold commas: of several that fit, the longest is meant.
 
     Raises: OptionError for anything else.
     """
-    parts = [part.strip() for part in text.split(",")] if text else list(known)
-    if unknown := [part for part in parts if part not in known]:
-        raise OptionError(f"--{name} {text}: there is no {unknown[0]!r}, only {', '.join(known)}")
-    return [one for one in known if one in parts]
+    found, rest = set(), text.strip()
+    while rest:
+        fitting = [one for one in known if f"{rest},".startswith(f"{one},")]
+        if not fitting:
+            raise OptionError(f"--{name} {text}: there is no {rest.split(',')[0]!r}, only {', '.join(known)}")
+        found.add(max(fitting, key=len))
+        rest = rest[len(max(fitting, key=len)) + 1 :].strip()
+    return [one for one in known if one in found or not text]
 
 
 def measure(row: Row, options: BenchmarkOptions, with_compile: bool = False) -> Finding:

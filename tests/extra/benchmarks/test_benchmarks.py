@@ -103,7 +103,7 @@ def test_workers_share_a_batch_that_fits_the_model(name):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_our_side_learns(workers):
     with ExitStack() as until_end:
-        update, comm = our_side.updates_of(SHAPES["small"], workers, until_end)
+        update, comm = our_side.updates_of(*our_side.parts_of(SHAPES["small"], workers), until_end)
         losses = [our_side.timed(update)(step)["loss"] for step in range(2)]
     assert comm.size == workers
     assert losses[0] == pytest.approx(math.log(SHAPES["small"].vocab_size), abs=0.3)

@@ -46,7 +46,7 @@ def test_both_sides_have_the_same_losses(name, monkeypatch):
     step, _ = torch_side.prepare("train", name, "torch")
     theirs = [step(number)["loss"] for number in range(steps)]
     with ExitStack() as until_end:
-        update, _ = our_side.updates_of(shape, 1, until_end)
+        update, _ = our_side.updates_of(*our_side.parts_of(shape, 1), until_end)
         ours = [update(number) for number in range(steps)]
     assert ours[0] == pytest.approx(theirs[0], abs=1e-5)
     assert ours == pytest.approx(theirs, abs=1e-3)

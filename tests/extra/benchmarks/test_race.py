@@ -1,0 +1,105 @@
+"""`python -m benchmarks.race`: who takes part, what a recipe costs, and what makes a record."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import experiments, race
+from benchmarks.results import COLUMNS, read_rows, write_rows
+from tinygrad_lite.errors import OptionError, UserError
+
+RECIPE = (
+    'dataset = "goethe"\ntokenizer = "char"\nn_layer = 1\nn_head = 2\nn_embd = 16\nblock_size = 8\nbatch_size = 2\n'
+)
+COST_OF = race.cost_of
+RECORD = [f"1.90{seed}" for seed in range(8)]
+
+
+@pytest.fixture
+def trained(workplace, monkeypatch):
+    """A recipe `mine.toml` and a standing record; training is replaced by made-up results, a list of bits to fill."""
+    Path("mine.toml").write_text(f"{RECIPE}max_iters = 500\n", encoding="utf-8")
+    bits, known = [], dict.fromkeys(COLUMNS, "") | {"commit": "abc"}
+    standing = [known | {"name": "first", "seconds": "100.0", "last_bits_per_char": one} for one in RECORD]
+    write_rows(workplace / "race-goethe.csv", standing)
+
+    def train_all(runs, results, out_dir):
+        asked.extend(run.seed for run in runs)
+        made = [dict(zip(experiments.KEY, run.key("abc"), strict=True)) for run in runs]
+        made = [known | row | {"last_bits_per_char": one} for row, one in zip(made, bits, strict=False)]
+        write_rows(results, [*read_rows(results), *made])
+
+    asked = []
+    monkeypatch.setattr(race, "RESULTS", workplace)
+    monkeypatch.setattr(race, "train_all", train_all)
+    for module in (race, experiments):
+        monkeypatch.setattr(module, "code_commit", lambda: "abc")
+    monkeypatch.setattr(race, "cost_of", lambda run: 99.9)
+    return bits, asked
+
+
+def line_of(said: str) -> str:
+    """The table's line of the recipe."""
+    (line,) = (line for line in said.splitlines() if "mine" in line)
+    return line
+
+
+def test_eight_better_seeds_are_a_record_and_no_run_is_repeated(trained, ran):
+    bits, asked = trained
+    bits += [f"1.89{seed}" for seed in range(8)]
+    said = ran(race.main, "mine.toml").out
+    assert line_of(said) == "| **mine** | 8 | 1.8935 ± 0.0024 | 99.9 | 0.0001 | abc |"
+    assert "| **first** | 8 | 1.9035 ± 0.0024 | 100.0 |  | abc |" in said
+    assert ran(race.main, "mine.toml").out == said
+    assert asked == [*range(1, 9)]
+    assert ran(race.main).out.partition("\n\n")[2] == said  # the records, without a recipe
+
+
+@pytest.mark.parametrize(
+    ("bits", "p"),
+    [
+        (["1.89"] * 4, "0.0020"),  # four seeds only: one of 495 ways
+        (["1.89"] * 5 + ["1.904", "1.905", "1.920"], ""),  # a better mean may be chance
+        ([f"1.90{seed}" for seed in range(8)], ""),
+    ],
+)
+def test_what_is_no_record(trained, ran, bits, p):
+    trained[0].extend(bits)
+    seeds = ",".join(str(seed + 1) for seed in range(len(bits)))
+    line = line_of(ran(race.main, "mine.toml", "--seeds", seeds).out)
+    assert line.startswith(f"| mine | {len(bits)} | ")
+    found = float(line.split("|")[5])
+    assert line.split("|")[5].strip() == p or found > 0.01
+
+
+def test_what_costs_too_much_is_not_trained(trained, monkeypatch, ran):
+    monkeypatch.setattr(race, "cost_of", lambda run: 125.0)
+    with pytest.raises(UserError, match=r"^mine.toml costs too much: use at most 400 steps$"):
+        race.main(["mine.toml"])
+    monkeypatch.setattr(race, "cost_of", lambda run: 102.9)
+    assert "500 steps cost 102.9 of 100 seconds" in ran(race.main, "mine.toml", "--cost").err
+    assert trained[1] == []
+
+
+@pytest.mark.parametrize("more", ["", 'teachers = ["text.txt"]\n'])
+def test_what_learns_from_other_models_has_its_own_table(trained, more):
+    Path("mine.toml").write_text(RECIPE + more, encoding="utf-8")
+    assert race.entries("mine.toml", "1")[1].name == ("race-goethe-other-text.csv" if more else "race-goethe.csv")
+
+
+@pytest.mark.parametrize("recipe", ["bert-goethe", "translate-de-en", "names", "werther-faust"])
+def test_who_does_not_take_part(workplace, recipe):
+    with pytest.raises(OptionError, match="the race is for GPTs on a CPU that learn from one of goethe, plays"):
+        race.main([recipe])
+
+
+def test_the_cost_is_proportional_to_the_steps_and_a_larger_model_costs_more(trained, monkeypatch):
+    for name, value in {"TURNS": 2, "STEPS": 1, "ROUNDS": 5}.items():
+        monkeypatch.setattr(race, name, value)
+    costs = []
+    for width in (16, 256):
+        Path("mine.toml").write_text(RECIPE.replace("16", str(width)), encoding="utf-8")
+        (run,) = race.entries("mine.toml", "1")[0]
+        run.setup.options.text, run.setup.options.workers = ["text.txt"], 1
+        costs.append(COST_OF(run))
+    assert 0 < costs[0] < costs[1]

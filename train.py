@@ -69,7 +69,8 @@ def run(setup: RunSetup) -> int:
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
-        say(f"{setup.describe(model)} on {options.device}, {counted(options.max_iters, 'step')} in {folder.path}/")
+        where = f"on {options.device}, {counted(options.workers, 'process', 'processes')}"
+        say(f"{setup.describe(model)} {where}, {counted(options.max_iters, 'step')} in {folder.path}/")
         setup.begin(optimizer, task)
         stopping = StopRequest(lambda: folder.lost(optimizer.steps, resume))
         with stopping as stop, setup.processes(train, task, model, optimizer, stop) as comm:

@@ -27,6 +27,7 @@ METRICS = ("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "v
 # The signals that stop a run: Ctrl-C, `kill`, and the end of a terminal, which Windows does not signal.
 STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 MAX_DEFAULT_WORKERS = 4  # processes, unless the user gives a number
+CPUS = Path("/sys/devices/system/cpu")  # where Linux describes the processor
 STEP = re.compile("[0-9]{1,100}")
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
 
@@ -204,13 +205,9 @@ class RunFolder:
         """Append a row to metrics.csv; missing values stay empty."""
         row = [f"{values[name]:.6g}" if name in values else "" for name in self.columns]
         row[0] = str(int(values["step"]))
-        self._add(self.metrics, ",".join(row) + "\n")
+        self.add(self.metrics, ",".join(row) + "\n")
 
-    def add_sample(self, heading: str, text: str) -> None:
-        """Append generated text to samples.txt; the heading begins with "step 250: "."""
-        self._add(self.samples, f"=== {heading}\n{text}\n\n")
-
-    def _add(self, path: Path, text: str) -> None:
+    def add(self, path: Path, text: str) -> None:
         """Append text to a file, or keep it until the file can be written."""
         end, before = self.waiting.get(path) or (path.stat().st_size if path.exists() else 0, "")
         self.waiting[path] = (end, before + text)
@@ -260,14 +257,24 @@ def find_checkpoint(path: Path) -> Path:
 
 
 def available_cores() -> int:
-    """The number of cores that this process may use; taskset or a container may restrict it."""
+    """The number of cores that this process may use; taskset or a container may restrict it.
+
+    Hardware threads of one core count once: they share its arithmetic units, which one process keeps busy.
+    """
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = len(set(map(core_of, affinity(0)))) if affinity else os.cpu_count() or 1
     with suppress(OSError, ValueError):
         # Linux: CPU microseconds allowed per period, and the period: "200000 100000" for two cores; or "max".
         allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, max(1, round(int(allowed) / int(period))))
     return cores
+
+
+def core_of(thread: int) -> str:
+    """The core of a hardware thread, which Linux calls a CPU: the list of its threads; if unknown, this one alone."""
+    with suppress(OSError):
+        return (CPUS / f"cpu{thread}/topology/core_cpus_list").read_text(encoding="ascii")
+    return str(thread)
 
 
 def choose_device(options: Any) -> str:

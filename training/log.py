@@ -165,7 +165,7 @@ class RunLog(AbstractContextManager):
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
         tqdm.write(visible("\n".join([heading + self.so_far(step), *self.curve()])), file=sys.stderr)
         if text:
-            self.folder.add_sample(heading, text)
+            self.folder.add(self.folder.samples, f"=== {heading}\n{text}\n\n")
             tqdm.write(shown(text) + "\n", file=sys.stdout)
             sys.stdout.flush()
         self.said = time.perf_counter()

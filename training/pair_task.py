@@ -69,18 +69,14 @@ class PairTask(Task):
         if self.too_long:
             reasons.append(f"{self.too_long:,} with more than {counted(self.options.config.block_size, 'token')}")
         left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
-        unknown = self.share_unknown()
+        tokens = [token for source, target in data.held_out for token in (*source, *target[1:-1])]
+        unknown = tokens.count(self.tokenizer.specials.get(UNKNOWN, -1)) / max(1, len(tokens))
         lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""
         return (
             f"{self.corpus.name}: {found}{left_out}; "
             f"{self.tokenizer.kind} tokenizer with {counted(self.tokenizer.vocab_size, 'token')}{lost}; "
             f"{data.padding():.1%} of the batches is padding; an epoch is {counted(data.epoch_steps, 'step')}"
         )
-
-    def share_unknown(self) -> float:
-        """The share of the tokens of the held-out pairs that are <unk>."""
-        tokens = [token for source, target in self.data.held_out for token in (*source, *target[1:-1])]
-        return tokens.count(self.tokenizer.specials.get(UNKNOWN, -1)) / max(1, len(tokens))
 
     def unknown(self) -> dict[str, int]:
         """The characters or words that the tokenizer does not know."""

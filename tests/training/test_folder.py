@@ -160,7 +160,7 @@ def test_a_truncated_or_deleted_table_is_repaired(run):
 
 def test_resuming_drops_the_samples_that_will_be_written_again(run):
     for step in (0, 500, 1000, 1500):
-        run.add_sample(f"step {step:,}: validation loss 2", f"Text {step}\nstep 0: not a heading\n")
+        run.add(run.samples, f"=== step {step:,}: validation loss 2\nText {step}\nstep 0: not a heading\n\n\n")
     text = run.samples.read_text(encoding="utf-8")
     assert text.startswith("=== step 0: validation loss 2\nText 0\nstep 0: not a heading\n\n\n=== step 500: ")
     run.rewind(1000)

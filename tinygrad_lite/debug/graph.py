@@ -78,14 +78,10 @@ class Graph(autograd.Observer):
         self.names |= {self.results.get(x._node, x): name for name, x in tensors.items()}
         return self
 
-    def _is_number(self, tensor: Tensor) -> bool:
-        """Whether it is a constant like the 2 in x**2, which is shown in the line that uses it."""
-        is_given = not self.parents[tensor] and not tensor.requires_grad
-        return is_given and tensor.numel() == 1 and tensor not in self.names
-
     def rows(self) -> list[Row]:
         """A row for each tensor that has a line of its own, oldest first."""
-        shown = [tensor for tensor in self.parents if not self._is_number(tensor)]
+        # A constant number, like the 2 in x**2, has none: it is shown in the line that uses it.
+        shown = [x for x in self.parents if self.parents[x] or x.requires_grad or x.numel() != 1 or x in self.names]
         shown.sort(key=lambda tensor: bool(self.parents[tensor]))  # tensors from outside first
         numbers, rows = itertools.count(1), []
         lines = {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}

@@ -23,7 +23,7 @@ from tests.reliability.disturbed import children_of, wait_until
 from tests.tiny_runs import arguments, assert_resumes, finish, losses, run_training, script
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
-from training import setup
+from training import folder, setup
 from training.checkpoint import load_checkpoint
 from training.cli.options import build
 from training.folder import RunFolder, StopRequest, available_cores
@@ -177,6 +177,27 @@ def test_only_the_cores_allowed_to_this_process_count():
         assert available_cores() == 1
     finally:
         os.sched_setaffinity(0, before)
+
+
+# For each thread of a made-up processor, those of its core, as Linux lists them; the cores of threads 0 and 1; of all.
+PROCESSORS = {
+    "no hyper-threading": (["0", "1", "2", "3"], 2, 4),
+    "two cores with neighbouring threads": (["0-1", "0-1", "2-3", "2-3"], 1, 2),
+    "two cores with distant threads": (["0,2", "1,3", "0,2", "1,3"], 2, 2),
+    "unknown": ([], 2, 4),
+}
+
+
+@pytest.mark.parametrize(("threads", "first_two", "all_of_them"), PROCESSORS.values(), ids=PROCESSORS)
+def test_hardware_threads_of_one_core_count_once(threads, first_two, all_of_them, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder, "CPUS", tmp_path)
+    for number, siblings in enumerate(threads):
+        (tmp_path / f"cpu{number}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{number}" / "topology" / "core_cpus_list").write_text(f"{siblings}\n", encoding="ascii")
+    for allowed, expected in ((2, first_two), (4, all_of_them)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, n=allowed: range(n), raising=False)
+        monkeypatch.setattr(folder, "Path", lambda name: tmp_path / "no limit")  # of a container
+        assert available_cores() == expected
 
 
 # --- ends and errors ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy as np
 
 from extra.encoders.bert import Bert
 from extra.encoders.config import LABEL_MARK, BertConfig
-from extra.pretrained.layout import USUAL, Layout, architecture_of, label_names, label_settings
+from extra.pretrained.layout import OF_ENCODERS, OF_TEXT, USUAL, Layout, architecture_of, label_names, label_settings
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.errors import CheckpointError
 from training.model_config import read_model_config
@@ -39,14 +39,7 @@ class BertLayout(Layout):
     titles: ClassVar = {"bert": "BERT"}
     model = Bert
     read_tokenizer = WordPieceTokenizer.from_folder
-    settings: ClassVar = USUAL | {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "segments": "type_vocab_size",
-        "activation": "hidden_act",
-        "norm_eps": "layer_norm_eps",
-        "dropout": "hidden_dropout_prob",
-    }
+    settings: ClassVar = USUAL | OF_TEXT | OF_ENCODERS | {"segments": "type_vocab_size", "activation": "hidden_act"}
     required: ClassVar = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
     others: ClassVar = {
         *"attention_probs_dropout_prob classifier_dropout directionality sentence_transformers pooler_type".split(),

@@ -32,13 +32,15 @@ WITHOUT_EFFECT = {
 }
 # Our names of activations, by theirs.
 OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-# Their names of settings, by ours, in most layouts.
+# Their names of settings, by ours, in most layouts; and in those of text, and of encoders.
 USUAL = {
     "n_layer": "num_hidden_layers",
     "n_head": "num_attention_heads",
     "n_embd": "hidden_size",
     "n_inner": "intermediate_size",
 }
+OF_TEXT = {"vocab_size": "vocab_size", "block_size": "max_position_embeddings"}
+OF_ENCODERS = {"norm_eps": "layer_norm_eps", "dropout": "hidden_dropout_prob"}
 # The values that settings of a decoder must have, if they are given.
 DECODER = {"add_cross_attention": False, "is_causal": True, "quantization_config": None}
 HEADS = ("cls.", "classifier.")  # what the names of a head's weights begin with

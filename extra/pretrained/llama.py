@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from extra.gpt.config import GPTConfig
-from extra.pretrained.layout import DECODER, USUAL, Layout, architecture_of, check_values
+from extra.pretrained.layout import DECODER, OF_TEXT, USUAL, Layout, architecture_of, check_values
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError
@@ -43,13 +43,8 @@ class LlamaLayout(Layout):
     titles: ClassVar = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}
     model = GPT
     read_tokenizer = HFTokenizer.from_folder
-    settings: ClassVar = USUAL | {
-        "vocab_size": "vocab_size",
-        "block_size": "max_position_embeddings",
-        "n_kv_head": "num_key_value_heads",
-        "head_dim": "head_dim",
-        "norm_eps": "rms_norm_eps",
-    }
+    settings: ClassVar = USUAL | OF_TEXT
+    settings |= {"n_kv_head": "num_key_value_heads", "head_dim": "head_dim", "norm_eps": "rms_norm_eps"}
     required: ClassVar = DECODER | {
         "hidden_act": "silu",
         "attention_bias": False,

@@ -18,7 +18,7 @@ from reprlib import repr as short
 from typing import Any, ClassVar
 
 from extra.encoders.vit import ViT, ViTConfig
-from extra.pretrained.layout import USUAL, Layout, architecture_of, check_values, label_names
+from extra.pretrained.layout import OF_ENCODERS, USUAL, Layout, architecture_of, check_values, label_names
 from extra.pretrained.read import read_json
 from extra.tokenizers.labels import LabelTokenizer
 from tinygrad_lite.errors import CheckpointError
@@ -36,13 +36,8 @@ class ViTLayout(Layout):
 
     titles: ClassVar = {"vit": "ViT"}
     model = ViT
-    settings: ClassVar = USUAL | {
-        "image_size": "image_size",
-        "patch_size": "patch_size",
-        "channels": "num_channels",
-        "norm_eps": "layer_norm_eps",
-        "dropout": "hidden_dropout_prob",
-    }
+    settings: ClassVar = USUAL | OF_ENCODERS
+    settings |= {"image_size": "image_size", "patch_size": "patch_size", "channels": "num_channels"}
     required: ClassVar = {"hidden_act": "gelu", "qkv_bias": True}
     # The last three are for other heads.
     others: ClassVar = {"attention_probs_dropout_prob", "encoder_stride", "pooler_act", "pooler_output_size"}

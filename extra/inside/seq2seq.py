@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from extra.inside import Attention, pieces, weights_of
+from extra.mixers.seq2seq import Alignment
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
 from text.tokenizers.base import Tokenizer
@@ -44,14 +45,13 @@ def attention_weights(
     # Token t is predicted when the decoder reads token t - 1, so the input begins with <bos>.
     target = [bos, *(token for token in translation if token != eos)][:block_size]
     inputs = [Tensor(np.array([ids]), device=model.token_embedding.weight.device) for ids in (source, target)]
-    if model.config.mixer != "attention":
-        if part != "cross" or model.config.attend == "none":
-            raise UserError(f"this model of recurrent layers (--attend {model.config.attend}) has no {PARTS[part]}")
-        with no_grad(), model.evaluating():
-            weights = [model.alignments(*inputs)[None]]
+    if model.config.is_recurrent and (part != "cross" or model.config.attend == "none"):
+        raise UserError(f"this model of recurrent layers (--attend {model.config.attend}) has no {PARTS[part]}")
+    with no_grad(), model.evaluating(), recorded(model, MultiHeadAttention, Alignment) as calls:
+        model(*inputs)
+    if model.config.is_recurrent:  # one layer with one head; with input feeding, a call for each token
+        weights = [np.concatenate([weights_of(call) for call in calls])[None]]
     else:
-        with no_grad(), model.evaluating(), recorded(model, MultiHeadAttention) as calls:
-            model(*inputs)
         start, end = ("decoder.", ".cross") if part == "cross" else (f"{part}.", ".mixer")
         weights = [weights_of(call) for call in calls if call.name.startswith(start) and call.name.endswith(end)]
     read, decoded = pieces(tokenizer, source), pieces(tokenizer, target)

@@ -38,7 +38,7 @@ from extra.mixers.recurrent import RECURRENT, RecurrentState
 from extra.seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Memory, Seq2Seq
 from tinygrad_lite.generator import GenerationState
-from tinygrad_lite.nn import Dropout, Embedding, Linear, Module, recorded
+from tinygrad_lite.nn import Dropout, Embedding, Linear, Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import init_gpt2
 
@@ -149,12 +149,6 @@ class RecurrentSeq2Seq(Seq2Seq):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         return self.decode(target, *self.encode(source))[0]
-
-    def alignments(self, source: Tensor, target: Tensor) -> np.ndarray:
-        """The weights with which a translation attends to its source, for display: (T, S). Without dropout."""
-        with recorded(self, Alignment) as calls:
-            self(source, target)
-        return np.concatenate([self.alignment.weights(*call.args).numpy()[0] for call in calls])
 
     def memory_of(self, source: Tensor, use_cache: bool) -> Memory:
         """What the encoder makes of padded sentences (B, S), with its last states."""

@@ -74,27 +74,26 @@ def test_predictive_attention_chooses_its_place():
         np.testing.assert_allclose(found[t, near], softmax(scores[t, near]) * bell, rtol=1e-12)
 
 
-def test_weights_for_display_are_those_of_the_prediction():
-    """Step by step with the states, as all at once."""
+def test_a_target_is_read_step_by_step_with_the_states_as_all_at_once():
     model = lively(lambda: RecurrentSeq2Seq(replace(CONFIG, n_layer=2, input_feeding=True)), "float64").eval()
     assert model.lm_head.weight is model.token_embedding.weight
     source, target = Tensor(rng.integers(3, 30, (1, 8))), Tensor(rng.integers(3, 30, (1, 5)))
     with no_grad():
-        found, (states_memory, mask, states) = model.alignments(source, target), model.encode(source)
+        states_memory, mask, states = model.encode(source)
         logits = []
         for t in range(5):
             one, states = model.decode(target[:, t : t + 1], states_memory, mask, states, t)
             logits.append(one.numpy())
         np.testing.assert_allclose(np.concatenate(logits, 1), model(source, target).numpy(), rtol=0, atol=1e-12)
-    assert found.shape == (5, 8)
-    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-12)
 
 
 def test_attention_is_shown_and_a_model_without_it_has_none_to_show():
     tokenizer = CharTokenizer.train("abcdef", (*SPECIALS, "<unk>"))
     model, blind = (RecurrentSeq2Seq(replace(CONFIG, attend=attend)) for attend in ("global", "none"))
-    shown = attention_weights(model, tokenizer, "abcd", tokenizer.encode("dcb"))
-    assert (shown.queries, shown.keys) == (["d", "c", "b", "<eos>"], ["a", "b", "c", "d"])
-    assert shown.weights.shape == (1, 1, 4, 4)
+    for one in (model, RecurrentSeq2Seq(replace(CONFIG, n_layer=2, input_feeding=True))):
+        shown = attention_weights(one, tokenizer, "abcde", tokenizer.encode("dcb"))
+        assert (shown.queries, shown.keys) == (["d", "c", "b", "<eos>"], ["a", "b", "c", "d", "e"])
+        assert shown.weights.shape == (1, 1, 4, 5)
+        np.testing.assert_allclose(shown.weights.sum(-1), 1, rtol=1e-6)
     with pytest.raises(UserError, match=r"^this model of recurrent layers \(--attend none\) has no cross-attention$"):
         attention_weights(blind, tokenizer, "abc", [5])

@@ -5,21 +5,15 @@
 writes extra/studies/curves.csv: at each evaluation the losses, and the stage, which symptoms.md explains.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from extra.studies.diagnose import CURVES, read_run
-from extra.studies.program import program, write_lines
+from extra.studies.program import NoOptions, program, write_lines
 from training.cli.console import run_command
 
 
-@dataclass
-class RecordOptions:
-    """The script has no options."""
-
-
-@program("docs/record.py", RecordOptions, "RUN ...", "out/goethe", about_positional="folders of runs")
-def main(_: RecordOptions, *names: str) -> None:
+@program("docs/record.py", NoOptions, "RUN ...", "out/goethe", about_positional="folders of runs")
+def main(_: NoOptions, *names: str) -> None:
     """Write curves.csv, the table of runs that all others are compared with."""
     lines = ["name,optimizer,rate,max_iters,step,loss,val_loss,stage"]
     for name, run in zip(names, map(read_run, names), strict=True):

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from extra.adapters.adapter import fingerprint, in_words
+from extra.adapters.adapter import fingerprint
 from extra.log import ShelfLog
 from extra.mpi.mpirun import launched
 from extra.studies import trials
 from extra.studies.sizes import SIZES
-from tinygrad_lite.adapt import learned, load_learned
+from tinygrad_lite.adapt import counts, learned, load_learned
 from tinygrad_lite.config import ModelConfig
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError, counted
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.quantize import weight_bytes
 from training.cli.console import quoted, say
 from training.processes.processes import Job, OneProcess, Program
 from training.setup import RunSetup
@@ -72,7 +73,11 @@ class ShelfSetup(RunSetup):
 
     def describe(self, model: Module) -> str:
         """The size of the model for messages, and which part of it learns."""
-        return in_words(model)
+        some, number = counts(model)
+        if some == number:
+            return counted(number, "parameter")
+        size = f", with weights of {weight_bytes(model) / 1e6:,.1f} MB" if model.buffers() else ""
+        return f"trains {some:,} of {counted(number, 'parameter')} ({100 * some / number:.2g} %){size}"
 
     def saved(self, task: Task, model: Module) -> dict[str, Any]:
         """What a checkpoint says of the model; of an adapter, only what learns: its base is needed, too."""

@@ -21,10 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.adapt import counts, low_rank_change
-from tinygrad_lite.errors import CheckpointError, counted
-from tinygrad_lite.nn import Module
-from tinygrad_lite.quantize import KINDS, weight_bytes
+from tinygrad_lite.adapt import low_rank_change
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.quantize import KINDS
 from training.checkpoint import Checkpoint
 
 Change = tuple[np.ndarray, np.ndarray, float]  # A (r, n), B (m, r) and s: the matrix of the base becomes W + s B A
@@ -138,17 +137,3 @@ def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
         total.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
         total.update(array.reshape(-1).view(np.uint8))
     return total.hexdigest()
-
-
-def in_words(model: Module) -> str:
-    """The size of a model for messages, and which part of it learns.
-
-    >>> from tinygrad_lite.nn import Linear
-    >>> in_words(Linear(99, 10))
-    '1,000 parameters'
-    """
-    some, number = counts(model)
-    if some == number:
-        return counted(number, "parameter")
-    size = f", with weights of {weight_bytes(model) / 1e6:,.1f} MB" if model.buffers() else ""
-    return f"trains {some:,} of {counted(number, 'parameter')} ({100 * some / number:.2g} %){size}"

@@ -10,23 +10,17 @@ import itertools
 import sys
 import textwrap
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
 from extra.museum import scenes
 from extra.museum.exhibits import EXHIBITS, Exhibit
-from extra.studies.program import program
+from extra.studies.program import NoOptions, program
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, show
 from training.log import curve
 
 COLUMNS = 38  # of each side
-
-
-@dataclass
-class MuseumOptions:
-    """`python -m extra.museum` has no options."""
 
 
 def shown(exhibit: Exhibit) -> list[str]:
@@ -43,8 +37,8 @@ def shown(exhibit: Exhibit) -> list[str]:
     return [f"{left:{COLUMNS}}│{right}".rstrip() for left, right in sides]
 
 
-@program("extra.museum", MuseumOptions, "N", about_positional="number of an exhibit (default: list them)")
-def main(_: MuseumOptions, number: str = "") -> None:
+@program("extra.museum", NoOptions, "N", about_positional="number of an exhibit (default: list them)")
+def main(_: NoOptions, number: str = "") -> None:
     """Show a silent bug next to the code without it, ask what is wrong, and explain it."""
     if not number:
         show("\n".join(f"{place:>3}  {exhibit.symptom}" for place, exhibit in enumerate(EXHIBITS, start=1)))

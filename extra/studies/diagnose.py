@@ -29,7 +29,7 @@ import numpy as np
 from extra.families import GPT, SEQ2SEQ
 from extra.plots.training import points, read_rows
 from extra.studies.baselines import KneserNey, token_text
-from extra.studies.program import options_of_run, program
+from extra.studies.program import NoOptions, options_of_run, program
 from seq2seq.task import TranslationTask
 from text.tokenizers.base import UNKNOWN
 from tinygrad_lite.autograd import no_grad
@@ -43,11 +43,6 @@ from training.pair_task import PairTask
 CURVES = Path(__file__).with_name("curves.csv")
 RECORD = "is a script of its own: python docs/record.py RUN ..."
 ABOUT = {"about_positional": "folders of runs", "hints": {"record": RECORD}}
-
-
-@dataclass
-class DiagnoseOptions:
-    """`python -m extra.studies.diagnose` has no options."""
 
 
 @dataclass
@@ -187,8 +182,8 @@ def cause(run: Run, others: list[np.ndarray]) -> str:
     return "more steps help while it falls; else look at --freeze, --block_size, mask, positions, targets"
 
 
-@program("extra.studies.diagnose", DiagnoseOptions, "RUN ...", "out/goethe", **ABOUT)
-def main(_: DiagnoseOptions, *names: str) -> None:
+@program("extra.studies.diagnose", NoOptions, "RUN ...", "out/goethe", **ABOUT)
+def main(_: NoOptions, *names: str) -> None:
     """Say what is unusual about the losses of runs of train.py, and what to try."""
     for name, run in zip(names, map(read_run, names), strict=True):
         step, loss = run.validation[:, -1]

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from training.options import TrainOptions
 from training.origin import check_saved
 
 Main = Callable[[list[str]], int]
+
+
+@dataclass
+class NoOptions:
+    """The options of a program that has none."""
 
 
 def program(name: str, cls: type, named: str = "", example: str = "", **more: Any) -> Callable[[Callable], Main]:

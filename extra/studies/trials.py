@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import time
+import timeit
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -284,13 +285,13 @@ def matmul_rate(device: str, dtype: str) -> float:
     a = place.xp.tile(a, (size // block, size // block))
     if dtype == "bfloat16":
         a = a.astype(bfloat16())
-    multiply, best = place.module("gemm").gemm if device == "cuda" else place.xp.matmul, math.inf
-    for _ in range(6):
-        began = time.perf_counter()
+    multiply = place.module("gemm").gemm if device == "cuda" else place.xp.matmul
+
+    def product() -> None:
         multiply(a, a)
         place.synchronize()
-        best = min(best, time.perf_counter() - began)
-    return 2 * size**3 / best
+
+    return 2 * size**3 / min(timeit.repeat(product, number=1, repeat=6))
 
 
 def free_memory(device: str) -> int | None:

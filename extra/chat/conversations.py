@@ -18,10 +18,9 @@ words. A third test, `by_hand`, is in world/by_hand.tsv: fifty questions as peop
 
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,7 @@ SYLLABLES = "an bar bel chan dor el fin gar hil im jo kas lin mar nor ol pet ris
 LANGUAGES = ("de", "en")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """A question with its answer: `turns` are what was said before the answer, the question last."""
 
     kind: str
@@ -158,7 +156,7 @@ def conversation(rng: np.random.Generator, part: str) -> Asked:
         others = [name for name in KINDS if "name" not in name]
         while (earlier := ask(rng, "train", pick(rng, others), language)) is None:
             pass
-        return replace(asked, turns=(*earlier.turns, earlier.answer, *asked.turns))
+        return asked._replace(turns=(*earlier.turns, earlier.answer, *asked.turns))
     return asked
 
 

@@ -20,9 +20,8 @@ where a model calls a calculator in the same way.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -114,8 +113,7 @@ def without_calls(answer: str) -> str:
     return answer.rpartition(CLOSE)[2]
 
 
-@dataclass
-class Calls:
+class Calls(NamedTuple):
     """The state of a model that can call: the model's own, what each row has written, and what it must write next."""
 
     state: GenerationState

@@ -13,9 +13,8 @@ images, .csv and .npz the numbers in it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,8 +119,7 @@ def neighbours(names: Sequence[str], options: vectors.NeighbourOptions) -> Pictu
 # --- the command ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of picture.
 
     Attributes:

@@ -4,8 +4,8 @@ Each is a file in presets/extra/sizes/ with the options of its family, like a pr
 with its time and hardware (published.toml), these are shown next to the operations that are counted.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from extra.options import OWN_PRESETS
 from training.cli.options import PRESET_FOLDERS, list_presets, read_preset
@@ -16,8 +16,7 @@ PUBLISHED = Path(__file__).with_name("published.toml")
 PRESET_FOLDERS[FOLDER] = "sizes, for --dry_run only"
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """What a training run took, according to its authors.
 
     Attributes:

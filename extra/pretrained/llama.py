@@ -45,14 +45,8 @@ class LlamaLayout(Layout):
     read_tokenizer = HFTokenizer.from_folder
     settings: ClassVar = USUAL | OF_TEXT
     settings |= {"n_kv_head": "num_key_value_heads", "head_dim": "head_dim", "norm_eps": "rms_norm_eps"}
-    required: ClassVar = DECODER | {
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
-        "partial_rotary_factor": 1.0,
-        "rope_interleaved": False,
-        "use_sliding_window": False,
-    }
+    required: ClassVar = DECODER | {"hidden_act": "silu", "partial_rotary_factor": 1.0}
+    required |= dict.fromkeys(("attention_bias", "mlp_bias", "rope_interleaved", "use_sliding_window"), False)
     others: ClassVar = {
         *("rope_theta", "rope_scaling", "rope_parameters", "is_llama_config", "attention_dropout", "pretraining_tp"),
         *("sliding_window", "max_window_layers", "layer_types"),

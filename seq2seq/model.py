@@ -13,7 +13,7 @@ Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ Caches = list[KVCache] | None  # one for each layer, if keys and values are kept
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
 
-@dataclass
-class Memory:
+class Memory(NamedTuple):
     """What an encoder made of the source: (B, S, C), the mask of its text, its caches, or its last states."""
 
     values: Tensor

@@ -15,9 +15,8 @@ import hashlib
 import re
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ from training.checkpoint import Checkpoint
 Change = tuple[np.ndarray, np.ndarray, float]  # A (r, n), B (m, r) and s: the matrix of the base becomes W + s B A
 
 
-@dataclass
-class Adapter:
+class Adapter(NamedTuple):
     """What is added to the weights of a base.
 
     Attributes:
@@ -41,7 +39,7 @@ class Adapter:
 
     path: Path
     changes: dict[str, Change]
-    whole: dict[str, np.ndarray] = field(default_factory=dict)
+    whole: dict[str, np.ndarray]
 
     def folded_into(self, weights: Mapping[str, np.ndarray], beside: bool = False) -> dict[str, np.ndarray]:
         """The weights of the adapted model.

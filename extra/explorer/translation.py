@@ -2,15 +2,13 @@
 
     python sample.py out/translate-de-en --start "Der Mann liest ein Buch." --beam 4 --explain page.html
 
-`watched_search` translates with a model that notes every step of the search (`WatchedModel`). From these notes `tree`
-lists all hypotheses that were considered: those that were continued, those that ended, and those that were dropped,
-each with the reason. The page carries the model, if it is small enough, and translates other sentences greedily.
+`translate` is given a model that notes every step of the search (`WatchedModel`). From these notes `tree` lists all
+hypotheses that were considered: those that were continued, those that ended, and those that were dropped, each with the
+reason. The page carries the model, if it is small enough, and translates other sentences greedily.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,23 +48,23 @@ class WatchedModel:
         self.model, self.config = model, model.config
         self.log_probs, self.parents, self.tokens = [], [], []
 
-    def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedModel]:
+    def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, Self]:
         """Like the model's `start`, for one source."""
         self.limit = longest_translation(len(sources[0]), self.config.block_size)
         return self._noted(*self.model.start(sources))
 
-    def step(self, tokens: np.ndarray, state: WatchedModel) -> tuple[np.ndarray, WatchedModel]:
+    def step(self, tokens: np.ndarray, state: Self) -> tuple[np.ndarray, Self]:
         """Like the model's `step`."""
         self.tokens.append(tokens)
         return self._noted(*self.model.step(tokens, self.state))
 
-    def select(self, rows: np.ndarray) -> WatchedModel:
+    def select(self, rows: np.ndarray) -> Self:
         """Like the state's `select`, which the search calls once before each step."""
         self.parents.append(rows)
         self.state = self.state.select(rows)
         return self
 
-    def _noted(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, WatchedModel]:
+    def _noted(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, Self]:
         self.log_probs.append(log_probs)
         self.state = state
         return log_probs, self

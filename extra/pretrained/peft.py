@@ -100,7 +100,7 @@ def read_peft(folder: Path, config: GPTConfig) -> Adapter:
         changes |= {ours: (a, part, scale) for ours, part in zip(maps[theirs], parts, strict=True)}
     if not changes:
         raise CheckpointError(f"{path} changes nothing: it holds no tensors")
-    return Adapter(folder, changes)
+    return Adapter(folder, changes, {})
 
 
 def linear_maps(config: GPTConfig) -> dict[str, list[str]]:

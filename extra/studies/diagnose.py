@@ -21,8 +21,8 @@ measured with the sources of other sentences: if that is no worse, it ignores it
 symptoms, and what helps.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -45,8 +45,7 @@ RECORD = "is a script of its own: python docs/record.py RUN ..."
 ABOUT = {"about_positional": "folders of runs", "hints": {"record": RECORD}}
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """A run, and what there is to know about its data.
 
     Attributes:

@@ -87,18 +87,15 @@ def cleaned(character: str) -> str:
     return " " if character.isspace() else character
 
 
-def without_accent(character: str) -> str:
-    """A lower-case letter, or nothing for an accent that NFD, the canonical decomposition, split from its letter."""
-    return "" if unicodedata.category(character) == "Mn" else character.lower()
-
-
 def is_punctuation(character: str) -> bool:
     """Whether a character is punctuation; every ASCII symbol counts as such, $ and + included."""
     return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 
 CLEANED = CharacterTable(cleaned)
-WITHOUT_ACCENTS = CharacterTable(without_accent)  # by character: a Greek Σ is σ at the end of a word, too
+# Lower-case letters, without the accents that NFD, the canonical decomposition, has split from them. By character: a
+# Greek Σ is σ at the end of a word, too.
+WITHOUT_ACCENTS = CharacterTable(lambda letter: "" if unicodedata.category(letter) == "Mn" else letter.lower())
 SPACED = CharacterTable(lambda character: f" {character} " if is_punctuation(character) else character)
 
 

@@ -31,17 +31,10 @@ class GPT2Layout(Layout):
     titles: ClassVar = {"gpt2": "GPT-2"}
     model = GPT
     read_tokenizer = HFTokenizer.from_folder
-    settings: ClassVar = {
-        **{name: name for name in ("vocab_size", "n_layer", "n_head", "n_embd", "n_inner")},
-        "block_size": "n_positions",
-        "activation": "activation_function",
-        "norm_eps": "layer_norm_epsilon",
-    }
-    required: ClassVar = DECODER | {
-        "tie_word_embeddings": True,
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-    }
+    settings: ClassVar = {name: name for name in ("vocab_size", "n_layer", "n_head", "n_embd", "n_inner")}
+    settings |= {"block_size": "n_positions", "activation": "activation_function", "norm_eps": "layer_norm_epsilon"}
+    required: ClassVar = DECODER | {"tie_word_embeddings": True}
+    required |= {"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
     # Dropout, settings of another head, and those of older versions.
     others: ClassVar = {
         *"embd_pdrop attn_pdrop resid_pdrop reorder_and_upcast_attn n_ctx n_special predict_special_tokens".split(),

@@ -72,9 +72,11 @@ class Adapter(NamedTuple):
 def adapter_in(path: Path, checkpoint: Checkpoint) -> Adapter:
     """The adapter that a checkpoint holds.
 
-    Raises: CheckpointError if it holds a whole model, or half of a change.
+    Raises: CheckpointError if it holds a whole model, half of a change, or nothing.
     """
     alpha = base_of(path, checkpoint.base)["alpha"]
+    if not checkpoint.weights:
+        raise CheckpointError(f"{path} changes nothing: it holds no tensors")
     pairs: dict[str, dict[str, np.ndarray]] = {}
     whole = {}
     for name, array in checkpoint.weights.items():

@@ -175,7 +175,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
     """
     adapter, config = adapter_in(path, checkpoint), read_model_config(GPTConfig, checkpoint.model)
     checked_settings(layout_of(config), config)  # an adapter is useless if peft cannot have its base
-    if adapter.whole or not adapter.changes:
+    if adapter.whole:
         raise CheckpointError(
             f"{path} has learned {min(adapter.whole)} as a whole, which is not a change of low rank: fold it into its "
             "base with python -m extra.adapters.merge, and export that"

@@ -58,9 +58,7 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
         with random_key(*key, drawn=drawn), build_graph(), Run() as again:
             found = function(*args, **kwargs)
         is_same = isinstance(found, Tensor) and found.shape == shape and not again.is_older(found)
-        # The same but for rounding, which some libraries do differently in another place of memory.
-        close = {"rtol": 0, "atol": 1e-4 * np.abs(values[np.isfinite(values)]).max(initial=0), "equal_nan": True}
-        is_same = is_same and again.steps == steps and np.allclose(sample(found.data), values, **close)
+        is_same = is_same and again.steps == steps and is_close(sample(found.data), values)
         if not is_same or any(cell[0] != version for cell, version in read):
             raise RuntimeError(
                 "recompute: the function did not compute the same again: whatever it uses must stay as it was until "
@@ -128,3 +126,9 @@ class Run(autograd.Observer):
 def sample(y: Array) -> np.ndarray:
     """Some of the values of a result, or all if they are few; none on a GPU, which the host would have to wait for."""
     return y.flat[:: 1 + y.size // SAMPLE] if isinstance(y, np.ndarray) else np.empty(0)
+
+
+def is_close(found: np.ndarray, values: np.ndarray) -> bool:
+    """Whether two samples are the same but for rounding, which some libraries do differently in other memory."""
+    largest = np.abs(values[np.isfinite(values)]).max(initial=0)
+    return np.allclose(found, values, rtol=0, atol=1e-4 * largest, equal_nan=True)

@@ -200,6 +200,21 @@ def test_hardware_threads_of_one_core_count_once(threads, first_two, all_of_them
         assert available_cores() == expected
 
 
+LIMITS = [("max 100000", 4), ("350000 100000", 4), ("200000 100000", 2), ("150000 100000", 2), ("20000 100000", 1)]
+
+
+def test_a_containers_limit_counts_and_elsewhere_python_knows_the_number(tmp_path, monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(folder, "Path", lambda name: tmp_path / "cpu.max")
+    for known, expected in ((3, 3), (None, 1)):
+        monkeypatch.setattr(os, "cpu_count", lambda known=known: known)
+        assert available_cores() == expected
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    for limit, expected in LIMITS:
+        (tmp_path / "cpu.max").write_text(f"{limit}\n", encoding="ascii")
+        assert available_cores() == expected
+
+
 # --- ends and errors ------------------------------------------------------------------------------------------
 
 

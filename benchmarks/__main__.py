@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from benchmarks.machine import load
-from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, chosen, measure
+from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure
 from benchmarks.table import conditions, render, spread
 from extra.plots.figure import write_or_refuse
+from extra.studies.program import chosen
 from tinygrad_lite.errors import UserError
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say

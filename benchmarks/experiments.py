@@ -57,9 +57,8 @@ from pathlib import Path
 import train
 from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
-from benchmarks.rows import chosen
 from extra.encoders.classes import ClassesTask
-from extra.studies.program import numbers
+from extra.studies.program import chosen, numbers
 from families import FAMILIES
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option
@@ -231,8 +230,11 @@ def code_commit() -> str:
 # --- running --------------------------------------------------------------------------------------------------
 
 
-def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
-    """Train one run after the other, and add a row for each that succeeded; returns the exit status."""
+def train_all(runs: Sequence[Run], results: Path, out_dir: str, **known: str) -> int:
+    """Train one run after the other, and add a row for each that succeeded; returns the exit status.
+
+    `known` columns are not measured.
+    """
     failed, took = [], {}
     Path(out_dir).mkdir(parents=True, exist_ok=True)
     for row in read_rows(results):  # for an estimate: the time of earlier runs of the setting
@@ -250,7 +252,7 @@ def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
                 failed.append(f"{run.name}, seed {run.seed} (status {status})")
                 say(f"no row: {failed[-1]}")
                 continue
-            row = dict(zip(KEY, run.key(commit), strict=True)) | measure(run)
+            row = dict(zip(KEY, run.key(commit), strict=True)) | measure(run) | known
             if kept:
                 run.setup.folder.path.rename(kept)
         if code_commit() != commit:

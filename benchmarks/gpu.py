@@ -30,9 +30,9 @@ from typing import Any
 from benchmarks.children import Handle, SideFailed
 from benchmarks.gpu_side import WIDTHS, WRITTEN, shape_of
 from benchmarks.machine import cpu_model, installed
-from benchmarks.rows import chosen
 from benchmarks.table import markdown, shown, spread
 from extra.plots.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write, write_out
+from extra.studies.program import chosen
 from tinygrad_lite.config import option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import OptionError, UserError

@@ -2,11 +2,13 @@
 
     python -m benchmarks.race mine.toml              measure what the recipe costs, train eight seeds, and judge
     python -m benchmarks.race mine.toml --cost       only what it costs, a minute
-    python -m benchmarks.race mine.toml --seeds 1,2  try it, without a claim to the record
+    python -m benchmarks.race mine.toml --seeds 101  try it, without a claim to the record
     python -m benchmarks.race                        the records
 
 A recipe is a preset of a GPT, such as `goethe` or a file of your own; docs/race.md has the rules. Its results are added
-to docs/experiments/race-TEXT.csv, where the column `seconds` is the cost. A run that has a row is not repeated.
+to docs/experiments/race-TEXT.csv, where the column `seconds` is the cost, and `options` has what the recipe changes in
+the preset `goethe`, so that a row says what was trained, whatever becomes of the file. A run that has a row is not
+repeated.
 
 **The cost is counted in work, not in time**, so that everybody can enter with any machine, also a busy one. In turns, a
 fixed amount of NumPy's work is timed in two processes (the calibration), and some steps of the recipe. The ratio of
@@ -33,18 +35,21 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.experiments import RESULTS, Run, Setting, code_commit, missing, plan, train_all
 from benchmarks.our_side import updates_of
-from benchmarks.results import Row, grouped, read_rows, spread, write_rows
-from extra.families import GPT
+from benchmarks.results import Row, read_rows, spread
+from extra.families import FAMILIES, GPT
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError, UserError
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say
+from training.cli.options import values_of
 from training.folder import tune_memory
+from training.start import read_setup
 
 BUDGET = 100.0  # seconds
 TOLERANCE = 1.03  # measurements of the same cost differ by as much
 SECONDS = 0.151  # what one calibration costs: with this, the preset goethe costs 100 seconds
-SEEDS, LEVEL = 8, 0.01  # a record needs as many seeds, and p below this level against the standing one
+SEEDS = tuple("12345678")  # a record needs all of them
+LEVEL = 0.01  # and p below this against the standing record
 TEXTS = ("goethe", "plays")
 TURNS, STEPS, ROUNDS = 50, 4, 60  # of a cost: turns, steps of the recipe in each, rounds of a calibration
 
@@ -53,7 +58,9 @@ TURNS, STEPS, ROUNDS = 50, 4, 60  # of a cost: turns, steps of the recipe in eac
 class RaceOptions:
     """The options of `python -m benchmarks.race`."""
 
-    seeds: str = option("1,2,3,4,5,6,7,8", "seeds, such as 1,2; a record needs all eight")
+    seeds: str = option(
+        "1,2,3,4,5,6,7,8", "seeds; a record needs these eight, and who only tries takes others, such as 101,102"
+    )
     cost: bool = option(False, "measure what the recipe costs, and stop")
 
 
@@ -64,26 +71,23 @@ def main(argv: list[str]) -> int:
         RaceOptions, argv, "python -m benchmarks.race", __doc__.split("\n")[0], "RECIPE", about_positional=about
     )
     if not names:
+        if options != RaceOptions():
+            raise OptionError("name a recipe, as in: python -m benchmarks.race goethe")
         for file in sorted(RESULTS.glob("race-*.csv")):
             print(f"{file.stem}:\n\n{table(read_rows(file))}")
         return 0
     runs, results = entries(names[0], options.seeds)
     if "dirty" in code_commit():
         say("warning: the code has changes that are not committed, so nobody can repeat these runs")
-    cost = cost_of(runs[0])
-    steps = runs[0].setup.options.max_iters
-    say(f"{steps:,} steps cost {cost:.1f} of {BUDGET:.0f} seconds")
-    if cost > BUDGET * TOLERANCE:
-        raise UserError(f"{names[0]} costs too much: use at most {int(steps * BUDGET / cost):,} steps")
-    if options.cost:
-        return 0
-    train_all(missing(runs, read_rows(results)), results, "")
-    rows = read_rows(results)
-    for row in rows:
-        if (row["options"], row["commit"]) == (runs[0].options, code_commit()):
-            row["seconds"] = f"{cost:.1f}"
-    write_rows(results, rows)
-    print(table(rows))
+    to_do = missing(runs, read_rows(results))
+    if to_do or options.cost:
+        cost, steps = cost_of(runs[0]), runs[0].setup.options.max_iters
+        say(f"{steps:,} steps cost {cost:.1f} of {BUDGET:.0f} seconds")
+        if cost > BUDGET * TOLERANCE:
+            raise UserError(f"{names[0]} costs too much: use at most {int(steps * BUDGET / cost):,} steps")
+    if not options.cost:
+        train_all(to_do, results, "", seconds=f"{cost:.1f}" if to_do else "")
+        print(table(read_rows(results)))
     return 0
 
 
@@ -92,14 +96,27 @@ def entries(recipe: str, seeds: str) -> tuple[list[Run], Path]:
 
     Raises: OptionError if it does not take part.
     """
-    (run,) = plan([Setting(Path(recipe).stem, shlex.quote(recipe), "1")])
-    setup, options = run.setup, run.setup.options
+    if Path(recipe).suffix and not Path(recipe).is_file():
+        raise OptionError(f"there is no file {recipe}")
+    base, setup = (read_setup([name, "--overwrite"], FAMILIES) for name in ("goethe", recipe))
+    options, usual = setup.options, values_of(base.options)
     if setup.family is not GPT or options.text or options.dataset not in TEXTS or options.device != "cpu":
         raise OptionError(f"{recipe}: the race is for GPTs on a CPU that learn from one of {', '.join(TEXTS)}")
-    others = bool(setup.trained or options.teachers or options.replay)
+    changed = {name: value for name, value in values_of(options).items() if value != usual[name]}
     # The held-out text is read before the first step and after the last one, so that it chooses nothing.
-    words = f"{run.options} --workers 2 --sample_tokens 0 --patience 0 --eval_interval 1000000"
-    return plan([Setting(run.name, words, seeds)]), RESULTS / f"race-{options.dataset}{'-other-text' * others}.csv"
+    fixed = {"workers": min(2, options.max_workers()), "sample_tokens": 0, "patience": 0, "eval_interval": 1_000_000}
+    words = ["goethe"]
+    for name, value in {**changed, **fixed}.items():
+        if name not in ("out_dir", "seed", "overwrite"):
+            words.append(f"--{name}")
+            words += (
+                value
+                if isinstance(value, list)
+                else [str(value).lower() if isinstance(value, bool | None) else str(value)]
+            )
+    runs = plan([Setting(Path(recipe).stem, shlex.join(words), seeds)])
+    others = bool(setup.trained or options.teachers or options.replay)
+    return runs, RESULTS / f"race-{options.dataset}{'-other-text' * others}.csv"
 
 
 # --- the cost -------------------------------------------------------------------------------------------------
@@ -158,16 +175,18 @@ def table(rows: Sequence[Row]) -> str:
     """The recipes in the order of entering, in Markdown, each with p against the record of its day."""
     lines = "| recipe | seeds | bits per character | cost, s | p | commit |\n|---|---|---|---|---|---|\n"
     standing: list[float] = []
-    for group in grouped(rows, list(dict.fromkeys(row["name"] for row in rows))):
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["name"], row["commit"], row["options"], row["seed"] in SEEDS), []).append(row)
+    for (name, commit, *_), group in groups.items():
         bits = [float(row["last_bits_per_char"]) for row in group]
         p = p_value(bits, standing) if standing else None
-        mark, told, one = "", "" if p is None else f"{p:.4f}", group[0]
-        if len(bits) == SEEDS and (p is None or p < LEVEL):
+        mark, told = "", "" if p is None else f"{p:.4f}"
+        if {row["seed"] for row in group} == {*SEEDS} and (p is None or p < LEVEL):
             mark, standing = "**", bits
         found = spread([row["last_bits_per_char"] for row in group], 4)
-        lines += (
-            f"| {mark}{one['name']}{mark} | {len(bits)} | {found} | {one['seconds']} | {told} | {one['commit']} |\n"
-        )
+        cost = statistics.mean(float(row["seconds"]) for row in group)
+        lines += f"| {mark}{name}{mark} | {len(bits)} | {found} | {cost:.1f} | {told} | {commit} |\n"
     return f"{lines}\nMean ± standard deviation; bold: a record.\n"
 
 

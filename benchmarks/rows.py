@@ -2,14 +2,13 @@
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.children import Child, ask, limits, start, take_turns
 from benchmarks.machine import is_measurable, peak
 from benchmarks.shapes import SHAPES
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.errors import UserError
 
 QUICK = 2  # turns
 COMPARED = 2  # losses: before the first update, and after it
@@ -130,23 +129,6 @@ ROWS = (
     Row(17, f"training step: {VIT}, without dropout", "train", "vit-no-dropout", "ms", 1.2, 1.5, repeats=3),
     Row(17, f"training step: {VIT}", "train", "vit", "ms", 1.2, 1.5, repeats=3),
 )
-
-
-def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
-    """The names in a text like "baby, gpt2", in the order of `known`; all if it is empty.
-
-    A name may itself hold commas: of several that fit, the longest is meant.
-
-    Raises: OptionError for anything else.
-    """
-    found, rest = set(), text.strip()
-    while rest:
-        fitting = [one for one in known if f"{rest},".startswith(f"{one},")]
-        if not fitting:
-            raise OptionError(f"--{name} {text}: there is no {rest.split(',')[0]!r}, only {', '.join(known)}")
-        found.add(max(fitting, key=len))
-        rest = rest[len(max(fitting, key=len)) + 1 :].strip()
-    return [one for one in known if one in found or not text]
 
 
 def measure(row: Row, options: BenchmarkOptions, with_compile: bool = False) -> Finding:

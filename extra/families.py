@@ -1,7 +1,6 @@
 """The families of models with all that the shelf adds, and the encoders; train.py and sample.py find them here."""
 
-import extra.mixers  # whose other parts of a block enter the engine's tables
-import extra.tokenizers  # noqa: F401 (and further kinds of tokens the table of tokenizers)
+import extra.tokenizers  # noqa: F401 (whose further kinds of tokens enter the table of tokenizers)
 from extra.corpora.pictures import RECIPES as PICTURES
 from extra.diffusion.family import DIFFUSION
 from extra.encoders.family import BERT, CNN, VIT

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+import extra.mixers  # noqa: F401 (whose parts of a block enter the engine's tables)
 from gpt import config as core
 from gpt.config import of_model
 from tinygrad_lite.config import part, recompute_option

@@ -1,7 +1,7 @@
 """What small programs begin with: checked options and positional arguments; numbers in a text; a run's options."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,23 @@ def program(name: str, cls: type, named: str = "", example: str = "", **more: An
         return main
 
     return with_command_line
+
+
+def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
+    """The names in a text like "baby, gpt2", in the order of `known`; all if it is empty.
+
+    A name may itself hold commas: of several that fit, the longest is meant.
+
+    Raises: OptionError for anything else.
+    """
+    found, rest = set(), text.strip()
+    while rest:
+        fitting = [one for one in known if f"{rest},".startswith(f"{one},")]
+        if not fitting:
+            raise OptionError(f"--{name} {text}: there is no {rest.split(',')[0]!r}, only {', '.join(known)}")
+        found.add(max(fitting, key=len))
+        rest = rest[len(max(fitting, key=len)) + 1 :].strip()
+    return [one for one in known if one in found or not text]
 
 
 def numbers(text: str, label: str, what: str, fits: Callable[[float], bool]) -> list[float]:

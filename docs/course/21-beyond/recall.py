@@ -21,9 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.rows import chosen
 from extra.gpt.config import GPTConfig
-from extra.studies.program import numbers, program, write_lines
+from extra.studies.program import chosen, numbers, program, write_lines
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.config import option

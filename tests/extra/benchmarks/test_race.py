@@ -20,12 +20,13 @@ def trained(workplace, monkeypatch):
     """A recipe `mine.toml` and a standing record; training is replaced by made-up results, a list of bits to fill."""
     Path("mine.toml").write_text(f"{RECIPE}max_iters = 500\n", encoding="utf-8")
     bits, known = [], dict.fromkeys(COLUMNS, "") | {"commit": "abc"}
-    standing = [known | {"name": "first", "seconds": "100.0", "last_bits_per_char": one} for one in RECORD]
-    write_rows(workplace / "race-goethe.csv", standing)
+    standing = {"name": "first", "seconds": "100.0"}
+    first = [known | standing | {"seed": str(n), "last_bits_per_char": one} for n, one in enumerate(RECORD, start=1)]
+    write_rows(workplace / "race-goethe.csv", first)
 
-    def train_all(runs, results, out_dir):
+    def train_all(runs, results, out_dir, **more):
         asked.extend(run.seed for run in runs)
-        made = [dict(zip(experiments.KEY, run.key("abc"), strict=True)) for run in runs]
+        made = [dict(zip(experiments.KEY, run.key("abc"), strict=True)) | more for run in runs]
         made = [known | row | {"last_bits_per_char": one} for row, one in zip(made, bits, strict=False)]
         write_rows(results, [*read_rows(results), *made])
 
@@ -53,6 +54,25 @@ def test_eight_better_seeds_are_a_record_and_no_run_is_repeated(trained, ran):
     assert ran(race.main, "mine.toml").out == said
     assert asked == [*range(1, 9)]
     assert ran(race.main).out.partition("\n\n")[2] == said  # the records, without a recipe
+
+
+def test_a_file_that_has_changed_is_another_recipe_and_other_seeds_make_no_record(trained, ran):
+    bits, asked = trained
+    bits += ["1.89"] * 8
+    ran(race.main, "mine.toml", "--seeds", "1")
+    Path("mine.toml").write_text(f"{RECIPE}max_iters = 400\n", encoding="utf-8")
+    lines = ran(race.main, "mine.toml", "--seeds", "1,2").out.splitlines()
+    assert [line.split("|")[1:3] for line in lines if "mine" in line] == [[" mine ", " 1 "], [" mine ", " 2 "]]
+    assert asked == [1, 1, 2]
+    others = ran(race.main, "mine.toml", "--seeds", "101,102,103,104,105,106,107,108").out
+    assert "| mine | 8 | 1.8900 | 99.9 | 0.0001 |" in others
+
+
+def test_a_row_says_what_the_recipe_changes_in_the_default(trained):
+    Path("mine.toml").write_text('like = "goethe"\nzero_init = false\nattention_scale = "none"\n', encoding="utf-8")
+    (run,) = race.entries("mine.toml", "1")[0]
+    assert run.options.startswith("goethe --attention_scale none --zero_init false --workers")
+    assert (run.setup.options.config.attention_scale, run.setup.options.config.zero_init) == (None, False)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@
 It counts how often each shade follows the pixel to its left and the one above it (`neighbour_bits`).
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from extra.corpora.pictures import RECIPES, load_pictures
+from extra.studies.program import NoOptions, program
 from extra.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, say
@@ -38,12 +37,12 @@ def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strengt
     return float(-np.log2(p_both[contexts(held_out)]).mean())
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print the bits per pixel that counting reaches; returns the exit status."""
-    if len(argv) != 1 or argv[0] not in RECIPES:
-        names = ", ".join(RECIPES)
-        raise OptionError(f"name pictures, as in: python docs/extra/pixel_counts.py digits (there are {names})")
-    data = load_pictures(argv[0])
+@program("docs/extra/pixel_counts.py", NoOptions, "NAME", "digits", about_positional=f"one of {', '.join(RECIPES)}")
+def main(_: NoOptions, name: str) -> None:
+    """Print the bits per pixel that counting reaches."""
+    if name not in RECIPES:
+        raise OptionError(f"{name}: there is no such data set of pictures, only {', '.join(RECIPES)}")
+    data = load_pictures(name)
     tokenizer = PixelTokenizer(17)
     parts = (data.train, data.validation)
     train, held_out = (tokenizer.from_brightness(data.brightness(part.pixels)) for part in parts)
@@ -51,7 +50,6 @@ def main(argv: Sequence[str]) -> int:
         bits = neighbour_bits(train, held_out, tokenizer.shades, strength)
         print(f"{bits:.4f} bits per pixel, smoothed with {strength:g} counts")
     say(f"{tokenizer.shades} shades; {held_out.size:,} pixels of {len(held_out):,} held-out pictures")
-    return 0
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def fill(
     ids = np.pad(texts, ((0, 0), (0, size - texts.shape[1])), constant_values=model.mask)
     when, weight, count = np.zeros_like(ids), model.token_embedding.weight, len(places)
     rngs = [keyed_rng(sampling.seed, "fill", row, window) for row in range(len(ids))]
-    ranks, uniform = np.moveaxis([(rng.permutation(count), rng.random(count)) for rng in rngs], 1, 0)
+    ranks = np.array([rng.permutation(count) for rng in rngs])
     hidden = np.tile(np.arange(count), (len(ids), 1))  # numbers of places: (B, m), of which `left` stay hidden
     ends = np.linspace(count, 0, min(options.steps, count) + 1).round().astype(int)
     for step, left in enumerate(ends[1:], start=1):
@@ -51,7 +51,8 @@ def fill(
         if sampling.temperature == 0:
             tokens = log_probs.argmax(axis=-1)
         else:
-            tokens = draw(filter_tokens(log_probs, sampling), np.take_along_axis(uniform, hidden, 1).ravel())
+            uniform = np.array([rng.random(hidden.shape[1]) for rng in rngs])  # drawn again, as in LLaDA
+            tokens = draw(filter_tokens(log_probs, sampling), uniform.ravel())
         certainty = np.take_along_axis(log_probs, tokens[:, None], 1).reshape(hidden.shape)
         score = certainty if options.order == "confidence" else np.take_along_axis(ranks, hidden, 1)
         kept, rest = np.split(np.argsort(-score, axis=1, kind="stable"), [hidden.shape[1] - left], axis=1)

@@ -1,12 +1,13 @@
-"""`sample.py` with masked diffusion: continue a prompt, or fill the gaps of a text, in any order; a film of it.
+r"""`sample.py` with masked diffusion: continue a prompt, or fill the gaps of a text, in any order; a film of it.
 
     python sample.py out/diffusion --start "Faust:" --max_new_tokens 100 --steps 16
     python sample.py out/diffusion --start "Es irrt der ___, so lang er strebt." --order random
     python sample.py out/diffusion --start "Faust:" --max_new_tokens 100 --out film.svg
 
-Each _ is a gap of one token. What is given stays as it is.
+Each _ is a gap of one token, and so is <mask>; the character itself is written \_. What is given stays as it is.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,13 @@ import numpy as np
 
 from extra.diffusion import fill
 from extra.diffusion.model import MASK, Diffusion
+from extra.plots.figure import write_or_refuse
 from text.decoding.sample_options import refuse_others
 from text.tokenizers.base import StreamDecoder, Tokenizer
 from text.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.errors import OptionError, counted
 from training.cli.console import say, write
-from training.cli.files import write_atomically
-from training.cli.prompt import read_prompt, warn_of_unknown
+from training.cli.prompt import read_prompt, warn_of_cut, warn_of_unknown
 from training.family import Trained
 
 KNOWN = {*"start max_new_tokens num_samples steps order out temperature top_k top_p min_p greedy seed".split()}
@@ -42,21 +43,28 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Diff
 
     Raises: OptionError if the options are not for such a model, or if a text with gaps is too long for it.
     """
-    refuse_others(given, KNOWN, "is for models that write from left to right; masked diffusion takes")
-    if options.out and Path(options.out).suffix != ".svg":
-        raise OptionError(f"--out {options.out}: the film of a text is an .svg")
+    refuse_others(given, KNOWN, "is not for masked diffusion, which takes")
+    if options.out:
+        if Path(options.out).suffix != ".svg":
+            raise OptionError(f"--out {options.out}: the film of a text is an .svg")
+        if options.num_samples > 1:
+            raise OptionError("--out makes a film of one text: omit --num_samples")
+        write_or_refuse(options.out, "", "--out ")  # it is better known at once that it cannot be written
     tokenizer, size = trained.tokenizer, model.config.block_size
     text = tokenizer.prepare(read_prompt(options.start))
     if "start" in given:  # the default prompt, a line break, needs no warning
-        warn_of_unknown(tokenizer, text.replace(GAP, ""))
+        warn_of_unknown(tokenizer, re.sub(rf"\\?{GAP}|{MASK}", "", text))
     ids = with_gaps(tokenizer, text)
     # The first token is never hidden.
     before = (tokenizer.encode("\n") or [0]) if ids[:1] in ([], [model.mask]) else []
     texts = np.array([[*before, *ids]] * options.num_samples)
     if model.mask not in ids:
+        warn_of_cut([len(ids)], size // 2, "last", "prompt")
         texts, when = fill.write(model, texts, options.max_new_tokens, options, tokenizer.textless)
     elif "max_new_tokens" in given:
-        raise OptionError("--max_new_tokens continues a text, but one with gaps is only filled: omit it")
+        raise OptionError(
+            "--max_new_tokens continues a text, but one with gaps, which _ marks, is only filled: omit it"
+        )
     elif texts.shape[1] > size:
         raise OptionError(f"a text with gaps must fit into {counted(size, 'token')}, but this one has {texts.shape[1]}")
     else:
@@ -66,17 +74,18 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Diff
             say(f"--- sample {number} of {options.num_samples}")
         write(tokenizer.decode(tokens[len(before) :]) + "\n")
     if options.out:
-        write_atomically(Path(options.out), film(tokenizer, texts[0], when[0]).encode())
+        write_or_refuse(options.out, film(tokenizer, texts[0, len(before) :], when[0, len(before) :]), "--out ")
 
 
 def with_gaps(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The tokens of a text with <mask> for each gap.
+    r"""The tokens of a text with <mask> for each gap; of \_ only the _ is left.
 
     In byte-pair encoding a word's token begins with the space before it, so a gap replaces that, too.
     """
     if tokenizer.kind == BPETokenizer.kind:
         text = text.replace(f" {GAP}", GAP)
-    return tokenizer.encode(text.replace(GAP, MASK), allow_special=[MASK])
+    text = re.sub(rf"(?<!\\){GAP}", MASK, text).replace(rf"\{GAP}", GAP)
+    return tokenizer.encode(text, allow_special=[MASK])
 
 
 def film(tokenizer: Tokenizer, tokens: Sequence[int], when: Sequence[int]) -> str:

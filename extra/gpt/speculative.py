@@ -67,11 +67,12 @@ class Reader:
     def after(self, ids: Sequence[int], count: int = 1) -> np.ndarray:
         """Log-probabilities of the token after each of the last `count` ones: (count, V).
 
-        A full window is continued from its last half, as in `Generator.step`.
+        A full window is continued from its last half, as in `Generator.step`; so is one that would be nearly empty,
+        as after another text, or after many guesses that were dropped.
         """
         block_size = self.model.config.block_size
-        if len(ids) - self.begin > block_size:
-            self.begin = len(ids) - (max(1, block_size // 2) if self.known else block_size)
+        if not min(len(ids), max(count, block_size // 4)) <= len(ids) - self.begin <= block_size:
+            self.begin = max(0, len(ids) - (max(1, block_size // 2) if self.known else block_size))
             self.known = []
         window = [*ids[self.begin :]]
         same = 0
@@ -212,8 +213,8 @@ def with_draft(options: Any, trained: Trained, model: GPT, ends: Collection[int]
     drawn_from = functools.partial(distribution, options.sampling(), {*tokenizer.textless} - {*ends})
     if name == "lookup":
         draft: Draft = lookup
-    elif name in RECIPES or Path(name).suffix == ".txt":
-        text, _ = load_corpus(name).split()
+    elif name in RECIPES or Path(name).suffix not in ("", ".safetensors"):
+        text, _ = load_corpus(name, files=[] if name in RECIPES else [name]).split()
         draft = Counts(token_text(tokenizer.encode(tokenizer.prepare(text))))
     else:
         other = load_trained(Path(name))

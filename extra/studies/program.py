@@ -93,12 +93,12 @@ def numbers(text: str, label: str, what: str, fits: Callable[[float], bool]) -> 
     raise OptionError(f"{label} {text}: write {what}")
 
 
-def write_lines(path: Path, lines: list[str]) -> None:
-    """Write a text file.
+def write_lines(path: Path, lines: list[str], option: str = "--out ") -> None:
+    """Write a text file that an option names.
 
     Raises: OptionError if it cannot be written.
     """
-    write_or_refuse(path, "".join(f"{line}\n" for line in lines), "--out ")
+    write_or_refuse(path, "".join(f"{line}\n" for line in lines), option)
 
 
 def options_of_run(family: Family, path: Path) -> TrainOptions:

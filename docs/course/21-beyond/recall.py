@@ -61,6 +61,8 @@ def main(options: RecallOptions) -> None:
     least = 2 * options.pairs
     what = f"whole numbers of at least {least}, twice the pairs, such as 8,32,128"
     distances = [*map(int, numbers(options.distances, "--distances", what, lambda n: n >= least and n.is_integer()))]
+    if options.csv:
+        write_lines(Path(options.csv), [], "--csv ")  # it is better known at once that it cannot be written
     rows = [["mixer", "parameters", "seconds", *map(str, distances)]]
     print(f"{'accuracy behind':<12} {'parameters':>10} {'seconds':>8}" + "".join(f"{d:>7}" for d in distances))
     for name in chosen(options.mixers, list(KINDS), "mixers"):
@@ -70,7 +72,7 @@ def main(options: RecallOptions) -> None:
         shares = "".join(f"{share:>7.1%}" for share in right)
         print(f"{name:<15} {model.num_parameters():>10,} {seconds:>8.1f}{shares}", flush=True)
     if options.csv:
-        write_lines(Path(options.csv), [",".join(row) for row in rows])
+        write_lines(Path(options.csv), [",".join(row) for row in rows], "--csv ")
         say(f"wrote {options.csv}")
 
 

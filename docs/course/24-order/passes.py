@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from extra.families import DIFFUSION, FAMILIES, GPT
 from extra.studies.program import program
-from families import FAMILIES
 from gpt.data import bits_per_character
 from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
 from train import evaluate, only_updates
 from training.cli.console import run_command, show
 from training.processes.processes import OneProcess
@@ -45,6 +46,8 @@ def main(options: PassesOptions) -> None:
 def learned(options: PassesOptions, name: str) -> Iterator[tuple[int, float, float]]:
     """Train a preset; after 1, 2, 4, ... passes, the held-out bits per character and the processor time so far."""
     setup = read_setup([name, *FIXED, "--seed", str(options.seed)], FAMILIES)
+    if setup.family not in (GPT, DIFFUSION):
+        raise OptionError(f"--models {name}: the models that are compared are GPTs and masked diffusion")
     task, comm = setup.make_task(), OneProcess()
     task.data.train = task.data.train[: options.tokens]
     model, began, passes = setup.make_model(task.tokenizer), time.process_time(), 1

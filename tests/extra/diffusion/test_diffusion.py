@@ -249,26 +249,34 @@ def test_every_held_out_token_but_the_first_is_predicted_as_often_as_asked():
 def test_a_text_is_continued_filled_and_filmed(capsys):
     run()
     words = ["run", "--start=Es irrt der ", "--max_new_tokens=12", "--steps=3"]
-    said = sampled(capsys, *words, "--num_samples=2", "--out=film.svg")
+    said = sampled(capsys, *words, "--num_samples=2")
     texts = said.out.split("\n")
     assert said.out.startswith("Es irrt der ")
     assert said.err.count("--- sample") == 2
+    assert "of a prompt, only the last 4 tokens can be read" in said.err
+    sampled(capsys, *words, "--out=film.svg")
     assert ElementTree.parse("film.svg").getroot()[0].text
     assert sampled(capsys, *words).out.split("\n")[0] == texts[0]
     assert sampled(capsys, *words, "--seed=2", "--order=random").out != said.out
     for more in (["--greedy"], ["--top_k=3", "--top_p=0.9", "--temperature=2"]):
         filled = sampled(capsys, "run", "--start=_s irr_", *more).out
         assert re.fullmatch(r".s irr.\n", filled, re.DOTALL)
-    assert sampled(capsys, "run", "--start=", "--max_new_tokens=3", "--seed=3").out
+    assert sampled(capsys, "run", "--start=", "--max_new_tokens=3", "--seed=3", "--out=film.svg").out
+    assert ElementTree.parse("film.svg").getroot()[1].text  # not the line break that is read first
+    written = sampled(capsys, "run", r"--start=a\_b_", "--seed=3")
+    assert re.fullmatch("a.b.\n", written.out, re.DOTALL)  # one gap only; this model knows no underscore
+    assert "mask" not in written.err
 
 
 REFUSED = {
-    "--explain=p.html": "--explain is for models that write from left to right; masked diffusion takes --adapter",
-    "--beam=2": "--beam is for models that write from left to right",
-    "--score=text.txt": "--score is for models that write from left to right",
-    "--no_repeat_ngram_size=2": "--no_repeat_ngram_size is for models that write from left to right",
+    "--explain=p.html": "--explain is not for masked diffusion, which takes --adapter",
+    "--beam=2": "--beam is not for masked diffusion",
+    "--score=text.txt": "--score is not for masked diffusion",
+    "--no_repeat_ngram_size=2": "--no_repeat_ngram_size is not for masked diffusion",
     "--out=film.png": "--out film.png: the film of a text is an .svg",
-    "--start=E_ --max_new_tokens=3": "--max_new_tokens continues a text, but one with gaps is only filled: omit it",
+    "--out=no/film.svg": "--out no/film.svg",
+    "--out=film.svg --num_samples=2": "omit --num_samples",
+    "--start=E_ --max_new_tokens=3": "--max_new_tokens continues a text, but one with gaps, which _ marks, is only",
     "--start=Es_irrt_der": "a text with gaps must fit into 8 tokens, but this one has 11",
     "--order=left": "one of confidence, random",
 }

@@ -193,7 +193,7 @@ CASES = {
         (SEQ, "give a sentence"),
         *each("recall --distances {}", "--distances {}: write whole numbers of at least 8, twice the pairs", "4", "x"),
         ("recall --mixers gru", "--mixers gru: there is no 'gru', only attention"),
-        ("pixel_counts goethe", "python docs/extra/pixel_counts.py digits"),
+        ("pixel_counts goethe", "goethe: there is no such data set of pictures, only digits, mnist-5k, fashion-mnist"),
     ],
     CorpusError: [
         ("train names --text short.txt", "short.txt has 1 document, too few to hold out a tenth of them: use at least"),

@@ -92,12 +92,14 @@ def test_greedy_text_is_the_same_token_for_token(workplace, model, draft):
     drafts = {"lookup": lookup, "smaller": functools.partial(smaller, Reader(other), drawn_from)}
     drafts["counts"] = Counts(token_text(CHARACTERS.encode(TEXT)))
     drafts["itself"] = functools.partial(smaller, Reader(model), drawn_from)
-    writer = Drafted(model, drafts[draft], drawn_from, 4, 0)
     settings = {"max_new_tokens": 60, "temperature": 0.0}
     plain = [int(token[0]) for token in generate(model.step, *model.start([prompt]), **settings)]
-    found = [int(token[0]) for token in generate(writer.step, *writer.start([prompt]), **settings)]
-    assert found == plain
-    assert writer.kept <= writer.offered
+    for count in (11, 4):  # eleven guesses that are dropped leave a draft's window empty, and so does a new text
+        writer = Drafted(model, drafts[draft], drawn_from, count, 0)
+        for _ in range(2):
+            found = [int(token[0]) for token in generate(writer.step, *writer.start([prompt]), **settings)]
+            assert found == plain
+        assert writer.kept <= writer.offered
     if draft == "itself":
         assert writer.kept > 0.9 * writer.offered > 30  # their windows move at different tokens
 
@@ -149,7 +151,8 @@ def test_sample_writes_with_a_draft(workplace, capsys):
             assert "tokens per pass" in err
             texts.add(out)
     assert len(texts) == 3  # the same seed and draft, the same text
-    for draft, sentence in {"b.safetensors": "has another one", "nothing": "nothing"}.items():
+    wrong = {"b.safetensors": "has another one", "nothing": "nothing", "gone.txt": "there is no file gone.txt"}
+    for draft, sentence in wrong.items():
         with pytest.raises(UserError, match=sentence):
             sample.main([*command, "--draft", draft])
     saved_gpt(Path("r.safetensors"), CHARACTERS, mixer="lstm", positions="none")

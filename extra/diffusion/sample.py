@@ -17,7 +17,7 @@ import numpy as np
 
 from extra.diffusion import fill
 from extra.diffusion.model import MASK, Diffusion
-from extra.plots.figure import write_or_refuse
+from extra.plots.figure import check_folder, write_or_refuse
 from text.decoding.sample_options import refuse_others
 from text.tokenizers.base import StreamDecoder, Tokenizer
 from text.tokenizers.bpe import BPETokenizer
@@ -49,7 +49,7 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Diff
             raise OptionError(f"--out {options.out}: the film of a text is an .svg")
         if options.num_samples > 1:
             raise OptionError("--out makes a film of one text: omit --num_samples")
-        write_or_refuse(options.out, "", "--out ")  # it is better known at once that it cannot be written
+        check_folder(options.out, "--out")
     tokenizer, size = trained.tokenizer, model.config.block_size
     text = tokenizer.prepare(read_prompt(options.start))
     if "start" in given:  # the default prompt, a line break, needs no warning
@@ -59,7 +59,7 @@ def sample(options: Any, given: Mapping[str, Any], trained: Trained, model: Diff
     before = (tokenizer.encode("\n") or [0]) if ids[:1] in ([], [model.mask]) else []
     texts = np.array([[*before, *ids]] * options.num_samples)
     if model.mask not in ids:
-        warn_of_cut([len(ids)], size // 2, "last", "prompt")
+        warn_of_cut([len(ids)], max(size // 2, size - options.max_new_tokens), "last", "prompt")
         texts, when = fill.write(model, texts, options.max_new_tokens, options, tokenizer.textless)
     elif "max_new_tokens" in given:
         raise OptionError(

@@ -196,6 +196,12 @@ def check_file(name: str, label: str, *others: str) -> None:
         raise OptionError(f"{label} {name}: must end with one of {', '.join(allowed)}")
 
 
+def check_folder(name: str, label: str) -> None:
+    """Raise OptionError before all work if the folder of a file is missing, in which the result is to be written."""
+    if not Path(name).parent.is_dir():
+        raise OptionError(f"{label} {name}: there is no folder {Path(name).parent}")
+
+
 def check_plot(name: str, label: str) -> None:
     """Raise at once whatever would prevent a plot at the end: a file that is not an image, or missing matplotlib."""
     check_file(name, label)

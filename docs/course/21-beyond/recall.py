@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from extra.gpt.config import GPTConfig
+from extra.plots.figure import check_folder
 from extra.studies.program import chosen, numbers, program, write_lines
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
@@ -61,8 +62,7 @@ def main(options: RecallOptions) -> None:
     least = 2 * options.pairs
     what = f"whole numbers of at least {least}, twice the pairs, such as 8,32,128"
     distances = [*map(int, numbers(options.distances, "--distances", what, lambda n: n >= least and n.is_integer()))]
-    if options.csv:
-        write_lines(Path(options.csv), [], "--csv ")  # it is better known at once that it cannot be written
+    check_folder(options.csv, "--csv")
     rows = [["mixer", "parameters", "seconds", *map(str, distances)]]
     print(f"{'accuracy behind':<12} {'parameters':>10} {'seconds':>8}" + "".join(f"{d:>7}" for d in distances))
     for name in chosen(options.mixers, list(KINDS), "mixers"):

@@ -253,7 +253,7 @@ def test_a_text_is_continued_filled_and_filmed(capsys):
     texts = said.out.split("\n")
     assert said.out.startswith("Es irrt der ")
     assert said.err.count("--- sample") == 2
-    assert "of a prompt, only the last 4 tokens can be read" in said.err
+    assert "of a prompt, only the last 4 tokens can be read" in said.err and not Path("film.svg").exists()
     sampled(capsys, *words, "--out=film.svg")
     assert ElementTree.parse("film.svg").getroot()[0].text
     assert sampled(capsys, *words).out.split("\n")[0] == texts[0]
@@ -274,7 +274,7 @@ REFUSED = {
     "--score=text.txt": "--score is not for masked diffusion",
     "--no_repeat_ngram_size=2": "--no_repeat_ngram_size is not for masked diffusion",
     "--out=film.png": "--out film.png: the film of a text is an .svg",
-    "--out=no/film.svg": "--out no/film.svg",
+    "--out=no/film.svg": "--out no/film.svg: there is no folder no",
     "--out=film.svg --num_samples=2": "omit --num_samples",
     "--start=E_ --max_new_tokens=3": "--max_new_tokens continues a text, but one with gaps, which _ marks, is only",
     "--start=Es_irrt_der": "a text with gaps must fit into 8 tokens, but this one has 11",

@@ -10,8 +10,7 @@ to docs/experiments/race-TEXT.csv, where the column `seconds` is the cost, and `
 the preset `goethe`, so that a row says what was trained, whatever becomes of the file. A run that has a row is not
 repeated.
 
-**The cost is counted in work, not in time**, so that everybody can enter with any machine, also a busy one. In turns, a
-fixed amount of NumPy's work is timed in two processes (the calibration), and some steps of the recipe. The ratio of
+**The cost is counted in work, not in time**, so that everybody can enter with any machine. In turns, a fixed amount of NumPy's work is timed in two processes (the calibration), and some steps of the recipe. The ratio of
 both times hardly depends on the machine. The cost in seconds follows from a constant, with which the preset `goethe`
 costs 100.
 

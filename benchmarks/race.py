@@ -10,9 +10,9 @@ to docs/experiments/race-TEXT.csv, where the column `seconds` is the cost, and `
 the preset `goethe`, so that a row says what was trained, whatever becomes of the file. A run that has a row is not
 repeated.
 
-**The cost is counted in work, not in time**, so that everybody can enter with any machine. In turns, a fixed amount of NumPy's work is timed in two processes (the calibration), and some steps of the recipe. The ratio of
-both times hardly depends on the machine. The cost in seconds follows from a constant, with which the preset `goethe`
-costs 100.
+**The cost is counted in work, not in time**, so that everybody can enter with any machine. In turns, a fixed amount of
+NumPy's work is timed in two processes (the calibration), and some steps of the recipe. The ratio of both times hardly
+depends on the machine. The cost in seconds follows from a constant, with which the preset `goethe` costs 100.
 
 **The verdict is an exact permutation test** (Fisher 1935): if two recipes were equally good, their 16 results could
 have been dealt to them in any of 12,870 ways. p is the share of these ways that favour the new recipe as much as the

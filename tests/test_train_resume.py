@@ -163,7 +163,9 @@ def test_a_changed_text_is_refused_unless_it_is_named(run, workplace, capsys):
         train.main([*RESUME, "--max_iters=4"])
     assert contents(run.path) == before
     assert train.main([*RESUME, "--max_iters=4", "--text=text.txt"]) == 0
-    assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "warning: this is not the text on which the run was trained so far, so the best loss so far no" in said
+    assert load_checkpoint(run.best).step == 4  # whatever the loss on the other text was
 
 
 def test_a_named_text_replaces_the_files(run, workplace, capsys):

@@ -153,7 +153,7 @@ def split(x: Tensor, sizes: int | Sequence[int] = 0, axis: int = 0, *more, **nam
     if isinstance(sizes, (int, np.integer)):
         if sizes < 1:
             raise ValueError(f"split: pieces of size {sizes} never fill an axis of {length}: use a size of 1 or more")
-        sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
+        sizes = [min(sizes, length - start) for start in range(0, max(length, 1), sizes)]
     if min(sizes, default=0) < 0:
         raise ValueError(f"split: no piece may have a negative size, as in {list(sizes)}")
     if sum(sizes) != length:

@@ -35,6 +35,7 @@ def _in_place(op: Callable[[Any, Any], Tensor], sign: str) -> Callable[[Tensor, 
         if category(result.dtype) > category(self.dtype):
             raise TypeError(f"{what}: the result is {result.dtype}, and x holds {self.dtype}: {instead}")
         check_fits(result, self.dtype, what)
+        result = result.cast(self.dtype)
         carries = _check_write(self, result, what, instead)
         self.data[...] = result.data
         self.mark_written()
@@ -63,7 +64,9 @@ def _check_write(x: Tensor, value: Tensor, what: str, instead: str) -> bool:
 
 def _take_node(x: Tensor, result: Tensor) -> None:
     """Give x, into whose memory a result was written, the place of that result in the graph."""
-    if x._node is not None and result._node.keep is None:  # `retain_grad` is about the new value
+    if (
+        x._node is not None and result._node is not None and result._node.keep is None
+    ):  # `retain_grad` is about the new value
         result._node.keep, x._node.keep = x._node.keep, None
     x._node, x.op = result._node, result.op
 

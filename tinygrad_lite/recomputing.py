@@ -128,7 +128,6 @@ def sample(y: Array) -> np.ndarray:
     return y.flat[:: 1 + y.size // SAMPLE] if isinstance(y, np.ndarray) else np.empty(0)
 
 
-def is_close(found: np.ndarray, values: np.ndarray) -> bool:
+def is_close(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two samples are the same but for rounding, which some libraries do differently in other memory."""
-    largest = np.abs(values[np.isfinite(values)]).max(initial=0)
-    return np.allclose(found, values, rtol=0, atol=1e-4 * largest, equal_nan=True)
+    return np.allclose(a, b, rtol=0, atol=1e-4 * np.abs(b[np.isfinite(b)]).max(initial=0), equal_nan=True)

@@ -119,6 +119,7 @@ class RunSetup:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             self.refuse_other_text()
+            self.checkpoint.best_loss = self.checkpoint.best_step = None
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(noted)
         say(f"resuming after {counted(self.checkpoint.step, 'step')}")
@@ -130,7 +131,7 @@ class RunSetup:
             name = next((name for name in self.options.FILES if getattr(self.options, name)), "dataset")
             advice = f"restore that text, or name this one with --{name} to continue on it"
             raise OptionError(f"cannot resume {self.folder.path}: {changed}; {advice}")
-        say(f"warning: {changed}")
+        say(f"warning: {changed}, so the best loss so far no longer counts")
 
     # --- before the run -----------------------------------------------------------------------------------------
 

@@ -227,6 +227,23 @@ PROGRAMS = [rows_into_a_buffer, a_network_that_reads_its_buffer, results_and_num
 PROGRAMS += [a_number_of_its_own, stretched, every_operator]
 
 
+def test_numbers_of_another_type_are_written_in_that_of_the_tensor():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    leaf = Tensor([3.0, 4.0], dtype="float64", requires_grad=True)
+    y = w * 2
+    y += np.ones(2)
+    y *= leaf
+    constant = Tensor([1.0, 1.0])
+    constant += leaf * 0.5
+    (y * constant).sum().backward()
+    assert y.dtype == constant.dtype == w.grad.dtype == np.float32
+    assert w.grad.tolist() == [2 * 3 * 2.5, 2 * 4 * 3.0]
+    assert leaf.grad.tolist() == [3 * 2.5 + 9 * 0.5, 5 * 3.0 + 20 * 0.5]
+    y = w * 3
+    y //= 2  # has no gradient
+    assert (y.tolist(), y.requires_grad) == ([1.0, 3.0], False)
+
+
 @pytest.mark.parametrize("f", PROGRAMS)
 def test_gradients_follow_what_is_written(f):
     assert gradcheck(f, [Tensor([0.5, -1.0, 2.0], dtype="float64", requires_grad=True)]) < 1e-6

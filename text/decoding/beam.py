@@ -99,7 +99,7 @@ def beam_search(
     searches = [_Search(beam, max_new_tokens, length_penalty, n_best, stops) for _ in range(len(log_probs))]
     active = searches
     for length in range(1, max_new_tokens + 1):
-        tokens, values = _best_continuations(permitted(log_probs, forbidden), 2 * beam)
+        tokens, values = _best_continuations(permitted(log_probs, forbidden), (1 + len(stops)) * beam)
         parents, first = [], 0
         for search in active:
             last = first + len(search.log_probs)
@@ -141,8 +141,8 @@ class _Search:
     def grow(self, tokens: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Extend the open hypotheses by one token; returns which old hypothesis each new one continues.
 
-        2 * beam candidates are enough: at most `beam` of them stop, one per open hypothesis, so that `beam`
-        others remain to be continued. Of the candidates that stop, only those among the best `beam` count: the
+        With s stop tokens, (1 + s) * beam candidates are enough: at most s of each open hypothesis stop, so that
+        `beam` others remain to be continued. Of the candidates that stop, only those among the best `beam` count: the
         others would not have been kept if they had continued.
 
         Args:
@@ -151,7 +151,7 @@ class _Search:
         """
         totals = (self.log_probs[:, None] + values).ravel()
         # Stable: of equal totals the one from the better hypothesis is first, then the lower token.
-        best = np.argsort(-totals, kind="stable")[: 2 * self.beam]
+        best = np.argsort(-totals, kind="stable")[: (1 + len(self.stop_tokens)) * self.beam]
         best = best[totals[best] > -np.inf]
         parents = best // tokens.shape[1]
         grown = np.concatenate([self.tokens[parents], tokens.ravel()[best, None]], axis=1)

@@ -125,7 +125,7 @@ def check_reduction(op: str, reduction: str) -> None:
 def binary_cross_entropy_with_logits(logits=None, targets=None, *more, reduction: str = "mean", **names) -> Tensor:
     """log(1 + e^x) - t x for each logit x and answer t, in nats per answer.
 
-    Computed as (1 - t) x - min(x, 0) + log(1 + e^-|x|), which does not overflow and is right for an infinite x, too.
+    Computed as (1 - t) x - min(x, 0) + log(1 + e^-|x|), which does not overflow.
 
     Args:
         logits: float tensor of any shape.

@@ -52,7 +52,7 @@ def rms_norm_composed(x: Tensor, *, weight: Tensor | None = None, eps: float = 1
 def rms_norm_fused(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`rms_norm_composed` in one node; keeps y and r for the backward pass, or h and r: see `layer_norm_fused`."""
     is_mixed = weight is not None and weight.dtype != x.dtype
-    if x.dtype not in (np.float32, np.float64) or x.numel() == 0 or is_mixed:
+    if x.dtype not in (np.float32, np.float64) or x.numel() == 0 or x.ndim == 0 or is_mixed:
         return rms_norm_composed(x, weight=weight, eps=eps)
     check_norm("rms_norm", x, weight)
     shape, width, w = x.shape, x.shape[-1], None if weight is None else weight.data

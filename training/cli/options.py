@@ -38,7 +38,7 @@ from tinygrad_lite.errors import OptionError
 PRESETS = Path(__file__).parents[2] / "presets"
 PRESET_FOLDERS = {PRESETS: "presets"}  # all folders of presets, and what --help calls them
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
-MAX_INT = 10**1000  # more digits are a mistake, and Python refuses to print 4,300 of them
+MAX_INT = 10**300  # more digits are a mistake, and no float is as large
 MAX_PRESET = 2**14  # bytes; the largest here has 600, and parsing a dotted key takes time quadratic in its length
 
 

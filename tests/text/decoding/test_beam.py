@@ -168,6 +168,15 @@ def test_the_search_continues_while_a_longer_hypothesis_can_still_win():
     assert len(model.batches) == 3  # and then it stops
 
 
+def test_several_stop_tokens_leave_room_for_what_continues():
+    """Four of the five best first tokens stop; after the fifth, a text comes that is better per length."""
+    first = np.log([[0.24, 0.23, 0.22, 0.21, 0.10]])
+    later = np.log([[0.96, 0.01, 0.01, 0.01, 0.01]])
+    settings = {"beam": 2, "max_new_tokens": 2, "length_penalty": 10.0, "stop_token": [0, 1, 2, 3]}
+    ((found,),) = beam_search(lambda tokens, state: (later, state), first, Histories([()]), **settings)
+    assert (found.tokens, found.finished) == ([4, 0], True)
+
+
 def test_the_search_stops_at_once_when_no_other_hypothesis_can_win():
     model = TableModel(3, LONGER_WINS)
     ((found,),) = search(model, [0], beam=2, max_new_tokens=8, stop_token=0)

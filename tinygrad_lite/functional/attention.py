@@ -165,7 +165,7 @@ def scaled_dot_product_attention_fused(
             _hide_future(p, rows.start + s - t, is_moderate)
         if hidden is not None:
             np.copyto(p, -np.inf, where=hidden[b, :, rows, :end])
-        _softmax_in_place(p, is_moderate, may_be_empty=hidden is not None or s < t)
+        _softmax_in_place(p, is_moderate, may_be_empty=hidden is not None or s < t or not is_moderate)
         weights.append(p)
         dropped = p if kept is None else p * (kept[b, :, rows, :end] * rest)
         if is_finite:

@@ -278,6 +278,14 @@ def test_a_mask_of_floats_is_added_to_the_scores(version, shape, is_causal):
     assert not y.numpy()[~allowed.any(-1)].any()
 
 
+@both_versions(F.scaled_dot_product_attention)
+@pytest.mark.cpu_only("not tried on a GPU")
+def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing_also_without_a_mask(version):
+    key = value = Tensor(np.ones((1, 1, 2, 2)))
+    y = version(Tensor([[[[-math.inf, 1.0], [1.0, 1.0]]]], dtype="float64"), key, value)
+    assert y.tolist() == [[[[0.0, 0.0], [1.0, 1.0]]]]
+
+
 @pytest.mark.cpu_only("the CPU's blocks")
 def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
     chapter = sys.modules["tinygrad_lite.functional.attention"]

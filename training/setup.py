@@ -119,7 +119,6 @@ class RunSetup:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             self.refuse_other_text()
-            self.checkpoint.best_loss = self.checkpoint.best_step = None
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(noted)
         say(f"resuming after {counted(self.checkpoint.step, 'step')}")

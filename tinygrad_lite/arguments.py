@@ -16,7 +16,7 @@ from typing import Any
 
 ACCEPTED: dict[str, str] = {}  # another name of an argument -> the names here: the first one that the function has
 INSTEAD = {  # an argument that no function has -> what to write; None is ignored: np.sum(x) calls x.sum(out=None)
-    "dtype": "write .cast(dtype) before or after it",
+    "dtype": "write .cast(dtype) before or after it, or module.to(device, dtype)",
     "out": "write y = ...; every operation returns a new tensor",
 }
 BY_NAME_ONLY: dict[str, str] = {}  # a function that takes or returns something else elsewhere -> what to write

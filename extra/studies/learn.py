@@ -8,11 +8,13 @@ it shows.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from extra.explorer.learning import page
 from extra.plots.figure import write_or_refuse
 from extra.studies.program import program
 from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command, say
 
 
@@ -26,6 +28,8 @@ class LearnOptions:
 @program("extra.studies.learn", LearnOptions, "PAGE", about_positional="file to write (default: learn.html)")
 def main(options: LearnOptions, name: str = "learn.html") -> None:
     """Write a page in which a small GPT learns a text."""
+    if Path(name).suffix.lower() not in (".html", ".htm"):
+        raise OptionError(f"{name}: the page to write is an .html; a text to learn is named by --text")
     write_or_refuse(name, page(options.text))
     say(f"wrote {name}; open it in a browser")
 

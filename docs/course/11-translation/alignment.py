@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from extra.families import SEQ2SEQ
 from extra.inside import Attention
 from extra.inside.seq2seq import attention_weights
-from seq2seq.family import FAMILY
 from seq2seq.translate import translate
 from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     """Translate a sentence with a trained model, and print the attention of the first head of the first layer."""
     if len(argv) != 2 or not argv[1]:
         raise OptionError("usage: python docs/course/11-translation/alignment.py RUN SENTENCE")
-    trained = FAMILY.load(Path(argv[0]))
+    trained = SEQ2SEQ.read(Path(argv[0]))
     model = trained.make_model()
     best = translate(model, trained.tokenizer, [argv[1]])[0][0]
     print(grid(attention_weights(model, trained.tokenizer, argv[1], best.tokens)))

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+from extra.gpt.trained import load_trained
 from gpt.model import GPT
 from gpt.score import score
-from gpt.trained import load_trained
 from training.cli.console import run_command
 from training.corpora.texts import load_corpus
 

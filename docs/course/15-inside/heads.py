@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from without import without_heads
 
+from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside
 from gpt.score import score
-from gpt.trained import load_trained
 from training.cli.console import run_command
 from training.corpora.texts import load_corpus
 

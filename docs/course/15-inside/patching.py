@@ -24,9 +24,9 @@ from induction import LENGTH, AttentionOnly, train
 from svg import COLOURS, TINT, Page, check_plot
 from threadpoolctl import threadpool_limits
 
+from extra.gpt.trained import load_trained
 from extra.inside import pieces
 from gpt.model import GPT
-from gpt.trained import load_trained
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.config import option
 from tinygrad_lite.errors import OptionError

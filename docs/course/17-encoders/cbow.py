@@ -20,6 +20,7 @@ from text.tokenizers import tokenizer_from_json
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Embedding, Linear, Module
 from tinygrad_lite.optim import AdamW
 from training.checkpoint import load_checkpoint, save_checkpoint
@@ -75,6 +76,8 @@ def main(argv: list[str]) -> int:
     about = "Learn vectors from bags of words, and put them into an untrained model."
     command = "python docs/course/17-encoders/cbow.py"
     options, names = read_command(CbowOptions, argv, command, about, "CHECKPOINT")
+    if Path(options.out).suffix != ".safetensors":
+        raise OptionError(f"--out {options.out}: the checkpoint to write is a .safetensors")
     checkpoint = load_checkpoint(find_checkpoint(Path(names[0] if names else "out/untrained")))
     tokenizer = tokenizer_from_json(checkpoint.tokenizer)
     text, _ = load_corpus(checkpoint.training["dataset"]).split()

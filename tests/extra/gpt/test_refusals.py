@@ -192,6 +192,7 @@ CASES = {
         (f"{SEQ} --start a --beam 17", "a tree of at most 16 hypotheses"),
         (SEQ, "give a sentence"),
         *each("recall --distances {}", "--distances {}: write whole numbers of at least 8, twice the pairs", "4", "x"),
+        ("learn short.txt", "short.txt: the page to write is an .html; a text to learn is named by --text"),
         ("recall --csv no/a.csv", "--csv no/a.csv: there is no folder no"),
         ("recall --mixers gru", "--mixers gru: there is no 'gru', only attention"),
         ("pixel_counts goethe", "goethe: there is no such data set of pictures, only digits, mnist-5k, fashion-mnist"),

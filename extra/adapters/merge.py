@@ -26,8 +26,8 @@ def main(argv: list[str]) -> int:
     if len(argv) != 3 or any(word.startswith("-") for word in argv):
         raise OptionError(f"three arguments are needed, a base, an adapter and a new file; {USAGE}")
     base, adapter, out = map(Path, argv)
-    if out.suffix != ".safetensors" or out.exists():
-        raise OptionError(f"{out} must be a new file whose name ends in .safetensors; {USAGE}")
+    if out.suffix != ".safetensors" or out.exists() or not out.parent.is_dir():
+        raise OptionError(f"{out} must be a new file whose name ends in .safetensors, in an existing folder; {USAGE}")
     trained = FAMILY.read(base, adapter)
     trained.make_model()  # this checks that weights and settings agree
     training = {"dataset": trained.dataset} if trained.dataset else {}

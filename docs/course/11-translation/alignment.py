@@ -12,8 +12,8 @@ import numpy as np
 from extra.families import SEQ2SEQ
 from extra.inside import Attention
 from extra.inside.seq2seq import attention_weights
+from extra.studies.program import NoOptions, program
 from seq2seq.translate import translate
-from tinygrad_lite.errors import OptionError
 from training.cli.console import run_command
 
 
@@ -27,15 +27,13 @@ def grid(found: Attention, layer: int = 0, head: int = 0) -> str:
     return "\n".join(lines)
 
 
-def main(argv: list[str]) -> int:
+@program("docs/course/11-translation/alignment.py", NoOptions, "RUN SENTENCE", "out/reverse pensfxdbry")
+def main(_: NoOptions, run: str, sentence: str) -> None:
     """Translate a sentence with a trained model, and print the attention of the first head of the first layer."""
-    if len(argv) != 2 or not argv[1]:
-        raise OptionError("usage: python docs/course/11-translation/alignment.py RUN SENTENCE")
-    trained = SEQ2SEQ.read(Path(argv[0]))
+    trained = SEQ2SEQ.read(Path(run))
     model = trained.make_model()
-    best = translate(model, trained.tokenizer, [argv[1]])[0][0]
-    print(grid(attention_weights(model, trained.tokenizer, argv[1], best.tokens)))
-    return 0
+    best = translate(model, trained.tokenizer, [sentence])[0][0]
+    print(grid(attention_weights(model, trained.tokenizer, sentence, best.tokens)))
 
 
 if __name__ == "__main__":

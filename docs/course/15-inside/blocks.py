@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from extra.gpt.trained import load_trained
+from extra.studies.program import NoOptions, program
 from gpt.model import GPT
 from gpt.score import score
 from training.cli.console import run_command
@@ -28,9 +29,10 @@ def remove(model: GPT, blocks: Collection[int]) -> GPT:
     return model
 
 
-def main(argv: list[str]) -> int:
+@program("docs/course/15-inside/blocks.py", NoOptions, "CHECKPOINT")
+def main(_: NoOptions, name: str = "out/goethe") -> None:
     """Print the bits per character without each block, and without all up to it."""
-    trained = load_trained(Path(argv[0] if argv else "out/goethe"))
+    trained = load_trained(Path(name))
     goethe = load_corpus("goethe")
     corpus = replace(goethe, text=goethe.split()[1][:CHARACTERS])
 
@@ -41,7 +43,6 @@ def main(argv: list[str]) -> int:
     print("|---|---|---|")
     for number in range(trained.config.n_layer):
         print(f"| {number + 1} | {bits({number}):.3f} | {bits(range(number + 1)):.3f} |", flush=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from without import without_heads
 
 from extra.gpt.trained import load_trained
 from extra.inside.gpt import look_inside
+from extra.studies.program import NoOptions, program
 from gpt.score import score
 from training.cli.console import run_command
 from training.corpora.texts import load_corpus
@@ -22,9 +23,10 @@ CHARACTERS, WINDOWS = 20_000, 20
 COLUMNS = ("layer, head", "itself", "one before", "after the same", "lost")
 
 
-def main(argv: list[str]) -> int:
+@program("docs/course/15-inside/heads.py", NoOptions, "CHECKPOINT")
+def main(_: NoOptions, name: str = "out/goethe") -> None:
     """Print the table for the checkpoint or run that the command line names."""
-    trained = load_trained(Path(argv[0] if argv else "out/goethe"))
+    trained = load_trained(Path(name))
     model, tokenizer, length = trained.make_model(), trained.tokenizer, trained.config.block_size
     goethe = load_corpus("goethe")
     corpus = replace(goethe, text=goethe.split()[1][:CHARACTERS])
@@ -47,7 +49,6 @@ def main(argv: list[str]) -> int:
             lost = score(model, tokenizer, corpus).bits_per_character - whole
         shares = " | ".join(f"{weight / WINDOWS:.2f}" for weight in weights[:, layer, head])
         print(f"| {layer + 1}, {head + 1} | {shares} | {lost:.3f} |", flush=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from extra.encoders.bert import Bert
 from extra.encoders.family import BERT
 from extra.encoders.looking import rollout
 from extra.encoders.words import with_marks
+from extra.studies.program import NoOptions, program
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.debug.graph import Graph
 from tinygrad_lite.functional.registry import composed
@@ -69,9 +70,10 @@ def falls(model: Bert, ids: np.ndarray, place: int) -> np.ndarray:
     return found[0, answer] - found[1:, answer]
 
 
-def main(argv: list[str]) -> int:
+@program("docs/course/17-encoders/judge.py", NoOptions, "CHECKPOINT")
+def main(_: NoOptions, name: str = "out/bert-goethe") -> None:
     """Print how well each method agrees with the judge."""
-    trained = BERT.read(Path(argv[0] if argv else "out/bert-goethe"))
+    trained = BERT.read(Path(name))
     model, tokenizer = trained.make_model(), trained.tokenizer
     tokens = np.array(tokenizer.encode(load_corpus("goethe").split()[1]))
     rng, agreed, near = np.random.default_rng(SEED), {}, []
@@ -90,7 +92,6 @@ def main(argv: list[str]) -> int:
         correlation, first = np.mean(rows, axis=0)
         print(f"{name:<12}{correlation:16.2f}{first:17.0%}")
     print(f"The judge's first token is next to the [MASK] in {np.mean(near):.0%} of the texts.")
-    return 0
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from extra.encoders.family import VIT
 from extra.encoders.looking import rollout
 from extra.encoders.vit import ViT
 from extra.inside import look_inside
+from extra.studies.program import NoOptions, program
 from tinygrad_lite import Tensor
 from tinygrad_lite.random import keyed_rng
 from training.cli.console import run_command
@@ -63,9 +64,10 @@ def without(model: ViT, picture: np.ndarray, patches: np.ndarray) -> np.ndarray:
     return changed
 
 
-def main(argv: list[str]) -> int:
+@program("docs/course/17-encoders/patches.py", NoOptions, "CHECKPOINT")
+def main(_: NoOptions, name: str = "out/vit-digits") -> None:
     """Print both tables."""
-    trained = VIT.read(Path(argv[0] if argv else "out/vit-digits"))
+    trained = VIT.read(Path(name))
     model, plain = trained.make_model().eval(), trained.make_model().eval()
     data, kept = load_pictures(trained.dataset), watched(model)
     inputs = data.scaled(data.test.pixels)[:500]
@@ -92,7 +94,6 @@ def main(argv: list[str]) -> int:
         print(f"| {name} | {' | '.join(f'{share:.0%}' for share in np.mean(answers, axis=0))} |")
     print(f"\nmean distance in patches of what is attended to, by layer and head; everywhere alike: {apart.mean():.2f}")
     print(np.mean(distances, axis=0).round(2))
-    return 0
 
 
 if __name__ == "__main__":

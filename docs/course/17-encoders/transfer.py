@@ -21,6 +21,7 @@ import numpy as np
 from extra.corpora.pictures import Pictures, load_pictures
 from extra.encoders.cnn import CNN, CNNConfig
 from extra.encoders.vit import Classifier, PictureBatch, ViT, ViTConfig
+from extra.studies.program import numbers
 from tinygrad_lite import Tensor, manual_seed, nn, no_grad, optim
 from tinygrad_lite.config import option
 from training.cli.command_line import read_command
@@ -103,7 +104,9 @@ def main(argv: list[str]) -> int:
     options, _ = read_command(TransferOptions, argv, "python docs/course/17-encoders/transfer.py", about)
     clothing, steps = load_pictures("fashion-mnist"), options.max_iters
     of_clothing = options.what == "pictures"
-    counts = [int(n) for n in (options.counts or ("100,1000,10000" if of_clothing else "30,100,300")).split(",")]
+    given = options.counts or ("100,1000,10000" if of_clothing else "30,100,300")
+    what = "whole numbers of at least 1, such as 30,100"
+    counts = [*map(int, numbers(given, "--counts", what, lambda n: n >= 1 and n.is_integer()))]
     if of_clothing:
         train, test = clothing.train, first(clothing.test, 2000)
         ways = {"as they are": (train, test), "pixels shuffled": (shuffled(train), shuffled(test))}

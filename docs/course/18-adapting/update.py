@@ -82,6 +82,8 @@ def main(options: UpdateOptions, *names: str) -> None:
     """The singular values of what training changed."""
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
     base, tuned = (FAMILY.read(Path(name)) for name in names)
+    if base.tokenizer.to_json() != tuned.tokenizer.to_json():
+        raise CheckpointError(f"{tuned.path} was not trained from {base.path}: they have different tokenizers")
     say(f"{base.about}\n{tuned.about}")
     corpus = text_to_predict(options, tuned)
     model = tuned.make_model()

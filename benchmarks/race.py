@@ -105,14 +105,11 @@ def entries(recipe: str, seeds: str) -> tuple[list[Run], Path]:
     # The held-out text is read before the first step and after the last one, so that it chooses nothing.
     fixed = {"workers": min(2, options.max_workers()), "sample_tokens": 0, "patience": 0, "eval_interval": 1_000_000}
     words = ["goethe"]
-    for name, value in {**changed, **fixed}.items():
-        if name not in ("out_dir", "seed", "overwrite"):
-            words.append(f"--{name}")
-            words += (
-                value
-                if isinstance(value, list)
-                else [str(value).lower() if isinstance(value, bool | None) else str(value)]
-            )
+    for name, value in (changed | fixed).items():
+        if name not in ("out_dir", "seed"):
+            values = value if isinstance(value, list) else [value]
+            # None, True and False are written as on the command line.
+            words += [f"--{name}", *(str(v).lower() if isinstance(v, bool | None) else str(v) for v in values)]
     runs = plan([Setting(Path(recipe).stem, shlex.join(words), seeds)])
     others = bool(setup.trained or options.teachers or options.replay)
     return runs, RESULTS / f"race-{options.dataset}{'-other-text' * others}.csv"

@@ -64,9 +64,8 @@ def _check_write(x: Tensor, value: Tensor, what: str, instead: str) -> bool:
 
 def _take_node(x: Tensor, result: Tensor) -> None:
     """Give x, into whose memory a result was written, the place of that result in the graph."""
-    if (
-        x._node is not None and result._node is not None and result._node.keep is None
-    ):  # `retain_grad` is about the new value
+    # `retain_grad` is about the new value; a value without a gradient has no node.
+    if x._node is not None and result._node is not None and result._node.keep is None:
         result._node.keep, x._node.keep = x._node.keep, None
     x._node, x.op = result._node, result.op
 

@@ -82,8 +82,9 @@ class RunLog(AbstractContextManager):
     def __init__(self, setup: RunSetup, task: Task, model: Module, optimizer: Optimizer) -> None:
         self.setup, self.task, self.model, self.optimizer = setup, task, model, optimizer
         self.options, self.folder = setup.options, setup.folder
+        before = setup.checkpoint
+        is_known = before is not None and before.corpus_sha256 == task.corpus_sha256
         # The lowest validation loss on this text, and its step.
-        is_known = (before := setup.checkpoint) and before.corpus_sha256 == task.corpus_sha256
         self.best = (before.best_loss, before.best_step) if is_known else (None, None)
         self.losses: dict[int, float] = {}  # the training loss, by step
         self.write_errors: list[Exception] = []  # at the latest evaluation

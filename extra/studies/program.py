@@ -73,8 +73,9 @@ def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
         fitting = [one for one in known if f"{rest},".startswith(f"{one},")]
         if not fitting:
             raise OptionError(f"--{name} {text}: there is no {rest.split(',')[0]!r}, only {', '.join(known)}")
-        found.add(max(fitting, key=len))
-        rest = rest[len(max(fitting, key=len)) + 1 :].strip()
+        longest = max(fitting, key=len)
+        found.add(longest)
+        rest = rest[len(longest) + 1 :].strip()
     return [one for one in known if one in found or not text]
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import extra.mixers.mixers  # noqa: F401 (so that the LSTM is known)
 from extra.corpora.tables import load_labelled
 from extra.encoders.words import CLS, PAD, SEP
 from extra.gpt.config import GPTConfig

@@ -48,9 +48,8 @@ def main(options: DraftsOptions, path: str, draft: str) -> None:
     model, prompt = trained.make_model(), TEXT[:BEGINNING]
     if options.repeats:
         prompt = f"{TEXT}\n\nThe same text again, word by word:\n\n{prompt}"
-    ids = trained.tokenizer.encode(trained.tokenizer.prepare(prompt))[
-        -max(1, model.config.block_size - options.tokens) :
-    ]
+    room = max(1, model.config.block_size - options.tokens)
+    ids = trained.tokenizer.encode(trained.tokenizer.prepare(prompt))[-room:]
     settings = {"temperature": options.temperature, "draft": draft, "draft_tokens": options.draft_tokens}
     given = ShelfSampleOptions(**settings)
     writers = model, with_draft(given, trained, model, ())

@@ -182,4 +182,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("claims", main)
+    run_command("claims", main, __doc__)

@@ -99,4 +99,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("museum_curves", main)
+    run_command("museum_curves", main, __doc__)

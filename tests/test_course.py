@@ -96,7 +96,7 @@ def test_attention_becomes_a_support_vector_machine(monkeypatch, capsys):
     np.testing.assert_allclose(rows[:4] @ path[-1][0].ravel(), margins)
     monkeypatch.setattr(svm, "SEEDS", range(1))
     monkeypatch.setattr(svm, "STEPS", (1, 100))
-    svm.main()
+    assert svm.main([]) == 0
     assert "0 of 1 layers chose the best token of every text" in capsys.readouterr().out
 
 

@@ -88,7 +88,12 @@ class KVCache:
         self.both = None  # keys and values side by side: (B, 2, H, capacity, D), made when the first arrive
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Append (B, H, T, D) keys and values, and return all so far: (B, H, S, D) each."""
+        """Append (B, H, T, D) keys and values, and return all so far: (B, H, S, D) each.
+
+        Raises: RuntimeError if gradients are recorded, which would not reach what computed the keys and values.
+        """
+        if key.requires_grad or value.requires_grad:
+            raise RuntimeError("KVCache: gradients do not pass through a cache: use it under no_grad(), or none")
         batch, heads, new, width = key.shape
         start, end = self.length, self.length + new
         if end > self.capacity:

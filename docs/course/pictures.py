@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from training.cli.console import run_command
+
 COURSE = Path(__file__).resolve().parent
 # Each colour on light and on dark pages: the fill of a box, the fill of a marked box, and lines and text.
 COLOURS = {
@@ -513,12 +515,13 @@ PICTURES = {
 }
 
 
-def main() -> None:
+def main(_: list[str]) -> int:
     """Write all pictures."""
     for name, draw in PICTURES.items():
         (COURSE / name).write_text(draw(), encoding="utf-8", newline="\n")
         print(f"wrote {COURSE / name}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_command("pictures", main, __doc__)

@@ -32,9 +32,6 @@ USAGE = "usage: python docs/extra/compare_encoders.py BERT [GPT]    (checkpoints
 
 def main(argv: list[str]) -> int:
     """Print the table; returns the exit status."""
-    if argv in (["--help"], ["-h"]):
-        print(__doc__)
-        return 0
     if not 1 <= len(argv) <= 2 or any(word.startswith("-") for word in argv):
         raise OptionError(f"one or two arguments are needed; {USAGE}")
     trained = FAMILY.load(Path(argv[0]))
@@ -93,4 +90,4 @@ def gpt_answers(model: GPT, sequences: list[MaskedSequence]) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    run_command("compare_encoders", main)
+    run_command("compare_encoders", main, __doc__)

@@ -378,4 +378,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("build", main)
+    run_command("build", main, __doc__)

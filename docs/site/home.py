@@ -16,6 +16,8 @@ import shutil
 import string
 from pathlib import Path
 
+from training.cli.console import run_command
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TITLE = "tinygrad_lite: learn Transformers by reading real code"
@@ -88,7 +90,7 @@ def with_head(text: str, address: str = "") -> str:
     return text.replace("</head>", "\n".join([*lines, "</head>"]), 1)
 
 
-def main() -> None:
+def main(_: list[str]) -> int:
     """Take the preview picture of the site in build/site."""
     from playwright.sync_api import sync_playwright
 
@@ -99,7 +101,8 @@ def main() -> None:
         page.wait_for_timeout(20_000)  # the thumbnails write and learn
         page.screenshot(path=PREVIEW)
         browser.close()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_command("home", main, __doc__)

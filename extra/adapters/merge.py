@@ -13,16 +13,13 @@ from pathlib import Path
 from extra.families import GPT as FAMILY
 from tinygrad_lite.errors import OptionError
 from training.checkpoint import Checkpoint, save_checkpoint
-from training.cli.console import quoted, run_command, say, show
+from training.cli.console import quoted, run_command, say
 
 USAGE = "usage: python -m extra.adapters.merge BASE ADAPTER OUT.safetensors"
 
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    if argv in (["--help"], ["-h"]):
-        show(__doc__)
-        return 0
     if len(argv) != 3 or any(word.startswith("-") for word in argv):
         raise OptionError(f"three arguments are needed, a base, an adapter and a new file; {USAGE}")
     base, adapter, out = map(Path, argv)
@@ -40,4 +37,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("extra.adapters.merge", main)
+    run_command("extra.adapters.merge", main, __doc__)

@@ -31,7 +31,7 @@ from training.family import Trained
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "extra.encoders.export", __doc__, export_file)
+    return export_command(argv, "extra.encoders.export", export_file)
 
 
 def export_file(source: Path, folder: Path) -> str:
@@ -52,4 +52,4 @@ def export(trained: Trained, folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    run_command("extra.encoders.export", main)
+    run_command("extra.encoders.export", main, __doc__)

@@ -43,7 +43,7 @@ from training.folder import find_checkpoint
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "extra.pretrained.export", __doc__, export_file)
+    return export_command(argv, "extra.pretrained.export", export_file)
 
 
 def export_file(source: Path, folder: Path) -> str:
@@ -71,4 +71,4 @@ def export(trained: Trained, folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    run_command("extra.pretrained.export", main)
+    run_command("extra.pretrained.export", main, __doc__)

@@ -57,7 +57,7 @@ CONTROL, USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "extra.pretrained.gguf_file", __doc__, convert)
+    return export_command(argv, "extra.pretrained.gguf_file", convert)
 
 
 def convert(source: Path, folder: Path) -> str:
@@ -200,4 +200,4 @@ def chat_settings(value: Callable[..., Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run_command("extra.pretrained.gguf_file", main)
+    run_command("extra.pretrained.gguf_file", main, __doc__)

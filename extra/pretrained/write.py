@@ -15,20 +15,16 @@ from extra.pretrained.layout import Layout
 from extra.pretrained.read import OWN_TOKENIZER, WEIGHTS
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.errors import CheckpointError, OptionError
-from training.cli.console import say, show
+from training.cli.console import say
 from training.family import Trained
 
 
-def export_command(argv: list[str], module: str, about: str | None, export: Callable[[Path, Path], str]) -> int:
+def export_command(argv: list[str], module: str, export: Callable[[Path, Path], str]) -> int:
     """Run the command line of `python -m module CHECKPOINT DIR` and return the exit status.
 
     Args:
-        about: what --help prints.
         export: reads a checkpoint, writes it into a folder, and returns what it was and its layout, in words.
     """
-    if argv in (["--help"], ["-h"]):
-        show(about)
-        return 0
     if len(argv) != 2 or any(word.startswith("-") for word in argv):
         raise OptionError(
             f"two arguments are needed, a checkpoint and a folder; usage: python -m {module} CHECKPOINT DIR    "

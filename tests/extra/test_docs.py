@@ -50,6 +50,14 @@ def session(page: str) -> str:
     return "\n".join(kept) + "\n"
 
 
+def test_every_program_answers_help():
+    files = [path for folder in ("docs", "extra") for path in (ROOT / folder).rglob("*.py")]
+    programs = {path: text for path in files if "\n    run_command(" in (text := path.read_text(encoding="utf-8"))}
+    assert len(programs) > 50
+    answers = re.compile(r"read_command|@program|return draw\(|, __doc__\)")
+    assert [path for path, text in programs.items() if not answers.search(text)] == []
+
+
 def test_no_number_is_missing():
     assert [path for path in PAGES if re.search(r"\bRESULT", path.read_text(encoding="utf-8"))] == []
 

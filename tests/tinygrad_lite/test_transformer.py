@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.places import here
-from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import ModelConfig
 from tinygrad_lite.debug.gradcheck import gradcheck
@@ -90,7 +90,8 @@ def test_positions_that_are_not_given_are_counted_from_0_or_after_the_cache():
     for y in (layer(x), layer(x, x)):  # as its own memory, too
         np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-6)
     cache = layer.new_cache(5)
-    steps = [layer(x[:, t : t + 1], cache=cache).numpy() for t in range(5)]
+    with no_grad():
+        steps = [layer(x[:, t : t + 1], cache=cache).numpy() for t in range(5)]
     np.testing.assert_allclose(np.concatenate(steps, 1), layer(x, is_causal=True).numpy(), rtol=1e-5, atol=1e-6)
     layer.frequencies = None
     assert np.abs(layer(x).numpy() - expected).max() > 0.01
@@ -125,6 +126,9 @@ def test_attention_weights_are_dropped_in_training_only():
 def test_a_full_cache_raises_an_error_and_stays_unchanged():
     cache, piece = KVCache(5), Tensor.ones(1, 2, 3, 4)
     cache.extend(piece, piece)
+    for key, value in ((True, False), (False, True)):
+        with pytest.raises(RuntimeError, match="KVCache: gradients do not pass through a cache"):
+            cache.extend(Tensor(piece.numpy(), requires_grad=key), Tensor(piece.numpy(), requires_grad=value))
     with pytest.raises(ValueError, match="KVCache: 6 positions do not fit into a cache of 5"):
         cache.extend(piece, piece)
     assert cache.length == 3
@@ -236,7 +240,8 @@ class SigmoidAttention(MultiHeadAttention):
 def test_a_subclass_that_defines_attend_has_a_cache_and_shows_its_weights(options):
     attention, x = SigmoidAttention(6, 2, **options).to(here(), "float64"), normal(2, 5, 6)
     whole, cache = attention(x, is_causal=True).numpy(), KVCache(5)
-    parts = [attention(x[:, i:j], is_causal=True, cache=cache).numpy() for i, j in ((0, 2), (2, 4), (4, 5))]
+    with no_grad():
+        parts = [attention(x[:, i:j], is_causal=True, cache=cache).numpy() for i, j in ((0, 2), (2, 4), (4, 5))]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-12)
     query, key, _ = attention._projected(x, None)
     expected = np.tril((query @ attention._grouped(key).transpose(-2, -1)).sigmoid().numpy())

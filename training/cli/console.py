@@ -112,7 +112,7 @@ def wants_colour() -> bool:
     return not is_off and not is_old and sys.stdout.isatty()
 
 
-def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
+def run_command(name: str, main: Callable[[list[str]], int], about: str | None = None) -> NoReturn:
     """Call `main` with the command line and exit with the status that it returns.
 
     An error that the user can fix becomes one sentence instead of a traceback. Status 2: the command line was wrong;
@@ -120,6 +120,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
 
     Args:
         name: of the command, printed before the sentence.
+        about: what --help prints, for a program that has no options of its own: its docstring.
     """
     if getsignal(SIGINT) != SIG_IGN:
         signal(SIGINT, default_int_handler)  # instead of that of doorstep.py
@@ -129,7 +130,11 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     status = 1
     try:
-        status = main(sys.argv[1:])
+        if about and sys.argv[1:] in (["--help"], ["-h"]):
+            show(about.strip())
+            status = 0
+        else:
+            status = main(sys.argv[1:])
         sys.stdout.flush()  # here, where an error can still be told
     except UserError as error:
         say(f"{name}: {str(error)[:LONGEST]}" + " ..." * (len(str(error)) > LONGEST))
@@ -137,6 +142,8 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     except KeyboardInterrupt as stop:
         say(f"\n{name}: stopped {stop}".rstrip())
         status = 130
+    except ModuleNotFoundError as error:
+        say(f"{name}: the package {error.name} is not installed")
     except MemoryError:
         say(f"{name}: out of memory: use a smaller model or a smaller batch")
     except OSError as error:

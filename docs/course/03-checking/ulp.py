@@ -304,4 +304,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("ulp", main)
+    run_command("ulp", main, __doc__)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import families  # noqa: F401, so that the corpora of the shelf have names too
 from text.tokenizers.word import split_pieces
+from tinygrad_lite.errors import UserError
 from training.cli.console import run_command
 from training.corpora.texts import RECIPES, load_corpus
 
@@ -25,6 +26,8 @@ def main(argv: list[str]) -> int:
     name = argv[0] if argv else "goethe"
     corpus = load_corpus(name, files=[] if name in RECIPES else [name])
     seen, new = ([piece for piece in split_pieces(part) if piece[0].isalpha()] for part in corpus.split())
+    if not seen or not new:
+        raise UserError(f"{name} has no words to learn from, or none held out")
     counts, unseen = Counter(seen), Counter(new)
     ranked = [word for word, _ in counts.most_common()]
     covered = [list(accumulate(part[word] for word in ranked)) for part in (counts, unseen)]
@@ -37,4 +40,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command(Path(sys.argv[0]).name, main)
+    run_command(Path(sys.argv[0]).name, main, __doc__)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tinygrad_lite import Tensor
+from training.cli.console import run_command
 
 SEEDS, STEPS = range(8), (1, 3, 10, 30, 100, 300, 1000)
 TEXTS, TOKENS, WIDTH = 6, 5, 10
@@ -89,7 +90,7 @@ def train(given: Problem, steps: int) -> Iterator[tuple[np.ndarray, np.ndarray]]
         w = w - LENGTH * gradient / np.linalg.norm(gradient)
 
 
-def main() -> None:
+def main(_: list[str]) -> int:
     """Print how the angle between W and the solution of the support vector machine falls."""
     angles, sure, first, best = [], [], [], 0
     for seed in SEEDS:
@@ -107,7 +108,8 @@ def main() -> None:
         print(f"{step:5}{row.mean():28.1f}{row.max():9.1f}{weights.min():31.2f}")
     print(f"The mean of all constraints is {np.mean(first):.1f} degrees from the solution, {min(first):.1f} at least.")
     print(f"{best} of {len(SEEDS)} layers chose the best token of every text.")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    run_command("svm", main, __doc__)

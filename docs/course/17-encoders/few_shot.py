@@ -16,6 +16,7 @@ from extra.chat.interactive import RememberingModel
 from extra.corpora.tables import load_labelled
 from extra.encoders.classes import with_interval
 from extra.families import GPT
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.random import keyed_rng
 from training.cli.console import run_command
 
@@ -44,7 +45,9 @@ def log_prob(model: RememberingModel, prompt: list[int], label: list[int]) -> fl
 
 def main(argv: list[str]) -> int:
     """Print the share of right answers for 0, 1 and 4 examples."""
-    count, seed = (int(word) for word in (argv or ("100", "1337")))
+    if len(argv) not in (0, 2) or not all(map(str.isdecimal, argv)):
+        raise OptionError("name two whole numbers, of questions and a seed, such as 100 1337")
+    count, seed = map(int, argv or ("100", "1337"))
     data, trained = load_labelled("reviews"), GPT.read(Path("smollm2"))
     model, tokenizer = RememberingModel(trained.make_model()), trained.tokenizer  # it reads equal beginnings once
     labels = [tokenizer.encode(f" {label}") for label in data.labels]
@@ -63,4 +66,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command(Path(sys.argv[0]).name, main)
+    run_command(Path(sys.argv[0]).name, main, __doc__)

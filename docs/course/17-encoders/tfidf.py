@@ -8,15 +8,15 @@ The strength of the regularisation is the one of five that is best on the valida
 import sys
 from pathlib import Path
 
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-
 from extra.corpora.tables import load_labelled
 from training.cli.console import run_command
 
 
 def main(argv: list[str]) -> int:
     """Print the accuracy on the validation part and on the test part."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
     data = load_labelled(argv[0] if argv else "reviews")
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True).fit([text for text, _ in data.train])
     texts, labels = zip(*(zip(*part, strict=True) for part in (data.train, data.validation, data.test)), strict=True)
@@ -28,4 +28,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command(Path(sys.argv[0]).name, main)
+    run_command(Path(sys.argv[0]).name, main, __doc__)

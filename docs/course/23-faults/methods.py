@@ -307,4 +307,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command(Path(sys.argv[0]).name, main)
+    run_command(Path(sys.argv[0]).name, main, __doc__)

@@ -26,6 +26,7 @@ ERRORS = [
     (TooLittleMemory("use less"), 1, "make: use less\n"),
     (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
     (OSError("the disk is full"), 1, "make: the disk is full\n"),
+    (ModuleNotFoundError(name="sklearn"), 1, "make: the package sklearn is not installed\n"),
     (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
 ]
 
@@ -46,6 +47,15 @@ def test_main_gets_the_command_line_and_returns_the_exit_status(monkeypatch):
     with pytest.raises(SystemExit) as stopped:
         run_command("make", lambda argv: 7 if argv == ["a", "b"] else 8)
     assert stopped.value.code == 7
+
+
+@pytest.mark.parametrize("word", ["-h", "--help"])
+def test_a_program_without_options_prints_its_docstring(word, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["make", word])
+    with pytest.raises(SystemExit) as stopped:
+        run_command("make", lambda argv: 7, "\nMakes it.\n\n    make FILE\n")
+    assert stopped.value.code == 0
+    assert capsys.readouterr() == ("Makes it.\n\n    make FILE\n", "")
 
 
 def test_a_mistake_in_the_code_keeps_its_traceback():

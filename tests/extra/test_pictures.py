@@ -111,6 +111,6 @@ def test_the_script_writes_all_pictures_and_names_them(tmp_path, monkeypatch, ca
         (tmp_path / name).parent.mkdir(exist_ok=True)
     monkeypatch.setattr(pictures, "PICTURES", drawn)
     monkeypatch.setattr(pictures, "COURSE", tmp_path)
-    pictures.main()
+    assert pictures.main([]) == 0
     assert capsys.readouterr().out.splitlines() == [f"wrote {tmp_path / name}" for name in drawn]
     assert all((tmp_path / name).read_text(encoding="utf-8") == name for name in drawn)

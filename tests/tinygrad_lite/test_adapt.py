@@ -12,7 +12,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import LoRA, add_lora, attach, counts, freeze, learned, load_learned, merge, sizes
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.flops import linear_flops
-from tinygrad_lite.nn import Linear, shapes_only
+from tinygrad_lite.nn import Linear, Module, shapes_only
 from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.quantize import KINDS, QuantizedLinear, quantize, weight_bytes
 from tinygrad_lite.random import random_key
@@ -38,6 +38,13 @@ def adapted(rank: int = 2, lively: bool = True, **settings) -> GPT:
     for number, part in enumerate(added.values() if lively else ()):
         fill(part.lora_B.weight, 0.1 * np.random.default_rng(number).standard_normal(part.lora_B.weight.shape))
     return model
+
+
+def test_a_part_is_replaced_wherever_it_is():
+    model = Module()
+    model.one, model.parts = Linear(4, 3), {"left": Linear(4, 3), "more": [Linear(4, 3)]}
+    assert [*add_lora(model, 2, 3.0, ["one", "left", "parts.more.0"])] == ["one", "parts.left", "parts.more.0"]
+    assert {type(part) for part in (model.one, model.parts["left"], model.parts["more"][0])} == {LoRA}
 
 
 # --- formulas ---------------------------------------------------------------------------------------------------

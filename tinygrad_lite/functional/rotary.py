@@ -91,13 +91,13 @@ def _factors(positions: bytes, shape: tuple[int, ...], frequencies: tuple[float,
 
 
 def check_rotary(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> None:
-    """Raise ValueError if the shapes do not fit."""
+    """Raise ValueError if the shapes or types do not fit."""
     if x.ndim != 4 or positions.shape not in (x.shape[1:2], x.shape[:2]):
         raise ValueError(
             f"rotary: x (B, T, H, D) and positions (T,) or (B, T) do not fit: {x.shape} and {positions.shape}"
         )
-    if positions.dtype.kind not in "iu":
-        raise ValueError(f"rotary: positions must be integers, not {positions.dtype}")
+    if positions.dtype.kind not in "iu" or x.dtype.kind in "iub":
+        raise ValueError(f"rotary: x must be floats and positions integers, not {x.dtype} and {positions.dtype}")
     if 2 * len(frequencies) != x.shape[3]:
         raise ValueError(
             f"rotary: x {x.shape} needs a frequency for every 2 of its {x.shape[3]} numbers, not {len(frequencies)}"

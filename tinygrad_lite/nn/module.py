@@ -270,12 +270,12 @@ def replace(model: Module, name: str, part: Module) -> Module:
     """Replace the part of a model that has this dotted name; returns the new part."""
     *path, last = name.split(".")
     owner: Any = model
-    for step in path:
-        owner = owner[int(step)] if isinstance(owner, list) else getattr(owner, step)
-    if isinstance(owner, list):
-        owner[int(last)] = part
-    else:
+    for key in path:
+        owner = vars(owner)[key] if isinstance(owner, Module) else owner[key if isinstance(owner, dict) else int(key)]
+    if isinstance(owner, Module):
         setattr(owner, last, part)
+    else:
+        owner[last if isinstance(owner, dict) else int(last)] = part
     return part
 
 

@@ -105,7 +105,11 @@ REFUSED = {
     "rotary": [
         (lambda f: rotary(f, (2, 3, 4)), r".*do not fit: \(2, 3, 4\) and \(3,\)"),
         (lambda f: rotary(f, (2, 3, 1, 6), [0, 1]), r".*do not fit: \(2, 3, 1, 6\) and \(2,\)"),
-        (lambda f: rotary(f, (2, 3, 1, 6), [0.0, 1.0, 2.0]), "positions must be integers, not float32"),
+        (
+            lambda f: rotary(f, (2, 3, 1, 6), [0.0, 1.0, 2.0]),
+            "x must be floats and positions integers, not float32 and",
+        ),
+        (lambda f: f(Tensor([[[[1, 2]]]]), Tensor([0]), (1.0,)), "x must be floats and .*, not int64 and int64"),
         (lambda f: rotary(f, (2, 3, 1, 8)), r"x \(2, 3, 1, 8\) needs a frequency .* of its 8 numbers, not 3"),
         (lambda f: rotary(f, (2, 3, 1, 7)), ".*of its 7 numbers, not 3"),
     ],

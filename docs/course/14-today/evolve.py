@@ -27,6 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
 from training.cli.command_line import read_command
 from training.cli.console import run_command
 from training.corpora.texts import load_files
@@ -98,6 +99,8 @@ def main(argv: list[str]) -> int:
     options, files = read_command(EvolveOptions, argv, "python docs/course/14-today/evolve.py", about, "FILE ...")
     poem = check.load(check.chapters()[4] / "letters.py")
     text = load_files(files).text if files else poem.TRAIN + poem.HELD_OUT
+    if len(text) < (enough := 4 * (parts.LENGTH + 1)):
+        raise OptionError(f"the text has {len(text)} characters, but at least {enough} are needed")
     ids = np.unique(list(text), return_inverse=True)[1]
 
     def fitness(setting: Setting, seed: int) -> float:

@@ -30,6 +30,7 @@ from extra.studies.program import program, write_lines
 from text.tokenizers.base import Tokenizer
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.random import keyed_rng
 from training.cli.console import run_command
@@ -118,6 +119,8 @@ def main(options: FollowsOptions, *names: str) -> None:
         write_lines(Path(options.write), table(learned, options.count, options.seed))
         return
     trained, minilm = (BERT.read(Path(name)) for name in (*(names or ["out/follows"]), "minilm"))
+    if not {*LABELS} <= {*trained.config.label_names} or trained.config.block_size < SIZE:
+        raise OptionError(f"{trained.path} has not learned {SIZE} tokens of pairs with the labels {', '.join(LABELS)}")
     model, untrained = trained.make_model(), minilm.make_model()
     ways = {"the head that learned pairs": lambda *texts: by_head(model, trained.tokenizer, *texts)}
 

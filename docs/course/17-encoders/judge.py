@@ -27,6 +27,7 @@ from extra.encoders.words import with_marks
 from extra.studies.program import NoOptions, program
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.debug.graph import Graph
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.registry import composed
 from training.cli.console import run_command
 from training.corpora.texts import load_corpus
@@ -74,6 +75,8 @@ def falls(model: Bert, ids: np.ndarray, place: int) -> np.ndarray:
 def main(_: NoOptions, name: str = "out/bert-goethe") -> None:
     """Print how well each method agrees with the judge."""
     trained = BERT.read(Path(name))
+    if trained.config.objective != "words" or trained.config.block_size < LENGTH + 2:
+        raise OptionError(f"{trained.path} does not predict hidden words in {LENGTH + 2} tokens, as bert-goethe does")
     model, tokenizer = trained.make_model(), trained.tokenizer
     tokens = np.array(tokenizer.encode(load_corpus("goethe").split()[1]))
     rng, agreed, near = np.random.default_rng(SEED), {}, []

@@ -27,6 +27,7 @@ from text.tokenizers.base import Tokenizer
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.config import option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.generator import pad_rows
 from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.optim import AdamW
@@ -163,6 +164,8 @@ def main(argv: list[str]) -> int:
         TaggingOptions, argv, "python docs/course/17-encoders/tagging.py", about, "CHECKPOINT"
     )
     trained = BERT.read(Path(names[0] if names else "out/bert-goethe"))
+    if trained.config.block_size < LENGTH + 2:
+        raise OptionError(f"{trained.path} reads {trained.config.block_size} tokens, but {LENGTH + 2} are needed")
     tokenizer, hard = trained.tokenizer, None
     if options.spans:
         train, test = (

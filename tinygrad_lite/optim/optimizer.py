@@ -27,7 +27,8 @@ class Optimizer(metaclass=Listed):
         options: the defaults for all groups.
 
     `param_groups` holds the groups, whose options may be changed at any time; `optimizer.lr = x` changes all of them.
-    `memory` has the parameters, their gradients, and what is remembered about them (memory.py).
+    `memory` has the parameters, their gradients, and what is remembered about them (memory.py). A new optimizer moves
+    the parameters there: views and detached tensors of a parameter that were made before keep its old memory.
     """
 
     state_names: tuple[str, ...] = ()  # the state of each parameter that is kept between steps

@@ -166,9 +166,11 @@ def test_what_is_typed_is_translated_as_in_python(workplace, opened, settings):
         box.fill(typed)
         sentence = " ".join(typed.split())
         [[found]] = translate(model, trained.tokenizer, [sentence])
+        expected = attention_weights(model, trained.tokenizer, sentence, found.tokens)
+        # Until it has read what is typed, the page shows the sentence before, whose translation can be the same.
+        page.wait_for_function("(n) => walk.data.rows(0, 0)[0].length === n", arg=expected.weights.shape[-1])
         assert page.locator("#sentences b").inner_text() == found.text
         assert ("é" in page.locator("#sentences .note").inner_text()) == ("é" in typed)
-        expected = attention_weights(model, trained.tokenizer, sentence, found.tokens)
         assert page.evaluate("walk.data.target.length") == len(found.tokens)
         weights = page.evaluate(
             "[0, 1].map((l) => [0, 1].map((h) => walk.data.rows(l, h).map((row) => Array.from(row))))"

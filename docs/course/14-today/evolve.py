@@ -23,14 +23,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError
 from training.cli.command_line import read_command
 from training.cli.console import run_command
-from training.corpora.texts import load_files
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import check
@@ -97,11 +94,7 @@ def main(argv: list[str]) -> int:
     """Search with and without evolution, and compare what was found."""
     about = "Does evolution find today's parts?"
     options, files = read_command(EvolveOptions, argv, "python docs/course/14-today/evolve.py", about, "FILE ...")
-    poem = check.load(check.chapters()[4] / "letters.py")
-    text = load_files(files).text if files else poem.TRAIN + poem.HELD_OUT
-    if len(text) < (enough := 4 * (parts.LENGTH + 1)):
-        raise OptionError(f"the text has {len(text)} characters, but at least {enough} are needed")
-    ids = np.unique(list(text), return_inverse=True)[1]
+    text, ids = parts.numbered(files)
 
     def fitness(setting: Setting, seed: int) -> float:
         width = {"n_inner": 85} if setting.get("activation") == "swiglu" else {}

@@ -80,15 +80,23 @@ def bits(change: dict, ids: np.ndarray, max_iters: int, seed: int) -> list[float
         return [loss(model, *pair).item() / math.log(2) for pair in zip((known, held_out), evenly, strict=True)]
 
 
-def main(argv: list[str]) -> int:
-    """Print a row for each setting."""
-    about = "What each part of today's models is worth to a very small GPT."
-    options, files = read_command(PartsOptions, argv, "python docs/course/14-today/parts.py", about, "FILE ...")
+def numbered(files: list[str]) -> tuple[str, np.ndarray]:
+    """The text of the files, or the poem of chapter 4, and its characters as numbers.
+
+    Raises: UserError if it is too short.
+    """
     poem = check.load(check.chapters()[4] / "letters.py")
     text = load_files(files).text if files else poem.TRAIN + poem.HELD_OUT
     if len(text) < (enough := 4 * (LENGTH + 1)):
         raise UserError(f"the text has {len(text)} characters, and {enough} are needed")
-    ids = np.unique(list(text), return_inverse=True)[1]
+    return text, np.unique(list(text), return_inverse=True)[1]
+
+
+def main(argv: list[str]) -> int:
+    """Print a row for each setting."""
+    about = "What each part of today's models is worth to a very small GPT."
+    options, files = read_command(PartsOptions, argv, "python docs/course/14-today/parts.py", about, "FILE ...")
+    text, ids = numbered(files)
     print(
         f"{len(text):,} characters, {options.max_iters} updates: bits per character\n{'':26}learned          held out"
     )

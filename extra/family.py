@@ -47,16 +47,6 @@ class ShelfTrained(Trained):
     documents: str | None = None
     quantized: str | None = None
 
-    def attach_changes(self, model: Module) -> None:
-        """Put `changes` beside the linear maps of a model, which may be quantized.
-
-        Raises: CheckpointError if one belongs to no linear map.
-        """
-        try:
-            attach(model, self.changes)
-        except ValueError as error:
-            raise CheckpointError(f"{self.adapter}: {error}") from None
-
 
 class ShelfFamily(Family):
     """A family of models that also come from elsewhere.
@@ -230,14 +220,17 @@ class ShelfFamily(Family):
     def make_model(self, options: Any, trained: ShelfTrained, device: str) -> Module:
         """The model on a device for sample.py; in fewer bits with --quantize.
 
-        Raises: OptionError if the device has no such numbers.
+        Raises: OptionError if the device has no such numbers; CheckpointError if an adapter does not fit the model.
         """
         if options.quantize and device != "cpu":
             raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
         model = trained.make_model(device, take=device == "cpu")
         if options.quantize:
             say(quantize(model, options.quantize).describe())
-            trained.attach_changes(model)
+            try:
+                attach(model, trained.changes)
+            except ValueError as error:  # one belongs to no linear map
+                raise CheckpointError(f"{trained.adapter}: {error}") from None
             release_memory()
         if (kind := trained.quantized) not in (None, options.quantize):
             exact = f"--quantize {kind} computes with exactly these"

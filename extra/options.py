@@ -178,6 +178,7 @@ class ShelfSampleOptions(SampleOptions):
         "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
     }
     READERS = SampleOptions.READERS | {"image": {True: ("keep_rows",)}, "draft": {True: ("draft_tokens",)}}
+    READERS |= {"explain": {True: ("compare",)}}
     RUN = (*SampleOptions.RUN, "adapter", "quantize")
     MODELS = "a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2"
     COMMON = (*SampleOptions.COMMON, "interactive")
@@ -190,6 +191,7 @@ class ShelfSampleOptions(SampleOptions):
             ("explain", every - {*EXPLORER, *self.RUN}, SILENT),
             ("interactive", {"num_samples"}, ": it reads stdin and replies to each line once"),
             ("chat", {"interactive", "num_samples"}, ", since it replies to each message once"),
+            ("attention", {"interactive", "chat"}, ", since it plots one text: omit one of them"),
             ("beam", {"interactive", "chat"}, ": search for the best text, or sample one"),
             ("draft", {*NEEDS_PASSES, *REPETITION}, ", since several tokens are chosen at once: omit one of them"),
         ]
@@ -197,8 +199,6 @@ class ShelfSampleOptions(SampleOptions):
     def check(self, given: Mapping[str, Any]) -> None:
         """Raise OptionError if options contradict each other."""
         super().check(given)
-        if self.compare and not self.explain:
-            raise OptionError("--compare is an option of the page: add --explain page.html")
         if self.explain and self.quantize:
             raise OptionError("--explain writes the weights themselves into its page: omit --quantize")
         if self.interactive and self.start == "-":
@@ -207,8 +207,6 @@ class ShelfSampleOptions(SampleOptions):
             )
         if self.attention:
             check_file(self.attention, "--attention")
-            if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
-                raise OptionError(f"--attention plots one text, so omit {turns[0]}")
 
 
 NEEDS_PASSES = ("beam", "show_probs", "use_cache", "interactive", "chat")  # one for each token

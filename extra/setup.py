@@ -8,12 +8,12 @@ python train.py gpt3 --dry_run                      an estimate, or with --profi
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from extra.adapters.adapter import fingerprint
 from extra.log import ShelfLog
 from extra.mpi.mpirun import launched
+from extra.plots.figure import check_folder
 from extra.studies import trials
 from extra.studies.sizes import SIZES
 from tinygrad_lite.adapt import counts, learned, load_learned
@@ -101,8 +101,8 @@ class ShelfSetup(RunSetup):
         super().check(given)
         if options.explain and self.family.unexplained:
             raise OptionError(f"--explain shows {self.family.unexplained}: omit it")
-        if options.explain and not Path(options.explain).parent.is_dir():
-            raise OptionError(f"--explain {options.explain}: there is no folder for this file")
+        if options.explain:
+            check_folder(options.explain, "--explain")
         if options.quantize and options.device != "cpu":
             raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
         if options.exchange == "bfloat16" and options.dtype == "float64":

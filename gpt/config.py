@@ -4,7 +4,7 @@ from dataclasses import MISSING, dataclass
 
 from tinygrad_lite.config import MAX_VOCAB_SIZE, ModelConfig, of_model, of_training, option, part
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.transformer import POSITIONS
+from tinygrad_lite.transformer import MIXERS, POSITIONS
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GPTConfig(ModelConfig):
         one at a time keeps the rest.
         """
         c, t = self.n_embd, self.block_size
-        heads = self.n_head if self.mixer == "attention" else 0
+        heads = self.n_head if MIXERS[self.mixer].attends else 0
         seen = min((t + min(t, ROW_BLOCK)) // 2, 2 * (self.window or t))
         attention = self.kept_attention + heads * seen
         masks = (2 * c + heads * t) // 4 if self.dropout else 0

@@ -22,7 +22,7 @@ from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.generator import GenerationState, Generator, rows_of
 from tinygrad_lite.nn import Dropout, Embedding, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
+from tinygrad_lite.transformer import MIXERS, POSITION_CODES, KVCache, block_of, init_gpt2, norm_of
 
 
 class GPT(Generator):
@@ -37,7 +37,7 @@ class GPT(Generator):
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config
-        self.is_endless = config.mixer != "attention" and config.positions == "none"
+        self.is_endless = not MIXERS[config.mixer].attends and config.positions == "none"
         width = config.n_embd
         self.token_embedding = Embedding(config.vocab_size, width)
         if config.positions == "learned":
@@ -103,7 +103,7 @@ class GPT(Generator):
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes (`flops.py`)."""
-        return training_flops(self, attention_flops(self.config) if self.config.mixer == "attention" else 0)
+        return training_flops(self, attention_flops(self.config) if MIXERS[self.config.mixer].attends else 0)
 
     def new_caches(self, capacity: int | None = None) -> list[KVCache]:
         """For each layer, what its mixer keeps of a text, still empty: keys and values, or a recurrent state."""

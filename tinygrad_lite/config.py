@@ -209,17 +209,15 @@ class ModelConfig:
         Args:
             mark: precedes the names, such as -- for options.
         """
-        if self.mixer != "attention":
-            usual = {name: getattr(ModelConfig, name, getattr(self, name)) for name in MIXERS["attention"].reads}
-            wrong = {name: value for name, value in usual.items() if getattr(self, name) != value}
-            wrong |= {"positions": "none"} if self.positions == "rotary" or POSITIONS.get(self.positions) else {}
-            if wrong:
-                changes = " ".join(f"{mark}{name} {str(value).lower()}" for name, value in wrong.items())
-                return f"{mark}mixer {self.mixer} has no use for settings of attention: choose {changes}"
-        if self.n_state is not None and not self.is_recurrent:
-            recurrent = " or ".join(name for name, mixer in MIXERS.items() if "n_state" in mixer.reads)
-            return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {recurrent}"
-        if self.n_embd % self.n_head and self.head_dim is None and "n_head" in MIXERS[self.mixer].reads:
+        own = MIXERS[self.mixer]
+        usual = {name: getattr(ModelConfig, name, getattr(self, name)) for name in MIXERS["attention"].reads}
+        if not own.attends and (self.positions == "rotary" or POSITIONS.get(self.positions)):
+            usual["positions"] = "none"
+        wrong = {name: value for name, value in usual.items() if name not in own.reads and getattr(self, name) != value}
+        if wrong:
+            changes = " ".join(f"{mark}{name} {str(value).lower()}" for name, value in wrong.items())
+            return f"{mark}mixer {self.mixer} has no use for settings of attention: choose {changes}"
+        if self.n_embd % self.n_head and self.head_dim is None and "n_head" in own.reads:
             widths = f"{mark}n_embd {self.n_embd} is not a multiple of {mark}n_head {self.n_head}"
             return f"{widths}: every head needs the same width"
         if not self.norm_weight and self.norm != "rmsnorm":

@@ -422,12 +422,14 @@ class Mixer(NamedTuple):
         kept: how many numbers it keeps of a position for the backward pass; of attention, without its weights.
         cached: how many it keeps of a text of block_size tokens while text is generated.
         reads: the settings that not every mixer reads. One of n_state is recurrent: that is the width of its state.
+        attends: whether it is a kind of attention, which rotary positions and the like are for.
     """
 
     make: Callable[[Any], Module]
     kept: Callable[[Any], int]
     cached: Callable[[Any], int]
     reads: tuple[str, ...]
+    attends: bool = False
 
 
 def attention_of(config: ModelConfig, kind: type = MultiHeadAttention, **more: Any) -> MultiHeadAttention:
@@ -461,7 +463,7 @@ def cached_by_attention(config: ModelConfig) -> int:
 
 OF_ATTENTION = ("n_head", "n_kv_head", "head_dim", "attention_scale", "qk_norm")
 # By name. Whoever has another one enters it, as the layers in extra/mixers/ do; so for positions.
-MIXERS = {"attention": Mixer(self_attention, kept_by_attention, cached_by_attention, OF_ATTENTION)}
+MIXERS = {"attention": Mixer(self_attention, kept_by_attention, cached_by_attention, OF_ATTENTION, attends=True)}
 # How positions are encoded; and what makes the term that they add to attention's scores, if that is all they do.
 POSITIONS: dict[str, Callable[[Any], Module] | None]
 POSITIONS = dict.fromkeys(("learned", "sinusoidal", "rotary", "none", "index", "binary"))

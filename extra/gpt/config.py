@@ -73,6 +73,9 @@ class GPTConfig(core.GPTConfig):
                 f"{mark}n_head {self.n_head} is not a multiple of {mark}n_kv_head {self.n_kv_head}: "
                 "every head of keys and values serves the same number of queries"
             )
+        if self.n_state is not None and not self.is_recurrent:
+            recurrent = " or ".join(name for name, mixer in MIXERS.items() if "n_state" in mixer.reads)
+            return f"{mark}n_state is the width of a recurrent state: it needs {mark}mixer {recurrent}"
         try:
             _ = self.rope_scaling_numbers
         except ValueError:

@@ -102,9 +102,6 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         Raises: OptionError.
         """
         if not self.rewards:
-            for name in ("method", "group", "reference", "beta"):
-                if (value := getattr(self, name)) != getattr(type(self), name):
-                    raise OptionError(f"--{name} {value} is for a model that learns from points: add --rewards right")
             return
         if unknown := [name for name in self.rewards if name not in REWARDS]:
             raise OptionError(f"--rewards {unknown[0]}: there are points for {', '.join(REWARDS)}")
@@ -155,10 +152,6 @@ class GPTOptions(ShelfOptions, core.GPTOptions):
         """
         self.check_pairs()
         self.check_rewards()
-        for name in ("teachers", "replay"):
-            share = getattr(self, f"{name}_share")
-            if share != getattr(type(self), f"{name}_share") and not getattr(self, name):
-                raise OptionError(f"--{name}_share {share:g} is a share of what --{name} names: add it")
         if self.teachers and (self.separator or self.tokenizer == "pixels"):
             raise OptionError(
                 "--teachers are GPTs of the same text, but this run learns from pairs or pictures: omit it"

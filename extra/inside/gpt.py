@@ -38,7 +38,7 @@ class InsideGPT(inside.Inside):
 def look_inside(model: GPT, ids: Sequence[int]) -> InsideGPT:
     """Run the model on ids and keep what is computed on the way.
 
-    Raises: ValueError if there are no ids, or more than block_size; UserError if the model has no attention.
+    Raises: ValueError if there are no ids, or more than block_size; UserError if the model has another mixer.
     """
     check_attention(model)
     if not ids:
@@ -53,7 +53,7 @@ def look_inside(model: GPT, ids: Sequence[int]) -> InsideGPT:
 def check_attention(model: GPT) -> None:
     """Raise UserError if the model has another layer in place of attention."""
     if (mixer := model.config.mixer) != "attention":
-        raise UserError(f"this model was trained with --mixer {mixer}: it has no attention to look at")
+        raise UserError(f"this model was trained with --mixer {mixer}, but only --mixer attention can be looked at")
 
 
 def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> inside.Attention:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import MIXERS, MultiHeadAttention, self_attention
+from tinygrad_lite.transformer import MIXERS, OF_ATTENTION, MultiHeadAttention, self_attention
 
 SINKS = 4
 
@@ -81,5 +81,4 @@ def through_window(config: Any) -> MultiHeadAttention:
     return self_attention(config, WindowAttention, window=config.window) if config.window else self_attention(config)
 
 
-ATTENTION = MIXERS["attention"]
-MIXERS["attention"] = ATTENTION._replace(make=through_window, reads=(*ATTENTION.reads, "window"))
+MIXERS["attention"] = MIXERS["attention"]._replace(make=through_window, reads=(*OF_ATTENTION, "window"))

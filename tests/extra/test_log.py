@@ -40,7 +40,7 @@ def test_a_run_shows_its_curve_in_eight_lines_and_ends_with_its_page(workplace, 
     run_training(max_iters=2, out_dir="other")
     assert re.search(r"\n  python sample.py other --start .* --explain page.html\n", capsys.readouterr().err)
     for words, answer in (
-        (["--explain=no/page.html"], "--explain no/page.html: there is no folder for this file"),
+        (["--explain=no/page.html"], "--explain no/page.html: there is no folder no"),
         (["cnn-digits", "--explain=page.html"], "--explain shows attention, which a convolutional network lacks: omit"),
     ):
         with pytest.raises(OptionError, match=answer):

@@ -15,6 +15,7 @@ from extra.pretrained import export
 from families import FAMILIES
 from tests.tiny_runs import arguments, assert_resumes, losses, made_up_text, run_training, sampled, undone
 from tinygrad_lite import Tensor
+from tinygrad_lite.adapt import attach
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize, weight_bytes
@@ -109,7 +110,7 @@ def beside(kind: str, adapter: str) -> Module:
     trained = FAMILY.read(Path(BASE), Path(adapter), beside=True)
     model = trained.make_model()
     quantize(model, kind)
-    trained.attach_changes(model)
+    attach(model, trained.changes)
     return model
 
 

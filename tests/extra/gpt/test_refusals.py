@@ -26,7 +26,8 @@ from training.folder import RunFolder
 
 PROGRAM = "--rewards needs questions of a program: --dataset sums or calculations, not"
 OF_PAIRS = "belongs to the translation model: use python train.py translate-de-en"
-LEARNS = "is for a model that learns from points: add --rewards right"
+LEARNS = "changes nothing without --rewards: omit it"
+POINTS = ("--method dpo", "--group 4", "--beta 2.0", "--reference own")
 ESTIMATES = "only for estimates of the cost: add --dry_run"
 MISSING = "the checkpoint is missing: python"
 MANY = "this text has 400 different characters, which with </w> and 1 special token make 402"
@@ -62,7 +63,7 @@ CASES = {
         ("train chat", "there is no such run yet: python train.py goethe makes it"),
         ("train chat --init_from talks --separator <o>", "tokenizer of these weights has no special token <o>"),
         ("train sums --rewards right", "sometimes right"),
-        *each("train sums {}", f"{{}} {LEARNS}", "--method dpo", "--group 4", "--beta 2.0", "--reference x"),
+        *((f"train sums {typed}", f"{typed.split()[0]} {LEARNS}") for typed in POINTS),
         (f"{REWARDS} --rewards wit", "there are points for right, form, length, brevity"),
         (f"{REWARDS} --group 5", "--batch_size 16, the number of answers here, is not a multiple of --group 5"),
         *each(f"{REWARDS} {{}}", f"{PROGRAM} {{}}", "--dataset chat", "--pairs a.tsv"),
@@ -74,7 +75,7 @@ CASES = {
         ("train --text text.txt --tokenizer char --teachers own", "own: it reads 8 tokens at once: use --block_size 8"),
         ("train --dataset digits --tokenizer pixels --teachers own", "GPTs of the same text, but this run learns"),
         ("train --text text.txt --teachers own --teachers_share 0", "--teachers_share 0"),
-        *each("train --{}_share 0.5", "--{}_share 0.5 is a share of what --{} names: add it", "teachers", "replay"),
+        *each("train --{}_share 0.5", "--{}_share changes nothing without --{}: omit it", "teachers", "replay"),
         ("train --lora_rank 2", "--lora_rank is for weights that are trained already: add --init_from BASE"),
         ("train --freeze x", "--freeze is for weights that are trained"),
         (f"{TUNE} --lora_rank 99", "--lora_rank 99: rank 99 is above 8, the smaller side of blocks.0.mixer.query"),
@@ -161,7 +162,7 @@ CASES = {
         ("sample talks --chat --interactive", "--chat cannot be combined with --interactive"),
         ("sample talks --chat --num_samples 2", "--chat cannot be combined with --num_samples"),
         ("sample talks --chat --beam 2", "--beam cannot be combined with --chat"),
-        ("sample run --compare goethe", "--compare is an option of the page: add --explain page.html"),
+        ("sample run --compare goethe", "--compare changes nothing without --explain: omit it"),
         (f"{GPT} --compare gone.txt", "--compare gone.txt: name an existing file, or one of"),
         (f"{GPT} --max_new_tokens 3", "--explain cannot be combined with --max_new_tokens"),
         (f"{GPT} --score text.txt", "--score cannot be combined with --explain"),
@@ -172,7 +173,12 @@ CASES = {
         ("sample talks --start zwei --interactive", "--interactive is for models that continue a text"),
         ("sample talks", "give the text before <answer>"),
         *each("sample {} --attention a.gif", "a.gif: must end with one of", "run", "seq --start a"),
-        *each("sample {} --attention a.svg --interactive", "so omit --interactive", "run", "seq"),
+        *each(
+            "sample {} --attention a.svg --interactive",
+            "combined with --interactive, since it plots one text",
+            "run",
+            "seq",
+        ),
         ("sample bert", "give a text"),
         ("sample bert --start 'Es irrt'", "there is no [MASK]"),
         ("sample bert --start 'Es [MASK]' --temperature 1", "--temperature is for models that write"),

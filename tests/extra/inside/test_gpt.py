@@ -35,7 +35,9 @@ def test_what_is_recorded_adds_up_to_the_prediction(settings):
 
 
 def test_a_model_without_attention_has_none_to_show():
-    with pytest.raises(UserError, match="this model was trained with --mixer lstm: it has no attention to look at"):
+    with pytest.raises(
+        UserError, match="this model was trained with --mixer lstm, but only --mixer attention can be looked at"
+    ):
         look_inside(gpt_with_large_weights(**COMBINED["lstm"]), IDS)
 
 

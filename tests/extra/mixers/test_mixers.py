@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from extra.gpt.config import GPTConfig
+from extra.mixers.exclusive import ExclusiveAttention
 from extra.mixers.mixers import CHUNK, Hyena, Mamba2, by_chunks, by_steps
 from extra.mixers.relative import REACH, ALiBi, Shaw
 from extra.mixers.window import SINKS, WindowAttention
@@ -12,6 +13,7 @@ from tests.lively import gradients, lively
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
+from tinygrad_lite.transformer import MultiHeadAttention
 
 rng = np.random.default_rng(5)
 
@@ -59,7 +61,11 @@ def test_softplus_is_exact_where_the_exponential_overflows():
     assert np.isfinite(mixer(Tensor(np.ones((1, 3, 4), np.float32))).numpy()).all()
 
 
-@pytest.mark.parametrize("make", [lambda: Mamba2(8, 2), lambda: Hyena(8, 16), lambda: WindowAttention(8, 2, window=2)])
+MAKERS = [lambda: Mamba2(8, 2), lambda: Hyena(8, 16), lambda: WindowAttention(8, 2, window=2)]
+MAKERS += [lambda: ExclusiveAttention(8, 2)]
+
+
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize(("batch", "steps"), [(0, 3), (2, 0), (0, 0)])
 def test_no_texts_and_no_positions_give_nothing(make, batch, steps):
     mixer, x = make(), Tensor.zeros(batch, steps, 8, requires_grad=True)
@@ -72,6 +78,31 @@ def test_no_texts_and_no_positions_give_nothing(make, batch, steps):
         assert mixer(Tensor.zeros(2, 0, 8), cache=cache).shape == (2, 0, 8)
         after, whole = mixer(Tensor.ones(2, 1, 8), cache=cache), mixer(Tensor.ones(2, 4, 8))
     np.testing.assert_allclose(before.cat(after, axis=1).numpy(), whole.numpy(), atol=1e-5)
+
+
+# --- exclusive attention, against attention ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_exclusive_attention_returns_nothing_along_the_own_value(groups):
+    """The rest is what attention returns; the last positions alone, after cached ones, get the same."""
+    exclusive = lively(lambda: ExclusiveAttention(12, 2, n_kv_head=groups))
+    plain = lively(lambda: MultiHeadAttention(12, 2, n_kv_head=groups))
+    for module in (exclusive, plain):
+        module.output.weight.data[...], module.output.bias.data[...] = np.eye(12), 0
+    x = Tensor(rng.standard_normal((3, 7, 12)))
+    with no_grad():
+        y, v = plain(x, is_causal=True).numpy(), plain.value(x).numpy()
+        found = exclusive(x, is_causal=True).numpy().reshape(3, 7, 2, 6)
+        cache, parts = exclusive.new_cache(7), []
+        for start, end in ((0, 3), (3, 4), (4, 7)):
+            parts.append(exclusive(x[:, start:end], is_causal=True, cache=cache).numpy())
+        weights, usual = (module.weights(x, is_causal=True).numpy() for module in (exclusive, plain))
+    y, v = y.reshape(3, 7, 2, 6), np.broadcast_to(v.reshape(3, 7, groups, 6), (3, 7, 2, 6))
+    u = v / np.linalg.norm(v, axis=-1, keepdims=True)
+    np.testing.assert_allclose(found, y - (y * u).sum(-1, keepdims=True) * u, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(parts, 1).reshape(found.shape), found, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(weights, usual * (1 - np.eye(7)), rtol=0, atol=2e-6)
 
 
 # --- attention through a window, against attention with the whole mask ------------------------------------------------

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from extra.mixers.exclusive import ExclusiveAttention
 from extra.mixers.long_conv import BLOCK, long_conv
 from extra.mixers.mixers import CHUNK, Hyena, Mamba2
 from extra.mixers.recurrent import LSTM, RNN, RecurrentMixer
@@ -25,6 +26,8 @@ MIXERS = {
     "shaw": lambda: MultiHeadAttention(C, H, relative=Shaw(C // H, 0.5)),
     "window": lambda: WindowAttention(C, H, window=16),
     "window, rotary": lambda: WindowAttention(C, H, window=7, frequencies=rotary_frequencies(C // H)),
+    "exclusive": lambda: ExclusiveAttention(C, H),
+    "exclusive, groups": lambda: ExclusiveAttention(C, H, n_kv_head=1),
     "hyena": lambda: Hyena(C, 256),
     "mamba2": lambda: Mamba2(C, H),
     "rnn": lambda: RecurrentMixer(RNN(C, C), C),

@@ -87,6 +87,7 @@ THEIRS = {
     "rnn": recurrence(torch.rnn_tanh_cell, 1),
     "lstm": recurrence(torch.lstm_cell, 2),
     "long_conv": long_conv,
+    "exclude": lambda y, v: y - (y * v).sum(-1, keepdim=True) / ((v * v).sum(-1, keepdim=True) + 1e-6) * v,
 }
 MORE = {
     ("max_pool2d", "equal numbers"): {"x": integers(4, 2, 3, 7, 6) + 0.0, "kernel_size": 3, "stride": 2, "padding": 1}

@@ -389,6 +389,12 @@ def _long_conv() -> dict[str, Arguments]:
     return {name: {"x": normal(*shape), "h": normal(*shape[1:])} for name, shape in shapes.items()}
 
 
+def _exclude() -> dict[str, Arguments]:
+    shapes = {"plain": (2, 3, 4), "one vector": (5,), "long": (2, 2, 33, 7), "no vectors": (0, 3)}
+    given = {name: {"y": normal(*shape), "v": normal(*shape)} for name, shape in shapes.items()}
+    return given | {"along": {"y": np.full((2, 3), 2.0), "v": np.ones((2, 3))}}
+
+
 def _conv2d() -> dict[str, Arguments]:
     def call(x: tuple, weight: tuple, bias: bool = True, **settings: Any) -> Arguments:
         made = {"x": normal(*x), "weight": normal(*weight)}
@@ -430,7 +436,7 @@ def _pool() -> dict[str, Arguments]:
 
 NAMED = [_linear, _layer_norm, _gelu, _linear_gelu, _scaled_dot_product_attention, _softmax, _log_softmax]
 NAMED += [_cross_entropy, _embedding, _dropout, _adamw, _muon, _rms_norm, _residual, _rotary, _relu_squared, _swiglu]
-NAMED += [_long_conv, _conv2d]
+NAMED += [_long_conv, _exclude, _conv2d]
 OF_NAMED = {cases.__name__[1:]: cases() for cases in NAMED}
 CASES: dict[str, dict[str, Arguments]] = {
     **OF_NAMED,

@@ -6,11 +6,10 @@
 The residual connection carries past attention what is known at a position. So attention need only fetch what is known
 elsewhere, and a head that finds nothing there can look at its own position, from which nothing is taken.
 
-Gradient, with dz = dL/dz: the component of dz along v_t reaches nothing through y_t, which has just lost it. v_t turns
-the direction that is removed, and with b_t = dz_t . v_t / (v_t . v_t)
+Gradient, with dz = dL/dz and b_t = dz_t . v_t / (v_t . v_t):
 
-    dy_t = dz_t - b_t v_t
-    dv_t = -a_t dy_t - b_t z_t
+    dy_t = dz_t - b_t v_t            the same projection
+    dv_t = -a_t dy_t - b_t z_t       v_t decides which component is removed
 
 Where v is 0 there is no direction; a small number in the denominator avoids 0/0.
 

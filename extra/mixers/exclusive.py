@@ -46,7 +46,7 @@ def exclude_fused(y: Tensor, v: Tensor) -> Tensor:
         dy = dz - b * v.data
         return dy, -a * dy - b * z
 
-    return node(z, (y, v), backward, "exclude")
+    return node(z, (y, v), backward, "exclude", uses=(v,))
 
 
 exclude = ReferenceAndFused(exclude_composed, cpu=exclude_fused)

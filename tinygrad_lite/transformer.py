@@ -422,7 +422,7 @@ class Mixer(NamedTuple):
         kept: how many numbers it keeps of a position for the backward pass; of attention, without its weights.
         cached: how many it keeps of a text of block_size tokens while text is generated.
         reads: the settings that not every mixer reads. One of n_state is recurrent: that is the width of its state.
-        attends: whether it is a kind of attention, which rotary positions and the like are for.
+        attends: whether it is a kind of attention: only attention has rotary positions, or terms added to its scores.
     """
 
     make: Callable[[Any], Module]

@@ -20,6 +20,7 @@ from tests.standin import standin_device
 from tests.tiny_runs import ignoring_no_signal, made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.random import manual_seed
 from training import setup
 from training.corpora import fetch, wheel
 
@@ -136,7 +137,8 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def place(request):
-    """The device on which a test makes its tensors; see places.py."""
+    """The device on which a test makes its tensors; see places.py. Its random numbers depend on no test before it."""
+    manual_seed(0)
     kind = getattr(request, "param", "cpu")
     if kind == "cuda" and request.config.getoption("--emulate-gpu"):
         kind = "emulated"

@@ -202,9 +202,7 @@ class ShelfSampleOptions(SampleOptions):
         if self.explain and self.quantize:
             raise OptionError("--explain writes the weights themselves into its page: omit --quantize")
         if self.interactive and self.start == "-":
-            raise OptionError(
-                "--interactive cannot be combined with --start -: it reads stdin and replies to each line once"
-            )
+            raise OptionError("--interactive cannot be combined with --start -: it replies to each line of stdin")
         if self.attention:
             check_file(self.attention, "--attention")
 

@@ -32,7 +32,7 @@ RINGS = {
     "nano": 6,  # the whole idea in one file, which imports nothing of the project, and which nothing imports
     "benchmarks": 0,  # may import anything
 }
-CORE = 11460  # lines of code
+CORE = 11459  # lines of code
 PRODUCT = 21000  # core and shelf together
 NANO = 200  # of these, the one file
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU

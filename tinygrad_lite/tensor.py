@@ -201,9 +201,7 @@ class Tensor(Methods, metaclass=Listed):
 
     def __format__(self, form: str) -> str:
         if form and self.data.size != 1:
-            raise ValueError(
-                f"format {form!r}: the tensor of shape {self.shape} is not one number: format its elements"
-            )
+            raise ValueError(f"format {form!r}: a tensor of shape {self.shape} is not one number: format its elements")
         return format(self.item(), form) if form else str(self)
 
     def __dir__(self) -> list[str]:

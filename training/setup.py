@@ -134,8 +134,10 @@ class RunSetup:
 
     # --- before the run -----------------------------------------------------------------------------------------
 
-    def check(self, given: Mapping[str, Any]) -> None:
-        """Choose the device and the number of workers, and check the options; `given` are those typed.
+    def check(self, given: Mapping[str, Any], preset: Mapping[str, Any]) -> None:
+        """Choose the device and the number of workers, and check the options: those given, and those of a preset.
+
+        What a preset sets must be read as well, unless something was typed on which that depends.
 
         Raises: UserError with one sentence.
         """
@@ -152,7 +154,8 @@ class RunSetup:
             for path in [paths] if isinstance(paths, str) else paths:
                 if path and not os.path.exists(path):
                     raise CorpusError(f"--{name} {path}: there is no such file")
-        refuse_unread(options, given, options.readers())
+        readers = options.readers()
+        refuse_unread(options, given if given.keys() & readers.keys() else preset | given, readers)
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder of a new run holds another one."""

@@ -84,7 +84,7 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
         trained = load_origin(family, origin)
         options = adapted_options(family, trained, base, given, asked)
     setup = family.setup(family, options, folder, checkpoint, trained, named, names_text(family, given))
-    setup.check(given)
+    setup.check(given, base if named and origin != "resume" else {})
     setup.refuse_if_used()
     if texts := setup.unnamed_texts():
         options.dataset, stand_in = first_available(options, texts)

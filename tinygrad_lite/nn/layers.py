@@ -67,9 +67,7 @@ class Conv2d(Module):
     ) -> None:
         respelled(Conv2d.__init__, (), names)
         if in_channels % groups or out_channels % groups:
-            raise ValueError(
-                f"Conv2d: groups={groups} must divide {in_channels} input and {out_channels} output channels"
-            )
+            raise ValueError(f"Conv2d: groups={groups} must divide {in_channels=} and {out_channels=}")
         shape = (out_channels, in_channels // groups, *pair("Conv2d", "kernel_size", kernel_size, 1))
         values = uniform(math.prod(shape[1:]))
         self.weight = Parameter.create(shape, values)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from signal import SIG_IGN, SIGINT, default_int_handler, getsignal, signal
@@ -143,6 +144,8 @@ def run_command(name: str, main: Callable[[list[str]], int], about: str | None =
         say(f"\n{name}: stopped {stop}".rstrip())
         status = 130
     except ModuleNotFoundError as error:
+        if find_spec(error.name.split(".")[0]):
+            raise  # a wrong import in code that is being changed
         say(f"{name}: the package {error.name} is not installed")
     except MemoryError:
         say(f"{name}: out of memory: use a smaller model or a smaller batch")

@@ -25,7 +25,7 @@ def refuse_unread(options: Any, given: Mapping[str, Any], readers: Readers) -> N
 
     Args:
         options: the options, whatever their source.
-        given: the values on the command line.
+        given: the values that were asked for: on the command line, in a preset.
     Raises: OptionError that names the option, and the one with which it changes nothing.
 
     >>> from dataclasses import dataclass
@@ -39,9 +39,8 @@ def refuse_unread(options: Any, given: Mapping[str, Any], readers: Readers) -> N
     tinygrad_lite.errors.OptionError: --sugar changes nothing with --dish soup: omit it
     """
     fields, values = fields_of(type(options))[0], values_of(options)
-    off = [name for name, value in given.items() if value is None or value is False]
     # What has another value is read: the name of a file in --dataset, for example, which is moved to --text.
-    asked = [name for name, value in given.items() if value == values[name] and name not in off]
+    asked = [name for name, now in given.items() if now == values[name] and now is not None and now is not False]
     for other in [name for name in readers if name in fields]:
         value = values[other]
         has_own = fields[other].metadata["choices"] or isinstance(value, bool)

@@ -85,15 +85,11 @@ def test_attention_becomes_a_support_vector_machine(monkeypatch, capsys):
     np.testing.assert_allclose(svm.hard_margin(np.array([[1.0, 0], [0, 2], [3, 3]])), [1, 0.5])  # the third has 4.5
     given = svm.problem(1)
     path = list(svm.train(given, 100))
-    chosen = path[-1][1].argmax(axis=1)
-    rows = svm.constraints(given.x, given.z, chosen)
+    rows = svm.constraints(given.x, given.z, path[-1][1].argmax(axis=1))
     solution = svm.hard_margin(rows)
     assert (rows @ solution).min() == pytest.approx(1)
     assert svm.angle(path[1][0].ravel(), solution) > 60
     assert svm.angle(path[-1][0].ravel(), solution) < 7
-    others = np.delete(np.arange(5), chosen[0])
-    margins = (given.x[0, chosen[0]] - given.x[0, others]) @ path[-1][0] @ given.z[0]
-    np.testing.assert_allclose(rows[:4] @ path[-1][0].ravel(), margins)
     monkeypatch.setattr(svm, "SEEDS", range(1))
     monkeypatch.setattr(svm, "STEPS", (1, 100))
     assert svm.main([]) == 0
@@ -111,12 +107,8 @@ def test_counting_finds_which_word_translates_which():
 
 def test_what_is_copied_and_how_uncertain_a_model_was(monkeypatch, workplace, capsys):
     copied = course.load(CHAPTERS[9].parent / "copied.py")
-    assert copied.four_words("Wer reitet, so spät durch!") == [
-        tuple("Wer reitet so spät".split()),
-        tuple("reitet so spät durch".split()),
-    ]
+    assert copied.four_words("Wer reitet, so spät!") == [("Wer", "reitet", "so", "spät")]
     assert copied.longest_copy("xyabcdz abc", "abcde, abcd") == "abcd"
-    assert copied.longest_copy("xyz", "abc") == ""
     text = "Wer reitet so spät durch Nacht und Wind? " * 20
     saved_gpt(workplace / "run" / "last.safetensors", CharTokenizer.train(text), block_size=64)
     model = copied.load_trained(workplace / "run").make_model()
@@ -125,14 +117,11 @@ def test_what_is_copied_and_how_uncertain_a_model_was(monkeypatch, workplace, ca
     assert written.shape == entropies.shape == (2, 9)
     again = copied.continued(model, prompts, 1.0, 9, given=written)[1]
     np.testing.assert_allclose(again, entropies, rtol=1e-6)
-    assert (copied.continued(model, prompts, 1.0, 9, given=written[::-1])[1][:, 1:] != entropies[:, 1:]).all()
     monkeypatch.setattr(copied, "load_corpus", lambda name: Corpus(name, text, "", "", ""))
     for name, value in {"ROWS": 3, "LENGTH": 20, "PLACES": ((0, 20),)}.items():
         monkeypatch.setattr(copied, name, value)
     copied.main(["run"])
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * (2 + len(copied.TEMPERATURES)) + 1
-    assert lines[1].split()[::2][:2] == ["Goethe", "20"]
+    assert len(capsys.readouterr().out.splitlines()) == 2 * (2 + len(copied.TEMPERATURES)) + 1
 
 
 # --- the program that checks -------------------------------------------------------------------------------------
@@ -159,47 +148,27 @@ def test_the_check_says_what_is_right_and_gives_one_hint(copy, capsys):
     answer(copy, "SHARED = ...", "SHARED: tuple[int, ...] | int\nSHARED = 12")
     assert course.main(["1"]) == 1
     out = capsys.readouterr().out
-    assert out.startswith(
-        "quotient: still blank\nrelu: right\nSHARED: 12 is not the derivative\nbackward: still blank\n"
-    )
-    assert out.count("hint for") == 1
-    assert "--solution" not in out
+    assert out.startswith("quotient: still blank\nrelu: right\nSHARED: 12 is not the derivative\nbackward: ")
+    assert (out.count("hint for"), "--solution" in out) == (1, False)
+    answer(copy, "lambda dq: ...", "lambda dq: (dq / 0, 0)")
+    for offered in (False, True):  # from the second wrong try on
+        assert course.main(["1"]) == 1
+        out = capsys.readouterr().out
+        assert re.match(r"quotient: line \d+: ZeroDivisionError: ", out)
+        assert ("--solution quotient shows the answer" in out) == offered
     assert course.main([]) == 0
     assert capsys.readouterr().out == "chapter  1: 1 of 4 right\ncapstone: 0 of 16 right\n"
 
 
-def test_the_check_is_silent_about_hints_when_all_is_right(copy, capsys):
-    shutil.copy(copy / "solution.py", copy / "exercise.py")  # where answers were written before they had a folder
-    assert course.main(["1"]) == 0
-    assert capsys.readouterr().out == "quotient: right\nrelu: right\nSHARED: right\nbackward: right\n"
+WRONG = [
+    ([[1, 2], [3, 5]], [[1, 2], [3, 4]], "x: at [1, 1] yours is 5, it must be 4 (1 of 4 are wrong)"),
+    ([1.0, np.nan], [1.0, 1.0], "x: at [1] yours is nan, it must be 1 (1 of 2 are wrong)"),
+    (1.0001, 1.00001, "x: yours is 1.0001, it must be 1.00001"),
+    ([1, 2], [1, 2, 3], "x: the shape of yours is (2,), it must be (3,)"),
+]
 
 
-def test_a_solution_is_offered_from_the_second_wrong_try_on(copy, capsys):
-    tried = "lambda dq: ..."
-    for second, offered in ((1, False), (2, True), (3, True)):
-        answer(copy, tried, tried := f"lambda dq: (dq, {second})")
-        assert course.main(["1"]) == 1
-        assert ("--solution quotient shows the answer" in capsys.readouterr().out) == offered
-    (copy.parent / "answers" / copy.name / "tries.json").write_text("[", encoding="utf-8")
-    assert course.main(["1"]) == 1
-    assert "--solution" not in capsys.readouterr().out
-
-
-def test_a_wrong_number_is_told_with_the_right_one(copy, capsys):
-    answer(copy, "lambda dy: ...", "lambda dy: (dy * (x.value >= 0),)")
-    assert course.main(["1"]) == 1
-    assert "\nrelu: the derivative at the kink: yours is 1, it must be 0\n" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("answer", "right", "sentence"),
-    [
-        ([[1, 2], [3, 5]], [[1, 2], [3, 4]], "x: at [1, 1] yours is 5, it must be 4 (1 of 4 are wrong)"),
-        ([1.0, np.nan], [1.0, 1.0], "x: at [1] yours is nan, it must be 1 (1 of 2 are wrong)"),
-        (1.0001, 1.00001, "x: yours is 1.0001, it must be 1.00001"),
-        ([1, 2], [1, 2, 3], "x: the shape of yours is (2,), it must be (3,)"),
-    ],
-)
+@pytest.mark.parametrize(("answer", "right", "sentence"), WRONG)
 def test_the_first_wrong_place_is_named(answer, right, sentence):
     same(right, right, "x")
     with pytest.raises(AssertionError) as error:
@@ -209,20 +178,16 @@ def test_the_first_wrong_place_is_named(answer, right, sentence):
 
 def test_answers_are_written_to_a_copy_that_git_ignores(copy, capsys):
     """So the project's own tests, which read exercise.py, and its updates do not see them."""
-    before = {path: path.read_bytes() for path in copy.parent.rglob("*.py")}
-    for words, name in ((["1"], copy.name), (["capstone"], "capstone")):
-        assert course.main(words) == 1
-        file = copy.parent / "answers" / name / "exercise.py"
-        assert capsys.readouterr().err == f"copied the exercises to {file}: write your answers there\n"
-        assert file.read_bytes() == before[copy.parent / name / "exercise.py"]
-    shutil.copy(copy / "solution.py", course.answers_in(copy))
-    shutil.copy(ROOT / "nano.py", course.answers_in(copy.parent / "capstone"))
-    for words in (["1"], ["capstone"]):
-        assert course.main(words) == 0
-        assert "still blank" not in capsys.readouterr().out
+    before, nano = {path: path.read_bytes() for path in copy.parent.rglob("*.py")}, ROOT / "nano.py"
+    for word, folder, answers in ("1", copy, copy / "solution.py"), ("capstone", copy.parent / "capstone", nano):
+        assert course.main([word]) == 1
+        file = copy.parent / "answers" / folder.name / "exercise.py"
+        assert file.read_bytes() == before[folder / "exercise.py"]
+        shutil.copy(answers, course.answers_in(folder))
+        assert course.main([word]) == 0
+    capsys.readouterr()
     assert course.main([]) == 0
     assert capsys.readouterr() == ("chapter  1: 4 of 4 right\ncapstone: 16 of 16 right\n", "")
-    assert [outcome.wrong for outcome in course.check(copy)] == ["still blank"] * 4
     assert {path: path.read_bytes() for path in before} == before
     assert "docs/course/answers/" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
 
@@ -238,36 +203,19 @@ def test_a_class_is_marked_whatever_its_answers_do(tmp_path, capsys):
     (place / "g.zip").write_text("no zip", encoding="utf-8")
     assert mark.main([str(place), f"--out={tmp_path / 'marks.csv'}"]) == 0
     assert (tmp_path / "marks.csv").read_text(encoding="utf-8") == ",1\nJörg Groß,4 of 4\nd,0\nf.zip,4 of 4\n"
-    said = capsys.readouterr()
-    assert said.out == "           1\nJörg Groß  4 of 4\nd          0\nf.zip      4 of 4\n"
-    assert "d, chapter 1: ended with status 3" in said.err
-    assert "g.zip is not a zip file" in said.err
+    assert "g.zip is not a zip file" in capsys.readouterr().err
     assert mark.right_answers(chapter, b"while True: pass", 0.5) == "not finished after 0.5 s"
-    for name, sentence in (("none", "is not a folder"), ("d", "there are no answers in .*: each folder or zip file")):
-        with pytest.raises(UserError, match=sentence):
-            mark.main([str(place / name)])
-
-
-def test_an_answer_s_own_error_is_told_with_its_line(copy, capsys):
-    answer(copy, "lambda dq: ...", "lambda dq: (dq / 0, 0)")
-    assert course.main(["1"]) == 1
-    assert re.match(r"quotient: line \d+: ZeroDivisionError: ", capsys.readouterr().out)
-    answer(copy, "SHARED = ...", "SHARED = (")
-    with pytest.raises(UserError, match=r"exercise.py cannot be run: line \d+: SyntaxError: "):
-        course.main(["1"])
+    with pytest.raises(UserError, match=r"there are no answers in .*: each folder or zip file"):
+        mark.main([str(place / "d")])
 
 
 def test_a_solution_is_shown_only_when_asked_for(copy, capsys):
     assert course.main(["1", "--solution", "relu"]) == 0
     shown = capsys.readouterr().out
     assert shown.strip() == inspect.getsource(course.load(copy / "solution.py").relu).strip()
-    with pytest.raises(OptionError, match="--solution rel: this chapter has no such exercise; did you mean relu"):
-        course.main(["1", "--solution", "rel"])
     (copy / "solution.py").unlink()  # as a teacher hands the course out
     with pytest.raises(OptionError, match="--solution relu: this copy of the course has no solutions"):
         course.main(["1", "--solution", "relu"])
-    with pytest.raises(OptionError, match="there is no chapter 2: choose one of 1, capstone"):
-        course.main(["2"])
 
 
 # --- the capstone ------------------------------------------------------------------------------------------------
@@ -310,15 +258,6 @@ def test_the_capstone_is_nano_py_with_blanks(solved):
             assert ast.get_docstring(blank[name]) == ast.get_docstring(part), name
         elif name and not isinstance(part, ast.ClassDef):
             assert ast.dump(blank[name]) == ast.dump(part), name
-
-
-def test_the_capstone_s_checks_fail_on_blanks_and_pass_on_nano_py(solved):
-    before = list(course.check(CAPSTONE))
-    assert [outcome.name for outcome in before] == [*MISTAKES, "train"]
-    assert [outcome.wrong for outcome in before] == ["still blank"] * len(MISTAKES) + ["waits for the blanks"]
-    page = (CAPSTONE / "README.md").read_text(encoding="utf-8")
-    assert all(outcome.hint and f"`{outcome.name}`" in page for outcome in before)
-    assert [outcome.wrong for outcome in course.check(solved)] == [""] * len(before)
 
 
 def test_a_mistake_in_any_piece_of_the_capstone_is_named(solved):

@@ -77,24 +77,6 @@ def outside_functions(node: ast.AST) -> Iterator[ast.AST]:
             yield from outside_functions(part)
 
 
-def imports_at_start(module: str) -> set[str]:
-    """The modules of this project that one of them imports at once, not when a function is called.
-
-    Importing a module imports the packages around it first; those around both are there already.
-    """
-    direct = {target for target, _ in imports(outside_functions(tree(module))) if target in FILES}
-    around = {".".join(target.split(".")[:n]) for target in direct for n in range(1, target.count(".") + 1)}
-    return direct | {package for package in around & FILES.keys() if not f"{module}.".startswith(f"{package}.")}
-
-
-def test_there_are_no_circular_imports():
-    edges = {module: imports_at_start(module) for module in FILES}
-    while leaves := [module for module, targets in edges.items() if not targets & edges.keys()]:
-        for module in leaves:
-            del edges[module]
-    assert not edges, f"there are circular imports among {sorted(edges)}"
-
-
 DOORS = {"families", "train", "sample"}
 REQUIRED = {*sys.stdlib_module_names, *FOLDERS, *DOORS, "extra", "numpy", "safetensors", "threadpoolctl", "tqdm"}
 EXTRAS = {"cupy", "cupy_backends", "ml_dtypes", "tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL"}
@@ -122,9 +104,8 @@ def test_the_library_imports_only_known_packages_and_extras_only_in_the_function
 
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
 def test_the_definition_of_a_model_imports_the_engine_only(family):
-    own = {
-        f"{family}.{name}" for name in ("config", "model", "fast.step", "fast.step_cuda", "fast.weights")
-    } & FILES.keys()
+    names = ("config", "model", "fast.step", "fast.step_cuda", "fast.weights")
+    own = {f"{family}.{name}" for name in names} & FILES.keys()
     assert not {t for module in own for t in own_imports(module) - own if not t.startswith("tinygrad_lite")}
 
 

@@ -18,7 +18,7 @@ from families import FAMILIES
 from gpt.model import GPT
 from seq2seq.model import Seq2Seq
 from tests.gpt.configs import GPTConfig, Seq2SeqConfig
-from tests.tiny_runs import LEFT_OUT, arguments, contents, finish, losses, made_up_text, rows, run_training, script
+from tests.tiny_runs import LEFT_OUT, arguments, contents, losses, made_up_text, rows, run_training
 from text.decoding.sample_options import SampleOptions
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.autograd import no_grad
@@ -31,7 +31,6 @@ from training.checkpoint import load_checkpoint
 from training.cli.command_line import ELSEWHERE, FIRST_PAGE, parse_command_line
 from training.cli.console import quoted
 from training.cli.options import PRESETS, fields_of, list_presets
-from training.corpora import pairs
 from training.corpora.texts import RECIPES
 from training.folder import METRICS, RunFolder
 from training.origin import name_of
@@ -56,7 +55,6 @@ TINY = "--n_layer=1 --n_embd=8 --block_size=8 --max_iters=1 --eval_iters=1 --sam
 # What is available; what a command that names no text learns from, and the beginning that is proposed.
 UNNAMED = [
     (["plays", "goethe"], "goethe", "Habe nun, ach!"),
-    (["plays", "werther-faust"], "werther-faust", "Habe nun, ach!"),
     (["plays"], "plays", "ROMEO:"),
     ([], "python-docs", "The statement"),
 ]
@@ -72,40 +70,21 @@ def test_a_command_that_names_no_text_takes_the_first_one_that_is_available(
         recipe = replace(RECIPES[name], make=made_up_text, expected=None, held_out=None)
         monkeypatch.setitem(RECIPES, name, recipe)
     assert train.main(TINY) == 0
-    first, *lines = capsys.readouterr().err.strip().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     folder = RunFolder(Path("out", text))
     assert folder.noted_options()["dataset"] == load_checkpoint(folder.last).training["dataset"] == text
     assert f"  python sample.py {folder.path} --start {quoted(prompt)}" in lines
-    unavailable = "no text is named, and goethe is unavailable here (there is no network here): trying "
-    assert first.startswith(unavailable) == (text != "goethe")
     assert train.main(["--resume", "--max_iters=2"]) == 0  # the same run, on its own text
     assert load_checkpoint(folder.last).step == 2
-    for named in (["goethe-char"], ["--dataset", "goethe"], ["--dataset", "shakespeare"]):
-        name = named[-1].removesuffix("-char")
-        if name not in available:
-            with pytest.raises(CorpusError, match=f"^the corpus {name} is unavailable"):
-                train.main([*named, *TINY, "--out_dir=named"])
-
-
-@pytest.mark.cpu_only("it is about texts")
-def test_a_translator_without_a_dictionary_learns_from_the_course_alone(monkeypatch, capsys):
-    found = pairs.Found([(f"Satz {number}.", f"Sentence {number}.") for number in range(50)])
-    recipe = replace(pairs.RECIPES["auf-deutsch"], make=lambda: found, expected=None)
-    monkeypatch.setitem(pairs.RECIPES, "auf-deutsch", recipe)
-    tiny = [option for option in TINY if "eval_iters" not in option and "sample" not in option]
-    assert train.main(["translate-de-en", *tiny, "--block_size=24", "--eval_pairs=0"]) == 0
-    err = capsys.readouterr().err
-    learned = "auf-deutsch instead of everyday, which is unavailable here (there is no network here)"
-    assert f"\nIt learned from {learned}.\n" in err
-    assert RunFolder("out/translate-de-en").noted_options()["dataset"] == "auf-deutsch"
-    with pytest.raises(CorpusError, match=r"^the parallel corpus everyday is unavailable"):
-        train.main(["translate-de-en", *tiny, "--dataset=everyday", "--out_dir=named"])
+    if text != "goethe":
+        with pytest.raises(CorpusError, match=r"^the corpus goethe is unavailable"):
+            train.main(["goethe-char", *TINY, "--out_dir=named"])
 
 
 # --- what a run does ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("max_iters", "evaluated"), [(0, [0]), (1, [0, 1]), (8, [0, 4, 8]), (10, [0, 4, 8, 10])])
+@pytest.mark.parametrize(("max_iters", "evaluated"), [(0, [0]), (8, [0, 4, 8]), (10, [0, 4, 8, 10])])
 def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iters, evaluated, monkeypatch):
     made, step = [], Optimizer.step
     monkeypatch.setattr(Optimizer, "step", lambda self: (made.append(self.lr), step(self)))
@@ -199,36 +178,17 @@ def test_on_a_gpu_training_continues_while_a_checkpoint_is_written(cuda, broken,
     assert ("warning: the disk is full (training continues" in capsys.readouterr().err) == bool(broken)
 
 
-def test_one_of_a_kind_is_no_plural(workplace, capsys):
-    (workplace / "one.txt").write_text("Es", encoding="utf-8")
-    run_training(max_iters=1, eval_interval=1, batch_size=1, block_size=1)
-    with pytest.raises(OptionError) as refused:
-        train.main(arguments(max_iters=2))
-    train.main(["--resume", "--out_dir=run", "--max_iters=2"])
-    sample.main(["run", "--start", "Es", "--max_new_tokens=1", "--beam=1"])
-    sample.main(["run", "--score", "one.txt"])
-    said = capsys.readouterr().err + str(refused.value)
-    for words in (", 1 step in run", "after 1 step;", "after 1 step\n", "length 1 token,"):
-        assert words in said
-    assert "\n2 characters, 2 tokens, in windows of 1\n" in said
-    assert not re.findall(r"(?<![\d.,])\b1 (?!is\b|class\b|process\b)\w+s\b", said)
-
-
 def test_metrics_are_complete_and_numeric(monkeypatch):
     monkeypatch.setattr(FAMILIES["gpt"].options, "log_interval", 3)  # the default, where it is no option
-    run = run_training(max_iters=7, log_interval=3)
-    table = rows(run)
+    table = rows(run_training(max_iters=7, log_interval=3))
     assert tuple(table[0]) == (*METRICS, "bits_per_char")
-    of_updates = [row for row in table if row["loss"]]
-    of_evaluations = [row for row in table if row["val_loss"]]
-    assert [row["step"] for row in of_updates] == ["3", "6", "7"]
-    assert [row["step"] for row in of_evaluations] == ["0", "4", "7"]
-    assert len(of_updates) + len(of_evaluations) == len(table)
-    for row in of_updates:
-        assert all(float(row[name]) > 0 for name in METRICS[1:5])
-        assert not row["val_loss"]
-    for row in of_evaluations:  # a token is a character here
-        assert float(row["bits_per_char"]) == pytest.approx(float(row["val_loss"]) / np.log(2), rel=1e-4)
+    found = [(int(row["step"]), bool(row["loss"])) for row in table]
+    assert found == [(0, False), (3, True), (4, False), (6, True), (7, True), (7, False)]
+    for row in table:
+        if row["loss"]:
+            assert all(float(row[name]) > 0 for name in METRICS[1:5])
+        else:  # a token is a character here
+            assert float(row["bits_per_char"]) == pytest.approx(float(row["val_loss"]) / np.log(2), rel=1e-4)
 
 
 def test_samples_go_to_stdout_and_to_a_file_and_everything_else_to_stderr(capsys):
@@ -236,21 +196,13 @@ def test_samples_go_to_stdout_and_to_a_file_and_everything_else_to_stderr(capsys
     out, err = capsys.readouterr()
     for word in ("corpus", "parameters", "validation loss", "bits per character", "sample.py"):
         assert (word in err, word in out) == (True, False), word
-    assert out.count("\n\n") >= 3  # three evaluations, a blank line after each sample
     headings = [line.split(";")[0] for line in err.splitlines() if re.match(r"step \d+: validation loss", line)]
     blocks = run.samples.read_text(encoding="utf-8").split("=== ")[1:]
     assert ([block.splitlines()[0] for block in blocks], len(headings)) == (headings, 3)
     texts = [block.partition("\n")[2] for block in blocks]
     label, _, texts[0] = texts[0].partition("\n")
     assert "".join(texts).split() == out.split()
-    assert f"{headings[0]}\n{label}\nstep 4" in err
     assert (label, len(texts[0].strip())) == ("untrained, so this is noise:", 70)
-    shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
-    run_training(sample_tokens=120, max_iters=0, init_from="run", out_dir="other", **shape)
-    assert "noise" not in RunFolder("other").samples.read_text(encoding="utf-8")
-    capsys.readouterr()
-    run_training(max_iters=4, overwrite=True)
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.cpu_only("a GPU replays the passes, which then need no keys")
@@ -267,15 +219,6 @@ def test_evaluation_and_samples_do_not_disturb_the_training():
     often = run_training(dropout=0.2, eval_interval=1, sample_tokens=3, eval_iters=1, out_dir="often")
     seldom = run_training(dropout=0.2, eval_interval=10, out_dir="seldom")
     assert (losses(often), weights(often).tobytes()) == (losses(seldom), weights(seldom).tobytes())
-
-
-# --- output ---------------------------------------------------------------------------------------------------
-
-
-def test_a_dataset_that_is_a_file_leaves_no_path_in_the_checkpoint():
-    run = run_training(text=None, dataset="./text.txt", max_iters=1)
-    assert "text" not in load_checkpoint(run.last).training["dataset"]
-    assert train.main(["--resume", "--out_dir=run", "--max_iters=2"]) == 0
 
 
 # --- which model, which folder, which names -------------------------------------------------------------------
@@ -297,27 +240,12 @@ def help_for(words: list[str], capsys) -> str:
 
 def test_the_value_of_an_option_is_not_a_preset(capsys):
     """Only a word that is not an option's value chooses the model, wherever it is."""
-    run = run_training(out_dir="reverse", max_iters=1)
-    assert load_checkpoint(run.last).family == "gpt"
-    assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse", "--overwrite"]) == 0
-    assert load_checkpoint(run.last).family == "gpt"
+    assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse"]) == 0
+    assert load_checkpoint(Path("reverse/last.safetensors")).family == "gpt"
     assert error_for("--dataset", "reverse") == (
         "--dataset reverse belongs to translation: use python train.py translate-de-en --dataset reverse"
     )
-    for words in (["reverse", "--help", "all"], ["--max_iters", "3", "reverse", "-h", "all"]):
-        assert "--batch_tokens INT" in help_for(words, capsys)
-
-
-def test_a_preset_may_be_a_file_of_ones_own(workplace):
-    Path("my.settings").mkdir()
-    own = Path("my.settings", "mine.toml")
-    own.write_text('family = "seq2seq"\ndataset = "reverse"\nn_embd = 24\n', encoding="utf-8")
-    for words in ([str(own), "--n_layer=1"], ["--n_layer", "1", str(own)]):
-        setup = start.read_setup(words, FAMILIES)
-        assert (setup.family.name, setup.options.dataset, setup.folder.path) == ("seq2seq", "reverse", Path("out/mine"))
-        assert (setup.options.config.n_embd, setup.options.config.n_layer) == (24, 1)
-    own.write_text("n_embd = 24 25", encoding="utf-8")
-    assert "mine.toml is not valid TOML" in error_for(str(own))
+    assert "--batch_tokens INT" in help_for(["--max_iters", "3", "reverse", "-h", "all"], capsys)
 
 
 def test_options_of_the_same_name_have_the_same_type():
@@ -328,35 +256,18 @@ def test_options_of_the_same_name_have_the_same_type():
 
 ANSWERS = {
     train: [
-        ("goethe-bpe --tgt=b", "--tgt belongs to translation: python train.py translate-de-en --tgt ..."),
         ("--label_smoothing 0.1", "--label_smoothing belongs to translation: "),
         ("reverse --text my.txt", "--text belongs to the GPT: python train.py --text ..."),
-        ("translate-de-en --eval_iters 3", "--eval_iters belongs to the GPT: python train.py --eval_iters ..."),
-        ("reverse --batch_size 3", "unknown option --batch_size: it is called --batch_tokens here"),
-        ("reverse --data a.tsv", "unknown option --data: it is called --pairs here"),
         ("--lr 1e-3", "unknown option --lr: it is called --learning_rate here (train.py --help all lists them)"),
-        ("--data my.txt", "unknown option --data: it is called --text here"),
         ("--ctx-len 3", "unknown option --ctx_len: did you mean --block_size?"),
-        ("--context-length 3", "unknown option --context_length: it is called --block_size here"),
-        ("--gpu", "unknown option --gpu: it is called --device cuda here"),
         ("--model gpt2", "--model is not needed: a preset is named alone, as in python train.py baby-gpt"),
-        ("--prompt Habe", "--prompt is for sample.py, which writes with a trained model"),
         ("my.txt", "my.txt is not a preset; did you mean: python train.py --text my.txt"),
-        ("text.txt --max_iters 3", "text.txt is not a preset; did you mean: python train.py --text text.txt"),
         ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
-        (".", ". is not a preset; did you mean: python train.py --init_from ."),
-        ("gone.toml", "no preset gone.toml: there are baby-gpt, goethe-bpe"),
-        ("goethe-chars", "no preset goethe-chars: did you mean goethe-char? (there are baby-gpt, goethe-bpe"),
         ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: omit one of them"),
-        ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
         ("--resume --init_from a", "--resume continues a run and --init_from a starts a new one: omit one"),
     ],
     sample: [
         ("--prompt Habe", "unknown option --prompt: it is called --start here (sample.py --help all lists them)"),
-        ("--gpu", "unknown option --gpu: it is called --device cuda here"),
-        ("--model a", "--model is not needed: name the file or folder alone, as in python sample.py out/goethe"),
-        ("--output a", "--output is not needed: the text goes to stdout, so python sample.py > FILE keeps it"),
-        ("--threads 3", "--threads is an environment variable here: OPENBLAS_NUM_THREADS"),
     ],
 }
 
@@ -373,33 +284,7 @@ def test_names_of_other_programs_lead_to_existing_options():
     assert len(ELSEWHERE) <= 15  # the nearest name is found for all others
 
 
-def test_the_users_text_has_its_own_folder_and_prompt(workplace, capsys):
-    (workplace / "Mein Buch.txt").write_text("\n- 1 -\n" + made_up_text(), encoding="utf-8")
-    options = [word for word in arguments(max_iters=1, out_dir=None)[1:] if not word.startswith("--text")]
-    assert train.main([*options, "--text", "Mein Buch.txt"]) == 0
-    prompt = " ".join(made_up_text().split()[:3])
-    sampling = f"Try it with:\n  python sample.py {quoted(Path('out/Mein Buch'))} --start {quoted(prompt)}\n"
-    assert sampling in capsys.readouterr().err
-    assert train.main(["--text", "Mein Buch.txt", "--resume", "--max_iters=2"]) == 0
-    assert load_checkpoint(Path("out/Mein Buch/last.safetensors")).step == 2
-    for name, folder in (("...txt", "text"), (".hidden.txt", "hidden")):  # none leads out of out/
-        Path(name).write_text(made_up_text(), encoding="utf-8")
-        assert train.main([*options, "--text", name]) == 0
-        assert (Path("out") / folder / "last.safetensors").is_file()
-
-
-def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    for preset, data in (("goethe-char", "--text"), ("reverse", "--pairs")):
-        page = help_for([preset, "--help", "all"], capsys)
-        marks = ["examples:", "  python train.py", "  preset ", f"  {data} PATH", "  --resume", "  --max_iters INT"]
-        marks += ["\nrun:", "  --init_from PATH", "  --seed INT", "\ntraining:", "\ndata:", "\npresets:"]
-        assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
-        assert not re.search("--(out_dir|text|pairs|src|tgt|val_src|val_tgt|init_from) TEXT", page)
-        assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
-
-
-@pytest.mark.parametrize("preset", [[], *([name] for name in list_presets(*FOLDERS))])
+@pytest.mark.parametrize("preset", [[], ["reverse"], ["goethe-bpe"]])
 def test_the_help_has_a_first_page_and_the_defaults_of_the_preset_that_would_run(preset, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     page = help_for([*preset, "--help"], capsys)
@@ -424,19 +309,22 @@ def test_the_examples_of_the_help_are_valid(family):
         assert {*named} <= {*presets}
 
 
+def test_a_preset_may_be_a_file_of_ones_own(workplace):
+    Path("my.settings").mkdir()
+    own = Path("my.settings", "mine.toml")
+    own.write_text('family = "seq2seq"\ndataset = "reverse"\nn_embd = 24\n', encoding="utf-8")
+    for words in ([str(own), "--n_layer=1"], ["--n_layer", "1", str(own)]):
+        setup = start.read_setup(words, FAMILIES)
+        assert (setup.family.name, setup.options.dataset, setup.folder.path) == ("seq2seq", "reverse", Path("out/mine"))
+        assert (setup.options.config.n_embd, setup.options.config.n_layer) == (24, 1)
+    own.write_text("n_embd = 24 25", encoding="utf-8")
+    assert "mine.toml is not valid TOML" in error_for(str(own))
+    own.write_text('schedule = "cosine"\nplateau = 0.5\ntext = ["text.txt"]\n', encoding="utf-8")
+    assert error_for(str(own)) == "--plateau changes nothing with --schedule cosine: omit it"
+    assert start.read_setup([str(own), "--schedule=trapezoid"], FAMILIES).options.plateau == 0.5
+
+
 # --- what it refuses ------------------------------------------------------------------------------------------
-
-
-def test_a_missing_file_is_reported_before_an_occupied_folder():
-    run_training(max_iters=1)
-    for words, sentence in (
-        (arguments(text="gone.txt"), r"--text gone\.txt: there is no such file"),
-        (arguments(init_from="gone.safetensors"), "there is no such file"),
-        (["reverse", "--out_dir=run", "--pairs=gone.tsv"], r"--pairs gone\.tsv: there is no such file"),
-        (arguments(), "already holds"),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            train.main(words)
 
 
 @pytest.mark.cpu_only("for machines without a GPU")
@@ -454,12 +342,8 @@ def test_a_missing_device_is_refused_and_auto_reports_its_choice(capsys, workpla
 def test_overwrite_starts_again_but_not_before_the_text_is_read(workplace):
     run = run_training(max_iters=4)
     before = contents(run.path)
-    for changes, sentence in (
-        ({}, r"--text nowhere\.txt: there is no such file"),
-        ({"n_head": 3}, "--n_embd 16 is not a multiple of --n_head 3"),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            train.main(arguments(text="nowhere.txt", overwrite=True, **changes))
+    with pytest.raises(UserError, match=r"--text nowhere\.txt: there is no such file"):
+        train.main(arguments(text="nowhere.txt", overwrite=True))
     assert contents(run.path) == before
     run_training(max_iters=1, overwrite=True, seed=5)
     assert load_checkpoint(run.last).step == 1
@@ -472,18 +356,10 @@ def test_a_folder_that_cannot_be_made_is_reported(workplace):
         train.main(arguments())
 
 
-def test_a_process_ends_with_a_status_and_one_sentence(workplace):
-    (workplace / "broken.safetensors").write_bytes(b"no model")
-    for name, words, status in (("train.py", arguments(init_from="gpt2"), 2), ("sample.py", ["broken.safetensors"], 1)):
-        code, out, err = finish(script(name, *words))
-        assert (code, out, err.count("\n")) == (status, "", 1)
-        assert err.startswith(f"{name}: ")
-
-
 # --- NaN and infinity -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("changes", [*({"eval_interval": n} for n in (1, 4, 100)), {"max_iters": 1}])
+@pytest.mark.parametrize("changes", [{"eval_interval": 1}, {"max_iters": 1}])
 def test_a_diverging_run_stops_and_leaves_the_checkpoints_intact(changes):
     """The check comes before every save, and after the last update: neither file ever holds the broken model."""
     with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm produced .*are from before"):
@@ -518,12 +394,9 @@ def memory_of_a_step(config: GPTConfig | Seq2SeqConfig) -> tuple[int, int]:
 
 SMALL = {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}
 ROTARY = {"qk_norm": True, "positions": "rotary", "norm": "rmsnorm"}
-GPTS = [{}, {"n_layer": 1, "n_head": 8, "n_embd": 32, "block_size": 128, "bias": True}, {"dropout": 0.2}]
-GPTS += [{"activation": "relu2", "norm": "rmsnorm", "norm_weight": False}, {"activation": "swiglu"}]
-GPTS += [{"qk_norm": True}, {"positions": "rotary"}, ROTARY]
-PAIRS = [{}, {"activation": "swiglu", "positions": "learned"}, {"qk_norm": True}, ROTARY | {"norm_weight": False}]
-
-
+GPTS = [{"n_layer": 1, "n_head": 8, "n_embd": 32, "block_size": 128, "bias": True}, {"dropout": 0.2}]
+GPTS += [{"activation": "relu2", "norm": "rmsnorm", "norm_weight": False}, {"activation": "swiglu"}, ROTARY]
+PAIRS = [{"activation": "swiglu", "positions": "learned"}, ROTARY | {"norm_weight": False}]
 ESTIMATED = [
     *((GPTConfig(80, **SMALL | changes), 4) for changes in GPTS),
     *((Seq2SeqConfig(80, 0, 1, 2, **SMALL | {"n_embd": 256, "dropout": 0.0} | changes), 128) for changes in PAIRS),
@@ -560,35 +433,22 @@ def test_a_run_starts_with_the_other_weights_and_a_new_optimizer():
     best = load_checkpoint(first.best)
     assert losses(second, "val_loss")[0] == losses(first, "val_loss")[best.step]  # 6 digits, before any step
     assert losses(second, "val_loss")[6] < losses(first, "val_loss")[0]
-    checkpoint = load_checkpoint(second.last)
-    assert checkpoint.step == 6
-    assert checkpoint.tokenizer == load_checkpoint(first.last).tokenizer
-    assert set(losses(second)) == set(range(1, 7))
+    assert load_checkpoint(second.last).step == 6
 
 
 def test_without_a_folder_it_is_named_after_its_origin_and_resumes(capsys):
-    run_training(out_dir="first", bias=True, positions="sinusoidal", activation="gelu_tanh", zero_init=True)
+    run_training(out_dir="first", bias=True, positions="sinusoidal", zero_init=True)
     second = finetune(out_dir=None, max_iters=4)
     assert second.last == Path("out/first-finetuned/last.safetensors")
     assert load_checkpoint(second.last).model["zero_init"]
     assert train.main(["--resume", "--out_dir=out/first-finetuned", "--max_iters=6"]) == 0
     assert load_checkpoint(second.last).step == 6
-    with pytest.raises(OptionError, match="already holds"):
-        finetune(out_dir=None, max_iters=4)
-
-
-def test_the_checkpoints_tokenizer_is_used_and_unknown_characters_are_counted(first, workplace, capsys):
-    text = made_up_text(seed=3).replace("Mensch", "Mönch") + "x€€y€"
-    (workplace / "other.txt").write_text(text, encoding="utf-8")
-    finetune(text="other.txt")
-    said = capsys.readouterr().err
-    assert "warning: 5 characters of the text are unknown" in said
-    assert "'€' 3, 'x' 1, 'y' 1" in said
-    assert load_checkpoint(Path("second/last.safetensors")).tokenizer == load_checkpoint(first.last).tokenizer
+    for origin, name in ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt"):
+        assert name_of(Path(origin)) == name
 
 
 def test_another_shape_is_refused_by_name(first):
-    conflicts = "n_layer=2 block_size=9 bias tokenizer=byte vocab_size=99 positions=sinusoidal activation=relu"
+    conflicts = "n_layer=2 block_size=9 bias tokenizer=byte vocab_size=99 activation=relu"
     for conflict in conflicts.split():
         name = conflict.partition("=")[0]
         reason = rf"--{name} \w+ does not fit the weights of first.best.safetensors, which have"
@@ -603,9 +463,7 @@ def test_the_same_shape_may_be_given_and_that_of_a_preset_yields_to_the_weights(
     finetune("baby-gpt", out_dir="third", max_iters=1)
     said = capsys.readouterr().err
     assert "note: of the preset, block_size 256, n_embd 384, n_head 6, n_layer 6 does not apply: the weights of" in said
-    shape = "block_size n_embd n_head n_layer".split()
-    found, own = (load_checkpoint(path).model for path in (Path("third/last.safetensors"), first.last))
-    assert [found[name] for name in shape] == [own[name] for name in shape]
+    assert load_checkpoint(Path("third/last.safetensors")).model["n_embd"] == 16
 
 
 def test_a_shorter_context_uses_part_of_the_positions(first):
@@ -614,14 +472,6 @@ def test_a_shorter_context_uses_part_of_the_positions(first):
     before, after = (load_checkpoint(run.best).weights for run in (first, second))
     assert after[name].shape == (5, 16)
     np.testing.assert_array_equal(after[name], before[name][:5])
-
-
-ORIGINS = [("out/goethe/best.safetensors", "goethe"), ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt")]
-
-
-@pytest.mark.parametrize(("origin", "name"), ORIGINS)
-def test_a_run_is_named_after_its_origin(origin, name):
-    assert name_of(Path(origin)) == name
 
 
 # --- the README's number --------------------------------------------------------------------------------------

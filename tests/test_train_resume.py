@@ -1,13 +1,11 @@
 """A run that was stopped and resumed equals an uninterrupted one: the same losses, the same bytes."""
 
-import json
 import os
 import re
 import select
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -16,12 +14,10 @@ from families import FAMILIES
 from tests import tiny_runs
 from tests.gpt.combined_settings import COMBINED
 from tests.reliability.disturbed import wait_until
-from tests.tiny_runs import LEFT_OUT, arguments, contents, finish, losses, run_training, same, sampled, script
+from tests.tiny_runs import LEFT_OUT, arguments, contents, finish, losses, run_training, same, script
 from tinygrad_lite.errors import OptionError, counted
 from tinygrad_lite.optim import Optimizer
 from training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from training.corpora import fetch
-from training.corpora.texts import RECIPES
 from training.folder import STOPPING, RunFolder
 from training.log import RunLog
 from training.start import read_setup
@@ -41,35 +37,17 @@ def run(workplace) -> RunFolder:
     return run_training(max_iters=2)
 
 
-def test_a_text_under_the_name_of_another_is_known_by_its_hash(workplace, monkeypatch):
-    text = tiny_runs.made_up_text()
-    recipe = replace(RECIPES["shakespeare"], make=lambda: text, expected=fetch.sha256(text))
-    monkeypatch.setitem(RECIPES, "shakespeare", recipe)
-    run = run_training(text=None, dataset="shakespeare", max_iters=2)
-    before = load_checkpoint(run.last, optimizer=True)
-    save_checkpoint(run.last, replace(before, training=before.training | {"dataset": "goethe"}))  # as by version 0.3.0
-    assert train.main([*RESUME, "--max_iters=3"]) == 0
-    assert load_checkpoint(run.last).training["dataset"] == "shakespeare"
-
-
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
-BPE = {
-    "tokenizer": "bpe",
-    "vocab_size": 300,
-    "dropout": 0.1,
-    "log_interval": 3,
-    **COMBINED.get("qwen", COMBINED["speed run"]),
-}
+BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "log_interval": 3}
+BPE |= COMBINED.get("qwen", COMBINED["speed run"])
 MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 TRANSLATION = {"preset": "reverse", "eval_pairs": 2, "dropout": 0.2, "gradient_accumulation_steps": 2}
-NUMBERS = {"preset": "reverse", "dataset": "numbers", "norm": "rmsnorm", "positions": "rotary", "qk_norm": True}
-NUMBERS |= {"eval_pairs": 2, "attention_scale": 1.5, "activation": "relu2", "zero_init": True, "optimizer": "muon"}
 
 
 # Settings, and after which steps each run is stopped; an evaluation is at 4 and at 8.
-STOPPED = [(CHAR, [[1], [4], [6], [9], [2, 3, 8]]), (BPE, [[4]]), (SGD, [[6]]), (MUON, [[6]]), (NUMBERS, [[8]])]
-STOPPED += [(TRANSLATION, [[3], [8]])]
+STOPPED = [(CHAR, [[1], [4], [9], [2, 3, 8]]), (BPE, [[4]]), (SGD, [[6]]), (MUON, [[6]])]
+STOPPED += [(TRANSLATION, [[3]])]
 STOPPED += [pytest.param(kind, [[1], [stop], [9]], marks=pytest.mark.slow) for kind, stop in ((BPE, 6), (SGD, 4))]
 
 
@@ -124,8 +102,6 @@ def test_the_patience_of_a_stopped_run_continues(monkeypatch, capsys):
     assert train.main(RESUME) == 0
     assert f"stopped early: no better validation loss since step {end - 4}" in capsys.readouterr().err
     same(RunFolder("run"), whole)
-    assert train.main(RESUME) == 0  # and stops at once again, because nothing has changed
-    assert load_checkpoint(whole.last).step == end
 
 
 def test_a_finished_run_that_is_resumed_makes_no_step():
@@ -137,25 +113,6 @@ def test_a_finished_run_that_is_resumed_makes_no_step():
     assert after == before
 
 
-def test_the_text_is_found_from_another_folder(workplace, monkeypatch, capsys):
-    steady = {"schedule": "inverse_square_root"}  # which does not depend on the number of steps
-    whole = run_training(out_dir=workplace / "whole", **steady)
-    run = run_training(out_dir=workplace / "run", max_iters=8, **steady)
-    (workplace / "elsewhere").mkdir()
-    monkeypatch.chdir(workplace / "elsewhere")
-    assert train.main(["--resume", f"--out_dir={run.path}", "--max_iters=10"]) == 0
-    same(run, whole)
-    assert str(workplace) not in run.last.read_bytes().decode("latin-1")
-
-
-@pytest.mark.skipif(os.name != "posix", reason="elsewhere every file name is Unicode")
-def test_a_text_whose_name_is_not_utf8_is_found_again(workplace):
-    name = os.fsdecode("gr\xfcn.txt".encode("latin-1"))
-    (workplace / "text.txt").rename(workplace / name)
-    run_training(text=name, max_iters=2)
-    assert train.main([*RESUME, "--max_iters=3"]) == 0
-
-
 def test_a_changed_text_is_refused_unless_it_is_named(run, workplace, capsys):
     (workplace / "text.txt").write_text(tiny_runs.made_up_text(seed=2), encoding="utf-8")
     before = contents(run.path)
@@ -163,19 +120,8 @@ def test_a_changed_text_is_refused_unless_it_is_named(run, workplace, capsys):
         train.main([*RESUME, "--max_iters=4"])
     assert contents(run.path) == before
     assert train.main([*RESUME, "--max_iters=4", "--text=text.txt"]) == 0
-    said = capsys.readouterr().err
-    assert "warning: this is not the text on which the run was trained so far, so the best loss so far no" in said
+    assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
     assert load_checkpoint(run.best).step == 4  # whatever the loss on the other text was
-
-
-def test_a_named_text_replaces_the_files(run, workplace, capsys):
-    """--dataset on the command line has precedence, even if the run began with files."""
-    (workplace / "other.txt").write_text(tiny_runs.made_up_text(seed=2), encoding="utf-8")
-    assert train.main([*RESUME, "--max_iters=4", "--dataset=other"]) == 0
-    said = capsys.readouterr().err
-    assert "changed: dataset: goethe -> other" in said
-    assert "from local file other.txt" in said
-    assert json.loads(run.options.read_text(encoding="utf-8"))["text"] == []
 
 
 # --- what may change and what may not -------------------------------------------------------------------------
@@ -204,32 +150,27 @@ def test_the_same_model_may_be_named_again_and_other_changes_are_shown_as_a_diff
     assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
 
 
-# Settings of a run of eight steps, what is changed when it is resumed, and the note about the learning rate.
+# The schedule of a run of eight steps, and the note about the learning rate if it is resumed for sixteen.
 RATES = [
-    ("schedule=cosine", "", None),
-    ("schedule=cosine", "max_iters=16", "from 0.00134 to 0.0055; it would not with --lr_decay_iters 8"),
-    ("schedule=trapezoid", "max_iters=16", "from 0.00287 to 0.0085; it would not with --lr_decay_iters 8"),
-    ("schedule=inverse_square_root", "max_iters=16", None),
-    ("decay_lr=false", "max_iters=16 learning_rate=0.5", "from 0.01 to 0.5; it would not with --learning_rate 0.01"),
+    ("cosine", "from 0.00134 to 0.0055; it would not with --lr_decay_iters 8"),
+    ("inverse_square_root", None),
 ]
 
 
-@pytest.mark.parametrize(("setting", "changes", "note"), RATES)
-def test_a_jump_of_the_learning_rate_is_said_with_what_avoids_it(setting, changes, note, capsys):
+@pytest.mark.parametrize(("schedule", "note"), RATES)
+def test_a_jump_of_the_learning_rate_is_said_with_what_avoids_it(schedule, note, capsys):
     if note and "lr_decay_iters" in LEFT_OUT:
         note = note.replace("lr_decay_iters", "max_iters")
-    has_warmup = setting != "decay_lr=false"
-    run_training(max_iters=8, warmup_iters=0 if has_warmup else None, **dict([setting.split("=")]))
-    changed = [*RESUME, *(f"--{change}" for change in changes.split())]
+    run_training(max_iters=8, warmup_iters=0, schedule=schedule)
     kept = (note or "").partition("with ")[2].split()
-    for words, expected in ((changed, note), ([*changed[:3], *kept], None)):
+    for words, expected in (["--max_iters=16"], note), (["--max_iters=16", *kept], None):
         capsys.readouterr()
-        read_setup(words, FAMILIES)
+        read_setup([*RESUME, *words], FAMILIES)
         said = re.search("note: the learning rate jumps (.*)", capsys.readouterr().err)
         assert (said and said[1]) == expected
 
 
-@pytest.mark.parametrize("note", ["", "[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
+@pytest.mark.parametrize("note", ["[", '{"text": 5}', '{"text": ["gone.txt"]}', None])
 def test_without_options_json_a_resumed_run_needs_the_text(note, run):
     """People may edit and damage options.json, so its contents are checked."""
     run.options.unlink()
@@ -267,23 +208,20 @@ def has_made_a_step(run: RunFolder, terminal: int | None = None) -> bool:
 
 @pytest.mark.cpu_only("runs in a separate process")
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-def test_ctrl_c_saves_and_says_how_to_resume_and_to_sample(capsys):
+def test_ctrl_c_saves_and_says_how_to_resume_and_to_sample():
     """Other processes get the other signals: in test_workers.py, and below when a terminal is closed."""
-    number, run = signal.SIGINT, RunFolder("run")
+    run = RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
     process = script("train.py", *endless)
     wait_until(lambda: has_made_a_step(run))
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     code, _, err = finish(process)
-    assert code == 130
-    assert "Traceback" not in err
-    stopped = int(re.search(rf"stopped by {number.name} after ([\d,]+) steps?", err)[1].replace(",", ""))
+    assert (code, "Traceback" in err) == (130, False)
+    stopped = int(re.search(r"stopped by SIGINT after ([\d,]+) steps?", err)[1].replace(",", ""))
     assert load_checkpoint(run.last).step == stopped > 0
     assert "continue with:\n  python train.py --resume --out_dir run\ntry it with:\n  python sample.py run " in err
-    assert f"last.safetensors: gpt with 3,744 parameters after {stopped:,} step" in sampled(capsys, "run").err
     assert train.main([*RESUME, f"--max_iters={stopped + 2}"]) == 0
-    made = range(1, stopped + 3)
-    assert list(losses(run)) == (list(made) if not LEFT_OUT else [n for n in made if n % 10 == 0 or n > stopped])
+    assert load_checkpoint(run.last).step == stopped + 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a POSIX terminal")
@@ -309,14 +247,11 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
 
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch):
-    before = signal.getsignal(signal.SIGINT)  # a shell may have started this process with SIGINT ignored
     for _ in range(2):
         tiny_runs.stop_after(monkeypatch, 7)
     lost = "and lost 3 steps; continue from step 4 with:\n  python train.py --resume --out_dir run"
     with pytest.raises(KeyboardInterrupt, match=f"^{lost}$"):
         train.main(arguments())
-    assert signal.getsignal(signal.SIGINT) is before
-    assert RunFolder("elsewhere").lost(3, "") == "before the first checkpoint"
 
 
 @pytest.mark.cpu_only("runs in a separate process")

@@ -356,10 +356,6 @@ def add_at(target: StandInArray, index: Any, values: StandInArray) -> None:
 # --- the modules ----------------------------------------------------------------------------------------------
 
 
-class OutOfMemoryError(MemoryError):
-    """What CuPy raises when the memory of the GPU is full."""
-
-
 class Event:
     """A time stamp, set by the GPU in CuPy."""
 
@@ -394,7 +390,6 @@ def pretended_modules() -> dict[str, types.ModuleType]:
     cuda.Event, cuda.Stream, cuda.MemoryPool, cuda.using_allocator = Event, Stream, MemoryPool, using_allocator
     cuda.get_elapsed_time = lambda begin, end: 1e3 * (end.time - begin.time)
     cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
-    cuda.memory = types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
     libs.cublas = types.SimpleNamespace(
         gemmEx=gemmEx, gemmStridedBatchedEx=gemmStridedBatchedEx, setMathMode=MODES.__setitem__
     )

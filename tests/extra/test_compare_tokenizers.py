@@ -75,53 +75,8 @@ def test_what_tokens_leave_out_is_counted_in_bits():
     assert compare.letters({"ab": 2, "b": 1}) == {"b": 3, "": 3, "a": 2}
 
 
-def test_the_passage_is_shown_as_tokens_with_marks(file, ran):
-    out = ran(compare.main, file, "--vocab_size", 300, "--sample", 31).out
-    assert "\x1b" not in out
-    blocks = out.split("\n\n")[1:]
-    assert [block.split(":")[0] for block in blocks] == KINDS
-    char, byte, bpe, bpe_w, word, pieces = (block.splitlines() for block in blocks)
-    assert (char[0], len(char[1].split("|"))) == ("char: 30 characters, 30 tokens", 30)
-    assert byte[0].startswith("byte: 30 characters, ")
-    passage = "".join(char[1].split("|"))
-    assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage
-    assert "".join(bpe_w[1].split("|")).replace("</w>", " ").rstrip() == passage.rstrip()
-    assert pieces[1].replace("|", "").replace("##", "") == "".join(passage.split())
-    assert len(bpe[1]) < len(char[1])
-
-
-def test_colours_alternate_and_add_nothing_else():
-    tokenizer = WordTokenizer.train("ein Tag\n", 20)
-    coloured = compare.show_tokens(tokenizer, "ein Tag\nein", colour=True)
-    first, second = compare.COLOURS
-    assert coloured == (f"{first}ein\x1b[0m{second} \x1b[0m{first}Tag\x1b[0m{second}\\n\x1b[0m\n{first}ein\x1b[0m")
-    assert compare.show_tokens(tokenizer, "", colour=True) == compare.show_tokens(tokenizer, "", colour=False) == ""
-
-
 def test_there_are_marks_between_tokens_and_control_characters_are_escaped():
     show = functools.partial(compare.show_tokens, colour=False)
     assert show(ByteTokenizer(), "\x1b[31m\r\x07") == "\\x1b|[|3|1|m|\\r|\\x07"
     assert show(ByteTokenizer(), "nä\nja") == "n|\\xc3|\\xa4|\\n|\nj|a"
     assert show(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich") == "Ach|,| |<unk>|,|<unk>|ich"
-
-
-def test_colour_reaches_the_output(file, ran, monkeypatch):
-    monkeypatch.setattr(compare, "wants_colour", lambda: True)
-    out = ran(compare.main, file, "--vocab_size", 300, "--sample", 30).out
-    assert out.count(compare.COLOURS[0]) >= 5
-    assert "|" not in out
-
-
-PASSAGES = [("lf\nDer Tag, die Nacht", 9, "Der Tag,"), ("lf\nDer Tag, die Nacht", 7, "Der Tag")]
-PASSAGES += [("lf\nDer Tag\n", 10**30, "Der Tag"), ("lf\n", 5, "lf"), ("Donaudampf", 5, "Donau")]
-
-
-@pytest.mark.parametrize(("text", "length", "expected"), PASSAGES)
-def test_the_passage_ends_with_a_whole_word(text, length, expected):
-    assert compare.first_words(text, length) == expected
-
-
-def test_text_with_few_characters_or_lines_works(tmp_path, ran):
-    (tmp_path / "short.txt").write_text("ab ab ab ab ab ab ab", encoding="utf-8")
-    rows = table(ran(compare.main, tmp_path / "short.txt").out)
-    assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3", "10"]

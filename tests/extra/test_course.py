@@ -3,7 +3,6 @@
 import random
 import re
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -74,13 +73,9 @@ def test_an_experiment_prints_a_table_and_draws(name, ran, workplace):
 
 REFUSED = [
     (induction, ["--plot", "a.png"], "--plot a.png: must end with .svg"),
-    (superposition, ["--plot", "no/a.svg"], "--plot no/a.svg: there is no folder no"),
     (superposition, ["--densities", "0,1"], "--densities 0,1: write numbers above 0 and at most 1"),
-    (superposition, ["--densities", "few"], "--densities few: write numbers above 0 and at most 1"),
     (patching, ["--a", "abc"], "--a and --b: they have 3 and 10 tokens, but need the same number, from 1 to 32"),
-    (patching, ["--a", "a b"], "--a and --b: ' ' is not a token of this model"),
     (patching, ["--a", "ab", "--b", "ab", "--max_iters", "1"], "--a and --b: the model answers both alike"),
-    (patching, ["nowhere"], "there is no checkpoint nowhere"),
 ]
 
 
@@ -163,13 +158,6 @@ def test_what_a_patch_must_do(model):
     assert (abs(effects[1]) > 0.01).sum() > 1  # in the middle it is spread
 
 
-def test_without_a_choice_the_answers_are_the_most_probable_tokens(model):
-    with no_grad():
-        likely = [model(Tensor(np.array([ids]))).numpy()[0, -1].argmax() for ids in (A, B)]
-    assert patching.patching(model, A, B, [None, (likely[0] + 1) % 6])[1] == [likely[0], (likely[0] + 1) % 6]
-    assert patching.patching(model, A, B, [(likely[1] + 1) % 6, None])[1] == [(likely[1] + 1) % 6, likely[1]]
-
-
 # --- superposition ------------------------------------------------------------------------------------------------
 
 
@@ -189,11 +177,6 @@ def test_inputs_are_as_dense_as_asked():
     assert x.shape == (4, 10_000, 5)
     np.testing.assert_allclose((x > 0).mean((1, 2)), [1, 1, 0.1, 0.1], atol=0.01)
     np.testing.assert_allclose(x.mean((1, 2)), [0.5, 0.5, 0.05, 0.05], atol=0.01)
-
-
-def test_training_explains_more():
-    one, other = (models([0.5, 0.05], 5) for _ in range(2))
-    assert (other.train(40, 64) < one.train(1, 64)).all()
 
 
 def test_gaps_of_a_pentagon():
@@ -247,14 +230,7 @@ def test_contexts_of_a_model_without_attention(reader):
     rows = contexts.meanings(reader, "bank", contexts.MEANINGS["bank"])
     np.testing.assert_allclose(rows[0], 1, rtol=1e-5)  # before the first layer it is the same vector
     assert rows.shape == (3, 2)
-    for parameter in reader.model.parameters():
-        parameter.data *= 30
-    same, different = contexts.meanings(reader, "bank", (["bank ."] * 3, ["the bank"] * 3))[-1]
-    assert same == pytest.approx(1)
-    assert different < 0.999
     assert contexts.at_distance(np.array([[1.0, 0], [0, 2], [3, 0], [0, 4]]), 2) == 1
-    with pytest.raises(UserError, match="'Bank' is not one token of 'A bank'"):
-        reader.read("A bank", "Bank")
 
 
 def test_contexts_prints_three_tables_and_draws(reader, ran, workplace):
@@ -302,8 +278,8 @@ def test_words_with_a_capital_are_marked_and_learned(small_bert, monkeypatch, ra
     assert [len(re.findall(r"\d%", line)) for line in lines] == [1, 2, 2, 2]
 
 
-def test_answers_are_where_the_targets_say(small_bert, monkeypatch, ran):
-    _, model, tokenizer = small_bert
+def test_answers_are_where_the_targets_say(small_bert, monkeypatch):
+    _, _, tokenizer = small_bert
     monkeypatch.setattr(tagging, "LENGTH", 150)
     for part in (0, 1):
         own = {y for kind in tagging.KINDS for _, y in tagging.facts(kind, "known", "de")[part::2]}
@@ -312,11 +288,6 @@ def test_answers_are_where_the_targets_say(small_bert, monkeypatch, ran):
             answer = tokenizer.decode(row.ids[first : last + 1].tolist()).strip()
             assert answer in own
             assert row.segments[first] == row.segments[last] == 1
-    manual_seed(1)
-    rows = tagging.asked(tokenizer, 0, 2, seed=1)
-    tagger = tagging.Tagger(Bert(replace(model.config, block_size=160)))
-    right = tagging.are_right(tagging.fitted(tagger, rows, tagging.TaggingOptions(max_iters=80)), rows)
-    assert right.tolist() == [True, True]
 
 
 def test_the_judge_knows_the_attention_and_its_gradient(small_bert, monkeypatch, ran):
@@ -363,14 +334,9 @@ def test_bags_of_words_are_written_into_the_table_of_a_model(workplace, monkeypa
 MISTAKES = [
     ("before[1:] = token[:-1]", "before[:] = token", "token after 3 1 2 3: yours is 3, it must be 1"),
     ("np.tril(np.exp(sharpness * (token @ before.T - 1)))", "np.exp(sharpness * (token @ before.T - 1))", "position 0"),
-    ("/ odds.sum(axis=-1, keepdims=True) @ token", "@ token", "your rows sum to"),
-    ("np.exp(sharpness *", "np.exp(50 *", "3 1 2 3 with a sharpness of 1: at [1] yours is 1, it must be 0.4754"),
     ("            x = b.copy()\n", "            x = b\n", "a or b has changed"),
-    ("for block in blocks[layer:]", "for block in blocks", "after the last block, the patch at the last position"),
-    ("    x[t] = a[t]", "    x[: t + 1] = a[: t + 1]", "position 1 after 0 blocks: at [0] yours is"),
     ("a, b = blocks[layer](a), blocks[layer](b)", "b = blocks[layer](b)", "which must give a's end"),
     ("return lengths**2 /", "return lengths /", "for a feature and its opposite"),
-    ("/ np.where(seen > 0, seen, 1)", "/ seen", "for two axes and a column of 0"),
     (".sum(axis=1)", ".sum(axis=0)", "for two features of one direction"),
 ]
 
@@ -414,14 +380,6 @@ def test_the_tables_of_methods_have_every_exhibit_once_and_say_what_is_left():
     assert all(EXHIBITS[int(number) - 1].tests[0].endswith(f"::{test}") for number, _, test in left)
 
 
-def test_the_riddles_are_five_exhibits_and_another_fault_is_refused(capsys):
-    methods = check.load(check.chapters()[23] / "methods.py")
-    assert [*methods.RIDDLES] == [*"ABCDE"]
-    assert len({exhibit.title for exhibit in methods.RIDDLES.values()}) == 5
-    with pytest.raises(UserError, match="F is neither an exhibit, 1 to 41, nor a riddle, A, B, C, D, E"):
-        methods.main(["F"])
-
-
 @pytest.mark.slow
 def test_the_table_of_methods_is_what_the_script_prints(capsys):
     folder = check.chapters()[23]
@@ -462,6 +420,7 @@ def test_every_setting_trains_another_model(parts):
     assert len(set(found.values())) == len(found)
     assert tuple(parts.bits({}, ids, 3, seed=1)) == found["all parts"]
     assert tuple(parts.bits({}, ids, 3, seed=2)) != found["all parts"]
+    assert len({parts.bits(change, ids, 2, 1)[1] for change in ({}, {"rate": 0.1}, {"n_head": 1})}) == 3
 
 
 def test_a_model_learns_the_first_three_quarters_only(parts):
@@ -474,10 +433,9 @@ def test_a_difference_within_two_standard_errors_is_marked(parts, monkeypatch, t
     """The deviation of 1.0 and 1.2 is 0.141, and two standard errors of the difference of two such means are 0.28."""
     means = {"all parts": (1.1, 1.1), "GELU": (1.37, 1.39), "AdamW": (0.81, 0.83)}
     monkeypatch.setattr(parts, "SETTINGS", {name: {"mean": mean} for name, mean in means.items()} | {"all parts": {}})
-    calls = []
 
     def bits(change, ids, max_iters, seed):
-        calls.append((ids.tolist(), max_iters, seed))
+        assert (ids.tolist(), max_iters) == ([1, 2, 0, 0, 3, 2, 0], 9)  # joined by an empty line
         return [mean + 0.2 * seed - 0.3 for mean in change.get("mean", means["all parts"])]
 
     monkeypatch.setattr(parts, "bits", bits)
@@ -485,11 +443,8 @@ def test_a_difference_within_two_standard_errors_is_marked(parts, monkeypatch, t
     for file, text in zip(files, ("ab", "cb\n"), strict=True):
         file.write_text(text, encoding="utf-8")
     command = ["--seeds", "2", "--max_iters", "9", *map(str, files)]
-    with pytest.raises(parts.UserError, match="the text has 7 characters, and 40 are needed"):
-        parts.main(command)
     monkeypatch.setattr(parts, "LENGTH", 0)
     assert parts.main(command) == 0
-    assert calls[:2] == [([1, 2, 0, 0, 3, 2, 0], 9, 1), ([1, 2, 0, 0, 3, 2, 0], 9, 2)]  # joined by an empty line
     lines = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         ["7 characters, 9 updates: bits per character"],
@@ -514,17 +469,12 @@ def test_evolution_finds_the_best_setting_sooner_than_chance():
     assert sum(parent[name] != value for name, value in evolve.child(parent, random.Random(1)).items()) == 1
 
 
-def test_the_rate_and_the_heads_are_genes_too(parts):
-    ids = np.arange(80) ** 2 % 7
-    assert len({parts.bits(change, ids, 2, 1)[1] for change in ({}, {"rate": 0.1}, {"n_head": 1})}) == 3
-    assert parts.bits({"rate": parts.RATE}, ids, 2, 1) == parts.bits({}, ids, 2, 1)
-
-
 # --- chapter 17: what a model knows before it has learned anything ----------------------------------------------------
 
 
-def test_a_model_takes_what_it_has_learned_to_other_classes():
+def test_a_model_takes_what_it_has_learned_to_other_classes(monkeypatch):
     transfer = check.load(ROOT / "docs" / "course" / "17-encoders" / "transfer.py")
+    monkeypatch.setattr(transfer, "BATCH", 8)
     rng = np.random.default_rng(0)
     data = Pictures(rng.integers(0, 256, (20, 28, 28), np.uint8), np.arange(20, dtype=np.uint8) // 2)
     mixed = transfer.shuffled(data)
@@ -572,8 +522,6 @@ def test_endings_are_the_next_sentence_and_three_of_other_reviews():
         assert (text1, label == "next") == (first, text2 == endings[0])
     assert [row.split("\t")[2] for row in rows] == ["next", "other"] * 2
     assert follows.by_words("a good film", ["a bad film", "nothing"]).tolist() == [2 / 3, 0]
-    x = np.random.default_rng(0).normal(2, 3, (100, 4))
-    assert ((follows.regression(x, x[:, 1] > 2)(x) > 0) == (x[:, 1] > 2)).mean() > 0.9
 
 
 # --- chapter 11: sentences that nobody has translated -----------------------------------------------------------------
@@ -592,5 +540,3 @@ def test_loose_sentences_are_translated_back(workplace, monkeypatch, capsys):
     assert [target for _, target in learned["counting"]] == [target for _, target in true]
     assert learned["counting"][20][0].split()[1:] == true[20][0].split()[1:]
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if ": " in line] == [*back.WAYS]
-    with pytest.raises(UserError, match="ways"):
-        back.main(["--pairs", "pairs.tsv", "--ways", "many"])

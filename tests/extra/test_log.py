@@ -32,16 +32,6 @@ def test_a_run_shows_its_curve_in_eight_lines_and_ends_with_its_page(workplace, 
     said = capsys.readouterr().err
     assert len(re.findall(r"^[ ▁▂▃▄▅▆▇█]*█$", said, re.MULTILINE)) >= 3  # a column that is higher than a line
     assert said.endswith("open it in a browser\n")
-    assert "Try it with:\n  python sample.py run --start " in said
-    assert "\n  python -m extra.studies.diagnose run\n" in said
-    assert "--explain" not in said
     assert Path("page.html").stat().st_size > 100_000
-    capsys.readouterr()
-    run_training(max_iters=2, out_dir="other")
-    assert re.search(r"\n  python sample.py other --start .* --explain page.html\n", capsys.readouterr().err)
-    for words, answer in (
-        (["--explain=no/page.html"], "--explain no/page.html: there is no folder no"),
-        (["cnn-digits", "--explain=page.html"], "--explain shows attention, which a convolutional network lacks: omit"),
-    ):
-        with pytest.raises(OptionError, match=answer):
-            train.main(words)
+    with pytest.raises(OptionError, match=r"--explain no/page\.html: there is no folder no"):
+        train.main(["--explain=no/page.html"])

@@ -28,24 +28,14 @@ def test_the_names_are_those_of_nanogpt():
     assert set(NANOGPT.split()) <= {field.name for field in dataclasses.fields(GPTOptions)}
 
 
-def test_the_rate_may_fall_before_the_end():
-    early = TrainOptions(lr_decay_iters=500).learning_rate_at
-    assert [early(300), early(500)] == pytest.approx([(1e-3 + 1e-4) / 2, 1e-4])
-
-
-def test_the_trapezoid_rises_stays_and_falls():
-    """Rise over 100 steps, 1e-3 up to step 800 (0.4 of 2,000), then a straight line to a tenth at step 2,000."""
+def test_schedules_have_the_settings_of_the_options():
+    """test_optim.py tests the formulas of schedules."""
     rate = TrainOptions(schedule="trapezoid").learning_rate_at
-    assert (rate(0), rate(99)) == (1e-3 / 101, 1e-3 * 100 / 101)
-    assert {rate(step) for step in range(100, 801)} == {1e-3}
-    assert [rate(step) for step in (1100, 1400, 1700)] == pytest.approx([7.75e-4, 5.5e-4, 3.25e-4], rel=1e-12)
-    assert rate(1999) == pytest.approx(1e-4 + 9e-4 / 1200, rel=1e-12)
-    assert rate(2000) == rate(5000) == 1e-4
+    assert [rate(step) for step in (0, 100, 800, 1100, 2000)] == pytest.approx([1e-3 / 101, 1e-3, 1e-3, 7.75e-4, 1e-4])
+    early = TrainOptions(lr_decay_iters=500).learning_rate_at  # the default schedule
+    assert [early(300), early(500)] == pytest.approx([(1e-3 + 1e-4) / 2, 1e-4])
     ends = TrainOptions(schedule="trapezoid", plateau=0.5, lr_decay_iters=400, min_lr=0.0, warmup_iters=0)
     assert [ends.learning_rate_at(step) for step in (0, 200, 300, 400)] == [1e-3, 1e-3, 5e-4, 0]
-    late = TrainOptions(schedule="trapezoid", plateau=0.01, warmup_iters=1000, min_lr=0.0)  # falls after the rise
-    assert [late.learning_rate_at(step) for step in (1000, 1500)] == pytest.approx([1e-3, 5e-4])
-    assert TrainOptions(schedule="trapezoid", plateau=1.0, min_lr=0.0).learning_rate_at(1999) == 1e-3
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

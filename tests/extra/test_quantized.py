@@ -2,18 +2,14 @@
 
 import tracemalloc
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
-import pytest
 
-import sample
 from docs.course import check
 from extra.gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.tiny_runs import sampled, table
 from text.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from training.family import Trained
 
@@ -35,13 +31,6 @@ def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
     loss = {kind: float(row[3]) for kind, row in rows.items()}
     assert abs(loss["int8"] / loss["none"] - 1) < 0.01
     assert 0 < abs(loss["nf4"] / loss["none"] - 1) < 0.1
-
-
-def test_a_gpu_is_refused(trained, monkeypatch):
-    monkeypatch.setattr("training.folder.get_device", lambda name: SimpleNamespace(name="cuda"))
-    monkeypatch.setattr("training.folder.check_precision", lambda *names: None)
-    with pytest.raises(OptionError, match="--quantize nf4 is for the CPU"):
-        sample.main(["--quantize", "nf4"])
 
 
 def test_no_second_copy_of_the_weights_is_made(tmp_path):

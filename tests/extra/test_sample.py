@@ -4,14 +4,12 @@ import json
 
 import pytest
 
-import sample
 from extra.tokenizers.huggingface import HFTokenizer
 from gpt import sample as speaking
 from tests.extra.pretrained import test_llama as test_llama_layout
 from tests.extra.tokenizers import test_huggingface
 from tests.test_sample import written
-from tests.tiny_runs import run_training, sampled
-from tinygrad_lite.functional import registry
+from tests.tiny_runs import sampled
 
 pytestmark = pytest.mark.every_device
 
@@ -59,19 +57,6 @@ def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, t
     monkeypatch.setattr(speaking, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
     written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
     assert (texts[-1], stops) == ("e\u0308\n", ["e\u0308"])
-
-
-@pytest.mark.cpu_only("calls of the CPU's version are counted")
-def test_the_page_of_a_model_trained_with_reference_versions_is_computed_with_them(workplace, capsys, monkeypatch):
-    monkeypatch.setattr(registry, "_composed_only", False)  # as it is again after the test
-    run = run_training(max_iters=2, composed=True)
-    registry.set_composed(False)
-    attention, calls = registry.REGISTRY["scaled_dot_product_attention"], []
-    whole = attention.composed
-    monkeypatch.setattr(attention, "composed", lambda *args, **more: calls.append(1) or whole(*args, **more))
-    assert sample.main([str(run.best), "--explain", "page.html"]) == 0
-    assert calls
-    assert "its own formulas, so it shows a recording" in capsys.readouterr().err
 
 
 def test_a_conversation_has_its_history_as_context(trained, capsys, typed):

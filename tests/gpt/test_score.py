@@ -30,9 +30,8 @@ BPE = BPETokenizer.train(TEXT, 290, ["<bos>"])
 TOKENIZERS = {"characters": CHARACTERS, "bytes": ByteTokenizer(["<bos>"]), "bpe": BPE}
 
 
-@pytest.mark.parametrize("text", [TEXT, TEXT[:5], "\u00e4" + TEXT])
-@pytest.mark.parametrize("prefix", [0, 1, 2])
-@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("text", [TEXT[:5], "\u00e4" + TEXT])
+@pytest.mark.parametrize(("kind", "prefix"), [("characters", 0), ("characters", 1), ("bytes", 0), ("bpe", 2)])
 def test_the_score_is_the_bits_of_the_predicted_tokens_by_their_characters(kind, prefix, text, monkeypatch):
     """A text's first token is predicted if a prefix stands before it, which then stands before every window."""
     tokenizer = TOKENIZERS[kind]
@@ -55,7 +54,7 @@ def test_the_score_is_the_bits_of_the_predicted_tokens_by_their_characters(kind,
 
 
 @pytest.mark.parametrize("stride", [1, 3, 7])
-@pytest.mark.parametrize("length", [2, 5, 8, 9, 11, 64])
+@pytest.mark.parametrize("length", [2, 8, 9, 64])
 def test_overlapping_windows_count_every_token_once_with_enough_before_it(stride, length):
     model, ids = gpt_with_large_weights(vocab_size=20, **SIZES), np.random.default_rng(1).integers(0, 20, length)
     found = token_log_probs(model, ids, stride)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.reliability.mutations import Outcomes, harmless, resident
+from tests.reliability.mutations import Outcomes, harmless
 from tests.reliability.tiny_models import KINDS, make_model
 from tinygrad_lite.errors import UserError
 
@@ -20,17 +20,15 @@ def tried_many(workplace, report, capsys):
     """A function that lets broken files be used, and asserts how many of them are, and how many are refused."""
 
     def try_all(count, seed, what, attempt, *, allowed=UserError, used=0.0, refusals=(), refused=0.25):
-        """`attempt(rng)` makes a file and returns the function that uses it; returns how much more memory it took."""
-        rng, outcomes, before = random.Random(seed), Outcomes(), resident()
+        """`attempt(rng)` makes a file and returns the function that uses it."""
+        rng, outcomes = random.Random(seed), Outcomes()
         with harmless(workplace):
             for number in range(count):
                 outcomes.tried(number, attempt(rng), allowed)
         capsys.readouterr()
         assert outcomes["used"] > used * count
         assert sum(outcomes[name] for name in refusals or [allowed.__name__]) > refused * count or not refused
-        more = resident() - before
-        report(f"hostile files: {count:,} {what} (seed {seed}): {outcomes}; {more / 2**20:.0f} MiB more memory")
-        return more
+        report(f"hostile files: {count:,} {what} (seed {seed}): {outcomes}")
 
     return try_all
 

@@ -21,7 +21,9 @@ PRIMITIVES = {name for name in ops.__all__ if inspect.signature(getattr(ops, nam
 VERSIONS = {name for name, operation in REGISTRY.items() if operation.composed.__module__.startswith("tinygrad_lite.")}
 VERSIONS -= {"adamw", "muon", "linear_gelu", "linears"}
 EXPECTED = PRIMITIVES | VERSIONS | {"softmax", "log_softmax", "logsumexp"}
-EXPECTED -= {"amax", "amin", "invert"}  # the first two are drawn as max and min, the last is a constant
+EXPECTED -= {"amax", "amin"}  # drawn as max and min
+EXPECTED -= {"invert", "logical", "floordiv", "argmax", "argmin"}  # constants
+EXPECTED -= {"conv2d", "avg_pool2d", "max_pool2d", "rotary", "residual"}  # have tests of their own
 DRAWING = {"dropout", "scaled_dot_product_attention"}  # on a GPU, the two versions drop different elements
 STEP = 2.0**-15  # how far leaves are nudged; exact in float32, also a sixteenth of it
 
@@ -87,10 +89,10 @@ def distance(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> float:
 
 @pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
 def test_gradients_equal_slopes_in_both_versions(count, report):
-    worst, finer = 0.0, 0
+    worst = 0.0
 
     def check(graph):
-        nonlocal worst, finer
+        nonlocal worst
         values, fused = gradients(graph)
         if here() == "cpu" or not DRAWING & graph.names().keys():
             with composed():
@@ -100,22 +102,20 @@ def test_gradients_equal_slopes_in_both_versions(count, report):
             assert distance(fused, same) < 1e-6  # float32 leaves have gradients of seven digits
         error = distance(fused, slopes(graph, STEP))
         if error >= 1e-6:  # a kink can lie within the step, but a wrong gradient is wrong for every step
-            error, finer = distance(fused, slopes(graph, STEP / 16)), finer + 1
+            error = distance(fused, slopes(graph, STEP / 16))
         assert error < 1e-6, f"a gradient is not the slope: it is off by {error:.2g} of the largest"
         worst = max(worst, error)
 
     drawn, names = check_all(count, check)
     expected = EXPECTED
-    if here() != "cpu":  # without a fused version, the primitives are drawn; so is the sum that no norm computes
-        expected = EXPECTED - {"residual", *(name for name in VERSIONS if "cuda" not in REGISTRY[name].fused)}
+    if here() != "cpu":  # without a fused version, the primitives are drawn
+        expected = EXPECTED - {name for name in VERSIONS if "cuda" not in REGISTRY[name].fused}
     missing = expected - names.keys()
     assert len(missing) <= (0 if count >= 2000 else 5), f"never drawn: {missing}"
     report(
         f"gradients: {drawn:,} random graphs (seed {SEED}), {sum(names.values()) - names['leaf']:,} operations of "
-        f"{len(names) - 1} kinds: worst relative difference from the slope {worst:.1e}; "
-        f"{finer} graphs needed a smaller step than the others"
+        f"{len(names) - 1} kinds: worst relative difference from the slope {worst:.1e}"
     )
-    report("operations drawn: " + ", ".join(f"{name} {n}" for name, n in sorted(names.items())))
 
 
 @pytest.mark.torch

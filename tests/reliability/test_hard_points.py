@@ -9,7 +9,7 @@ the two differ. Warnings are errors in this suite, so no case causes one either.
 
 import contextlib
 import functools
-import importlib.util
+import importlib
 import itertools
 import math
 from operator import methodcaller
@@ -28,6 +28,7 @@ inf, nan = math.inf, math.nan
 INCOMING = [1.0, -2.0, 0.0, inf, nan]  # dL/dy
 BOTH = {"fused": contextlib.nullcontext, "composed": composed}
 both = pytest.mark.parametrize("version", BOTH)
+and_torch = pytest.mark.parametrize("version", ["fused", pytest.param("torch", marks=pytest.mark.torch)])
 
 
 def agree(a, b, dtype=np.float64, hint=""):
@@ -117,8 +118,7 @@ def _expected(name, dy, slopes):
     ("version", "dtype"),
     [*itertools.product(BOTH, (np.float64, np.float32)), pytest.param("torch", np.float64, marks=pytest.mark.torch)],
 )
-def test_operations_of_one_number_are_as_listed(version, dtype, report):
-    tried = 0
+def test_operations_of_one_number_are_as_listed(version, dtype):
     for name, (fn, values, slopes) in ONE.items():
         here = ~np.isneginf(NUMBERS) | (name != "x ** 0.5")
         if version == "torch":  # the exceptions are named in the list
@@ -134,8 +134,6 @@ def test_operations_of_one_number_are_as_listed(version, dtype, report):
                 agree(y[here], np.array(values).astype(dtype)[here], dtype, name)
                 expected = _expected(name, dy, slopes).astype(dtype)
                 agree(dx[here], expected[here], dtype, f"gradient of {name}, dy {dy}")
-            tried += int(here.sum())
-    report(f"hard points: {tried:,} numbers through operations of one number ({version}, {dtype.__name__}): as listed")
 
 
 # --- two numbers ----------------------------------------------------------------------------------------------
@@ -171,29 +169,21 @@ def _expected_of_two(name, dz):
         return [np.where(slope == 0, 0.0, dz * slope) if name in GATED else dz * slope for slope in pairs]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("version", "dtype"),
+    [("fused", np.float64), ("fused", np.float32), pytest.param("torch", np.float64, marks=pytest.mark.torch)],
+)
 @pytest.mark.parametrize("name", TWO)
-def test_operations_of_two_numbers_are_as_listed(name, dtype):
+def test_operations_of_two_numbers_are_as_listed(name, version, dtype):
     """The number not chosen by maximum and minimum gets no gradient, even if it is infinite."""
     in_numpy = {"maximum": np.maximum, "minimum": np.minimum, "pow": np.power}
     for dz in INCOMING if name in ("maximum", "minimum") else INCOMING[:3]:
         with np.errstate(all="ignore"):
             values = in_numpy.get(name, TWO[name][0])(LEFT, RIGHT)
-        found = run(TWO[name][0], [LEFT, RIGHT], dz, dtype=dtype)
+        found = run(TWO[name][0], [LEFT, RIGHT], dz, version, dtype)
         for got, expected in zip(found, (values, *_expected_of_two(name, dz)), strict=True):
             # Where a slope is 0 by rounding alone, 0 * NaN may be either.
             agree(got, expected, dtype)
-
-
-@pytest.mark.torch
-def test_operations_of_two_numbers_agree_with_torch(report):
-    tried = 0
-    for name, (fn, _) in TWO.items():
-        for dz in INCOMING if name not in ("div", "pow") else [1.0, -2.0]:  # where 0 * inf arises depends on the order
-            for ours, theirs in zip(*(run(fn, [LEFT, RIGHT], dz, way) for way in ("fused", "torch")), strict=True):
-                agree(ours, theirs, hint=f"{name}, dz {dz}")
-            tried += LEFT.size
-    report(f"hard points: {tried:,} pairs through operations of two numbers: as in PyTorch")
 
 
 # --- rows of numbers ------------------------------------------------------------------------------------------
@@ -218,38 +208,30 @@ def _softmax(row):
     return e / e.sum()
 
 
-def test_reductions_of_rows_with_ties_infinities_and_nan():
-    for ours, theirs in ((Tensor.amax, np.max), (Tensor.amin, np.min)):
-        y, dx = run(lambda x, ours=ours: ours(x, 1), [ROWS], 3.0)
+@and_torch
+def test_reductions_of_rows_with_ties_infinities_and_nan(version):
+    for name, theirs in (("amax", np.max), ("amin", np.min)):
+        y, dx = run(methodcaller(name, 1), [ROWS], 3.0, version)
         agree(y, theirs(ROWS, 1))
         agree(dx, [3 * _share(row, theirs(row)) for row in ROWS])
-    with np.errstate(invalid="ignore"):
-        agree(run(lambda x: x.sum(1), [ROWS], 1.0)[0], ROWS.sum(1))
-    agree(run(lambda x: x.sum(1), [ROWS], 2.0)[1], 2.0)
+    for name in ("sum", "mean"):
+        y, dx = run(methodcaller(name, 1), [ROWS], 6.0, version)
+        with np.errstate(invalid="ignore"):
+            agree(y, getattr(ROWS, name)(1))
+        agree(dx, 6.0 if name == "sum" else 2.0)
     assert Tensor(ROWS).argmax(1).tolist() == np.argmax(ROWS, 1).tolist()
 
 
-def test_softmax_of_rows_with_ties_infinities_and_nan():
+@and_torch
+def test_softmax_of_rows_with_ties_infinities_and_nan(version):
     dy = np.array([1.0, 2.0, -4.0])
     p = np.array([_softmax(row) for row in ROWS])
-    y, dx = run(Tensor.softmax, [ROWS], dy)
-    agree(y, p)
-    agree(dx, p * (dy - (p * dy).sum(1, keepdims=True)))
+    here = ~np.isneginf(ROWS).all(1) if version == "torch" else slice(None)
+    y, dx = run(methodcaller("softmax", 1), [ROWS], dy, version)
+    agree(y[here], p[here])
+    agree(dx[here], (p * (dy - (p * dy).sum(1, keepdims=True)))[here])
     with np.errstate(all="ignore"):
-        agree(run(lambda x: x.logsumexp(1), [ROWS], 2.0)[0], np.logaddexp.reduce(ROWS, 1))
-
-
-@pytest.mark.torch
-def test_reductions_of_rows_agree_with_torch(report):
-    tried = 0
-    for name in ("amax", "amin", "sum", "mean", "softmax", "log_softmax", "logsumexp"):
-        alike = ~np.isneginf(ROWS).all(1) if name == "softmax" else np.full(len(ROWS), True)
-        for dy in (1.0, [1.0, 2.0, -4.0]) if "softmax" in name else (1.0, -2.0, 0.0):
-            found = [run(methodcaller(name, 1), [ROWS], dy, way) for way in ("fused", "torch")]
-            for ours, theirs in zip(*found, strict=True):
-                agree(ours[alike], theirs[alike], hint=name)
-            tried += int(alike.sum())
-    report(f"hard points: {tried} rows with ties, infinities and NaN through reductions: as in PyTorch")
+        agree(run(methodcaller("logsumexp", 1), [ROWS], 2.0, version)[0], np.logaddexp.reduce(ROWS, 1))
 
 
 # --- cross-entropy and attention ------------------------------------------------------------------------------
@@ -271,25 +253,10 @@ def test_saturated_cross_entropy_is_exact(version, dtype):
     agree(dx.sum(1), 0, dtype)
 
 
-@pytest.mark.torch
-@both
-def test_saturated_cross_entropy_agrees_with_torch(version):
-    torch = pytest.importorskip("torch")
-    targets = np.arange(len(ROWS)) % 3
-    cross_entropy = torch.nn.functional.cross_entropy
-    for smoothing in (0.0, 0.1, 1.0):
-        settings = {"label_smoothing": smoothing, "reduction": "none"}
-        ours = run(lambda x, how=settings: F.cross_entropy(x, Tensor(targets), **how), [ROWS], 2.0, version)
-        theirs = run(lambda x, how=settings: cross_entropy(x, torch.tensor(targets), **how), [ROWS], 2.0, "torch")
-        for a, b in zip(ours, theirs, strict=True):
-            agree(a, b)
-
-
 @pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_fully_masked_queries_give_zeros_and_disturb_nothing(count, report):
+def test_fully_masked_queries_give_zeros_and_disturb_nothing(count):
     """Their results and gradients are 0 and other queries are not affected, with saturated scores too."""
-    torch = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
-    rng, blind_rows, against_torch = np.random.default_rng(count), 0, 0
+    rng, blind_rows = np.random.default_rng(count), 0
     for trial in range(count):
         t, s = rng.integers(1, 6, 2)
         q, k, v = (rng.standard_normal((2, 2, n, 4)) for n in (t, s, s))
@@ -311,13 +278,5 @@ def test_fully_masked_queries_give_zeros_and_disturb_nothing(count, report):
             assert (dv[nobody] == 0).all(), hint
         for a, b in zip(*results.values(), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * max(1, np.abs(q).max()), err_msg=hint)
-        if torch and not options["is_causal"]:  # PyTorch aligns causal queries differently
-            tensors = map(torch.tensor, (q, k, v, mask))
-            theirs = torch.nn.functional.scaled_dot_product_attention(*tensors).numpy()
-            np.testing.assert_allclose(results["fused"][0][~blind], theirs[~blind], rtol=1e-9, atol=1e-9, err_msg=hint)
-            against_torch += 1
         blind_rows += int(blind.sum())
     assert blind_rows
-    report(
-        f"hard points: {count} attentions, {blind_rows:,} masked queries: zeros; {against_torch} compared with PyTorch"
-    )

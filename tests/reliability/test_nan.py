@@ -1,6 +1,5 @@
 """A NaN in the middle of a run: its origin is reported, and the run can be resumed from before it."""
 
-import dataclasses
 import importlib
 import math
 from contextlib import contextmanager
@@ -9,9 +8,7 @@ import numpy as np
 import pytest
 
 import train
-from families import FAMILIES
 from tests.places import here
-from tests.reliability.sick_model import SickGPT
 from tests.tiny_runs import ROOT, arguments, losses, run_training
 from tinygrad_lite import device, ops
 from tinygrad_lite.autograd import Piece
@@ -141,8 +138,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
             assert not RunFolder(out_dir).last.exists(), hint
         named.add(what)
         gradients += backward
-    what = f"named in {len(named)} operations, {gradients} times in a gradient"
-    report(f"NaN: {count} times (seed {seed}): {hidden} removed by a mask, the others {what}")
+    report(f"NaN: {count} times (seed {seed}), {gradients} in a gradient; {hidden} hidden by a mask; named: {named}")
 
 
 @pytest.mark.cpu_only("a GPU replays the passes, into which nothing can be injected")
@@ -163,9 +159,8 @@ def test_a_nan_that_does_not_recur_is_reported_as_such():
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
-def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
-    seed = 11
-    rng, update = np.random.default_rng(seed), Optimizer.step
+def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count):
+    rng, update = np.random.default_rng(11), Optimizer.step
     healthy = run_training(out_dir="healthy", **RUN)
     for trial in range(count):
         step, broken = int(rng.integers(1, STEPS + 1)), []
@@ -184,25 +179,3 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
         assert f"step {step}: " in str(caught.value)
         assert f"the update before this step had already broken the parameter {broken[0]};" in str(caught.value)
         check_that_it_resumes(f"run-{trial}", step, healthy)
-    report(f"NaN: {count} weights broken by an update (seed {seed}): named each time, and resumed to the same bytes")
-
-
-@pytest.mark.cpu_only("several workers are for the CPU")
-@pytest.mark.slow
-@pytest.mark.parametrize("worker", [0, 1])
-def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, report):
-    step = 6
-    settings = RUN | {"workers": 2}
-    healthy = run_training(out_dir="healthy", **settings)
-    monkeypatch.setenv("SICK_STEP", str(step))
-    monkeypatch.setenv("SICK_WORKER", str(worker))
-    with monkeypatch.context() as patch:
-        patch.setitem(FAMILIES, "gpt", dataclasses.replace(FAMILIES["gpt"], model=SickGPT))
-        with pytest.raises(UserError) as caught:
-            train.main(arguments(**settings))
-    said = str(caught.value)
-    assert "step 6: the loss is nan" in said
-    assert "log produced a NaN" in said
-    assert "sick_model.py" in said
-    check_that_it_resumes("run", step, healthy)
-    report(f"NaN: in worker {worker} of 2: named with its line, and resumed to the bytes of a healthy run")

@@ -1,16 +1,13 @@
 """Byte-level tokens decode to exactly the text that was encoded, in time linear in its length."""
 
 import random
-import time
 import unicodedata
 
 import pytest
 
 from tests.reliability.tiny_models import KINDS, TEXT, WRITERS, guard, random_text
-from text.tokenizers import tokenizer_from_json
 from text.tokenizers.base import StreamDecoder, Tokenizer
 from text.tokenizers.bpe import BPETokenizer
-from training.corpora import fetch, pairs, texts
 from training.corpora.cleaning import normalise
 
 BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in KINDS]
@@ -33,40 +30,11 @@ def check(tokenizer: Tokenizer, text: str, tried: str) -> None:
 
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", LOSSLESS)
-def test_random_texts_survive_a_round_trip(kind, count, report):
+def test_random_texts_survive_a_round_trip(kind, count):
     tokenizer = KINDS[kind][1]()
-    characters = 0
     for seed in range(count):
         text = random_text(random.Random(seed))
         check(tokenizer, text, f"{kind}, seed {seed}")
-        characters += len(text)
-    report(f"round trip, {kind}: {count:,} random texts (seeds 0 to {count - 1}), {characters:,} characters, all equal")
-
-
-@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_vocabulary_learned_from_random_text_is_lossless(count, report):
-    """Merges of parts of characters, of NULs and of surrogates, which no German text produces."""
-    merges = 0
-    for seed in range(count):
-        rng = random.Random(seed)
-        text = "".join(random_text(rng) for _ in range(4)) * 2 or "a"
-        tokenizer = BPETokenizer.train(text, 256 + rng.randrange(60))
-        merges += tokenizer.n_merges
-        for one in (text, random_text(rng)):
-            check(tokenizer_from_json(tokenizer.to_json()), one, f"seed {seed}")
-    report(f"round trip, bpe learned from random text: {count:,} vocabularies with {merges:,} merges, all texts equal")
-
-
-@pytest.mark.parametrize("length", [50_000, pytest.param(None, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", [*texts.RECIPES, *(f"pairs-{name}" for name in pairs.RECIPES)])
-def test_corpora_survive_a_round_trip(name, length, report):
-    kept = fetch.recall(name)  # without fetching anything
-    if kept is None:
-        pytest.skip(f"the corpus {name} is not in the cache {fetch.cache_folder()}")
-    text = kept[0][:length]
-    for kind in BYTE_LEVEL:
-        check(KINDS[kind][1](), text, name)
-    report(f"round trip, {', '.join(BYTE_LEVEL)}: {len(text):,} characters of the corpus {name}, equal")
 
 
 # --- long texts without a break ---------------------------------------------------------------------------------
@@ -79,13 +47,10 @@ def unbroken(size: int) -> dict[str, str]:
         "one letter": "a" * size,
         "letters": "".join(rng.choices("abcdefghijklmnopqrstuvwxyzäöü", k=size)),
         "no spaces": ("".join(TEXT.split()) * (size // 1000))[:size],
-        "blanks": " " * size,
         "blanks and a letter": "\t" * (size - 1) + "x",
-        "digits": "7" * size,
         "marks": "\u0301\u0316" * (size // 2),
-        "emoji": "\U0001f642" * size,
+        "marks that are two": "a" + "\u0344\u0f73" * (size // 2),
         "Chinese characters": "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(size)),
-        "NULs": "\0" * size,
         "specials": "<|endoftext|><eos>" * (size // 18),
     }
 
@@ -100,38 +65,20 @@ def many_merges():
 
 @pytest.mark.parametrize("size", [50_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", unbroken(2000))
-def test_long_lines_do_not_take_quadratic_time(what, size, many_merges, report):
+def test_long_lines_do_not_take_quadratic_time(what, size, many_merges):
     """Quadratic time would be hours; the guard is far above what linear time needs."""
-    times = {}
     tokenizers = {kind: KINDS[kind][1]() for kind in WRITERS} | {"bpe of 2,000 tokens": many_merges}
     with guard(600 if size > 10**6 else 4):
         text = unbroken(size)[what]
-        began = time.perf_counter()
         normalise(text)
-        times["normalise"] = time.perf_counter() - began
         for kind, tokenizer in tokenizers.items():
-            began = time.perf_counter()
             ids = tokenizer.encode(text)
-            times[kind] = time.perf_counter() - began
             assert kind not in BYTE_LEVEL or tokenizer.decode(ids) == text
             assert kind not in ("char", "word") or tokenizer.unknown(text) or tokenizer.decode(ids) == text
-    slowest = max(times, key=times.get)
-    report(f"{len(text):,} characters, {what}: normalised and encoded, slowest {slowest} in {times[slowest]:.1f} s")
-
-
-@pytest.mark.parametrize("size", [300_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0344\u0316", "a" + "\u0301\u0316" * 99])
-def test_millions_of_accents_do_not_take_quadratic_time(marks, size, report):
-    with guard(600 if size > 10**6 else 30):
-        began = time.perf_counter()
-        found = normalise("a" + marks * (size // len(marks)))
-        seconds = time.perf_counter() - began
-    assert len(found) > 0.9 * size
-    report(f"{size:,} accents {marks[:4]!a} in a row: normalised in {seconds:.1f} s")
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_normalised_text_is_in_form_nfc(count, report):
+def test_normalised_text_is_in_form_nfc(count):
     """Letters with up to 199 marks, and anything that composes, decomposes or is reordered."""
     places = (*range(0x2000), *range(0x2FF0, 0x3200), *range(0xA000, 0xFB50), *range(0x11000, 0x11A00))
     composing = [
@@ -146,4 +93,3 @@ def test_normalised_text_is_in_form_nfc(count, report):
         if rng.random() < 0.5:
             text = unicodedata.normalize("NFD", text)
         assert normalise(text) == unicodedata.normalize("NFC", text), f"seed {seed}: {text!a}"
-    report(f"NFC: {count:,} texts that compose or are reordered (seeds 0 to {count - 1}), all equal to Unicode's form")

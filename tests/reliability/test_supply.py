@@ -5,7 +5,6 @@ import functools
 import re
 import tomllib
 import unicodedata
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +18,9 @@ SELF = Path("tests/reliability/test_supply.py")
 # The museum compiles a function of this project with a fault from its own table, and runs nothing of it by itself; the
 # tool that tries mutants compiles files of this project with a fault.
 MAY = {Path("extra/museum/exhibits.py"): {"compile"}, Path("tests/mutation/mutants.py"): {"compile"}}
-# One test pickles a hostile file, one a model and its optimizer; one uses a console, one runs the cells of a notebook
+# One test pickles a model and its optimizer; one uses a console, one runs the cells of a notebook
 # made from a page of docs/; no other file may do so.
 MAY |= {
-    Path("tests/extra/reliability/test_hostile_checkpoints.py"): {"pickle"},
     Path("tests/tinygrad_lite/test_second_hour.py"): {"pickle"},
     Path("tests/tinygrad_lite/debug/test_anomaly.py"): {"code"},
     Path("tests/extra/test_site.py"): {"exec", "eval", "compile"},
@@ -65,12 +63,11 @@ def dangers(program: str, allowed: set[str] = frozenset()) -> Iterator[str]:
                 yield f"{called}()"
 
 
-def test_no_code_is_made_from_data_and_no_shell_is_used(report):
+def test_no_code_is_made_from_data_and_no_shell_is_used():
     files = sources()
     assert {Path("train.py"), Path("sample.py"), Path("training/checkpoint.py"), SELF} <= set(files)
     found = [f"{path}: {what}" for path, text in files.items() for what in dangers(text, MAY.get(path, set()))]
     assert not found
-    report(f"supply: {len(files)} Python files without eval, exec, pickle, marshal, shelve, a shell, or allow_pickle")
 
 
 PLANTED = (
@@ -85,34 +82,11 @@ def test_each_danger_is_detected(code):
     assert list(dangers(code))
 
 
-def test_harmless_code_is_not_reported():
-    code = "model.eval()\nre.compile('x')\njson.load(file)\nsubprocess.run(['x'], shell=False)\nself.evaluate()"
-    assert not list(dangers(code))
-
-
 # --- downloads --------------------------------------------------------------------------------------------------------
-
-
-def strings(program: str) -> Iterator[str]:
-    """The strings of a program, except those that are a statement of their own, such as docstrings."""
-    nodes = list(ast.walk(ast.parse(program)))
-    alone = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    for node in nodes:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
-            yield node.value
 
 
 def product() -> dict[Path, str]:
     return {path: text for path, text in sources().items() if path.parts[0] not in ("tests", "benchmarks")}
-
-
-def test_every_address_in_the_code_is_https():
-    texts = {path: text for path, text in product().items() if "://" in text}
-    said = [(path, text) for path, program in texts.items() for text in strings(program) if "://" in text]
-    assert any("githubusercontent.com" in text for _, text in said)
-    for path, text in said:
-        for scheme in re.findall(r"(\w+)://", re.sub(r'xmlns="[^"]*"', "", text)):  # which is a name, not an address
-            assert scheme == "https", (path, text)
 
 
 def test_one_file_opens_connections_and_few_start_programs():
@@ -167,29 +141,9 @@ def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(modu
 # --- packages ---------------------------------------------------------------------------------------------------------
 
 
-def project() -> dict:
-    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-
 def test_the_product_needs_four_packages_each_within_bounds():
-    needed = project()["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = project["project"]["dependencies"]
     assert [re.match(r"[\w-]+", line)[0] for line in needed] == ["numpy", "safetensors", "threadpoolctl", "tqdm"]
     for line in needed:
         assert re.fullmatch(r"[\w-]+>=[\d.]+,<\d+", line), line
-
-
-def test_extras_have_lower_bounds_and_those_for_users_upper_bounds_too():
-    extras = project()["project"]["optional-dependencies"]
-    for name, lines in extras.items():
-        for line in lines:
-            assert re.search(r"(>=|==)[\d.]+", line), line
-            assert name in ("dev", "torch") or re.search(r"(,<|==)[\d.]+", line), line
-            assert "://" not in line, line  # from the index only, never from an address
-    known = "cuda12 cuda13 torch hf chat image translate bench mpi viz docs e2e dev"
-    assert set(extras) <= set(known.split())
-
-
-def test_warnings_are_errors_in_the_tests():
-    assert project()["tool"]["pytest"]["ini_options"]["filterwarnings"][0] == "error"
-    with pytest.raises(UserWarning, match="heard"):
-        warnings.warn("heard", UserWarning, stacklevel=1)

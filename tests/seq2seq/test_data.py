@@ -44,15 +44,6 @@ def test_an_epoch_has_every_pair_once_and_the_next_has_another_order(micro_steps
     assert seen[0] != seen[1]
 
 
-def test_updates_can_be_requested_in_any_order():
-    """A resumed run may begin with step 37."""
-    inorder, late = make_data(), make_data()
-    wanted = [[part.tolist() for part in inorder.update(step)] for step in range(60)]
-    for step in (37, 59, 0, 37):
-        assert [part.tolist() for part in late.update(step)] == wanted[step]
-    assert [part.tolist() for part in make_data(seed=6).update(3)] != wanted[3]
-
-
 def test_batches_are_full_but_not_too_full():
     data = make_data(2000)
     batches = [[data.train[i] for i in part] for part in data.epoch(0)]

@@ -56,8 +56,8 @@ def unary(low: float = -2.0, high: float = 2.0) -> list[Arrays]:
 
 
 def binary(**bounds: float) -> list[Arrays]:
-    """Equal shapes, stretched ones on either side, empty ones, and a view. (A separate test tries all pairs.)"""
-    shapes = [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1, 3), (4, 1)), ((2, 0, 3), (1, 3)), ((1,), (0,))]
+    """Equal shapes, stretched ones on either side or on both, empty ones, and a view."""
+    shapes = [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1, 3), (4, 1)), ((2, 1), (1, 3)), ((1,), (0,))]
     shapes += [((0, 3), (3,)), ((0, 1), (1, 3)), ((), (0,)), ((1, 3), (1, 4, 3))]
     pairs = [(draw(*x, **bounds), draw(*y, **bounds)) for x, y in shapes]
     return [*pairs, (draw(3, 2, **bounds).T, draw(2, 6, **bounds)[:, ::-2])]
@@ -96,22 +96,9 @@ def erf(x: Any) -> Any:
     return np.array([math.erf(v) for v in x.flat]).reshape(x.shape)
 
 
-MATRICES = pairs_of(
-    ((3,), (3,)),
-    ((3,), (3, 2)),
-    ((2, 3), (3,)),
-    ((2, 3), (3, 4)),
-    ((2, 2, 3), (3, 4)),
-    ((2, 3), (2, 3, 2)),
-    ((2, 1, 2, 3), (2, 3, 2)),
-    ((3,), (2, 3, 2)),
-    ((2, 2, 3), (3,)),
-    ((0, 3), (3, 2)),
-    ((2, 0), (0, 3)),
-    ((0,), (0,)),
-    ((0, 2, 3), (1, 3, 2)),
-    ((0,), (2, 0, 3)),
-)
+MATRICES = pairs_of(((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((2, 2, 3), (3, 4)))
+MATRICES += pairs_of(((2, 3), (2, 3, 2)), ((2, 1, 2, 3), (2, 3, 2)), ((3,), (2, 3, 2)), ((2, 2, 3), (3,)))
+MATRICES += pairs_of(((0, 3), (3, 2)), ((2, 0), (0, 3)), ((0,), (0,)), ((0, 2, 3), (1, 3, 2)), ((0,), (2, 0, 3)))
 OF_TWO_AXES = [*each((2, 3), (0, 2), (1, 1)), (draw(2, 3).T,)]
 STRETCHABLE = [*each((3, 1), (3, 4), (1, 3, 1), (2, 3, 4)), (draw(2, 3).T[:, :1],)]
 SAME_SHAPES, EMPTY = (((2, 3),) * 2, ((2,),) * 2), ((0, 3),) * 2
@@ -139,7 +126,6 @@ CASES = [
     Case("pow 0", lambda x: x**0, lambda x: x * 0 + 1, unary()),
     Case("pow of number", lambda x: 2**x, lambda x: np.exp(x * math.log(2)), unary()),
     Case("mod", lambda x, y: x % y, lambda x, y: np.remainder(x, y), binary(low=0.5)),
-    Case("mod number", lambda x: x % -0.75, lambda x: np.remainder(x, np.asarray(-0.75)), unary()),
     Case("mod of number", lambda x: 7 % x, lambda x: np.remainder(0 * x + 7, x), unary(low=0.5)),
     constant("floordiv", lambda x, y: x // y, binary(low=0.5), lambda x, y: np.floor(x / y)),
     constant("floordiv of number", lambda x: -5 // x // 2, unary(), lambda x: np.floor(np.floor(-5 / x) / 2)),
@@ -160,13 +146,9 @@ CASES = [
             ("ijk,jl->l", (2, 3, 2), (3, 4)),
             ("i,->i", (3,), ()),
             ("ijk->kj", (2, 3, 4)),
-            ("ij,ji->ij", (2, 3), (3, 2)),
-            ("ij,ij->", (2, 3), (2, 3)),
             ("bij,jb->bi", (2, 3, 4), (4, 2)),
-            ("ab,cd->db", (2, 3), (4, 2)),
         )
     ),
-    Case("unbind", lambda x: x.unbind()[1], lambda x: x[1], each((2,), (3, 2))),
     Case("unbind axis", lambda x: x.unbind(-1)[0], lambda x: x[..., 0], each((2,), (3, 2))),
     constant("invert", lambda x: ~(x > 0), unary(), lambda x: x <= 0),
     constant("logical and", lambda x, y: (x > 0) & (y > 0), binary()),
@@ -192,67 +174,42 @@ CASES = [
     Case("where", lambda x, y: (x > y * 0.5).where(x, y), lambda x, y: np.where(x > y * 0.5, x, y), binary()),
     Case("where number", lambda x: (x > 0).where(x, -1.0), lambda x: np.where(x > 0, x, x * 0 - 1), unary()),
     Case("where wide", lambda x: ids(x, SEEN).where(1.0, x), lambda x: np.where(SEEN, 1.0, x), each((), (3,), (2, 1))),
-    Case("where none", lambda x: ids(x, np.ones((0, 1), bool)).where(x, 0), lambda x: x + np.ones((0, 1)), each((3,))),
     Case("masked_fill", lambda x: x.masked_fill(x > 0.5, 7.0), lambda x: np.where(x > 0.5, 7, x), unary()),
     same("matmul", lambda x, y: x @ y, MATRICES),
     same("reshape", lambda x: x.reshape(3, -1), each((2, 3), (3, 4), (6,), (3, 0), (0, 3))),
     Case("reshape to scalar", lambda x: x.reshape(()), lambda x: x[0, 0], each((1, 1))),
-    Case("reshape shape", lambda x: x.reshape((2, 3)), lambda x: np.reshape(x, (2, 3)), [(draw(2, 3).T,), (draw(6),)]),
     Case("permute", lambda x: x.permute(2, 0, -2), lambda x: np.moveaxis(x, 2, 0), each((2, 3, 4), (2, 0, 1))),
-    Case("permute scalar", lambda x: x.permute(), lambda x: x, each(())),
     Case("transpose", lambda x: x.transpose(-1, 0), lambda x: np.swapaxes(x, 0, -1), each((3,), (2, 3), (2, 3, 4))),
     Case("T", lambda x: x.T, lambda x: x.T, each((), (3,), (2, 3), (2, 3, 4))),
     Case("expand", lambda x: x.expand(2, -1, 4), lambda x: np.broadcast_to(x, (2, 3, 4)), STRETCHABLE),
     Case("expand to empty", lambda x: x.expand((0, 3)), lambda x: np.broadcast_to(x, (0, 3)), each((3,), (1, 3), ())),
     same("reshape of a transposed matrix", lambda x: x.T.reshape(-1), OF_TWO_AXES),
-    Case("expand to nothing", lambda x: x.expand(0, 3), lambda x: np.broadcast_to(x, (0, 3)), each((1, 3))),
     Case("pad", lambda x: x.pad(ROOM, value=9.0), lambda x: np.pad(x, ROOM, constant_values=9.0), OF_TWO_AXES),
     Case("pad with zeros", lambda x: x.pad(ROOM), lambda x: np.pad(x, ROOM), OF_TWO_AXES),
-    Case("pad scalar", lambda x: x.pad([]), lambda x: x, each(())),
     same("flatten", lambda x: x.flatten(), unary()),
     Case("flatten part", lambda x: x.flatten(1, 2), lambda x: x.reshape(2, 6, 2), each((2, 3, 2, 2), (2, 6, 1, 2))),
     same("squeeze", lambda x: x.squeeze(), each((1, 3, 1), (2, 3), (1,), ())),
     Case("squeeze one", lambda x: x.squeeze(-2), lambda x: x[:, 0], each((2, 1, 3), (1, 1, 2))),
-    Case("squeeze none", lambda x: x.squeeze(0), lambda x: x, each((2, 1))),
     Case("unsqueeze", lambda x: x.unsqueeze(-1), lambda x: x[..., None], unary()),
-    Case("unsqueeze middle", lambda x: x.unsqueeze(1), lambda x: x[:, None], each((3,), (2, 3))),
     joined("cat", lambda x, y: x.cat(y, axis=-1), lambda x, y: np.concatenate([x, y], -1), ((2, 3), (2, 1))),
-    joined("cat empty", lambda x, y: x.cat(y, axis=-1), lambda x, y: np.concatenate([x, y], -1), ((2,), (0,))),
     joined("cat itself", lambda x, y: x.cat(y, x), lambda x, y: np.concatenate([x, y, x]), ((2, 3), (1, 3)), EMPTY),
-    joined("stack", lambda x, y: x.stack(y, x, axis=1), lambda x, y: np.stack([x, y, x], 1), *SAME_SHAPES),
     joined("stack last", lambda x, y: x.stack(y, axis=-1), lambda x, y: np.stack([x, y], -1), ((2, 3),) * 2, ((),) * 2),
     Case("split", lambda x: operator.mul(*x.split(2, axis=1)), lambda x: x[:, :2] * x[:, 2:], each((2, 3), (2, 4))),
-    Case("chunk", lambda x: x.chunk(2)[1], lambda x: x[2:], each((3,), (4, 2))),
     Case("chunk axis", lambda x: x.chunk(3, axis=-1)[-1], lambda x: x[:, 2:], each((2, 3), (0, 4))),
     Case("flip", lambda x: x.flip(), lambda x: np.flip(x, tuple(range(x.ndim))), unary()),
     Case("flip axes", lambda x: x.flip((0, -1)), lambda x: np.flip(x, (0, 2)), each((2, 3, 2))),
     Case("repeat", lambda x: x.repeat(2, 1, 3), lambda x: np.tile(x, (2, 1, 3)), each((), (2,), (2, 3), (2, 0, 3))),
-    Case("repeat no times", lambda x: x.repeat((0, 2)), lambda x: np.tile(x, (0, 2)), each((3,), (2, 3))),
     Case("split sizes", lambda x: x.split((1, 0, 2))[2], lambda x: x[1:], each((3,), (3, 2))),
     Case("tril", lambda x: x.tril(), lambda x: np.tril(x), each((3, 3), (2, 4), (2, 3, 2), (0, 0))),
-    Case("tril diagonal", lambda x: x.tril(-1), lambda x: np.tril(x, -1), each((3, 3), (2, 4))),
     Case("triu", lambda x: x.triu(), lambda x: np.triu(x), each((3, 3), (4, 2), (2, 3, 2), (2, 0, 3))),
     Case("triu diagonal", lambda x: x.triu(1), lambda x: np.triu(x, 1), each((3, 3), (2, 4))),
     same("getitem number", lambda x: x[-1], each((3,), (2, 3), (2, 0))),
-    same("getitem all numbers", lambda x: x[1, -2], each((2, 3))),
     same("getitem slices", lambda x: x[1:, ..., ::2], each((3, 5), (2, 2, 3))),
     Case("getitem backwards", lambda x: x[::-2], lambda x: x[::-2], each((5,), (4, 2))),
-    same("getitem None", lambda x: x[None, :, None], each((3,), (2, 3))),
-    same("getitem empty", lambda x: x[2:1], each((3,), (4, 2))),
     Case("getitem twice", lambda x: x[1:].T[::2][:, None][..., 0], lambda x: x[1:, ::2].T[:, :1], each((3, 4))),
     same("getitem array", lambda x: x[ids(x, [2, 0, 2, -1])], each((3,), (3, 2))),
-    same("getitem 2-D array", lambda x: x[ids(x, [[0, 1], [1, 1]])], each((2,), (2, 3), (2, 0))),
-    same("getitem two arrays", lambda x: x[ids(x, [0, 1, 0]), ids(x, [2, 2, 2])], each((2, 3), (2, 3, 2))),
-    same("getitem arrays broadcast", lambda x: x[ids(x, [[0], [1]]), ids(x, [2, 2, 0])], each((2, 3), (2, 3, 2))),
-    same("getitem slice and array", lambda x: x[1:, ids(x, [0, 0, 1])], each((3, 2), (2, 2, 2))),
-    same("getitem array and slice", lambda x: x[ids(x, [1, 1]), ::2], each((2, 3))),
     same("getitem arrays apart", lambda x: x[ids(x, [1, 1]), :, ids(x, [0, 0])], each((2, 3, 2))),
-    same("getitem number and array", lambda x: x[0, ids(x, [1, 1, 0])], each((2, 2), (2, 2, 3))),
-    Case("getitem 0-d array", lambda x: x[ids(x, 1)], lambda x: x[1], each((2,), (2, 3))),
-    Case("getitem no rows", lambda x: x[ids(x, np.zeros(0, int))], lambda x: x[:0], each((2,), (2, 3))),
     same("getitem mask", lambda x: x[x > 0.1], unary()),
-    same("getitem row mask", lambda x: x[ids(x, [True, False, True])], each((3,), (3, 2))),
-    same("getitem slice and mask", lambda x: x[:, ids(x, [True, False, True])], each((2, 3), (2, 3, 2))),
     Case("gather", lambda x: x.gather(1, ids(x, PLACES)), lambda x: np.take_along_axis(x, PLACES, 1), each((2, 3))),
     Case("gather few", lambda x: x.gather(-2, ids(x, [[1, 1]])), lambda x: x[1:2, :2], each((2, 3), (3, 2))),
     Case("gather none", lambda x: x.gather(1, ids(x, np.zeros((2, 0), int))), lambda x: x[:, :0], each((2, 3))),
@@ -272,11 +229,8 @@ CASES = [
     constant("argmax", lambda x: x.argmax(), each((), (3,), (2, 3))),
     constant("argmax axis", lambda x: x.argmax(-1), each((3,), (2, 3), (0, 2))),
     constant("argmin", lambda x: x.argmin(), each((), (3,), (2, 3))),
-    constant("argmin axis", lambda x: x.argmin(0), each((3,), (2, 3), (2, 0))),
     constant("any", lambda x: (x > 1).any(), unary()),
-    constant("any axis", lambda x: (x > 1).any(-1), each((3,), (2, 3), (2, 0))),
     constant("all", lambda x: (x < 1).all(), unary()),
-    constant("all axis", lambda x: (x < 1).all(-1), each((3,), (2, 3), (2, 0))),
     same("prod", lambda x: x.prod(), unary()),
     same("prod of zeros", lambda x: x.prod(0), [(np.array([[0.0, 0, 2], [3, 0, 4], [5, 6, 7]]),)]),
     same("prod axis", lambda x: x.prod(1), each((2, 3), (2, 5, 2), (2, 0), (0, 3))),
@@ -285,13 +239,11 @@ CASES = [
 
 
 def reductions() -> list[Case]:
-    """sum, max, min, mean, var, std, logsumexp over all, one, negative and several axes, with and without keepdim."""
+    """Reductions over all, one, negative and several axes, with and without keepdim."""
     in_numpy = {
         "sum": np.sum,
         "amax": np.max,
         "amin": np.min,
-        "max": np.max,
-        "min": np.min,
         "mean": np.mean,
         "prod": np.prod,
         "var": lambda x, **over: np.var(x, ddof=1, **over),
@@ -313,14 +265,12 @@ def reductions() -> list[Case]:
 CASES += reductions()
 CASES += [
     same("sum all", lambda x: x.sum(), unary()),
-    same("max all", lambda x: x.max(), each((), (3,))),
-    same("min all", lambda x: x.min(), each((), (3,))),
-    Case("amin all", Tensor.amin, np.min, each((2, 3))),
+    Case("max", lambda x: x.max(axis=0), lambda x: x.max(0), each((3,), (2, 3))),
+    Case("min", lambda x: x.min(axis=-1, keepdim=True), lambda x: x.min(-1, keepdims=True), each((3,), (2, 3))),
     Case("amax of no rows", lambda x: x.amax(1), lambda x: x.max(1), each((0, 3))),
     Case("min of no rows", lambda x: x.amin(1, keepdim=True), lambda x: x.min(1, keepdims=True), each((0, 3))),
     Case("logsumexp of no rows", lambda x: x.logsumexp(-1), lambda x: x[:, 0], each((0, 4))),
     same("sum empty axis", lambda x: x.sum(1), each((2, 0, 3))),
-    Case("mean all", lambda x: x.mean(), lambda x: np.sum(x) / math.prod(x.shape), each((), (3,), (2, 3))),
     *(
         Case(name, fn, lambda x, power=power: np.mean((x - np.mean(x)) ** 2) ** power, samples)
         for name, fn, power, samples in (

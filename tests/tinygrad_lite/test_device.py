@@ -1,19 +1,15 @@
 """Devices by name, reproducible random numbers, accurate sums, adding at repeated positions."""
 
+import itertools
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, scatter_add, sum_over, xp_of
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, sum_over, xp_of
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.precision import check_precision, check_support, get_precision, precision
 from tinygrad_lite.random import keyed_rng, next_bits, next_rng, random_key
 
 pytestmark = pytest.mark.without_kernels
@@ -24,9 +20,7 @@ pytestmark = pytest.mark.without_kernels
 def test_an_array_determines_its_device():
     cpu = get_device("cpu")
     assert device_of(np.ones(2)) is cpu
-    assert xp_of(np.ones(2)) is np
-    assert cpu.xp is np
-    assert cpu.synchronize() is None
+    assert xp_of(np.ones(2)) is cpu.xp is np
     array = np.ones(2)
     assert cpu.from_host(array) is cpu.to_host(array) is array
     with pytest.raises(TypeError, match=r"^a list is not an array of a known device \(ndarray"):
@@ -34,21 +28,8 @@ def test_an_array_determines_its_device():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(DeviceError) as caught:
+    with pytest.raises(DeviceError, match=r"^there is no device 'gpu': use one of cpu.* auto$"):
         get_device("gpu")
-    assert str(caught.value).startswith("there is no device 'gpu': use one of cpu")
-    assert str(caught.value).endswith("auto")
-    assert isinstance(caught.value, UserError)
-
-
-def test_a_precision_lasts_for_a_block_and_needs_a_gpu_that_has_it():
-    with precision("tf32"):
-        assert get_precision() == "tf32"
-    check_support("float32", SimpleNamespace(capability=7.5))
-    check_support("tf32", SimpleNamespace(capability=8.0))
-    for check, where in ((check_support, SimpleNamespace(capability=7.5)), (check_precision, "cpu")):
-        with pytest.raises(UserError, match="GPU's matrix units"):
-            check("tf32", where)
 
 
 # --- random numbers ---------------------------------------------------------------------------------------------
@@ -68,30 +49,23 @@ def test_keyed_numbers_never_change():
 
 
 def test_each_part_of_the_key_matters():
-    def draw(*key):
-        return keyed_rng(*key).random()
-
     keys = [(1, "a", 5), (2, "a", 5), (1, "b", 5), (1, "a", 6), (1, "a", 5, 1), (1, "a", 1, 5)]
     keys += [(1, "a"), (1, "a", 0), (1, "a", 5, 0)]
-    assert len({draw(*key) for key in keys}) == len(keys)
-    assert [draw(*key) for key in keys] == [draw(*key) for key in keys]
+    assert len({keyed_rng(*key).random() for key in keys}) == len(keys)
 
 
 def test_random_key_counts_its_draws_and_restores_the_previous_key():
     manual_seed(3)
     first, second, third = (next_rng("x").random() for _ in range(3))
-    assert len({first, second, third}) == 3
     assert first == keyed_rng(3, "x", 1).random()
     manual_seed(3)
     assert next_rng("x").random() == first
     with random_key(9, 4):
-        inside = next_rng("x").random()
+        assert next_rng("x").random() == keyed_rng(9, "x", 4, 1).random()
         with random_key(9, 5):
-            assert next_rng("x").random() != inside
-        after = next_rng("x").random()
+            assert next_rng("x").random() == keyed_rng(9, "x", 5, 1).random()
+        assert next_rng("x").random() == keyed_rng(9, "x", 4, 2).random()
     assert next_rng("x").random() == second
-    with random_key(9, 4):
-        assert [next_rng("x").random(), next_rng("x").random()] == [inside, after]
     with pytest.raises(KeyError), random_key(9, 4):
         raise KeyError
     assert next_rng("x").random() == third
@@ -102,9 +76,7 @@ def test_random_bits_depend_on_key_stream_and_draw():
         first, second = next_bits("x"), next_bits("x")
     with random_key(9, 4):
         next_rng("y")
-        assert next_bits("x") == second  # draws are counted together
-    with random_key(9, 4):
-        assert next_bits("x") == first != next_bits("x")
+        assert next_bits("x") == second != first  # draws are counted together
     found = set()
     for key in ((9, 4), (9, 5), (94,), (9, 4, 0), (9, 4, 1)):
         for stream in ("x", "y"):
@@ -119,9 +91,7 @@ def test_random_bits_depend_on_key_stream_and_draw():
 LONG = 200_000  # rows; added one by one in float32, their sum has a relative error of up to 2e-3
 HARD = {
     "0.1": lambda n: np.full(n, 0.1),  # rounding errors keep the same sign for a long time
-    "1/3": lambda n: np.full(n, 1 / 3),
     "offset": lambda n: 1000 + np.random.default_rng(0).standard_normal(n),
-    "falling": lambda n: 1 / np.arange(1, n + 1),
     "both signs": lambda n: np.random.default_rng(0).standard_normal(n),
 }
 LAYOUTS = {  # float32 numbers in an array, and the axes to be added
@@ -135,11 +105,7 @@ LAYOUTS = {  # float32 numbers in an array, and the axes to be added
     "all": lambda x: (x.reshape(-1, 5), None),
     "none": lambda x: (x.reshape(-1, 5), ()),
     "first and last": lambda x: (x.reshape(-1, 5, 2), (0, 2)),
-    "in another order": lambda x: (x.reshape(-1, 5, 2), (1, 0)),
-    "transposed": lambda x: (x.reshape(-1, 5).T, (1,)),
-    "every other": lambda x: (x.reshape(-1, 4)[:, ::2], (0, 1)),
     "backwards": lambda x: (x.reshape(-1, 4)[::-1], (0,)),
-    "stretched": lambda x: (np.broadcast_to(x[:5], (LONG, 5)), (0,)),
     "small": lambda x: (x[:5000].reshape(-1, 5), (0,)),
 }
 
@@ -161,14 +127,8 @@ def test_float32_sums_are_accurate(numbers, layout):
     assert kept.tobytes() == sum_over(x, axes).tobytes()  # the same each time
 
 
-def test_ones_are_counted_beyond_the_24_bits_of_float32():
-    rows = 2**24 + 1024
-    assert sum_over(np.ones((rows, 2), np.float32), (0,)).tolist() == [rows, rows]
-
-
 GRADIENTS = {  # operations that add rows in their backward pass: the shape of a leaf, and the operation on it
     "stretched": ((2,), lambda b: b * Tensor.ones(LONG, 2)),
-    "expand": ((1, 2), lambda b: b.expand(LONG, 2)),
     "indexed": ((1, 2), lambda w: w[np.zeros(LONG, int)]),
     "linear": ((2,), lambda b: F.linear(Tensor.zeros(LONG, 1), Tensor.zeros(2, 1), b)),
     "linear_gelu": ((2,), lambda b: F.linear_gelu(Tensor.zeros(LONG, 1), Tensor.zeros(2, 1), b) * 2.0),
@@ -205,11 +165,7 @@ def test_sums_of_other_types_equal_numpys(dtype):
             np.testing.assert_array_equal(found, expected)
 
 
-def test_sums_of_empty_arrays_infinity_and_nan_equal_numpys():
-    for shape in ((0,), (0, 3), (3, 0), (20_000, 0), (0, 20_000)):
-        x = np.ones(shape, np.float32)
-        for axes in (None, (0,), (x.ndim - 1,)):
-            np.testing.assert_array_equal(sum_over(x, axes), x.sum(axes))
+def test_sums_of_infinity_and_nan_equal_numpys():
     for rows in (4, 50, 10_000):
         x = np.ones((rows, 5), np.float32)
         x[1], x[rows - 1, 1:] = [np.inf, np.inf, -np.inf, np.nan, 1], [np.inf, np.inf, 1, 1]
@@ -221,25 +177,15 @@ def test_sums_of_empty_arrays_infinity_and_nan_equal_numpys():
 # --- adding at repeated positions -------------------------------------------------------------------------------
 
 
-def test_scatter_add_adds_all_values_of_a_position(device):
-    target = get_device(device).from_host(np.zeros((3, 2)))
-    index = get_device(device).from_host(np.array([0, 2, 0]))
-    scatter_add(target, index, get_device(device).from_host(np.array([[1.0, 2.0], [3.0, 4.0], [10.0, 20.0]])))
-    assert get_device(device).to_host(target).tolist() == [[11.0, 22.0], [0.0, 0.0], [3.0, 4.0]]
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.data())
-def test_add_rows_equals_add_at(data):
-    count = data.draw(st.sampled_from([1, 7, 3000]), label="count")
-    ids = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=20), label="ids"), np.int64)
-    width = data.draw(st.integers(0, 3), label="width")
-    rows = np.random.default_rng(len(ids)).standard_normal((len(ids), width))
-    expected = np.zeros((count, width))
-    np.add.at(expected, ids, rows)
-    before = np.random.default_rng(0).standard_normal((count, width))
-    out = add_rows(before.copy(), ids, rows)
-    np.testing.assert_allclose(out, before + expected, rtol=1e-12, atol=1e-14)
+@pytest.mark.parametrize("count", [1, 7, 3000])
+def test_add_rows_equals_add_at(count):
+    rng = np.random.default_rng(0)
+    for n, width in itertools.product((0, 1, 2, 20), (0, 1, 3)):
+        ids, rows = rng.integers(0, count, n), rng.standard_normal((n, width))
+        table = rng.standard_normal((count, width))
+        expected = table.copy()
+        np.add.at(expected, ids, rows)
+        np.testing.assert_allclose(add_rows(table, ids, rows), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_add_rows_works_on_each_device_and_in_each_dtype(device):
@@ -252,11 +198,3 @@ def test_add_rows_works_on_each_device_and_in_each_dtype(device):
         assert out.dtype == dtype
         host = place.to_host(out)
         assert (host[[0, 3, 9]].tolist(), host.sum()) == ([[2, 3], [12, 15], [6, 7]], rows.sum())
-        add_rows(table, place.from_host(ids[:0]), place.from_host(rows[:0]))
-        assert place.to_host(table).sum() == rows.sum()
-
-
-def test_add_rows_leaves_other_rows_unchanged():
-    rows = np.float32([[np.inf, 1], [2, np.nan], [3, 4]])
-    out = add_rows(np.zeros((4, 2), np.float32), np.array([2, 0, 1]), rows)
-    np.testing.assert_array_equal(out, [[2, np.nan], [3, 4], [np.inf, 1], [0, 0]])

@@ -1,12 +1,12 @@
 """What stands in brackets means what NumPy says; the parts that are read share one gradient array."""
 
-import array
-from collections import UserList, deque, namedtuple
+from collections import UserList, namedtuple
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from tinygrad_lite import Tensor, no_grad, recompute
+from tinygrad_lite import Tensor, recompute
 from tinygrad_lite.autograd import Piece
 from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.debug.gradcheck import gradcheck
@@ -30,17 +30,12 @@ SEQUENCES = {  # the ways to write a list of numbers
     "list": list,
     "tuple": tuple,
     "own class": UserList,
-    "deque": deque,
-    "array.array": lambda numbers: array.array("q", numbers),
     "NumPy": np.array,
     "int32": lambda numbers: np.array(numbers, np.int32),
     "tensor": lambda numbers: Tensor(np.array(numbers)),
     "tensors": lambda numbers: [Tensor(number) for number in numbers],
     "mixed": lambda numbers: [np.int64(numbers[0]), *map(np.array, numbers[1:2]), *numbers[2:]],
-    "memory": lambda numbers: memoryview(np.array(numbers)),
-    "pairs": lambda numbers: (tuple(numbers), numbers),
     "one more axis": lambda numbers: Tensor(np.array([numbers])),
-    "column": lambda numbers: tuple((number,) for number in numbers),
 }
 NUMBERS = [int, np.int64, np.uint8, Number, lambda n: np.array(n), lambda n: Tensor(n)]
 MASKS = [list, tuple, np.array, lambda mask: Tensor(np.array(mask)), lambda mask: [Tensor(np.array(m)) for m in mask]]
@@ -165,12 +160,9 @@ DEVICE_INDICES = [  # as functions of what makes a tensor on the device
     lambda t: ((0, 0, 1), (1, 1, 0)),
     lambda t: ([t(0), t(2), t(0)],),
     lambda t: (t([0, 0, 2]), np.array([1, 1, 3])),
-    lambda t: (slice(None), t([1, 1])),
     lambda t: (range(2), ..., Number(-1)),
-    lambda t: t(1),
     lambda t: (t(True), None, t([True, False, True])),
     lambda t: (True, [[0], [0]]),
-    lambda t: np.uint8(2),
 ]
 
 
@@ -241,12 +233,8 @@ def beside_a_norm(x):
 
 PROGRAMS = {
     "unbind": lambda x: sum((part * part.sum() for part in x.unbind()), start=x[0]).sum(),
-    "columns": lambda x: sum(column.exp() for column in (x * 2.0).unbind(1)).sum(),
-    "split": lambda x: (x.split(2)[0] * 3.0).exp().sum(),  # the second piece is not used
-    "chunk": lambda x: x.chunk(2, 1)[1].sum() * x.chunk(2, 1)[0].sum(),
     "rows": lambda x: sum(row.max() * row for row in x * x).sum(),
     "in a loop": in_a_loop,
-    "used twice": lambda x: (x[1] * x[1] + x[1]).sum() * x[1, 2],
     "a piece of a piece": piece_of_a_piece,
     "beside the whole": beside_the_whole,
     "beside a norm": beside_a_norm,
@@ -261,17 +249,14 @@ def test_pieces_of_a_tensor(program, device):
     a = np.random.default_rng(1).standard_normal((3, 4))
     gradcheck(program, [Tensor(a, device=device, requires_grad=True)])
     gradients = []
-    for observed in (False, True):
+    for watch in (nullcontext, detect_anomaly):
         x = Tensor(a, device=device, requires_grad=True)
         program(x).backward()
         program(x * 1.0).backward()
         recompute(program, x * 1.0).backward()
         h = (x * 1.0).retain_grad()
         y = program(h)
-        if observed:
-            with detect_anomaly():
-                y.backward()
-        else:
+        with watch():
             y.backward()
         gradients += [x.grad.numpy() / 4, h.grad.numpy()]
     for gradient in gradients[1:]:
@@ -288,34 +273,13 @@ def test_pieces_of_a_parameter_are_added_where_its_optimizer_wants_them():
     assert w.tolist() == [[-11.0, -11.0], [1.0, 1.0], [-1.0, -1.0]]
 
 
-def test_a_write_into_the_source_of_pieces_is_noticed():
-    x = Tensor(np.ones((3, 2)), requires_grad=True)
-    source = x * 1.0
-    first, second = source.split((1, 2))
-    y = (first * second).sum()
-    with pytest.raises(RuntimeError, match="a view of x, or a derivative, still needs the values"):
-        source[0] = 2
-    with no_grad():
-        source[0] = 2
-    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
-        y.backward()
-    linear = source.unbind()[0] + source[1:].sum(0)
-    with no_grad():
-        source[...] = 7
-    linear.sum().backward()
-    assert x.grad.tolist() == np.ones((3, 2)).tolist()
-
-
 @pytest.mark.parametrize("kept", [False, True], ids=["result", "leaf"])
 @pytest.mark.parametrize(
     "parts",
     [
         lambda x: x.unbind(),
         lambda x: x.split(1, 1),
-        lambda x: x.chunk(40, 1),
-        list,
         lambda x: [x[:, t] for t in range(40)],
-        lambda x: [x[np.arange(40), [t] * 40] for t in range(40)],
         lambda x: [embedding(Tensor([t]), x) for t in range(40)],
     ],
 )

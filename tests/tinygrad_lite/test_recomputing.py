@@ -69,7 +69,6 @@ def test_recompute_without_a_graph_is_a_call():
     module, x = Counted(), Tensor.ones(2, 4, requires_grad=True)
     with no_grad():
         assert not recompute(module, x).requires_grad
-    assert not recompute(lambda x: x * 2, Tensor.ones(2)).requires_grad
     assert recompute(lambda x: x, x) is x
     assert module.calls == 1
     y = recompute(module, x).sum()
@@ -119,21 +118,12 @@ def made(arguments):
 # What reads the constant c besides the operands of operations with a node: whole numbers, so that it may be an index.
 READS = {
     "comparison": lambda x, c: x * (c > 1).cast("float32"),
-    "equality": lambda x, c: x.masked_fill(c == 2, 0.0),
     "condition": lambda x, c: (c > 1).where(x, 0.0),
-    "truth value": lambda x, c: x * 2 if c.sum() > 3 else x * 3,
     "item": lambda x, c: x * c.sum().item(),
-    "number": lambda x, c: x * float(c[0]),
-    "list": lambda x, c: x * Tensor(c.tolist()),
     "array": lambda x, c: x * c.numpy(),
-    "NumPy's function": lambda x, c: x * np.asarray(c),
     "another type": lambda x, c: x * c.cast("float64"),
     "detached": lambda x, c: x * c.detach(),
-    "sign": lambda x, c: x * (c - 1).sign(),
-    "floor": lambda x, c: x * (c // 2),
-    "not": lambda x, c: x * ~c,
     "whole numbers": lambda x, c: x * c.clip(0, 1),
-    "place": lambda x, c: x * c.argmax(),
     "index": lambda x, c: x[c],
     "index in a tuple": lambda x, c: x.unsqueeze(0)[0, c],
     "gather": lambda x, c: x.gather(0, c),
@@ -166,38 +156,20 @@ def test_whatever_is_read_may_not_be_overwritten_between_the_runs(name, ones):
         y.sum().backward()
 
 
-class Caching(Module):
-    """Computes its matrix once."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight, self.ready = Linear(3, 3).weight, None
-
-    def forward(self, x):
-        self.ready = self.weight.exp() if self.ready is None else self.ready
-        return x @ self.ready
-
-
 def changed(how, x):
     """A result of `recompute` whose function computes something else from now on."""
-    ws = [Tensor([1.0 + i] * 3, requires_grad=how != "constants") for i in range(3)]
+    ws = [Tensor([1.0 + i] * 3, requires_grad=True) for i in range(3)]
     array, i, module = np.ones(3, np.float32), 1, Module()
-    module.dropout, module.parts, module.other = Dropout(0.5), [], None
+    module.dropout = Dropout(0.5)
     functions = {
         "leaves": lambda t: t * ws[i],
-        "constants": lambda t: t * ws[i],
         "numbers": lambda t: t * i,
-        "exponents": lambda t: t**i,
-        "places": lambda t: t[i] * 2,
-        "bounds": lambda t: t.clip(-1, i + 0.5),
         "arrays": lambda t: t * array,
         "operations": lambda t: t * 2 if i == 1 else t + 2,
         "fewer": lambda t: t * 2 if i == 1 else t,
         "detached": lambda t: t * 2 if i == 1 else (t * 2).detach(),
         "frozen": lambda t: t * ws[0],
         "evaluation": lambda t: module.dropout(t),
-        "cache": Caching(),
-        "list": lambda t: [module.parts.append(t * 2), module.parts[0] * 3][1],
         "buffer": lambda t: [ws[1].detach().__iadd__(1) if i == 2 else None, t * ws[1].detach()][1],
     }
     y = recompute(functions[how], x)
@@ -209,8 +181,7 @@ def changed(how, x):
 
 @pytest.mark.parametrize(
     "how",
-    "leaves constants numbers exponents places bounds arrays operations fewer detached frozen evaluation cache list "
-    "buffer".split(),
+    "leaves numbers arrays operations fewer detached frozen evaluation buffer".split(),
 )
 def test_a_second_run_that_computes_something_else_is_refused(how):
     size = {"numbers": 0.0, "arrays": 1e-6}.get(how, 1.0)  # the result is the same, or tiny
@@ -220,16 +191,6 @@ def test_a_second_run_that_computes_something_else_is_refused(how):
         RuntimeError, match=r"^recompute: the function did not compute the same again: whatever it uses"
     ):
         y.sum().backward()
-
-
-def test_loop_variables_may_be_arguments():
-    x, ws = Tensor.ones(3, requires_grad=True), [Tensor([2.0 + i] * 3, requires_grad=True) for i in range(3)]
-    h = x
-    for i in range(3):
-        h = recompute(lambda t, w, i: t * w + i, h, ws[i], i)
-    h.sum().backward()
-    assert [w.grad.tolist()[0] for w in ws] == [12.0, 4 * 2, 3 * 2 + 1]
-    assert x.grad.tolist() == [24.0] * 3
 
 
 def test_a_function_may_write_into_what_it_makes_but_not_into_what_it_reads():
@@ -251,11 +212,7 @@ def test_a_function_may_write_into_what_it_makes_but_not_into_what_it_reads():
         buffer[...] = buffer + 1
         return t * 2
 
-    for function, argument in (
-        (counts, x),
-        (lambda t: t.__iadd__(1), x * 1),
-        (lambda t: t.__setitem__(0, x[1]), x * 1),
-    ):
+    for function, argument in ((counts, x), (lambda t: t.__setitem__(0, x[1]), x * 1)):
         with pytest.raises(RuntimeError, match=r"^recompute: the function wrote into an argument, or into what"):
             recompute(function, argument)
 

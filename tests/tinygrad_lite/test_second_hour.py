@@ -48,43 +48,23 @@ def child_with_parent():
 REFUSED = [
     # positions
     (lambda x: x.sum(0, 1), "sum: by position it takes x, axis, and by name keepdim=..."),
-    (lambda x: x.var(-1, False), "var: by position it takes x, axis, and by name keepdim=..., correction=..."),
     (lambda x: x.std(False), "sum: an axis is a whole number, not False"),
     (lambda x: attention(x, None, 0.1), "scaled_dot_product_attention: by"),
     (lambda x: F.cross_entropy(x, Tensor([0, 1]), x[0]), "cross_entropy: by position it takes logits, targets, and"),
-    (lambda x: F.softmax(x, 0, 3), "softmax: by position it takes x, axis, and no more"),
-    (lambda x: F.relu_squared(x, x), "relu_squared: by position it takes x, and no more"),
-    (lambda x: F.embedding(x, Tensor([0])), "embedding: ids must be integers, not float32"),
     (lambda x: nn.LayerNorm(4, 1e-12), "LayerNorm: by position it takes width, and by name bias=..., eps=..."),
-    (lambda x: nn.RMSNorm(4, 1e-6), "RMSNorm: by position it takes width, and by name weight=..., eps=..."),
     (lambda x: nn.LayerNorm((4,)), "a width or another size is one whole number, not (4,)"),
-    (lambda x: nn.Linear(2, 3, True, False), "Linear: by position it takes in_features, out_features, bias, and no"),
-    (lambda x: nn.Conv2d(1, 2, 3, padding_mode="zeros"), "Conv2d: there is no argument 'padding_mode'"),
-    (lambda x: nn.Embedding(3, 2, 0), "Embedding: by position it takes num_embeddings, embedding_dim, and no more"),
-    (lambda x: nn.Parameter([1.0], False), "Parameter: by position it takes data, and by name dtype=..., "),
     (lambda x: optim.SGD([x], 0.1, 0.9, 0.5), "SGD: by position it takes params, lr, and by name momentum=..., "),
-    (lambda x: optim.Muon([x], 0.02, 0.1), "Muon: by position it takes params, lr, and by name muon_lr_factor=..., "),
     (lambda x: optim.Adam([x], 0.1, (0.9, 0.98)), "AdamW: by position it takes params, lr, and by name betas=..., "),
     (lambda x: Tensor([1.0], "float64"), "Tensor: by position it takes data, and by name dtype=..., device=..."),
     (lambda x: x.cat(x, 1), "cat: 1 is not a tensor; an axis is given by name, as in axis=1"),
-    (lambda x: x.reshape(1, 2, 3).transpose(), "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T "),
     (lambda x: x.transpose(0), "transpose: name two of 2 axes, as in x.transpose(0, 1); x.T "),
     (lambda x: Tensor.einsum("ij", x, x), "einsum: 'ij' does not fit one or two tensors of shape [(2, 3), (2, 3)]"),
-    (lambda x: Tensor.einsum("i", x), "einsum: 'i' does not fit one or two tensors of shape [(2, 3)]"),
-    (lambda x: Tensor.einsum("ii", x[:, :2]), "einsum: 'ii' does not fit one or two tensors of shape [(2, 2)]"),
     (lambda x: Tensor.einsum("i,i,i", *x.T), "einsum: 'i,i,i' does not fit one or two tensors of shape [(2,), "),
-    (lambda x: (x > 0).any(0, True), "any: by position it takes x, axis, and by name keepdim=..."),
-    (lambda x: x.clip(0, 1, 2), "clip: by position it takes x, low, high, and no more"),
     # names
-    (lambda x: x.clip(minimum=0), "clip: there is no argument 'minimum'; it takes x, low, high"),
     (lambda x: x.relu(inplace=True), "relu: there is no argument 'inplace'"),
     (lambda x: Tensor.zeros(2, size=3), "zeros: there is no argument 'size'"),
     # meanings
     (lambda x: x.where(x > 0, 0.0), "where: the condition holds float32, not truth values: write (x > 0).where(x, y)"),
-    (
-        lambda x: F.cross_entropy(x.reshape(1, 2, 3).expand(3, 2, 3)[:2, :, :2], Tensor([[0, 1]] * 2)),
-        "cross_entropy: the classes of logits",
-    ),
     (lambda x: Tensor([5, 7]) // 0, "floordiv: an integer cannot be divided by 0"),
     (lambda x: Tensor([5, 7]) % Tensor([1, 0]), "mod: an integer cannot be divided by 0"),
     (lambda x: x.gather(1, Tensor([[-1], [0]])), "gather: position -1 does not exist: they count from 0 to 2"),
@@ -92,53 +72,29 @@ REFUSED = [
     (lambda x: Tensor([1, 2]).masked_fill(Tensor([True, False]), 2.5), "masked_fill: a tensor of int64 cannot hold 2"),
     (lambda x: Tensor([2]) ** -1, "pow: an integer to a negative power is a fraction"),
     (lambda x: -Tensor([True]), "neg: truth values have no sign: write ~x"),
-    (lambda x: Tensor([True]).sign(), "sign: truth values have no sign: write ~x"),
     (lambda x: x.sum((0, 0)), "sum: an axis occurs twice in (0, 0)"),
-    (lambda x: x.repeat(-1, 1), "repeat: needs a number of at least 0 for each of 2 axes"),
     (lambda x: Tensor.arange(3.1, dtype="int64"), "arange: 0, 3.1 and a step of 1 do not count to an end in int64"),
-    (lambda x: Tensor(np.uint8([1])) + 300, "300 does not fit into a tensor of uint8: write x.cast('int64') first"),
     (lambda x: attention(x, scale=x[0, 0]), "attention: scale is a number"),
     # modules, optimizers
     (lambda x: assign(nn.Linear(2, 3), "weight", x * 0.5), "Linear.weight is a parameter, and a Tensor would not"),
     (lambda x: assign(nn.Linear(2, 3).weight, "data", x), "parameter.data is an array: write p -= y under no_grad()"),
     (lambda x: nn.Module().register_buffer("mean", x), "register_buffer: mean must be a tensor that requires no"),
-    (lambda x: optim.SGD([x], lr=-0.1), "optimizer: lr is -0.1: use at least 0"),
     (lambda x: optim.AdamW([x], lr=math.nan), "optimizer: lr is nan: use at least 0"),
-    (lambda x: optim.AdamW([x], weight_decay=-1), "optimizer: weight_decay is -1: use at least 0"),
     (lambda x: optim.AdamW([x], betas=(0.9, 1.0)), "optimizer: betas are (0.9, 1.0): use numbers of at least 0 "),
     (lambda x: no_grad()(lambda: (yield)), "no_grad: <lambda> is a generator: write `with no_grad():` in it"),
     (lambda x: optim.SGD([x], lr=None), "optimizer: lr is None: use a number of at least 0"),
-    (lambda x: optim.AdamW([x], lr="0.1"), "optimizer: lr is '0.1': use a number of at least 0"),
-    (lambda x: optim.AdamW([x], betas=0.9), "optimizer: betas are 0.9: use numbers of at least 0 and below 1"),
-    (lambda x: optim.SGD([x]).clip_grad_norm(-1), "clip_grad_norm: max_norm is -1: use at least 0, which only"),
     (lambda x: optim.SGD([x]).clip_grad_norm(math.nan), "clip_grad_norm: max_norm is nan: use at least 0"),
     (lambda x: grown(optim.SGD([x])).step(), "optimizer: a group keeps its parameters: make a new optimizer to"),
     (lambda x: grown(optim.SGD([x])).clip_grad_norm(1.0), "optimizer: a group keeps its parameters"),
-    (lambda x: x.sum().backward(2.0), "backward: the gradient is a float, not a tensor of shape (): for a factor"),
-    (lambda x: x.sum().backward(None, True), "backward: by position it takes gradient, and no more"),
     (lambda x: x.sum(0).backward([1.0] * 3), "backward: the gradient is a list, not a tensor of shape (3,)"),
     (lambda x: Tensor.eye(-1), "eye: a size is a whole number of at least 0, not -1"),
-    (lambda x: Tensor.eye(2, 2.0), "eye: a size is a whole number of at least 0, not 2.0"),
-    (lambda x: Tensor.zeros(2, -3), "full: a size is a whole number of at least 0, not -3"),
     (lambda x: Tensor.rand((2.5,)), "rand: a size is a whole number of at least 0, not 2.5"),
-    (lambda x: nn.Linear(-1, 2), "a width or another size is one whole number, not -1"),
     (lambda x: (x > 2).where(x > 1, x > 3), "where: of truth values, write (condition & x) | (~condition & y)"),
-    (lambda x: F.binary_cross_entropy_with_logits([0.5], [1]), "binary_cross_entropy_with_logits: needs tensors"),
     (lambda x: F.binary_cross_entropy_with_logits(x, x, reduction="exp"), "binary_cross_entropy_with_logits: reduct"),
     (lambda x: F.dropout(x, 0.999999), "dropout: p must be in [0, 1), not 0.999999: above 0.999, 16 bits for each"),
-    (lambda x: attention(x, dropout_p=0.9995), "dropout: p must be in [0, 1), not 0.9995"),
     # NumPy
     (lambda x: np.exp(x), "np.exp: NumPy knows no gradients: write x.exp() or np.exp(x.numpy())"),
-    (lambda x: np.arctan2(x, x), "np.arctan2: NumPy knows no gradients: write np.arctan2(x.numpy())"),
     (lambda x: np.ones(3, np.float32).__isub__(x[0]), "np.subtract: NumPy knows no gradients: write x -= y, or x.data"),
-]
-
-
-TOO_MANY = "mean 0 1, std 0 1, prod 0 1, all 0 1, transpose 0 1 2, flatten 0 1 2, squeeze 0 1, unsqueeze 0 1, "
-TOO_MANY += "split 1 0 2, unbind 0 1, chunk 2 0 1, flip 0 1"
-REFUSED += [
-    (lambda x, name=name, numbers=numbers: getattr(x, name)(*map(int, numbers)), f"{name}: by position it takes x, ")
-    for name, *numbers in map(str.split, TOO_MANY.split(", "))
 ]
 
 
@@ -151,13 +107,10 @@ def test_what_could_mean_two_things_is_refused(call, message):
 
 
 def test_a_rate_that_a_schedule_spoils_is_refused_at_the_step():
-    w = nn.Parameter([1.0])
-    optimizer = optim.SGD([w])
-    w.grad = Tensor([1.0])
+    optimizer = optim.SGD([nn.Parameter([1.0])])
     optimizer.lr = math.nan
     with pytest.raises(ValueError, match="optimizer: lr is nan"):
         optimizer.step()
-    assert w.tolist() == [1.0]
 
 
 # --- calls that work --------------------------------------------------------------------------------------------
@@ -167,49 +120,21 @@ def values(x):
     return x.tolist() if isinstance(x, Tensor) else x
 
 
-OF_A_NUMBER = dict.fromkeys("sum prod mean amax logsumexp squeeze".split(), 2.0)
-OF_A_NUMBER |= {"softmax": 1.0, "log_softmax": 0.0, "argmax": 0}
 WORKS = [
     (lambda: Tensor.cat((Tensor([[1]]), Tensor([[2]])), 1), [[1, 2]]),
-    (lambda: Tensor.stack([Tensor([1]), Tensor([2])], 1), [[1, 2]]),
-    (lambda: Tensor([[1, 9], [3, 2]]).amax(1), [9, 3]),
     (lambda: Tensor([[1, 9], [3, 2]]).max(axis=0), [3, 9]),
-    (lambda: np.max(Tensor([[1, 9], [3, 2]])), 9),
     (lambda: Tensor(np.uint8([3])).sum() - 10, -7),
     (lambda: Tensor(np.uint8([200, 2])).prod(), 400),
     (lambda: Tensor([1.0, 3.0]).var(correction=None), 2.0),
     (lambda: ~Tensor([0, 5, -1]), [-1, -6, 0]),
     (lambda: Tensor(5).clip(0, 3) + 1, 4),
-    *(
-        (lambda name=name, axis=axis: getattr(Tensor(2.0), name)(axis), expected)
-        for name, expected in OF_A_NUMBER.items()
-        for axis in (0, -1)
-    ),
-    (lambda: Tensor(2.0).mean(-1, keepdim=True), 2.0),
-    (lambda: Tensor(True).any(0), True),
+    (lambda: Tensor(2.0).sum(0) + Tensor(2.0).softmax(-1), 3.0),
     (lambda: Tensor.where(Tensor([True, False]), 1, 0), [1, 0]),
-    (lambda: str((Tensor([1.0]) * Tensor(np.float64(2))).dtype), "float32"),
-    (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), Tensor([0.0, 1.0]), reduction="none").shape, (2,)),
     (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), [0, 1], reduction="none").shape, (2,)),
-    (lambda: nn.Identity()(Tensor([1.0])), [1.0]),
-    (lambda: len(three_parts()), 3),
-    (lambda: three_parts()[-1].out_features, 1),
     (lambda: three_parts()[1](Tensor([-1.0])), [0.0]),
-    (lambda: [type(part).__name__ for part in three_parts()], ["Linear", "function", "Linear"]),
-    (lambda: [name for name, _ in three_parts()[1:].named_parameters()], ["1.weight", "1.bias"]),
-    (lambda: three_parts().zero_grad(set_to_none=True), None),
     (lambda: no_grad(lambda x: x * 2)(leaf(2)).requires_grad, False),
-    (lambda: no_grad(values)(leaf(2)), [1.0, 2.0]),
-    (lambda: Tensor.zeros(2, 0).shape, (2, 0)),
-    (lambda: nn.Linear(0, 2).weight.shape, (2, 0)),
-    (lambda: [part.shape for part in Tensor.ones(2, 3).chunk(1)[0].split(2, -1)], [(2, 2), (2, 1)]),
     (lambda: np.array([True, False]) & Tensor([True, True]), [True, False]),
-    (lambda: Tensor([1.0, 2.0])[None].__iadd__(1), [[2.0, 3.0]]),
     (lambda: nn.ModuleList([nn.Linear(1, 2), nn.Linear(2, 3)])[-1:][0].out_features, 3),
-    (
-        lambda: [name for name, _ in nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, False)).named_parameters()],
-        ["0.weight", "0.bias", "1.weight"],
-    ),
     (lambda: nn.Parameter(Tensor([1.0, 2.0])), [1.0, 2.0]),
     (lambda: len(child_with_parent().parameters()), 2),
     (lambda: repr(child_with_parent()).splitlines()[1], "  child: Linear, 6 parameters: weight (2, 2), bias (2,)"),
@@ -249,11 +174,6 @@ def test_binary_cross_entropy_is_its_definition_and_its_gradient_p_minus_t(targe
     np.testing.assert_allclose(x.grad.numpy(), p - target, rtol=1e-12)
     far = F.binary_cross_entropy_with_logits(Tensor([-200.0, 200.0]), Tensor([1.0, 0.0]), reduction="none")
     assert far.tolist() == [200.0, 200.0]
-    x = Tensor([math.inf, -math.inf], requires_grad=True)
-    loss = F.binary_cross_entropy_with_logits(x, Tensor([target] * 2), reduction="none")
-    loss.sum().backward()
-    assert x.grad.tolist() == [1 - target, -target]  # as in torch, where 0 times infinity is NaN, too
-    assert loss.tolist() == pytest.approx([math.nan if target == 1 else math.inf, math.nan], nan_ok=True)
 
 
 # --- modules and optimizers -------------------------------------------------------------------------------------
@@ -271,12 +191,6 @@ class Net(nn.Module):
         self.register_buffer("mask", Tensor([True, False]), persistent=False)
         self.constant = Tensor([7.0])
 
-    def forward(self, x):
-        x = (x - self.mean) * self.scales[0] + self.scales[1]
-        for layer in self.pair:
-            x = layer(x)
-        return self.named["a"](x) * self.named["deep"][0][0]
-
 
 NAMES = ["scales.0", "scales.1", "named.deep.0.0", "pair.0.weight", "pair.0.bias", "pair.1.weight", "named.a.weight"]
 NAMES += ["named.a.bias"]
@@ -288,10 +202,6 @@ def test_parameters_are_found_in_lists_tuples_and_dicts():
     assert [name for name, _ in net.named_modules()] == ["", "pair.0", "pair.1", "named.a"]
     net.eval()
     assert not net.pair[0].training
-    optimizer, before = optim.SGD(net.parameters(), lr=0.1), [p.tolist() for p in net.parameters()]
-    net(Tensor.ones(3, 2)).sum().backward()
-    optimizer.step()
-    assert all(p.tolist() != old for p, old in zip(net.parameters(), before, strict=True))
 
 
 def test_buffers_are_saved_and_move():

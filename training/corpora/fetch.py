@@ -75,8 +75,7 @@ def advising(what: str, *instead: str) -> Iterator[None]:
         reason = error.__cause__ if isinstance(error.__cause__, CorpusError) else error
         raise CorpusError(
             f"{what} is unavailable ({reason}); try again with a network, once is enough; what works meanwhile: "
-            f"{', '.join(instead)}; without any text: python train.py reverse, python -m extra.studies.learn, "
-            "docs/course"
+            f"{', '.join(instead)}; without a text: python train.py reverse, python -m extra.studies.learn, docs/course"
         ) from error
 
 

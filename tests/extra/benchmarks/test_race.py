@@ -1,6 +1,8 @@
 """`python -m benchmarks.race`: who takes part, what a recipe costs, and what makes a record."""
 
+import multiprocessing.dummy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,28 +70,19 @@ def test_a_file_that_has_changed_is_another_recipe_and_other_seeds_make_no_recor
     assert "| mine | 8 | 1.8900 | 99.9 | 0.0001 |" in others
 
 
-def test_a_row_says_what_the_recipe_changes_in_the_default(trained):
-    Path("mine.toml").write_text('like = "goethe"\nzero_init = false\nattention_scale = "none"\n', encoding="utf-8")
-    (run,) = race.entries("mine.toml", "1")[0]
-    assert run.options.startswith("goethe --attention_scale none --zero_init false --workers")
-    assert (run.setup.options.config.attention_scale, run.setup.options.config.zero_init) == (None, False)
+NO_RECORDS = [  # bits of as many seeds, and what is said of p
+    (["1.89"] * 4, "0.0020"),  # four seeds only: one of 495 ways
+    (["1.89"] * 5 + ["1.904", "1.905", "1.920"], "0.0862"),  # a better mean may be chance
+]
 
 
-@pytest.mark.parametrize(
-    ("bits", "p"),
-    [
-        (["1.89"] * 4, "0.0020"),  # four seeds only: one of 495 ways
-        (["1.89"] * 5 + ["1.904", "1.905", "1.920"], ""),  # a better mean may be chance
-        ([f"1.90{seed}" for seed in range(8)], ""),
-    ],
-)
+@pytest.mark.parametrize(("bits", "p"), NO_RECORDS)
 def test_what_is_no_record(trained, ran, bits, p):
     trained[0].extend(bits)
     seeds = ",".join(str(seed + 1) for seed in range(len(bits)))
     line = line_of(ran(race.main, "mine.toml", "--seeds", seeds).out)
     assert line.startswith(f"| mine | {len(bits)} | ")
-    found = float(line.split("|")[5])
-    assert line.split("|")[5].strip() == p or found > 0.01
+    assert line.split("|")[5].strip() == p
 
 
 def test_what_costs_too_much_is_not_trained(trained, monkeypatch, ran):
@@ -107,19 +100,23 @@ def test_what_learns_from_other_models_has_its_own_table(trained, more):
     assert race.entries("mine.toml", "1")[1].name == ("race-goethe-other-text.csv" if more else "race-goethe.csv")
 
 
-@pytest.mark.parametrize("recipe", ["bert-goethe", "translate-de-en", "names", "werther-faust"])
+@pytest.mark.parametrize("recipe", ["bert-goethe", "names"])
 def test_who_does_not_take_part(workplace, recipe):
     with pytest.raises(OptionError, match="the race is for GPTs on a CPU that learn from one of goethe, plays"):
         race.main([recipe])
 
 
-def test_the_cost_is_proportional_to_the_steps_and_a_larger_model_costs_more(trained, monkeypatch):
-    for name, value in {"TURNS": 2, "STEPS": 1, "ROUNDS": 5}.items():
-        monkeypatch.setattr(race, name, value)
-    costs = []
-    for width in (16, 256):
-        Path("mine.toml").write_text(RECIPE.replace("16", str(width)), encoding="utf-8")
-        (run,) = race.entries("mine.toml", "1")[0]
-        run.setup.options.text, run.setup.options.workers = ["text.txt"], 1
-        costs.append(COST_OF(run))
-    assert 0 < costs[0] < costs[1]
+def test_the_cost_is_that_of_all_steps_in_calibrations(trained, monkeypatch):
+    """A step takes 0.3 s, and a calibration 2 s: 0.15 calibrations for each of 500 steps."""
+    clock = SimpleNamespace(now=0.0)
+
+    def update(step):
+        clock.now += 0.3
+
+    monkeypatch.setattr(race, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(race, "updates_of", lambda *parts: (update, None))
+    monkeypatch.setattr(race, "calibration", lambda number: 2.0)
+    monkeypatch.setattr(race, "multiprocessing", SimpleNamespace(get_context=lambda kind: multiprocessing.dummy))
+    (run,) = race.entries("mine.toml", "1")[0]
+    run.setup.options.text = ["text.txt"]
+    assert COST_OF(run) == pytest.approx(0.15 * race.SECONDS * 500)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from benchmarks import our_side
-from benchmarks.__main__ import main
 from benchmarks.shapes import NAMED, SHAPES, Shape
 from extra.encoders.bert import Bert
 from tinygrad_lite import Tensor
@@ -28,8 +27,7 @@ def changed(name: str, **settings) -> Shape:
 
 
 LEARNING = {
-    "row 1": (changed("small", n_layer=2), 3),
-    "row 1, for long": (changed("small", n_layer=2, n_head=2, n_embd=32, batch_size=4, bias=True), 200),
+    "row 1": (changed("small", n_layer=2, n_head=2, n_embd=32, batch_size=4, bias=True), 200),
     "row 5": (changed("translation", dropout=0.0, n_layer=1), 3),
     "row 12": (changed("goethe-no-dropout", n_layer=2), 3),
     "row 16": (changed("bert-no-dropout", n_layer=2, batch_size=8), 3),
@@ -78,10 +76,9 @@ def assert_same_gradients(model, batch, torch_model, arrays, names, allowed: flo
 
 # The context is longer than one row block of attention.
 OF_GPT = {"n_head": 3, "n_embd": 48, "block_size": 80, "batch_size": 5}
-GPTS = [{"positions": "learned"}, {"positions": "sinusoidal"}]
-GPTS += [{"activation": "gelu_tanh", "n_inner": 80, "norm_eps": 1e-3}]
+GPTS = [{"positions": "sinusoidal"}, {"activation": "gelu_tanh", "n_inner": 80, "norm_eps": 1e-3}]
 GRADIENTS = [("translation", {"dropout": 0.0, "norm_first": norm_first}) for norm_first in (True, False)]
-GRADIENTS += [(f"{name}-no-dropout", {"batch_size": 3}) for name in ("bert", "vit")]
+GRADIENTS += [(f"{name}-no-dropout", {"batch_size": 3}) for name in ("goethe", "bert", "vit")]
 GRADIENTS += [("small", OF_GPT | kind | {"bias": bias}) for kind in GPTS for bias in (False, True)]
 
 
@@ -102,27 +99,6 @@ def test_gradients_equal_those_of_torch(name, settings, dtype, allowed, version)
         assert_same_gradients(model, batch, torch_model, arrays, of_torch, allowed)
 
 
-def test_the_default_preset_equals_torch(monkeypatch):
-    """Loss and gradients, and the weights after three updates, in float64. PyTorch's Muon would cast to bfloat16."""
-    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
-    shape = SHAPES["goethe-no-dropout"]
-    options = shape.options.changed(n_layer=2, n_head=2, n_embd=16, block_size=24, batch_size=3)
-    shape = replace(shape, options=options, vocab_size=70, tokens=24)
-    model = with_noise(our_side.make_model(shape), "float64")
-    torch_model = torch_side.torch_model_of(shape, model)
-    names = torch_gpt.our_names(torch_model, model)
-    optimizers = options.make_optimizer(model), torch_side.MuonAndAdamW(options, torch_model)
-    ours, theirs = (dict(one.named_parameters()) for one in (model, torch_model))
-    for arrays in shape.batches()[:3]:
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        assert_same_gradients(model, tuple(map(Tensor, arrays)), torch_model, arrays, names, 1e-10)
-        for optimizer in optimizers:
-            optimizer.step()
-        for name, (own,) in names.items():
-            np.testing.assert_allclose(ours[own].numpy(), theirs[name].detach().numpy(), atol=1e-8, err_msg=name)
-
-
 def test_all_sides_generate_the_same_tokens(transformers):
     shape = changed("small", n_layer=2, block_size=24)
     model = our_side.make_model(shape).eval()
@@ -130,11 +106,3 @@ def test_all_sides_generate_the_same_tokens(transformers):
     uncached = torch_side.torch_model_of(shape, model).eval().generate(prompt, 23)
     cached = torch_side.hugging_face(model).generate(prompt, **torch_side.greedily(23))
     assert uncached[0].tolist() == cached[0].tolist() == ours
-
-
-def test_the_command_measures_real_sides(capfd):
-    assert main("--rows 1 --quick --turns 1 --threads 1 --workers 1".split()) == 0
-    said = capfd.readouterr().out
-    assert "- This project: malloc " in said
-    assert "small in 1 process\n- torch: threads: 1; the system's malloc\n" in said
-    assert said.count(" ms | **") == 2  # two columns of PyTorch with their ratios

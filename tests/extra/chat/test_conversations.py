@@ -36,14 +36,10 @@ def few(monkeypatch):
     monkeypatch.setattr("extra.pairs.pairs.chat_corpus", functools.partial(world.chat_corpus, count=2000))
 
 
-def test_there_are_a_hundred_facts_and_fifty_questions_by_hand_and_an_answer_for_each_kind():
-    for language in world.LANGUAGES:
-        assert sum(len(world.facts(kind, "known", language)) for kind in world.FACTS) == 100
-        assert all(len(world.sentences(kind, language, "answer")) == 1 for kind in world.KINDS)
-    assert len(questions.by_hand()) == 50
-    assert sum(not one.is_known for one in questions.by_hand()) == 6
+def test_an_answer_is_right_if_it_holds_what_is_expected():
     asked = world.Asked("capital", ("hauptstadt von italien?",), "Rom")
     assert questions.is_right(asked, "Die Hauptstadt von Italien ist Rom.", exactly=False)
+    assert not questions.is_right(asked, "Die Hauptstadt von Italien ist Paris.", exactly=False)
 
 
 def test_what_the_tests_ask_was_not_in_the_training():
@@ -115,7 +111,6 @@ def test_a_model_talks_after_its_tokenizer_got_two_more_tokens(few, workplace, r
     assert ran(sample.main, "run", "--chat", "--max_new_tokens", 3).out.count("\n") == 2
     asked = ("run", "--chat", "--start", "Hallo!", "--max_new_tokens", 9)
     assert ran(sample.main, *asked) == ran(sample.main, *asked, "--greedy")  # greedy unless options say otherwise
-    ran(sample.main, "run", "--start", "Hallo!", "--max_new_tokens", 3)
     out = ran(questions.main, "run", "--count", 3, "--wrong", 1, "--csv", "q.csv").out
     assert all(test in out for test in ("templates", "combinations", "by hand", "    == "))
     assert Path("q.csv").read_text(encoding="utf-8").startswith("test,kind,questions,right\n")

@@ -2,24 +2,16 @@
 
 import os
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from extra.chat.chat import ChatFormat
 from extra.corpora import pictures, tables
-from extra.encoders import reading
 from extra.plots.figure import Picture, write, write_or_refuse
 from extra.plots.training import read_rows
 from extra.pretrained.read import read_json
 from extra.studies.program import write_lines
-from extra.tokenizers.huggingface import HFTokenizer
-from extra.tokenizers.wordpiece import WordPieceTokenizer
-from tests.training.cli.test_files import SPECIAL, assert_refused, assert_replaced, assert_two_characters_end_a_line
-from text.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.errors import UserError
-from training.folder import RunFolder
+from tests.training.cli.test_files import SPECIAL, assert_refused, assert_replaced
 
 
 def picture(path):
@@ -40,32 +32,6 @@ READERS = {  # each with the name of the file
 @pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_regular_file_or_too_large_is_refused(reader, kind, tmp_path):
     assert_refused(*READERS[reader], SPECIAL[kind], tmp_path)
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
-def test_what_may_be_missing_is_not_waited_for(tmp_path):
-    for name in ("tokenizer.json", "vocab.txt", "chat_template.jinja", "options.json", "tokenizer_config.json"):
-        os.mkfifo(tmp_path / name)
-    assert HFTokenizer.from_folder(tmp_path) is WordPieceTokenizer.from_folder(tmp_path) is None
-    assert RunFolder(tmp_path).noted_options() == {}
-    with pytest.raises(UserError, match="has no chat template"):
-        ChatFormat.from_folder(tmp_path, ByteTokenizer())
-
-
-def similar(path):
-    tokenizer, shown = ByteTokenizer(), []
-    options = SimpleNamespace(start="a", similar=str(path), explain="", answers=9)
-    trained = SimpleNamespace(tokenizer=tokenizer, path=path.parent)
-    model = SimpleNamespace(config=SimpleNamespace(objective="features"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "show_similar", lambda model, tokenizer, lines, others, *_, **__: shown.extend(others))
-        reading.sample(options, {"start": "a", "similar": path}, trained, model)
-    return shown
-
-
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_two_characters_end_a_line_to_compare_and_no_others(end, tmp_path):
-    assert_two_characters_end_a_line(similar, "{}", end, tmp_path)
 
 
 def numbers(path, data):

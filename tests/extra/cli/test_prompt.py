@@ -7,13 +7,12 @@ import pytest
 
 import sample
 from extra.chat import chat
-from extra.encoders.reading import show_labels, show_similar, show_words
-from extra.pairs.answering import END, prepare_prompt, warn_of_long
+from extra.encoders.reading import show_similar, show_words
+from extra.pairs.answering import END, warn_of_long
 from tests.extra.chat.test_chat import chat_folder, plain_render
 from tests.extra.pretrained.gpt2_folders import byte_folder
 from tests.extra.pretrained.test_encoders import made
 from tests.training.cli.test_prompt import assert_said_once
-from text.decoding.sample_options import SampleOptions
 from text.tokenizers.byte import ByteTokenizer
 
 ANSWERING = ByteTokenizer(("<to-en>", END))
@@ -41,10 +40,6 @@ DOORS = {  # an input too long for what it meets, and what is said
         lambda path: talked(chat_folder(path), b"a" * 40 + b"\n", "--chat"),
         "of a message with its marks, only the last 16 tokens can be read",
     ),
-    "a question": (
-        lambda path: prepare_prompt(SampleOptions(), {}, ANSWERING, "a" * 40, 16),
-        "of a source, only the first 7 tokens can be read; longer sources: 1, of up to 40",
-    ),
     "held-out sources": (
         lambda path: warn_of_long(ANSWERING, ["a", "a" * 8, "b" * 50], 16),
         "of a source, only the first 7 tokens can be read; longer sources: 2, of up to 50",
@@ -52,10 +47,6 @@ DOORS = {  # an input too long for what it meets, and what is said
     "a hidden word": (
         lambda path: bert(show_words, "BertForMaskedLM", ["w1 [MASK]", LONG + "[MASK]"], 1),
         "of a line, only the first 20 tokens can be read; longer lines: 1, of up to 33",
-    ),
-    "a text to label": (
-        lambda path: bert(show_labels, "BertForSequenceClassification", ["w1", f"{LONG}|||{LONG}"]),
-        "of a line, only the first 20 tokens can be read; longer lines: 1, of up to 63",
     ),
     "lines to compare": (
         lambda path: bert(show_similar, "BertModel", ["w1"], ["w2", LONG, LONG], 1),

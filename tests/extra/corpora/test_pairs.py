@@ -3,7 +3,6 @@
 import dataclasses
 import gzip
 import hashlib
-import re
 import subprocess
 import zipfile
 from contextlib import nullcontext
@@ -37,18 +36,15 @@ def test_the_sentences_of_the_dictionary_are_taken(monkeypatch):
 # --------------------------------------------------------------------------------------------------------- zip
 
 
-@pytest.mark.parametrize("pack", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("pack", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_a_packed_text_is_read_as_it_was_up_to_a_bound_and_a_bomb_is_not_unpacked_whole(monkeypatch, pack):
     text, size = "\ufeffGrün\r\nGru\u0308n\u00a0\n", 8 * 2**20
     monkeypatch.setattr(pairs, "MAX_UNPACKED", 1000)
-    if pack in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # bzip2 and LZMA would be unpacked without a bound
-        for file in (text, "x" * 1000):
-            assert unzip(zipped({"_about.txt": "?", "deu.txt": file.encode("utf-8")}, pack), "deu.txt", WHERE) == file
-        with pytest.raises(CorpusError, match=rf"^{WHERE} unpacks to more than 1,000 bytes"):
-            unzip(zipped({"deu.txt": "x" * 1001}, pack), "deu.txt", WHERE)
+    for file in (text, "x" * 1000):
+        assert unzip(zipped({"_about.txt": "?", "deu.txt": file.encode("utf-8")}, pack), "deu.txt", WHERE) == file
     bomb = zipped({"deu.txt": "x" * size}, pack)
     with traced() as most:
-        with pytest.raises(CorpusError, match=WHERE):
+        with pytest.raises(CorpusError, match=rf"^{WHERE} unpacks to more than 1,000 bytes"):
             unzip(bomb, "deu.txt", WHERE)
         assert most() < size / 8
 
@@ -58,31 +54,13 @@ NO_BLOCK = WHOLE[:37] + b"\xff" + WHOLE[38:]  # the first byte after the header:
 CHANGED = zipped({"deu.txt": "Hund"}, zipfile.ZIP_STORED).replace(b"Hund", b"Bund")
 
 
-def with_size(stated):
-    """An archive of 900 bytes whose list of files states another size."""
-    packed = bytearray(zipped({"deu.txt": "x" * 900}))
-    entry = packed.rindex(b"PK\x01\x02")
-    packed[entry:] = packed[entry:].replace((900).to_bytes(4, "little"), stated.to_bytes(4, "little"))
-    return bytes(packed)
-
-
-def encrypted():
-    """An archive with the flag "encrypted" set for its file, before it and in the list at the end."""
-    packed = bytearray(WHOLE)
-    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
-        packed[packed.index(signature) + at] |= 1
-    return bytes(packed)
-
-
-BZIP2, LZMA = (zipped({"deu.txt": "Hund"}, pack) for pack in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
-OTHER_NAMES = ("eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt")
+METHODS = (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)  # which would be unpacked without a bound
 NO_ARCHIVES = [
-    *((data, "cannot be unpacked: ") for data in (b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK)),
-    *((data, "cannot be unpacked: Bad CRC-32") for data in (CHANGED, with_size(5))),
-    (encrypted(), "cannot be unpacked: .*encrypted"),
-    *((data, r"cannot .*: deu\.txt has an unusual compression method") for data in (BZIP2, LZMA)),
+    *((data, "cannot be unpacked: ") for data in (b"plain text", WHOLE[:-1], NO_BLOCK)),
+    (CHANGED, "cannot be unpacked: Bad CRC-32"),
+    *((zipped({"deu.txt": "Hund"}, pack), r"cannot be unpacked: deu\.txt has an unusual") for pack in METHODS),
     (zipped({"deu.txt": "Grün".encode("latin-1")}), r"is not UTF-8 \(byte 0xfc at byte offset 2\)$"),
-    *((zipped({name: "evil"}), r"does not contain the file deu\.txt$") for name in OTHER_NAMES),
+    (zipped({"../deu.txt": "evil"}), r"does not contain the file deu\.txt$"),
 ]
 
 
@@ -90,7 +68,6 @@ NO_ARCHIVES = [
 def test_what_is_no_zip_archive_with_the_file_is_refused(data, reason):
     with pytest.raises(CorpusError, match=rf"^{WHERE} {reason}"):
         unzip(data, "deu.txt", WHERE)
-    assert unzip(with_size(2**31), "deu.txt", WHERE) == "x" * 900  # the size that it states is not relied on
 
 
 # ------------------------------------------------------------------------------------- LibreOffice's help, Debian
@@ -159,8 +136,6 @@ def test_descriptions_are_paired_by_the_hash_of_the_original():
 
 
 GOOD = ("Öffnet eine neue Datei.", "Opens a new file.")
-
-
 CODE = [("Die Option --neu hilft.", "The option --new helps."), ("Setzt x_y auf null.", "Sets it to zero.")]
 LEFT_OUT = [
     *[(GOOD, "repeated"), (("1 + 2", "1 + 2"), "hardly translated")],
@@ -178,7 +153,6 @@ def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, r
 
 DESCRIPTIONS = [
     ({"main_i18n_Translation-fr": listed("fr", a1="un petit éditeur")}, b"", ""),
-    ({}, b"", "these sources have none"),
     ({}, b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
 ]
 
@@ -219,17 +193,12 @@ USUAL |= {"val.de.gz": "Eine Katze.\n", "val.en.gz": "A cat.\n"}
 
 @pytest.fixture
 def multi30k(web, monkeypatch):
-    """Four packed files on the server, and their hashes where the real ones are; a call replaces texts."""
-
-    def publish(**texts):
-        for name, text in (USUAL | texts).items():
-            data = gzip.compress(text.encode("utf-8"))
-            web.files[pairs.MULTI30K + name] = data
-            monkeypatch.setitem(pairs.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
-
-    publish()
+    """Four packed files on the server, and their hashes where the real ones are."""
+    for name, text in USUAL.items():
+        data = gzip.compress(text.encode("utf-8"))
+        web.files[pairs.MULTI30K + name] = data
+        monkeypatch.setitem(pairs.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
     monkeypatch.setitem(core.RECIPES, "multi30k", dataclasses.replace(RECIPES["multi30k"], expected=None))
-    return publish
 
 
 def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
@@ -237,29 +206,18 @@ def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
     assert corpus == Found([("Ein Hund.", "A dog."), ("Grün.", "Green.")], validation=[("Eine Katze.", "A cat.")])
     assert load_parallel("multi30k", print) == corpus
     assert [url.rsplit("/", 1)[1] for url in web.asked] == [*USUAL]  # the second time it is in the cache
-    multi30k(**{"val.en.gz": "A cat.\nA dog.\n"})
-    with pytest.raises(CorpusError, match=r"val\.de\.gz has 1 line and https://.*val\.en\.gz has 2:"):
-        RECIPES["multi30k"].make()
 
 
-def test_multi30k_is_of_one_commit_and_each_file_of_one_hash():
-    assert re.fullmatch(r"https://raw\.githubusercontent\.com/multi30k/dataset/[0-9a-f]{40}/.*/", pairs.MULTI30K)
-    assert len({bytes.fromhex(sha256) for sha256 in pairs.MULTI30K_SHA256.values()}) == 4
-
-
-@pytest.mark.parametrize("name", USUAL)
-def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, multi30k, monkeypatch, cache, name):
-    url = pairs.MULTI30K + name
-    good = web.files[url]
-    same_text = gzip.compress(gzip.decompress(good), compresslevel=1, mtime=1)  # packed otherwise: other bytes
+def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, multi30k, monkeypatch, cache):
+    url = f"{pairs.MULTI30K}train.de.gz"
+    good, other = web.files[url], gzip.compress(b"Ein anderer Hund.\n")
     decompress, unpacked = gzip.decompress, []
     monkeypatch.setattr(pairs.gzip, "decompress", lambda data: unpacked.append(data) or decompress(data))
-    for data in (same_text, good[:-1], good + b"x", b"<html>moved</html>", b""):
-        web.files[url] = data
-        found, known = (hashlib.sha256(each).hexdigest() for each in (data, good))
-        with pytest.raises(CorpusError, match=f"{url} is not the expected file: its sha256 is {found}, not {known}"):
-            load_parallel("multi30k", print)
-        assert data not in unpacked
+    web.files[url] = other
+    found, known = (hashlib.sha256(each).hexdigest() for each in (other, good))
+    with pytest.raises(CorpusError, match=f"{url} is not the expected file: its sha256 is {found}, not {known}"):
+        load_parallel("multi30k", print)
+    assert other not in unpacked
     assert not cache.exists()
 
 
@@ -268,8 +226,6 @@ def test_tatoeba_is_turned_to_german_and_english_or_refused(web):
     web.files[pairs.TATOEBA] = zipped({"_about.txt": "about", "deu.txt": text})
     assert RECIPES["tatoeba"].make() == Found([("Geh.", "Go."), ("Grüß Gott!", "Hi.")])
     assert web.asked == [pairs.TATOEBA]
-    no_tab = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
-    for data, reason in ((no_tab, ", line 2: expected source TAB target"), (b"<html>moved", " cannot be unpacked: ")):
-        web.files[pairs.TATOEBA] = data
-        with pytest.raises(CorpusError, match=rf"^https://.*deu-eng\.zip{reason}"):
-            RECIPES["tatoeba"].make()
+    web.files[pairs.TATOEBA] = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
+    with pytest.raises(CorpusError, match=r"^https://.*deu-eng\.zip, line 2: expected source TAB target"):
+        RECIPES["tatoeba"].make()

@@ -30,43 +30,32 @@ def idx(array: np.ndarray) -> bytes:
     return gzip.compress(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
 
 
-TABLES = [("digits", "DIGITS_SHA256", 8, (1437, 180, 180), 16), ("mnist-5k", "MNIST_SHA256", 28, (4000, 500, 500), 255)]
-
-
-@pytest.mark.parametrize(("name", "constant", "side", "sizes", "highest"), TABLES)
-def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name, constant, side, sizes, highest):
-    if side == 28:  # a part is enough
-        sizes = [size // 25 for size in sizes]
-        monkeypatch.setattr(pictures, "split_pictures", lambda found, _: split_pictures(found, sizes))
-    data, said = table(side, sum(sizes), highest), []
+def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch):
+    sizes, said = (1437, 180, 180), []
+    data = table(8, sum(sizes), 16)
     pip = Mock(side_effect=lambda wheel, members: dict.fromkeys(members, data))
-    monkeypatch.setattr(pictures, constant, hashlib.sha256(data).hexdigest())
+    monkeypatch.setattr(pictures, "DIGITS_SHA256", hashlib.sha256(data).hexdigest())
     monkeypatch.setattr(packages, "wheel_files", pip)
-    found = load_pictures(name, said.append)
-    assert said[0].startswith(f"{name}: pictures with 10 labels, {sizes[0]:,} for training, {sizes[1]:,} for")
-    assert found.highest == highest
-    whole, seen = table_pictures(data, side), []
-    assert whole.labels.tolist() == sorted(whole.labels)
+    found = load_pictures("digits", said.append)
+    assert said[0].startswith("digits: pictures with 10 labels, 1,437 for training, 180 for")
+    assert found.highest == 16
+    whole, seen = table_pictures(data, 8), []
     for part, size in zip((found.train, found.validation, found.test), sizes, strict=True):
-        assert (part.pixels.shape, part.pixels.dtype, part.labels.dtype) == ((size, side, side), np.uint8, np.uint8)
+        assert (part.pixels.shape, part.pixels.dtype, part.labels.dtype) == ((size, 8, 8), np.uint8, np.uint8)
         assert np.ptp(np.bincount(part.labels, minlength=10)) <= 2
         assert part.labels.tolist() != sorted(part.labels)
         seen += [(picture.tobytes(), label) for picture, label in zip(*part, strict=True)]
     assert sorted(seen) == sorted((picture.tobytes(), label) for picture, label in zip(*whole, strict=True))
-    assert (load_pictures(name, said.append).sha256, pip.call_count) == (found.sha256, 1)
+    assert (load_pictures("digits", said.append).sha256, pip.call_count) == (found.sha256, 1)
 
 
-split_pictures = pictures.split_pictures
-
-
-def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
-    rng = np.random.default_rng(0)
-    made = {}
+def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch):
+    rng, made, split = np.random.default_rng(0), {}, pictures.split_pictures
     for part, count in (("train", 120), ("t10k", 20)):
         made[f"{part}-images-idx3-ubyte.gz"] = idx(rng.integers(0, 256, (count, 28, 28), np.uint8))
         made[f"{part}-labels-idx1-ubyte.gz"] = idx(np.arange(count, dtype=np.uint8) % 10)
     monkeypatch.setattr(pictures, "FASHION_FILES", {name: hashlib.sha256(made[name]).hexdigest() for name in made})
-    monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: split_pictures(found, (100, 20)))
+    monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: split(found, (100, 20)))
     deb = {pictures.FASHION_FOLDER + name: data for name, data in made.items()}
     monkeypatch.setattr(fetch, "debian_folders", lambda wanted: dict.fromkeys(wanted, deb))
     found = load_pictures("fashion-mnist")
@@ -87,16 +76,9 @@ def test_the_real_pictures(name, sha256):
     assert load_pictures(name).sha256.startswith(sha256)
 
 
-UNAVAILABLE = [
-    ("fashion", r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"),
-    ("digits", r"digits is unavailable .*no network.*; .*: --dataset mnist-5k .from elsewhere., --data"),
-]
-
-
-@pytest.mark.parametrize(("name", "reason"), UNAVAILABLE)
-def test_what_cannot_be_had_is_one_sentence(name, reason):
-    with pytest.raises(CorpusError, match=reason):
-        load_pictures(name)
+def test_what_cannot_be_had_is_one_sentence():
+    with pytest.raises(CorpusError, match=r"digits is unavailable .*no network.*; .*: --dataset mnist-5k .from else"):
+        load_pictures("digits")
 
 
 # --- pictures in files ----------------------------------------------------------------------------------------------
@@ -124,7 +106,7 @@ def test_the_middle_of_a_picture_is_scaled(image, tmp_path, name, settings):
     np.testing.assert_allclose(gray.astype(int), [[150, 150], [76, 76]], atol=2)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGBA", "I;16", "CMYK", "clear"])
+@pytest.mark.parametrize("mode", ["1", "LA", "PA", "I;16", "CMYK", "clear"])
 def test_every_kind_of_pixel_is_understood(image, tmp_path, mode):
     if mode == "I;16":
         made = image.fromarray(np.full((6, 6), 65535, np.uint16))
@@ -135,10 +117,9 @@ def test_every_kind_of_pixel_is_understood(image, tmp_path, mode):
     np.testing.assert_array_equal(read_picture(str(path), 3, 3), np.full((3, 3), 255))
 
 
-NO_PICTURES = [b"", b"GIF89a" + b"\0" * 20, png(8, 8), png(0, 4), png(4, 4, b"\0" * 20)[:-30]]
+NO_PICTURES = [b"GIF89a" + b"\0" * 20, png(8, 8), png(4, 4, b"\0" * 20)[:-30]]
 HOSTILE = [
     *((data, "cannot be read as a PNG or JPEG picture") for data in NO_PICTURES),
-    (png(100_000, 100_000), "PNG or JPEG|more than 64,000,000 in all"),
     (png(9_000, 9_000), r"9,000 × 9,000 pixels, more than 64,000,000 in all: use a smaller picture"),
     (png(1, 64_000_000), r"1 × 64,000,000 pixels, more than 65,535 on a side: use a smaller picture"),
 ]
@@ -150,11 +131,7 @@ def test_hostile_pictures_are_refused_in_one_sentence(image, write, data, reason
         read_picture(write("a.png", data), 8, 8)
 
 
-def test_without_pillow_or_a_file_one_sentence_says_so(monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setitem(sys.modules, "PIL", None)
-        with pytest.raises(UserError, match=r'needs the package Pillow, .*: pip install -e "\.\[image\]"'):
-            read_picture("a.png", 8, 8)
-    pytest.importorskip("PIL.Image")
-    with pytest.raises(CorpusError, match=r"there is no file a\.png"):
+def test_without_pillow_one_sentence_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(UserError, match=r'needs the package Pillow, .*: pip install -e "\.\[image\]"'):
         read_picture("a.png", 8, 8)

@@ -29,6 +29,3 @@ def test_every_kind_of_positions_is_read_beyond_its_context_but_learned_ones(ran
     Path("windows.txt").write_text(whole[: (len(whole) - 1) // 8 * 8 + 1], encoding="utf-8")
     bits = float(ran(sample.main, "rotary", "--score", "windows.txt").out.split()[0])
     assert rows["rotary"][0] == pytest.approx(bits, rel=0.02)  # which also divides by the first character
-    pytest.importorskip("matplotlib")
-    assert longer.main(["none", "none", "--text", "text.txt", "--times", "2", "--plot", "a.svg"]) == 0
-    assert Path("a.svg").stat().st_size > 5000

@@ -35,15 +35,7 @@ def p_of(data, name):
     return np.exp(token_log_probs(model(name), data.held_out))
 
 
-def counts_of(data, order):
-    ngrams = KneserNey(token_text(data.train), order, data.tokenizer.vocab_size)
-    return ngrams.probabilities(token_text(data.held_out))
-
-
-every_tokenizer = pytest.mark.parametrize("data", ["char", "bpe"], indirect=True)
-
-
-@every_tokenizer
+@pytest.mark.parametrize("data", ["char", "bpe"], indirect=True)
 def test_every_distribution_of_a_mixture_sums_to_one(data):
     ngrams = KneserNey(token_text(data.train), 3, data.tokenizer.vocab_size)
     gpts, sums = [model(name) for name in NAMES], []
@@ -54,26 +46,17 @@ def test_every_distribution_of_a_mixture_sums_to_one(data):
     np.testing.assert_allclose(np.sum(sums, axis=0), 1, rtol=2e-6)  # the GPTs compute in float32
 
 
-def test_learning_at_a_rate_of_0_is_not_learning(data):
-    found = together.log_probs_while_learning(model(), data.held_out, 0.0)
-    np.testing.assert_allclose(found, token_log_probs(model(), data.held_out), rtol=1e-5)
-
-
 def test_each_window_is_predicted_before_it_is_learned(data):
     """The second window's probabilities are those of the weights after one step of gradient descent on the first."""
     tokens, gpt, rate = data.held_out[:17], model(), 0.5
     found = together.log_probs_while_learning(model(), tokens, rate)
-    ids = gpt.token_embedding.weight.data  # only to know that it changes
-    before, loss = ids.copy(), gpt.loss(tuple(next(data.validation_batches(1, 0))))
+    loss = gpt.loss(tuple(next(data.validation_batches(1, 0))))
     np.testing.assert_allclose(found[:8], token_log_probs(gpt, tokens)[:8], rtol=1e-5)
     loss.backward()
     for parameter in gpt.parameters():
         parameter.data[...] -= rate * parameter.grad.data
         parameter.mark_written()
-    assert (gpt.token_embedding.weight.numpy() != before).any()
     np.testing.assert_allclose(found[8:], token_log_probs(gpt, tokens)[8:], rtol=1e-4)
-    unread = np.concatenate([tokens[:-1], (tokens[-1:] + 1) % data.tokenizer.vocab_size])
-    np.testing.assert_array_equal(together.log_probs_while_learning(model(), unread, rate)[:-1], found[:-1])
 
 
 def test_no_half_has_a_say_in_its_own_choice():
@@ -84,22 +67,22 @@ def test_no_half_has_a_say_in_its_own_choice():
     assert together.best_for_other_half([1, 2], p.get)[1] == [1, 1]
 
 
-@every_tokenizer
 def test_the_command_prints_what_the_functions_compute(data, ran):
     out, err = ran(together.main, *NAMES, *COUNTED, "--rates", "0,0.5", "--stride", 3)
     found = rows(out)
     names = ["1-gram", "2-gram", "GPT 1", "GPT 2", "mean", "with counts", "strided", "learning", "all together"]
     assert list(found) == names
-    mean, counts = np.mean([p_of(data, name) for name in NAMES], axis=0), [counts_of(data, n) for n in (1, 2)]
+    mean = np.mean([p_of(data, name) for name in NAMES], axis=0)
+    ngrams = [KneserNey(token_text(data.train), order, data.tokenizer.vocab_size) for order in (1, 2)]
+    counts = [one.probabilities(token_text(data.held_out)) for one in ngrams]
     expected = dict(zip(names, (*counts, *(p_of(data, name) for name in NAMES), mean), strict=False))
     expected["strided"] = np.mean([np.exp(token_log_probs(model(n), data.held_out, 3)) for n in NAMES], axis=0)
 
     def halves(first, second):
         return np.concatenate([first[: len(mean) // 2], second[len(mean) // 2 :]])
 
-    lines = {name: line for name in names for line in err.splitlines() if line.startswith(name)}
-    chosen, others = (re.findall(r"(\d)-grams with w = (\d.\d\d)", lines[name]) for name in ("with counts", names[-1]))
-    assert len(others) == 2
+    (line,) = [line for line in err.splitlines() if line.startswith("with counts")]
+    chosen = re.findall(r"(\d)-grams with w = (\d.\d\d)", line)
     expected["with counts"] = halves(*(together.mixed(float(w), mean, counts[int(n) - 1]) for n, w in chosen))
     learning = [
         [np.exp(together.log_probs_while_learning(model(n), data.held_out, float(rate))) for n in NAMES]
@@ -108,10 +91,4 @@ def test_the_command_prints_what_the_functions_compute(data, ran):
     expected["learning"] = halves(*np.mean(learning, axis=1))
     for name, p in expected.items():
         assert found[name] == pytest.approx(bits_per_character(-np.log(p).mean(), data.chars_per_token), abs=6e-4), name
-    assert found["mean"] <= (found["GPT 1"] + found["GPT 2"]) / 2 + 1e-3  # Jensen's inequality
     assert found["all together"] <= found["learning"] + 0.02
-
-
-def test_one_gpt_has_no_mean(data, ran):
-    found = rows(ran(together.main, NAMES[0], *COUNTED).out)
-    assert list(found) == ["1-gram", "2-gram", "GPT 1", "with counts"]

@@ -13,15 +13,12 @@ import sample
 import train
 from extra.diffusion.family import DIFFUSION
 from extra.diffusion.fill import fill, write
-from extra.diffusion.model import MASK, Diffusion, hidden_sets, hide
-from extra.diffusion.sample import film, with_gaps
+from extra.diffusion.model import Diffusion, hidden_sets, hide
 from extra.diffusion.task import DiffusionOptions
 from extra.options import ShelfSampleOptions
 from extra.pretrained import export
 from gpt.config import GPTConfig
 from tests.tiny_runs import apart, arguments, assert_resumes, losses, run_training, sampled
-from text.tokenizers.bpe import BPETokenizer
-from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 
@@ -87,7 +84,7 @@ def test_frequencies_give_their_entropy_and_a_token_that_is_read_gives_less(monk
     model = Diffusion(GPTConfig(vocab_size=5, block_size=9, **TINY))
     entropy = -(shares * np.log(shares)).sum()
 
-    def frequencies(ids, places):
+    def frequencies(self, ids, places):
         return Tensor(np.tile(np.log(shares), (len(places.numpy()), 1)))
 
     def mean() -> float:
@@ -99,16 +96,15 @@ def test_frequencies_give_their_entropy_and_a_token_that_is_read_gives_less(monk
                 found.append(model.loss(hide(tokens, np.tile(hidden, (64, 1)), 4, "cpu")).item())
         return np.mean(found)
 
-    monkeypatch.setattr(Diffusion, "forward", lambda self, ids, places: frequencies(ids, places))
+    monkeypatch.setattr(Diffusion, "forward", frequencies)
     assert mean() == pytest.approx(entropy, abs=1e-9)
 
-    def neighbours(
-        ids, places
-    ):  # one that reads its left neighbour where it is shown, and believes that it is repeated
+    def neighbours(self, ids, places):
+        """Of a model that reads its left neighbour where it is shown, and believes that it is repeated."""
         left = ids.numpy().ravel()[places.numpy() - 1]
         return Tensor(np.where((left < 4)[:, None], 9.0 * np.eye(5)[left][:, :4], np.log(shares)))
 
-    monkeypatch.setattr(Diffusion, "forward", lambda self, ids, places: neighbours(ids, places))
+    monkeypatch.setattr(Diffusion, "forward", neighbours)
     assert mean() > entropy  # in independent tokens there is nothing to read
 
 
@@ -146,23 +142,17 @@ def test_every_device_computes_the_same_loss_and_uncovers_the_same(model, device
     assert (fill(model, gaps, options)[0] == found).all()
 
 
-def test_shares_of_hidden_tokens_are_spread_evenly():
-    sets = hidden_sets(np.arange(16) / 16, 17, np.random.default_rng(1))
-    assert sets.sum(axis=1).tolist() == list(range(1, 17))
-    assert not sets[:, 0].any()
-
-
-@pytest.mark.parametrize(("steps", "order"), [(3, "random"), (3, "confidence"), (1, "random")])
+@pytest.mark.parametrize(("steps", "order"), [(3, "random"), (3, "confidence")])
 def test_texts_drawn_one_by_one_in_random_order_have_the_models_distribution(model, steps, order):
     count = 1000
     begin = np.tile([0, 2, 2, 2], (count, 1))
     options = ShelfSampleOptions(temperature=1.0, top_k=0, steps=steps, order=order)
     found, when = fill(model, begin, options)
-    assert (np.sort(when[:, 1:], axis=1) == ([1, 2, 3] if steps == 3 else 1)).all()
+    assert (np.sort(when[:, 1:], axis=1) == [1, 2, 3]).all()
     seen = np.bincount(found[:, 1:] @ [4, 2, 1], minlength=8)
     expected = count * np.array([probability(model, text) for text in TEXTS])
     chi2 = ((seen - expected) ** 2 / expected).sum()
-    assert (chi2 < 24.3) == (steps == 3 and order == "random")  # of 7 degrees of freedom: one in a thousand is above
+    assert (chi2 < 24.3) == (order == "random")  # of 7 degrees of freedom: one in a thousand is above
 
 
 def test_texts_keep_what_is_given_and_depend_on_their_row_alone(model):
@@ -177,32 +167,6 @@ def test_texts_keep_what_is_given_and_depend_on_their_row_alone(model):
     long, steps = write(model, np.array([[0, 1]]), 9, options)
     assert (long.shape, long[0, :2].tolist(), (np.diff(steps[0]) >= 0).sum() >= 5) == ((1, 11), [0, 1], True)
     assert (write(model, np.array([[0, 1]]), 0, options)[0] == [[0, 1]]).all()
-
-
-def test_a_gap_of_byte_pairs_stands_for_a_word_with_the_space_before_it():
-    text = "Es irrt der Mensch. " * 9
-    for tokenizer, same in (
-        (BPETokenizer.train(text, 290, [MASK]), True),
-        (CharTokenizer.train(text, specials=["<unk>", MASK]), False),
-    ):
-        whole, gap = tokenizer.encode("Es irrt der Mensch"), with_gaps(tokenizer, "Es _ der Mensch")
-        assert (len(whole) == len(gap)) == same
-        assert gap.count(tokenizer.specials[MASK]) == 1
-
-
-def test_a_film_uncovers_each_token_at_its_step():
-    tokenizer = CharTokenizer.train("aä<&\n\x07" + "b" * 70)
-    tokens = tokenizer.encode("ä<&\n\x07" + "b" * 70)
-    svg = film(tokenizer, tokens, [0, 1, 2, 2, *range(3, 74)])
-    image = ElementTree.fromstring(svg)
-    texts = ["".join(item.itertext()) for item in image if item.tag.endswith("text")]
-    assert texts == ["ä<&", " " + "b" * 63, "b" * 7]
-    delays = [
-        float(re.search(r"[\d.]+(?=s)", item.get("style")).group()) for item in image if item.tag.endswith("rect")
-    ]
-    assert delays == sorted(delays)
-    assert (len(delays), delays[-1]) == (73, 8)
-    assert "prefers-reduced-motion: no-preference" in svg
 
 
 # --- runs -----------------------------------------------------------------------------------------------------
@@ -223,25 +187,20 @@ def test_a_run_learns_reports_a_bound_and_resumes_bit_for_bit(capsys):
 
 
 def test_several_processes_and_micro_steps_learn_the_same():
-    whole = run(out_dir="whole", dropout=0.0, max_iters=4)
-    for more in ({"workers": 2}, {"batch_size": 1, "gradient_accumulation_steps": 4}):
-        other = run(out_dir="other", dropout=0.0, max_iters=4, overwrite=True, **more)
-        assert apart(whole, other) < 1e-4
-        assert apart(whole, other, "val_loss") < (1e-4 if "workers" in more else 0.3)  # other sets are hidden
+    one, two, three = (
+        run(out_dir=f"run{number}", max_iters=2, dropout=0.0, **more)
+        for number, more in enumerate(({}, {"workers": 2}, {"batch_size": 1, "gradient_accumulation_steps": 4}))
+    )
+    assert max(apart(one, two), apart(one, three), apart(one, two, "val_loss")) < 1e-4
 
 
 def test_every_held_out_token_but_the_first_is_predicted_as_often_as_asked():
-    run(max_iters=0)
-    options = DiffusionOptions.of(text=["text.txt"], tokenizer="char", eval_masks=3, **{"block_size": 8})
+    options = DiffusionOptions.of(text=["text.txt"], tokenizer="char", eval_masks=3, block_size=8)
     task = DIFFUSION.make_task(options)
     batches = [*task.validation_batches()]
     assert sum(count for _, count in batches) == 3 * (len(task.data.held_out) - 1)
     per_rank = [[count for _, count in task.validation_batches(rank, 2)] for rank in (0, 1)]
     assert sorted(per_rank[0] + per_rank[1]) == sorted(count for _, count in batches)
-    assert all(math.isclose(batch.weights.numpy().sum(), 1, rel_tol=1e-6) for batch, _ in batches)
-    ((learned, share),) = task.batches(3)
-    assert (learned.ids.numpy() == task.tokenizer.vocab_size - 1).sum(axis=1).min() >= 1 + int(0.3 * 7)
-    assert share == 1
     again = [*task.validation_batches()]
     assert all((a.ids.numpy() == b.ids.numpy()).all() for (a, _), (b, _) in zip(batches, again, strict=True))
 
@@ -250,39 +209,28 @@ def test_a_text_is_continued_filled_and_filmed(capsys):
     run()
     words = ["run", "--start=Es irrt der ", "--max_new_tokens=12", "--steps=3"]
     said = sampled(capsys, *words, "--num_samples=2")
-    texts = said.out.split("\n")
     assert said.out.startswith("Es irrt der ")
-    assert said.err.count("--- sample") == 2
     assert "of a prompt, only the last 4 tokens can be read" in said.err
-    sampled(capsys, *words, "--out=film.svg")
-    assert ElementTree.parse("film.svg").getroot()[0].text
-    assert sampled(capsys, *words).out.split("\n")[0] == texts[0]
+    assert sampled(capsys, *words).out.split("\n")[0] == said.out.split("\n")[0]
     assert sampled(capsys, *words, "--seed=2", "--order=random").out != said.out
     for more in (["--greedy"], ["--top_k=3", "--top_p=0.9", "--temperature=2"]):
         filled = sampled(capsys, "run", "--start=_s irr_", *more).out
         assert re.fullmatch(r".s irr.\n", filled, re.DOTALL)
     assert sampled(capsys, "run", "--start=", "--max_new_tokens=3", "--seed=3", "--out=film.svg").out
     assert ElementTree.parse("film.svg").getroot()[1].text  # not the line break that is read first
-    written = sampled(capsys, "run", r"--start=a\_b_", "--seed=3")
-    assert re.fullmatch("a.b.\n", written.out, re.DOTALL)  # one gap only; this model knows no underscore
-    assert "mask" not in written.err
 
 
 REFUSED = {
     "--explain=p.html": "--explain is not for masked diffusion, which takes --adapter",
     "--beam=2": "--beam is not for masked diffusion",
-    "--score=text.txt": "--score is not for masked diffusion",
-    "--no_repeat_ngram_size=2": "--no_repeat_ngram_size is not for masked diffusion",
     "--out=film.png": "--out film.png: the film of a text is an .svg",
-    "--out=no/film.svg": "--out no/film.svg: there is no folder no",
     "--out=film.svg --num_samples=2": "omit --num_samples",
     "--start=E_ --max_new_tokens=3": "--max_new_tokens continues a text, but one with gaps, which _ marks, is only",
     "--start=Es_irrt_der": "a text with gaps must fit into 8 tokens, but this one has 11",
-    "--order=left": "one of confidence, random",
 }
 
 
-def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path):
+def test_what_cannot_be_done_is_refused_in_one_sentence():
     run(max_iters=0)
     for words, sentence in REFUSED.items():
         with pytest.raises(OptionError, match=re.escape(sentence)):
@@ -290,14 +238,15 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(tmp_path):
     with pytest.raises(CheckpointError, match="holds a model of the family 'diffusion', not 'gpt'"):
         export.main(["run", "exported"])
     for words, sentence in (
-        ("diffusion --explain=p.html", "--explain shows how a text is written from left to right: omit it"),
         ("diffusion --positions=alibi", "--positions alibi only looks back, and here both sides are seen"),
         ("diffusion --block_size=1", "--block_size 1: the first token of a window is given, so it needs another one"),
-        ("diffusion --mixer=lstm", "--mixer belongs to the GPT"),
     ):
         with pytest.raises(OptionError, match=re.escape(sentence)):
             train.main([*words.split(), "--text=text.txt", "--out_dir=new"])
     assert not Path("new").exists()
-    run_training(out_dir="gpt", max_iters=0)
-    with pytest.raises(OptionError, match="--steps is for models that write in any order"):
-        sample.main(["gpt", "--steps=3"])
+
+
+def test_shares_of_hidden_tokens_are_spread_evenly():
+    sets = hidden_sets(np.arange(16) / 16, 17, np.random.default_rng(1))
+    assert sets.sum(axis=1).tolist() == list(range(1, 17))
+    assert not sets[:, 0].any()

@@ -29,14 +29,7 @@ def opened(browser) -> Iterator[Callable[..., Any]]:
     """Opens a file once its model is ready; at the end, nothing was requested and no error was reported."""
     complaints, contexts = [], []
 
-    def open_page(
-        path: Path,
-        width: int = 1100,
-        scheme: str = "light",
-        before: str = "",
-        motion: str = "reduce",
-        fragment: str = "",
-    ) -> Any:
+    def open_page(path: Path, width=1100, scheme="light", before="", motion="reduce", fragment="") -> Any:
         window = {"width": width, "height": 900}
         context = browser.new_context(viewport=window, color_scheme=scheme, reduced_motion=motion)
         contexts.append(context)

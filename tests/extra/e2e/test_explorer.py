@@ -201,15 +201,6 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, drawn,
     assert product * scale == pytest.approx(score, abs=0.01)
     e_score, total = (number(said.split(words)[1]) for words in ("e^score is ", "they sum to "))
     assert 100 * e_score / total == pytest.approx(weight, rel=0.02)
-    side = grid.bounding_box()["width"] / len(PROMPT)
-    place = {"x": side * (s + 0.5), "y": side * (t + 0.5)}
-    grid.hover(position=place)
-    drawn(page)  # so that the panels around it have their sizes
-    grid.click(position=place)
-    names = page.locator("#attention .opened h3 .token").all_inner_texts()
-    assert names == [PROMPT[i].replace(" ", "·") for i in (t, s)]
-    weight = float(page.locator("#attention").inner_text().split(" gives ")[1].split("%")[0])
-    assert weight == pytest.approx(100 * attention[1, 1, t, s], abs=0.5)
     assert page.locator("#attention .vector").count() == 5
 
 
@@ -276,27 +267,6 @@ def test_patching_moves_the_answer_as_in_the_course(explained):
     expected, _ = patching.patching(model, other, own, [b, a])
     np.testing.assert_allclose(effects[:2], expected[:2, PROMPT.index("d") :], atol=0.05)
     assert effects[0][0] == pytest.approx(1)  # with this token exchanged, the text is the other one
-
-
-def test_two_texts_that_cannot_be_compared_get_a_sentence(explained, drawn):
-    page, _ = explained(**DEFAULT)
-    drawn(page, "patching")
-    box = page.get_by_role("textbox", name="Another text")
-    own, other = ("".join("a" if c.isalpha() else c for c in text) for text in (PROMPT, box.input_value()))
-    assert own == other  # what is suggested replaces a letter by a letter
-    for text, sentence in {
-        "kurz": f"This text has {len(PROMPT)} tokens and the other one 4: they need as many.",
-        PROMPT: "Both texts are the same: change a word of the other one.",
-    }.items():
-        box.fill(text)
-        page.get_by_text(sentence).wait_for()
-        page.get_by_role("button", name="Patch").click()
-        page.get_by_text(sentence).wait_for()
-    box.fill(PROMPT[:-1] + "L")
-    page.get_by_role("button", name="Patch").click()
-    page.locator("#patched").get_by_text("continue").wait_for()
-    shares = [number(cell) for cell in page.locator("#patching td").all_inner_texts()]
-    assert max(shares) == pytest.approx(100, abs=1)  # with this token exchanged, the text is the other one
 
 
 def test_six_grams_are_counted_as_in_python(explained):
@@ -452,55 +422,13 @@ def test_every_character_is_of_the_class_that_python_has(explained):
 # --- using it ---------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_types_steps_and_asks_why(explained, drawn):
-    page, _ = explained()
-    box = page.get_by_role("textbox", name="Text for the model")
-    ghost = page.locator(".ghost")
-    assert box.input_value() == PROMPT
-    box.fill("der Men")  # typing shows how it continues
-    until(page, "document.querySelector('.ghost').textContent.length > 8")
-    assert page.locator(".mirror").inner_text().replace("\u200b", "").startswith("der Men" + ghost.inner_text()[1:3])
-    promised = ghost.inner_text().replace("\u200b", "")
-    next_one = page.get_by_role("button", name="Next", exact=True)
-    next_one.click()
-    assert box.input_value() == "der Men" + promised[0]
-    drawn(page, "next")
-    why, last = page.locator("#why").inner_text(), box.input_value()[-1].replace(" ", "·").replace("\n", "↵")
-    assert "was drawn. It lies between" in why
-    assert f"the interval of {last}," in why
-    page.get_by_role("button", name="Remove the last").click()
-    assert box.input_value() == "der Men"
-    drawn(page, "text")
-    assert page.locator("#text .token").all_inner_texts() == ["d", "e", "r", "·", "M", "e", "n"]
-    page.set_viewport_size({"width": 390, "height": 844})
-    write = page.locator(".write")
-    page.evaluate("scrollTo({ top: 0, behavior: 'instant' })")
-    drawn(page)
-    before = write.bounding_box()["y"]
-    write.click()
-    while page.evaluate("session.ids.length") < 90:
-        drawn(page)
-    assert write.inner_text() == "Pause"
-    assert write.bounding_box()["y"] == pytest.approx(before, abs=1)  # under the same finger
-    write.click()
-    drawn(page)
-    assert page.evaluate(IN_SIGHT)
-    drawn(page, "text")
-    assert "The model reads only these last ones" in page.locator("#text .note").inner_text()
-    # An earlier token is inspected: the panel marks what follows it.
-    box.fill("der Mensch")
-    token(page, 2).click()
-    drawn(page, "next")
-    assert "·" in page.locator("#next tr.chosen").inner_text()
-
-
 IN_SIGHT = """() => {
   const [last, field] = [".mirror .now", ".field"].map((one) => document.querySelector(one).getBoundingClientRect());
   return last.top >= field.top - 1 && last.bottom <= field.bottom + 1 && field.top >= 0 && field.bottom <= innerHeight;
 }"""
 
 
-def test_each_natural_action_leads_where_one_expects(explained, drawn, tab):
+def test_each_natural_action_leads_where_one_expects(explained, drawn):
     page, _ = explained()
     box, text = page.get_by_role("textbox", name="Text for the model"), "session.text(session.ids)"
     box.click()
@@ -523,96 +451,6 @@ def test_each_natural_action_leads_where_one_expects(explained, drawn, tab):
     second.click()
     assert page.evaluate("session.label(session.ids.at(-1))") == label
     assert page.evaluate("session.ids.length") == len(written) + 2
-    drawn(page, "whole")
-    page.get_by_role("button", name="head 2 of layer 1").click()  # opens it where it is
-    drawn(page)
-    assert page.evaluate("session.head") == [0, 1]
-    assert page.locator("#whole h3").inner_text() == "Layer 1, head 2"
-    page.get_by_role("button", name="feed-forward part of layer 2").click()
-    drawn(page)
-    assert page.locator("#whole h3").inner_text() == "Layer 2, feed-forward"
-    assert page.locator("#whole").bounding_box()["y"] > -200
-    drawn(page, "attention")
-    page.locator(".heads").get_by_role("button", name="layer 2, head 1").click()
-    drawn(page)
-    assert page.locator("#attention h3").first.inner_text() == "Layer 2, head 1"
-    assert page.evaluate("document.querySelector('#attention .map').getBoundingClientRect().top < innerHeight")
-
-
-def test_it_writes_by_itself_until_the_reader_touches_anything(explained, opened):
-    page, _ = explained()
-    page.wait_for_timeout(1200)
-    assert page.evaluate("session.text(session.ids)") == PROMPT  # this reader prefers reduced motion
-    moving = opened(Path("page.html"), motion="no-preference")
-    until(moving, "session.ids.length > 15")
-    moving.mouse.click(5, 5)
-    length = moving.evaluate("session.ids.length")
-    moving.wait_for_timeout(700)
-    assert moving.evaluate("session.ids.length") == length
-
-
-def test_what_was_typed_is_read_before_anything_else_happens(explained):
-    """Where reading takes long it waits for a pause in the typing; a click, and the next token, do not."""
-    page, _ = explained()
-    box = page.get_by_role("textbox", name="Text for the model")
-    heads_off = page.get_by_role("button", name="Switch this head off")
-    for text, act in {
-        "der Mensch": lambda: token(page, 2).click(),
-        "so lang": lambda: page.get_by_role("button", name="Remove the last").click(),
-        "er strebt": heads_off.click,
-        "Es irrt": lambda: page.get_by_role("button", name="Next", exact=True).click(),
-    }.items():
-        page.evaluate("session.took = 500")
-        box.fill(text)
-        assert page.evaluate("session.text(session.ids)") != text
-        act()
-        assert text[:-1] in page.evaluate("session.text(session.ids)")
-        assert box.input_value() == page.evaluate("session.text(session.ids)")
-
-
-def test_a_draw_is_explained_until_something_changes(explained, drawn):
-    page, _ = explained()
-    for change in (
-        lambda: page.get_by_role("textbox", name="Text for the model").fill("der Mensch"),
-        lambda: page.get_by_role("button", name="Switch this head off").click(),
-        lambda: page.get_by_role("slider", name="temperature").press("Home"),
-        lambda: page.get_by_role("button", name="Remove the last").click(),
-    ):
-        page.get_by_role("button", name="Next", exact=True).click()
-        page.locator("#why").wait_for()
-        token(page, 2).click()  # another token is selected: the draw is the same
-        drawn(page)
-        assert page.locator("#why").count() == 1
-        change()
-        page.locator("#next").scroll_into_view_if_needed()
-        page.locator("#why").wait_for(state="detached")
-
-
-def test_a_reader_talks_by_keyboard_and_the_address_leads_back(explained, tab, accessible):
-    page, _ = explained(CHARACTERS.with_specials(MARKS), dataset="chat", block_size=64, step=56, width=390)
-    page.evaluate("session.data.talk.most = 9")
-    while tab(page) != "Your message":
-        pass
-    page.keyboard.type("Es <end> irrt")
-    page.keyboard.press("Enter")  # instead of the message that was not answered
-    page.locator(".log[aria-busy=false]").wait_for()
-    assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
-    assert page.locator(".write").inner_text() == "Write"
-    length = page.evaluate("session.ids.length")
-    page.get_by_role("button", name="Next", exact=True).click()  # the answer has ended: there is none
-    page.keyboard.press("Enter")
-    assert page.evaluate("session.ids.length") == length
-    page.locator("#text").scroll_into_view_if_needed()
-    page.get_by_text("each turn is a line").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert accessible(page) == []
-    page.evaluate("new Promise((done) => setTimeout(done, 400))")  # the page changes its address after 300 ms
-    seen, address = page.evaluate("[session.ids, location.hash]")
-    page.goto("about:blank")
-    page.goto(Path("page.html").resolve().as_uri() + address)
-    page.locator("#status").wait_for(state="hidden")
-    assert page.evaluate("session.ids") == seen
-    assert page.locator(".log p").first.inner_text() == "Es <end> irrt"
 
 
 def test_the_picture_shows_the_numbers_of_the_selected_token(explained, drawn):
@@ -627,26 +465,15 @@ def test_the_picture_shows_the_numbers_of_the_selected_token(explained, drawn):
         p = probabilities[layer, 4]
         assert words.rsplit(" ", 1)[0] == page.evaluate("(token) => session.label(token)", int(p.argmax()))
         assert number(words.rsplit(" ", 1)[1]) == pytest.approx(100 * p.max(), abs=0.5)
-    widths = page.evaluate(
-        """() => Array.from(document.querySelectorAll("#whole .band.now"), (band) => {
-          const [bottom, top] = [0, band.getTotalLength()].map((at) => band.getPointAtLength(at).x);
-          return band.getBBox().width;
-        })"""
-    )
-    lengths = np.linalg.norm(found.stream[:, 4], axis=-1)
-    scale = page.evaluate("document.querySelector('#whole .picture').clientWidth") and widths[0] / lengths.max()
-    other = page.evaluate("document.querySelectorAll('#whole .band')[2].getBBox().width")
-    assert other / scale == pytest.approx(np.linalg.norm(found.stream[:, 2], axis=-1).max(), rel=0.02)
+    widths = page.evaluate("Array.from(document.querySelectorAll('#whole .band'), (band) => band.getBBox().width)")
+    lengths = np.linalg.norm(found.stream, axis=-1)
+    assert widths[2] / widths[4] == pytest.approx(lengths[:, 2].max() / lengths[:, 4].max(), rel=0.02)
     page.get_by_role("button", name="feed-forward part of layer 2").click()
     drawn(page)
     assert f"Length {np.linalg.norm(found.added[1, 1, 4]):.1f}" in page.locator("#whole .part").inner_text()
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")
-    drawn(page)
-    assert page.evaluate("document.activeElement.ariaLabel") == "head 2 of layer 2"
     page.get_by_role("button", name="stream after layer 1").press("Enter")
     drawn(page)
-    assert f"length {lengths[1]:.1f}" in page.locator("#whole .part").inner_text()
+    assert f"length {lengths[1, 4]:.1f}" in page.locator("#whole .part").inner_text()
     page.get_by_role("button", name="head 1 of layer 2").click()
     drawn(page)
     row = found.attention[1, 0, 4]
@@ -657,57 +484,6 @@ def test_the_picture_shows_the_numbers_of_the_selected_token(explained, drawn):
     assert page.evaluate("[...session.off]") == ["1.0"]
     page.locator("#whole").get_by_role("button", name=f"{PROMPT[2]}, position 3").click()
     assert page.evaluate("session.selected") == 2
-
-
-def test_the_tour_is_a_game_that_shows_nothing_before_the_guess(explained, drawn):
-    page, model = explained(**DEFAULT)
-    page.get_by_role("button", name="Take the tour").click()
-    tour = page.get_by_role("group", name="Tour")
-    score = 0
-    for count in range(1, 7):
-        assert tour.inner_text().startswith(f"{count} of 6; score {score}")
-        question = tour.locator("h2").inner_text()
-        seen = page.evaluate("[...document.querySelectorAll('main > *, header')].map((one) => one.offsetHeight)")
-        assert len([*filter(None, seen)]) == 1  # the card alone
-        assert tour.locator(".right, .wrong").count() == 0
-        if "most probable" in question:  # this one is answered right
-            p = softmax(look_inside(model, CHARACTERS.encode(PROMPT)).logits[-1, -1])
-            label = page.evaluate("(token) => session.label(token)", int(p.argmax()))
-            tour.get_by_role("button", name=label, exact=True).first.click()
-            assert "Right." in tour.inner_text()
-        else:
-            tour.locator(".choices button").first.press("Enter")
-        score += "Right." in tour.inner_text()
-        assert tour.locator(".choices .right").count() == 1
-        assert page.locator("section.shown h2").is_visible()
-        page.keyboard.press("Enter")  # the focus is on what leads further
-    assert tour.locator("h2").inner_text() == f"Your score: {score} of 6"
-    note = page.get_by_role("textbox", name="What you found")
-    note.fill("<b>The comma</b> surprises it")
-    page.get_by_role("button", name="Copy a link with it").click()
-    address = page.evaluate("location.hash")
-    page.get_by_role("button", name="Back to the page").click()
-    assert tour.count() == 0
-    assert page.locator(".stage").is_visible()
-    page.goto("about:blank")
-    page.goto(Path("page.html").resolve().as_uri() + address)
-    page.locator("#status").wait_for(state="hidden")
-    assert page.locator(".finding").inner_text() == "<b>The comma</b> surprises it"
-
-
-def test_a_printed_page_has_all_panels_drawn(explained):
-    page, _ = explained()
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    empty = "[...document.querySelectorAll('section')].filter((one) => one.innerText.length < 60).map((one) => one.id)"
-    assert page.evaluate(empty) == []
-    assert page.locator("#stream .rows > div").count() == 7
-    assert page.locator("#surprise .cell").count() == len(PROMPT)
-    assert page.locator("math").first.is_visible()
-    set_as = page.evaluate("mathOf('y = (x_1^2) / (top-k T)').innerHTML")
-    index = "<msup><msub><mi>x</mi><mn>1</mn></msub><mn>2</mn></msup>"
-    below = "<mi>top-k</mi><mtext>\u2005</mtext><mi>T</mi>"
-    fraction = f"<mfrac><mrow>{index}</mrow><mrow>{below}</mrow></mfrac>"
-    assert set_as == f"<mrow><mi>y</mi><mo>=</mo>{fraction}</mrow>"
 
 
 def test_the_address_leads_back_to_what_was_seen(explained, drawn):
@@ -729,55 +505,11 @@ def test_the_address_leads_back_to_what_was_seen(explained, drawn):
     assert page.get_by_role("textbox", name="Text for the model").input_value() == "der Mensch,\nso"
     drawn(page)
     assert page.locator("#stream").bounding_box()["y"] < 500
-    page.locator("#stream .copy").click()
-    assert "panel=stream" in page.evaluate("location.hash")
     sliders = "#temperature=x&topK=-4&topP=1e999&minP=NaN&step=-1&note=%3Cb%3E" + "x" * 300
     for hostile in ("#at=x&head=99.1&off=,a.b&text=", "#panel=%3Cb%3E&at=-5", "#attention", "#=&=", sliders):
         page.evaluate("(hash) => { location.hash = hash; }", hostile)
         drawn(page)
     assert page.evaluate("session.selected") >= 0
-
-
-def test_beginnings_are_those_that_surprise_the_model_least(explained):
-    page, _ = explained()
-    chips = page.locator(".prompts button")
-    chips.first.wait_for()
-    readable = [text for text in page.evaluate("EXAMPLES") if not CHARACTERS.unknown(text)]
-    assert chips.count() == min(3, len(readable)) > 0
-    chips.first.click()
-    box = page.get_by_role("textbox", name="Text for the model")
-    assert box.input_value() in readable
-    page.get_by_role("button", name="Surprise me").click()
-    until(page, "session.ids.length > 12", 30)
-    page.locator(".write").click()
-    assert box.input_value()[0].isalpha()
-    page.locator("#surprise").scroll_into_view_if_needed()
-    page.locator(".stuck").wait_for()
-    assert box.bounding_box()["y"] < 100  # it stays in view
-
-
-def test_sliders_act_at_once_and_by_keyboard(explained, drawn):
-    page, _ = explained()
-    drawn(page, "next")
-    heat = page.get_by_role("slider", name="temperature")
-    shares = page.locator("#next tbody td:last-child")
-    before = shares.first.inner_text()
-    heat.focus()
-    for _ in range(5):
-        page.keyboard.press("ArrowRight")
-    assert heat.get_attribute("aria-valuetext") == "0.85"
-    drawn(page)
-    assert shares.first.inner_text() != before
-    page.get_by_role("slider", name="top-k").focus()
-    page.keyboard.press("Home")
-    for _ in range(3):
-        page.keyboard.press("ArrowRight")
-    page.get_by_text("The sliders leave 3 of").wait_for()
-    assert page.locator("#next tr.out").count() == 3
-    heat.focus()
-    page.keyboard.press("Home")
-    page.get_by_text("The sliders leave 1 of").wait_for()
-    assert shares.first.inner_text() == "100.0%"
 
 
 def test_the_page_can_be_used_by_keyboard_alone(explained, drawn, tab):
@@ -833,23 +565,7 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, drawn, monkeyp
     assert "bits per character" in page.locator("#bits").inner_text()
 
 
-def test_in_a_frame_one_part_is_shown_alone(explained, opened, accessible):
-    explained()
-    page = opened(Path("page.html"), 700, fragment="#only=attention&head=1.1")
-    page.locator(".opened .vector").first.wait_for()  # of the strongest cell
-    assert not page.locator("nav, #stage, footer, #stream, .strip").filter(visible=True).count()
-    before = page.locator(".opened h3").inner_text()
-    assert accessible(page) == []
-    page.locator(".map").click(position={"x": 4, "y": 4})
-    assert page.locator(".opened h3").inner_text() != before
-    page = opened(Path("page.html"), 380, motion="no-preference", fragment="#only=stage")
-    until(page, f"session.ids.length > {len(PROMPT)}")  # it writes
-    assert page.locator("main > :visible").count() == 1
-    page = opened(Path("page.html"), 380, fragment="#only=nosuch")
-    assert page.locator("header .lead").is_visible()
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "light"), (390, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
 def test_it_fits_a_phone_in_light_and_dark_and_axe_finds_nothing(explained, drawn, accessible, width, scheme, tmp_path):
     hostile = "</script> \u202e\u2066 " + "Wort" * 2500
     specials = (UNKNOWN, "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\u05d0\u05d1")

@@ -50,10 +50,6 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, fits, width
     assert f"{100 * row.max():.1f}"[:3] in said
     below = np.delete(found.attention[0, 1, :, start + 1], start + 1)
     assert page.locator("#attention svg.below path").count() == (below > 0.01).sum()
-    for axis in ("rows", "columns"):  # the whole map has the names of the tokens
-        names = [name.strip() for name in page.locator(f"#attention .{axis} li").all_text_contents()]
-        assert len(names) == len(data["tokens"])
-        assert len(names) > 40 or names == [token.strip() for token in data["tokens"]]
     assert f"{data['added'][1][0][start + 1]:.2f}" in page.locator("#stream").inner_text()
     fits(page, "attention")
 
@@ -114,7 +110,7 @@ def test_a_patch_shows_what_it_attends_to(workplace, opened, fits, monkeypatch, 
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-def test_a_translation_is_walked_through(workplace, opened, drawn, fits, width, scheme):
+def test_a_translation_is_walked_through(workplace, opened, fits, width, scheme):
     path = saved_translator(Path("t.safetensors"))
     sample.main([str(path), "--start", "ab $cab", "--beam", "3", "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
@@ -140,16 +136,6 @@ def test_a_translation_is_walked_through(workplace, opened, drawn, fits, width, 
     number = next(i for i, node in enumerate(data["nodes"]) if node["fate"] == "dropped")
     page.locator("#beam .node").nth(number).focus()
     assert "not among the" in page.locator("#fate").inner_text()
-    drawn(page)
-    scrolled = page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft")
-    page.locator("#beam .node").nth(number).click()
-    drawn(page)
-    assert "not among the" in page.locator("#fate").inner_text()
-    assert page.locator("#beam .node[aria-pressed=true]").count() == 1
-    assert page.locator("#beam .scroll").evaluate("(one) => one.scrollLeft") == scrolled
-    step.focus()
-    page.keyboard.press("ArrowRight")
-    assert page.locator("#beam .node[aria-pressed=true]").count() == 0
     fits(page, "beam")
 
 

@@ -46,10 +46,8 @@ def test_of_fifteen_percent_most_are_masked_some_replaced_some_kept():
         for place in places:
             same = hidden[place] == ids[place]
             fates["mask" if hidden[place] == TOKENIZER.specials[MASK] else "same" if same else "other"] += 1
-    total = sum(fates.values())
-    assert fates["mask"] / total == pytest.approx(0.8, abs=0.02)
-    assert fates["other"] / total == pytest.approx(0.1, abs=0.015)
-    assert fates["same"] / total == pytest.approx(0.1, abs=0.015)
+    for fate, share, tolerance in ("mask", 0.8, 0.02), ("other", 0.1, 0.015), ("same", 0.1, 0.015):
+        assert fates[fate] / fates.total() == pytest.approx(share, abs=tolerance)
 
 
 @pytest.mark.parametrize("next_sentence", [False, True])

@@ -6,19 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extra.encoders.bert import Bert, LabelledBatch, MaskedBatch, mean_of_text, without_head
+from extra.encoders.bert import Bert, LabelledBatch, MaskedBatch, mean_of_text
 from extra.encoders.cnn import CNN, CNNConfig
 from extra.encoders.config import BertConfig
 from extra.encoders.vit import PictureBatch, ViT, ViTConfig, patches
 from tests.lively import assert_recompute_changes_nothing, gradients, lively
-from tests.places import fill
 from tests.tinygrad_lite import test_quantize as core
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.random import random_key
 
 SMALL = BertConfig(40, 0, 1, 2, 3, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
-KINDS = [{"next_sentence": True} | more for more in ({}, {"norm_first": False}, {"positions": "rotary"})]
+KINDS = [{"next_sentence": True, "norm_first": False}, {"next_sentence": True, "positions": "rotary"}]
 KINDS += [{"objective": "labels", "labels": "a|b|c"}]
 KINDS += [{"objective": "labels", "labels": "a|b", "pooling": "mean", "norm_first": False}]
 IDS = np.array([[1, 7, 3, 9, 2, 12, 2], [1, 8, 2, 0, 0, 0, 0]])
@@ -79,19 +78,6 @@ def test_every_position_sees_every_other_but_no_padding():
         assert (difference > 1e-6).all()
 
 
-def test_segments_and_the_position_matter():
-    model = small()
-    one = model(Tensor(IDS[:1])).numpy()
-    assert np.abs(one - model(Tensor(IDS[:1]), Tensor(SEGMENTS[:1])).numpy()).max() > 1e-3
-    swapped = model(Tensor(IDS[:1, [0, 3, 2, 1, 4, 5, 6]])).numpy()
-    assert np.abs(swapped[:, 3] - one[:, 1]).max() > 1e-3
-
-
-def test_a_sequence_that_is_too_long_is_refused():
-    with pytest.raises(ValueError, match="17 positions do not fit into block_size 16"):
-        small()(Tensor(np.ones((1, 17), np.int64)))
-
-
 def test_the_mean_leaves_out_padding():
     x, ids = Tensor(np.arange(12.0).reshape(2, 3, 2)), Tensor(np.array([[5, 5, 5], [5, 0, 0]]))
     np.testing.assert_allclose(mean_of_text(x, ids, pad=0).numpy(), [[2, 3], [6, 7]])
@@ -107,18 +93,6 @@ def test_a_share_of_the_rows_gives_a_share_of_the_gradient():
         arrays = (IDS[n : n + 1], SEGMENTS[n : n + 1], *map(np.array, (places, targets, [1 - n])))
         total += model.loss(MaskedBatch(*map(Tensor, arrays), 0.5 / share)).item() * share
     assert total == pytest.approx(whole)
-
-
-def test_a_new_head_keeps_the_encoder():
-    words = small(next_sentence=True)
-    config = replace(words.config, objective="labels", labels="no|yes")
-    with random_key(5):
-        weights = without_head(words.state_dict(), config)
-    model = Bert.from_weights(config, weights)
-    np.testing.assert_array_equal(model.pooler.weight.numpy(), words.pooler.weight.numpy())
-    assert "lm_head.bias" not in weights
-    assert weights["label_head.weight"].shape == (2, 12)
-    np.testing.assert_allclose(model(Tensor(IDS)).numpy(), words(Tensor(IDS)).numpy())
 
 
 # --- quantized blocks -------------------------------------------------------------------------------------------------
@@ -151,16 +125,6 @@ def test_the_papers_three_sizes_have_their_numbers_of_parameters(sizes, millions
     assert ViT.blueprint(config).num_parameters() / 1e6 == pytest.approx(millions, abs=0.06)
 
 
-def test_patches_are_squares_in_the_order_of_reading():
-    pictures = np.arange(2 * 4 * 6 * 3.0).reshape(2, 4, 6, 3)
-    cut = patches(Tensor(pictures), 2).numpy()
-    assert cut.shape == (2, 6, 12)
-    for row in range(2):
-        for column in range(3):
-            square = pictures[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2]
-            np.testing.assert_array_equal(cut[:, 3 * row + column], square.transpose(0, 3, 1, 2).reshape(2, 12))
-
-
 def test_a_linear_map_of_patches_is_a_convolution():
     model = small(PATCHES)
     weight, bias = model.patch_embedding.weight, model.patch_embedding.bias
@@ -170,12 +134,7 @@ def test_a_linear_map_of_patches_is_a_convolution():
     np.testing.assert_allclose(mapped.numpy(), convolved.numpy().reshape(3, 8, 4).transpose(0, 2, 1), atol=1e-12)
 
 
-OF_PICTURES = [
-    PATCHES,
-    replace(PATCHES, positions="2d", pooling="mean"),
-    replace(PATCHES, positions="2d"),
-    CONVOLUTIONS,
-]
+OF_PICTURES = [PATCHES, replace(PATCHES, positions="2d", pooling="mean"), CONVOLUTIONS]
 
 
 @pytest.mark.parametrize("config", OF_PICTURES)
@@ -186,36 +145,9 @@ def test_gradients_of_models_of_pictures_are_right_and_reach_every_parameter(con
     gradcheck(lambda *_: model.loss(batch), [next(iter(model.parameters())), model.head.bias])
 
 
-@pytest.mark.parametrize("config", [PATCHES, CONVOLUTIONS])
-def test_an_untrained_model_of_pictures_guesses(config):
-    with random_key(1):
-        model = (ViT if config is PATCHES else CNN)(config)
-    loss = model.loss(PictureBatch(Tensor(PICTURES, dtype=np.float32), Tensor(np.array([0, 2, 1])))).item()
-    assert loss == pytest.approx(math.log(3), abs=0.1 if config is PATCHES else 1.0)
-
-
-def test_without_positions_the_order_of_patches_would_not_matter():
-    """The mean over patches of a model whose positions are all alike does not change when patches change places."""
-    model = small(replace(PATCHES, pooling="mean"))
-    moved = PICTURES[:, [2, 3, 0, 1]]  # the upper and the lower row of patches
-    assert np.abs(model(Tensor(moved)).numpy() - model(Tensor(PICTURES)).numpy()).max() > 1e-3
-    fill(model.position_embedding.weight, 0.5)
-    np.testing.assert_allclose(model(Tensor(moved)).numpy(), model(Tensor(PICTURES)).numpy(), atol=1e-12)
-
-
-def test_a_convolution_finds_a_shape_wherever_it_is():
-    model = small(replace(CONVOLUTIONS, image_size=8, n_stage=1))
-    picture = np.zeros((1, 8, 8, 2))
-    picture[0, 2:4, 2:4] = 1.0
-    layer = model.convolutions[0]
-    here_, there = (layer(Tensor(p).permute(0, 3, 1, 2)).numpy() for p in (picture, np.roll(picture, (2, 1), (1, 2))))
-    np.testing.assert_allclose(np.roll(here_, (2, 1), (2, 3)), there, atol=1e-12)
-
-
 MISFITS = [
-    *((SMALL, {"labels": labels}, "must be different names") for labels in ("a|a", "a|")),
+    (SMALL, {"labels": "a|a"}, "must be different names"),
     (SMALL, {"next_sentence": True, "segments": 1}, "next_sentence needs two segments"),
-    (SMALL, {"n_embd": 13}, "not a multiple of"),
     (PATCHES, {"patch_size": 3}, "image_size 4 is not a multiple of patch_size 3"),
     (CONVOLUTIONS, {"n_stage": 3}, "n_stage 3 is too many"),
 ]

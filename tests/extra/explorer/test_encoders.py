@@ -193,12 +193,6 @@ def test_a_picture_its_attention_and_rollout_are_those_of_numpy(workplace, monke
     assert (data["about"], data["start"]) == ("test:1</script> of digits: b", 0 if pooling == "cls" else None)
 
 
-def test_features_alone_have_a_page_too(workplace, capsys):
-    data, _ = explained(saved_bert(objective="features"), "--start", "Es irrt [MASK]")
-    assert data["panels"] == ["tokens", "attention", "stream"]
-    assert "the page shows no hidden words" in capsys.readouterr().err
-
-
 def test_models_without_attention_or_with_too_much_are_refused(workplace, monkeypatch):
     with_picture(monkeypatch)
     monkeypatch.setattr(explorer, "MAX_NUMBERS", 399)

@@ -1,14 +1,11 @@
 """The page in which a GPT learns is written: one closed file with its texts. tests/extra/e2e runs its scripts."""
 
 import json
-import re
 from pathlib import Path
 
-from extra.explorer import page
 from extra.explorer.learning import LIMITS, SCRIPTS, SHAPE
 from extra.studies import learn
 from tests.extra.explorer.test_gpt import check_closed, text_of
-from tests.extra.plots.test_pictures import contrast, shares
 from tests.tiny_runs import ROOT, made_up_text
 
 # --- the page in which a GPT learns ------------------------------------------------------------------------------
@@ -39,13 +36,3 @@ def test_it_has_the_poem_of_the_course_and_hamlet_and_first_the_reader_s_text(wo
     for text in data["texts"]:
         assert LIMITS["shortest"] <= len(text["text"]) <= LIMITS["longest"]
     assert SHAPE["n_embd"] % (2 * SHAPE["n_head"]) == 0
-
-
-def test_colours_have_enough_contrast_in_light_and_dark():
-    style = (page.FOLDER / "style.css").read_text(encoding="utf-8")
-    schemes = [dict(re.findall(r"--(\w+): (#\w{6})", block)) for block in re.findall(r":root \{(.*?)\}", style, re.S)]
-    assert len(schemes) == 2
-    for colours in schemes:
-        for text in ("ink", "soft", "accent", "second", "bad"):
-            for ground in ("paper", "card"):
-                assert contrast(shares(colours[text]), shares(colours[ground])) >= 4.5, (text, ground)

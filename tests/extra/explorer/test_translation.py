@@ -85,11 +85,3 @@ def test_sample_writes_the_page(workplace):
     assert np.isfinite([node["total"] for node in data["nodes"]]).all()
     assert (data["sentence"], data["context"], data["eos"]) == ("ab $cab", 40, EOS)
     assert EOS not in data["forbidden"]
-
-
-def test_a_model_too_large_for_a_page_is_recorded(workplace, monkeypatch, capsys):
-    path = saved_translator(Path("t.safetensors"))
-    monkeypatch.setattr("extra.explorer.gpt.MAX_LIVE", 100)
-    html, data = explained(path, "--beam", "3", start="ab $cab")
-    assert "so the page shows a recording of one sentence" in capsys.readouterr().err
-    assert ("tensors" in data, 'id="weights-0"' in html, "type a sentence" in html) == (False, False, False)

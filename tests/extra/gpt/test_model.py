@@ -5,19 +5,11 @@ from dataclasses import replace
 import pytest
 
 from extra.gpt.config import GPTConfig
-from gpt.model import GPT
 from tests.gpt.combined_settings import LLAMA, SPEED_RUN
 from tests.gpt.small_gpts import gpt_with_large_weights, ids
 from tests.lively import assert_recompute_changes_nothing
 
 pytestmark = pytest.mark.every_device
-
-
-def test_the_size_of_qwen_takes_no_memory():
-    """Qwen3 0.6B, with the count of its report; extra/studies/test_costs.py has Llama 3."""
-    modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
-    qwen = GPTConfig(151_936, 32_768, 28, 16, 1024, n_inner=3072, head_dim=128, qk_norm=True, **modern)
-    assert (GPT.blueprint(qwen).num_parameters(), qwen.cached_width) == (596_049_920, 1024)
 
 
 def test_the_estimate_of_activations_includes_the_width_inside_and_what_is_computed_again():

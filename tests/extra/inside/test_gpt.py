@@ -35,9 +35,7 @@ def test_what_is_recorded_adds_up_to_the_prediction(settings):
 
 
 def test_a_model_without_attention_has_none_to_show():
-    with pytest.raises(
-        UserError, match="this model was trained with --mixer lstm, but only --mixer attention can be looked at"
-    ):
+    with pytest.raises(UserError, match="but only --mixer attention can be looked at"):
         look_inside(gpt_with_large_weights(**COMBINED["lstm"]), IDS)
 
 
@@ -83,8 +81,3 @@ def test_text_is_generated_without_the_heads_too():
     np.testing.assert_allclose(changed, expected - np.log(np.exp(expected).sum()), atol=1e-5)
     assert np.abs(changed - before).max() > 1e-3
     assert (after_two_tokens() == before).all()
-
-
-def test_reading_nothing_is_refused():
-    with pytest.raises(ValueError, match="no tokens"):
-        look_inside(gpt_with_large_weights("float32", n_embd=16), [])

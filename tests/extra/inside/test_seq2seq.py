@@ -62,11 +62,6 @@ def test_rows_are_the_weights_with_which_each_layer_computes(settings, part):
         np.testing.assert_allclose(layer.output(Tensor(heads)).numpy(), call.result.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_an_empty_sentence_is_refused():
-    with pytest.raises(ValueError, match="the sentence is empty"):
-        attention_weights(make_model(), TOKENIZER, "", [])
-
-
 # --- the command ----------------------------------------------------------------------------------------------
 
 
@@ -86,8 +81,3 @@ def test_every_picture_can_be_drawn(workplace, ran):
         assert codes[-1].shape == (5, 16)
     assert (codes[0] != codes[1]).all()
     assert len(ran(draw.main, "neighbours", "run", "--tokens", "a", "--top", 3).out.split()) == 7
-    pytest.importorskip("matplotlib")
-    assert draw.main(["attention", "run", "--text", "abc"]) == 0
-    picture = Path("attention.svg").read_text(encoding="utf-8")
-    assert "layer 2, head 2" in picture
-    assert "Cross-attention of run" in picture

@@ -3,22 +3,19 @@
 import numpy as np
 import pytest
 
-from extra.gpt.config import GPTConfig
 from extra.mixers.exclusive import ExclusiveAttention
 from extra.mixers.mixers import CHUNK, Hyena, Mamba2, by_chunks, by_steps
 from extra.mixers.relative import REACH, ALiBi, Shaw
 from extra.mixers.window import SINKS, WindowAttention
-from gpt.model import GPT
 from tests.lively import gradients, lively
 from tinygrad_lite import Tensor, no_grad
-from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.transformer import MultiHeadAttention
 
 rng = np.random.default_rng(5)
 
 
-@pytest.mark.parametrize("steps", [1, 7, CHUNK, 2 * CHUNK + 5])
+@pytest.mark.parametrize("steps", [1, CHUNK, 2 * CHUNK + 5])
 def test_chunks_compute_the_recurrence(steps):
     """Values, last state and all gradients, with decays from almost nothing to almost everything."""
     inputs = [rng.standard_normal((2, 3, steps, 4)) for _ in range(3)] + [-np.exp(rng.normal(-1, 2, (2, 3, steps)))]
@@ -48,36 +45,10 @@ def test_hyena_is_two_gates_and_a_convolution():
     assert (np.abs(h[8:]).max() < np.abs(h[:1]).max()).all()
 
 
-@pytest.mark.parametrize("make", [lambda: Hyena(8, 16), lambda: Mamba2(8, 2)], ids=["hyena", "mamba2"])
-def test_all_parts_learn(make):
-    mixer, x = lively(make), Tensor(rng.standard_normal((2, 40, 8)), requires_grad=True)
-    (mixer(x) * Tensor(rng.standard_normal((2, 40, 8)))).sum().backward()
-    assert all(np.abs(gradient).max() > 1e-6 for gradient in gradients(mixer).values())
-
-
 def test_softplus_is_exact_where_the_exponential_overflows():
     mixer = lively(lambda: Mamba2(4, 1), "float32")
     mixer.pace.bias.data[...] = 1000
     assert np.isfinite(mixer(Tensor(np.ones((1, 3, 4), np.float32))).numpy()).all()
-
-
-MAKERS = [lambda: Mamba2(8, 2), lambda: Hyena(8, 16), lambda: WindowAttention(8, 2, window=2)]
-MAKERS += [lambda: ExclusiveAttention(8, 2)]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize(("batch", "steps"), [(0, 3), (2, 0), (0, 0)])
-def test_no_texts_and_no_positions_give_nothing(make, batch, steps):
-    mixer, x = make(), Tensor.zeros(batch, steps, 8, requires_grad=True)
-    y = mixer(x, is_causal=True)
-    y.sum().backward()
-    assert y.shape == x.grad.shape == x.shape
-    cache = mixer.new_cache(16)
-    with no_grad():
-        before = mixer(Tensor.ones(2, 3, 8), cache=cache)
-        assert mixer(Tensor.zeros(2, 0, 8), cache=cache).shape == (2, 0, 8)
-        after, whole = mixer(Tensor.ones(2, 1, 8), cache=cache), mixer(Tensor.ones(2, 4, 8))
-    np.testing.assert_allclose(before.cat(after, axis=1).numpy(), whole.numpy(), atol=1e-5)
 
 
 # --- exclusive attention, against attention ---------------------------------------------------------------------------
@@ -109,7 +80,7 @@ def test_exclusive_attention_returns_nothing_along_the_own_value(groups):
 
 
 @pytest.mark.parametrize("settings", [{}, {"n_kv_head": 1}])
-@pytest.mark.parametrize("length", [1, 5, 6, 23])
+@pytest.mark.parametrize("length", [1, 6, 23])
 def test_a_window_is_attention_with_a_mask(length, settings):
     attention = lively(lambda: WindowAttention(12, 2, window=5, **settings))
     x, weights = Tensor(rng.standard_normal((2, length, 12)), requires_grad=True), rng.standard_normal((2, length, 12))
@@ -146,25 +117,10 @@ def test_a_mask_of_queries_and_keys_hides_what_it_hides(as_floats):
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)
 
 
-def test_scores_grow_with_the_length_and_not_with_its_square(monkeypatch):
-    attention, sizes = WindowAttention(8, 1, window=16), []
-    compute = F.scaled_dot_product_attention
-
-    def counting(query, key, value, mask, **settings):
-        sizes[-1] += query.shape[2] * key.shape[2]
-        return compute(query, key, value, mask, **settings)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", counting)
-    for length in (64, 128, 256, 512):
-        sizes.append(0)
-        attention(Tensor(np.zeros((1, length, 8), np.float32)), is_causal=True)
-    assert np.diff(sizes).tolist() == [n * 16 * (31 + SINKS) for n in (4, 8, 16)]
-
-
 # --- positions in the scores, and codes of positions, against their formulas ------------------------------------------
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (2, 9), (1, 30), (24, 24)])
+@pytest.mark.parametrize(("queries", "keys"), [(2, 9), (1, 30), (24, 24)])
 def test_what_is_added_is_that_of_the_papers(queries, keys):
     q = rng.standard_normal((2, 4, queries, 6))
     lines = ALiBi(4)(Tensor(q), keys).numpy()
@@ -181,15 +137,3 @@ def test_gradients_of_the_vectors():
     shaw, q = lively(lambda: Shaw(3, 0.5)), Tensor(rng.standard_normal((1, 2, 4, 3)), requires_grad=True)
     weights = Tensor(rng.standard_normal((1, 2, 4, 6)))
     gradcheck(lambda q, vectors: (shaw(q, 6) * weights).sum(), [q, shaw.vectors])
-
-
-@pytest.mark.parametrize("positions", ["alibi", "shaw"])
-def test_only_distances_count(positions):
-    """The same tokens behind different beginnings, of which an attention with one layer sees nothing but padding."""
-    model = lively(lambda: GPT(GPTConfig(11, 40, 1, 2, 8, positions=positions))).eval()
-    text = rng.permutation(11)
-    (alone, _), (padded, _) = model.start([text]), model.start([text, rng.integers(0, 11, 30)])
-    np.testing.assert_allclose(padded[0], alone[0], rtol=0, atol=1e-12)
-    with no_grad():
-        one, other = (model(Tensor(row[None])).numpy()[0, -1] for row in (text, text[[1, 0, *range(2, 11)]]))
-    assert np.abs(one - other).max() > 1e-4

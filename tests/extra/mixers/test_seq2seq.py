@@ -5,14 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from extra.inside.seq2seq import attention_weights
-from extra.mixers.seq2seq import Alignment, RecurrentSeq2Seq
+from extra.mixers.seq2seq import Alignment
 from extra.seq2seq.config import Seq2SeqConfig
-from seq2seq.data import SPECIALS
 from tests.lively import lively
-from text.tokenizers.char import CharTokenizer
-from tinygrad_lite import Tensor, no_grad
-from tinygrad_lite.errors import UserError
+from tinygrad_lite import Tensor
 
 CONFIG = Seq2SeqConfig(30, 0, 1, 2, mixer="lstm", n_embd=6, n_layer=1, block_size=50, dropout=0.0, label_smoothing=0.0)
 rng = np.random.default_rng(4)
@@ -72,28 +68,3 @@ def test_predictive_attention_chooses_its_place():
         near = [s for s in range(7) if abs(s - place[t]) <= 2]
         bell = np.exp(-((near - place[t]) ** 2) / (2 * (2 / 2) ** 2))
         np.testing.assert_allclose(found[t, near], softmax(scores[t, near]) * bell, rtol=1e-12)
-
-
-def test_a_target_is_read_step_by_step_with_the_states_as_all_at_once():
-    model = lively(lambda: RecurrentSeq2Seq(replace(CONFIG, n_layer=2, input_feeding=True)), "float64").eval()
-    assert model.lm_head.weight is model.token_embedding.weight
-    source, target = Tensor(rng.integers(3, 30, (1, 8))), Tensor(rng.integers(3, 30, (1, 5)))
-    with no_grad():
-        states_memory, mask, states = model.encode(source)
-        logits = []
-        for t in range(5):
-            one, states = model.decode(target[:, t : t + 1], states_memory, mask, states, t)
-            logits.append(one.numpy())
-        np.testing.assert_allclose(np.concatenate(logits, 1), model(source, target).numpy(), rtol=0, atol=1e-12)
-
-
-def test_attention_is_shown_and_a_model_without_it_has_none_to_show():
-    tokenizer = CharTokenizer.train("abcdef", (*SPECIALS, "<unk>"))
-    model, blind = (RecurrentSeq2Seq(replace(CONFIG, attend=attend)) for attend in ("global", "none"))
-    for one in (model, RecurrentSeq2Seq(replace(CONFIG, n_layer=2, input_feeding=True))):
-        shown = attention_weights(one, tokenizer, "abcde", tokenizer.encode("dcb"))
-        assert (shown.queries, shown.keys) == (["d", "c", "b", "<eos>"], ["a", "b", "c", "d", "e"])
-        assert shown.weights.shape == (1, 1, 4, 5)
-        np.testing.assert_allclose(shown.weights.sum(-1), 1, rtol=1e-6)
-    with pytest.raises(UserError, match=r"^this model of recurrent layers \(--attend none\) has no cross-attention$"):
-        attention_weights(blind, tokenizer, "abc", [5])

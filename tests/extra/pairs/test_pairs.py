@@ -17,7 +17,6 @@ from extra.studies import scores as evaluate
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
 from tests.gpt.small_gpts import gradients, small_gpt
-from text.tokenizers import tokenizer_from_json
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.errors import UserError
 from training.pair_data import encode_pairs
@@ -71,11 +70,10 @@ def test_a_prompt_has_the_separator_as_one_token_whether_it_is_given_or_not():
         assert prompt_ids(TOKENIZER, text, 64) == [A, B, SEPARATOR]
     assert prompt_ids(TOKENIZER, f"ab {TO} c", 64) == [A, B, SEPARATOR, C]
     assert prompt_ids(TOKENIZER, "a" * 99, 64) == [A] * 31 + [SEPARATOR]  # room for an answer
-    assert separator_of(tokenizer_from_json(TOKENIZER.to_json())) == TO
-    assert separator_of(ByteTokenizer()) == ""
+    assert (separator_of(TOKENIZER), separator_of(ByteTokenizer())) == (TO, "")
 
 
-@pytest.mark.parametrize("source", [f"ab {TO} c", f"{TO}", f"a {END} b", f"ab\n{TO} c\nd"])
+@pytest.mark.parametrize("source", [f"ab {TO} c", f"a {END} b"])
 def test_a_source_with_the_name_of_a_separator_is_read_as_it_was_learned(source, pairs_file):
     ((learned, target),) = AnswerTask(GPTOptions.of(**SETTINGS, block_size=64)).encode([(source, "x")])
     asked, model = [], small(block_size=64)
@@ -100,8 +98,8 @@ def test_a_run_on_pairs_from_training_to_scores(pairs_file, ran, monkeypatch):
     short = "--max_iters 30 --warmup_iters 3 --eval_interval 15 --learning_rate 1e-2 --out_dir run".split()
     said = ran(train.main, "gpt-translate", "--pairs", pairs_file, *shape, *short)
     assert "  == " in said.out  # translations are shown
-    for given in (["zwei"], [f"zwei {TO}"], ["zwei", "--beam", 2]):
-        out, err = ran(sample.main, "run", "--start", *given)
+    for more in [], ["--beam", 2]:
+        out, err = ran(sample.main, "run", "--start", "zwei", *more)
         assert out.startswith(f"zwei {TO} ")
         assert ("never saw" in err, out.count("\n")) == (False, 1)
     monkeypatch.setattr(evaluate, "metrics", lambda references: None)
@@ -110,11 +108,6 @@ def test_a_run_on_pairs_from_training_to_scores(pairs_file, ran, monkeypatch):
     for more, last in (([], "3 scored"), (["--compare", "1,0"], "best BLEU with --length_penalty 0")):
         said = ran(evaluate.main, "run", "--max_pairs", 3, "--beam", 2, *more)
         assert said.out.splitlines()[-1] == last
-    said = ran(evaluate.main, "run", "--pairs", pairs_file, "--max_pairs", 2, "--beam", 1, "--out", "w.txt")
-    assert ("2 texts in" in said.err, len(Path("w.txt").read_text("utf-8").splitlines())) == (True, 2)
-    Path("long.tsv").write_text("zwei " * 9 + "\ttwo\n", encoding="utf-8")
-    cut = "of a source, only the first 15 tokens can be read; longer sources: 1, of up to 44"
-    assert cut in ran(evaluate.main, "run", "--pairs", "long.tsv", "--beam", 1).err
     long = ("zwei " * 8, "two")  # does not fit into the context
     corpus = SimpleNamespace(held_out=[long, ("zwei", "two"), long])
     monkeypatch.setattr(evaluate, "load_answers", lambda options: corpus)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import train
 from extra.families import GPT
 from extra.gpt.data import MixedTask
 from extra.gpt.options import GPTOptions
@@ -14,10 +13,9 @@ from extra.gpt.trained import load_trained
 from extra.pairs.teachers import TaughtTask
 from gpt.data import prepare
 from tests.gpt.saved_models import saved_gpt
-from tests.tiny_runs import arguments, assert_resumes, losses, run_training
+from tests.tiny_runs import arguments, assert_resumes
 from tinygrad_lite import functional as F
 from training.checkpoint import load_checkpoint
-from training.folder import RunFolder
 
 TEACHERS = ["one.safetensors", "two.safetensors"]
 
@@ -48,17 +46,6 @@ def test_the_loss_is_that_of_the_text_and_that_of_the_teachers_in_their_shares(s
     assert student.loss((ids, distributions)).item() == pytest.approx(expected, rel=1e-5)
     ((_, held_out), _), *_ = mixed.validation_batches()
     assert held_out.dtype == np.int64  # evaluations ask about the text alone
-
-
-def test_one_and_two_processes_learn_the_same(teachers):
-    runs = [RunFolder(f"run{workers}") for workers in (1, 2)]
-    for workers, run in enumerate(runs, start=1):
-        words = arguments(workers=workers, out_dir=run.path, max_iters=6)
-        assert train.main([*words, "--teachers", *TEACHERS]) == 0
-    one, two = (losses(run, "loss") for run in runs)
-    assert len(one) == 6
-    np.testing.assert_allclose([*one.values()], [*two.values()], rtol=1e-5)
-    assert losses(runs[0], "val_loss") != losses(run_training(out_dir="plain", max_iters=6), "val_loss")
 
 
 def test_a_resumed_run_has_the_same_teachers(teachers):

@@ -22,12 +22,6 @@ def run_in(path, **noted):
     return folder
 
 
-def plotted(*paths, **settings):
-    """The axes of the figure."""
-    with own_style():
-        return compose(curves.draw_loss(paths, curves.LossOptions(**settings))).axes[0]
-
-
 @pytest.fixture
 def folders(tmp_path):
     """Two runs, the second of which has not been evaluated yet."""
@@ -53,7 +47,7 @@ def test_a_run_is_read_from_its_folder_or_its_table(folders):
     assert curves.read_run(folders[1]).bits_per_nat is None
 
 
-@pytest.mark.parametrize("half", ["3", "31", "31,", "31,1", "31,1.129", "31,1.129,0.001,1,10,,,", '"31'])
+@pytest.mark.parametrize("half", ["31", "31,1.129", '"31'])
 def test_half_a_row_at_the_end_is_ignored(folders, half):
     """Even one that looks complete, since 1.1 may be the start of 1.129."""
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
@@ -61,7 +55,7 @@ def test_half_a_row_at_the_end_is_ignored(folders, half):
     assert curves.read_run(folders[0]).training[:, -1].tolist() == [30, pytest.approx(4 / 30 + 1, rel=1e-5)]
 
 
-@pytest.mark.parametrize("damage", ["x,1,,,,,,", ",1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,", "6,1.2,,,,,,,", "rubbish"])
+@pytest.mark.parametrize("damage", ["x,1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,"])
 def test_a_damaged_row_is_reported_with_its_line(folders, damage):
     file = folders[0] / "metrics.csv"
     lines = file.read_text(encoding="utf-8").splitlines()
@@ -80,53 +74,31 @@ def test_columns_are_read_by_name(tmp_path):
 
 def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
-        file.write(f"40,inf{',' * (len(curves.MEASURES) - 1)}\n40,,,,,nan,nan{',' * (len(curves.MEASURES) - 6)}\n")
+        file.write(f"40,inf{',' * (len(curves.MEASURES) - 1)}\n")
     run = curves.read_run(folders[0])
-    assert (run.training[0, -1], run.validation[0, -1]) == (30, 30)
-    assert run.bits_per_nat == pytest.approx(1.5)
-    said = capsys.readouterr().err
-    assert "line 36: loss is inf, which cannot be plotted" in said
-    assert "line 37: val_loss is nan, which cannot be plotted" in said
+    assert (run.training[0, -1], run.bits_per_nat) == (30, pytest.approx(1.5))
+    assert "line 36: loss is inf, which cannot be plotted" in capsys.readouterr().err
 
 
-EMPTY = (b"", b"step,lo", ",".join(("step", *curves.MEASURES)).encode() + b"\n")
 NO_TABLES = [
-    *((start, r"metrics\.csv has no losses yet: plot it after") for start in EMPTY),
-    *((data, "is not a table of numbers: name the") for data in (b"\xff\xfe\x00step\n", b"x" * 200_000 + b"\n")),
+    (b"step,lo", r"metrics\.csv has no losses yet: plot it after"),
+    (b"\xff\xfe\x00step\n", "is not a table of numbers: name the"),
     (b"epoch,train/loss\n1,2.5\n", "has no column step or loss or val_loss"),
-    ("\ufeffval_loss,new,step\r\n,?,0\r\n".encode(), "not the table of a run, it has no column loss: name the folder"),
 ]
 
 
-def test_unreadable_tables_are_refused(tmp_path):
-    file = tmp_path / "metrics.csv"
-    for path in (tmp_path, tmp_path / "gone"):
-        with pytest.raises(OptionError, match=r"there is no .*: name the folder of a run"):
-            curves.read_run(path)
-    for data, reason in NO_TABLES:
-        file.write_bytes(data)
-        with pytest.raises(OptionError, match=reason):
-            curves.read_run(tmp_path)
-    file.unlink()
-    file.mkdir()
-    with pytest.raises(OptionError, match=r"cannot be read \(.+\): name the folder of a run"):
+@pytest.mark.parametrize(("data", "reason"), NO_TABLES)
+def test_unreadable_tables_are_refused(tmp_path, data, reason):
+    (tmp_path / "metrics.csv").write_bytes(data)
+    with pytest.raises(OptionError, match=reason):
         curves.read_run(tmp_path)
-
-
-def test_runs_get_names_that_distinguish_them():
-    assert curves.names([Path("out/char/metrics.csv"), Path("out/bpe/metrics.csv")]) == ["char", "bpe"]
-    assert curves.names([Path("tables/first.csv"), Path("tables/second.csv")]) == ["first", "second"]
-    assert curves.names([Path("a/run/metrics.csv")] * 2) == ["run", "run"]
 
 
 def test_smoothing_is_a_mean_over_neighbours():
     losses = np.array([5.0, 3.0, 4.0, 2.0, 1.0])
     three = [5, 4, 3, 7 / 3, 1.5]
-    for width, right in {1: losses, 2: losses, 3: three, 4: three, 99: [5, 4, 3, 3, 3]}.items():
+    for width, right in {2: losses, 3: three, 4: three, 99: [5, 4, 3, 3, 3]}.items():
         assert curves.smoothed(losses, width).tolist() == [*right]
-    assert curves.smoothed(np.zeros(0), 10).size == 0
-    line = np.arange(20.0)[::-1]  # whose start does not move
-    assert curves.smoothed(line, 9)[:16].tolist() == line[:16].tolist()
 
 
 # --- plotting --------------------------------------------------------------------------------------------------
@@ -155,18 +127,15 @@ def test_one_run_is_plotted_beside_its_table(folders, ran, matplotlib):
 
 
 def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monkeypatch, matplotlib):
-    pictures = [tmp_path / "all.svg", tmp_path / "all.png", tmp_path / "all.PDF"]
+    pictures = [tmp_path / "all.svg", tmp_path / "all.png"]
     command = ["loss", *map(str, (folders[0], folders[0] / "metrics.csv", "--out", *pictures)), "--smooth", "1"]
     assert main(command) == 0
     shown = texts(pictures[0])
     assert ("loss, bits per character" in shown, "one, best 1.875 at step 30" in shown) == (True, True)
-    assert pictures[1].read_bytes().startswith(b"\x89PNG")
     before = [picture.read_bytes() for picture in pictures]
     assert not any(matplotlib.__version__.encode() in data for data in before)  # nor the version of matplotlib
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 20)  # the user's own style is for the user's own pictures
-    monkeypatch.setitem(matplotlib.rcParams, "savefig.facecolor", "red")
     assert main(command) == 0
-    assert matplotlib.rcParams["font.size"] == 20
     assert [picture.read_bytes() for picture in pictures] == before  # they depend on the numbers only
 
 
@@ -179,12 +148,9 @@ def test_names_are_shown_unchanged(folders, drawn):
 
 # What the options.json of a run notes; the columns with bits and without; the unit on the axis, alone and of two runs.
 UNIT_CASES = (
-    ({}, {"bits_per_char": 3.0}, "nats per token", "bits per character"),
     ({"loss_per": "token", "bits_per": "character"}, {"bits_per_char": 3.0}, "nats per token", "bits per character"),
     ({"loss_per": "token", "bits_per": "pixel"}, {"bits_per_char": 3.0}, "nats per token", "bits per pixel"),
     ({"loss_per": "picture", "bits_per": ""}, {"accuracy": 0.5}, "nats per picture", "nats per picture"),
-    ({"loss_per": "text", "bits_per": ""}, {"accuracy": 0.5}, "nats per text", "nats per text"),
-    ({"loss_per": "token", "bits_per": ""}, {"chrf": 50.0}, "nats per token", "nats per token"),
 )
 
 
@@ -208,48 +174,18 @@ def test_losses_of_different_units_are_not_in_one_picture(folders, tmp_path):
         curves.draw_loss(folders, curves.LossOptions(unit="nats"))
 
 
-def test_the_training_loss_is_plotted_in_bits_per_character_too(folders, matplotlib):
-    thin, thick = plotted(folders[0], smooth=1, unit="bits").get_lines()
-    assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)
-    assert thick.get_ydata().tolist() == pytest.approx([3, 2.625, 2.25, 1.875])
-    assert thin.get_color() == thick.get_color()
-
-
 def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    tables = [str(tmp_path / name) for name in ("x.csv", "y.csv")]
-    assert main(["loss", *map(str, folders), "--unit", "nats", "--out", *tables]) == 0
-    assert (tmp_path / "y.csv").read_bytes() == (tmp_path / "x.csv").read_bytes()
+    assert main(["loss", *map(str, folders), "--unit", "nats", "--out", str(tmp_path / "x.csv")]) == 0
     lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
     assert lines[:2] == ["run,part,step,nats_per_token", "one,training,1,5.0"]
     assert "one,validation,30,1.25" in lines
     assert len(lines) == 1 + 30 + 4 + 30
 
 
-def test_many_runs_look_different(folders, matplotlib):
-    lines = plotted(*[folders[0]] * 35).get_lines()
-    assert len({(line.get_color(), line.get_marker()) for line in lines[1::2]}) == 35
-
-
-def test_logarithmic_axes_have_no_step_0(drawn, tmp_path):
-    new = run_in(tmp_path / "new")
-    new.log(step=0, val_loss=1.0, bits_per_char=2.0)
-    with pytest.raises(OptionError, match="has nothing after step 0 yet: omit --log"):
-        drawn(new.path, "--log")
-    drawn(new.path)
-    new.log(step=10, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
-    assert "best 1.000 at step 0" in drawn(new.path, "--log")  # although it is not plotted
-
-
-def test_a_plot_that_cannot_be_written_is_reported(folders, matplotlib):
-    with pytest.raises(OptionError, match=r"x.svg cannot be written"):
-        main(["loss", str(folders[0]), "--out", str(folders[0] / "no folder" / "x.svg")])
-
-
 # What evaluations have measured, the columns asked for, and those drawn, each with its unit.
 MEASURED = (
     ({"bits_per_char": 2.5}, [], {"val_loss": "nats per token", "bits_per_char": "bits per character"}),
-    ({"exact": 1.0, "bleu": 9.0}, [], {"val_loss": "nats per token", "bleu": "0 to 100", "exact": "share, 0 to 1"}),
     ({"exact": 1.0, "entropy": 2.0}, ["entropy", "exact"], {"entropy": "nats per answer", "exact": "share, 0 to 1"}),
     ({}, ["loss"], {"loss": "nats per token"}),
 )
@@ -268,9 +204,3 @@ def test_measures_of_any_run_are_drawn_with_their_units(tmp_path, measures, aske
         panels = compose(picture).axes
     assert {axes.get_title().replace(" ", "_"): axes.get_ylabel() for axes in panels} == drawn
     assert {row[1] for row in picture.table[1:]} == drawn.keys()
-
-
-def test_every_measure_has_a_unit():
-    shares = {name for name in curves.MEASURES if name not in curves.UNITS}
-    assert shares == {"exact", "accuracy", "next_accuracy", "drawn_right", "group_right", "calls", "needless_calls"}
-    assert not curves.UNITS.keys() - {*curves.MEASURES}

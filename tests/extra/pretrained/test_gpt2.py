@@ -15,7 +15,6 @@ from safetensors.numpy import save
 from extra.families import GPT as FAMILY
 from extra.gpt.config import GPTConfig
 from extra.pretrained.export import export, main
-from extra.pretrained.gpt2 import LAYOUT
 from extra.pretrained.read import OWN_TOKENIZER, load_pretrained, read_config
 from gpt.model import GPT
 from tests.extra.pretrained import gpt2_folders as folders
@@ -23,13 +22,10 @@ from tests.extra.pretrained.gpt2_folders import SETTINGS, assert_computes, load_
 from tests.extra.tokenizers.test_huggingface import gpt2_definition
 from tests.gpt.saved_models import saved_gpt
 from tests.places import here
-from text.tokenizers.bpe import BPETokenizer
-from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
-from tinygrad_lite.errors import CheckpointError, OptionError, TokenizerError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.random import random_key
 from tinygrad_lite.tensor import Tensor
-from training.checkpoint import load_checkpoint
 from training.family import Trained
 
 
@@ -40,10 +36,9 @@ def load_gpt2(folder):
 
 
 CHANGES = [
-    *[{}, {"activation_function": "gelu"}, {"activation_function": "relu"}],
+    {"activation_function": "gelu"},
     {"activation_function": "gelu_pytorch_tanh", "n_inner": 7},
-    {"n_layer": 1, "n_head": 1, "n_embd": 4, "vocab_size": 5 * 2, "n_positions": 12},
-    {"n_layer": 3, "n_head": 4, "n_embd": 8, "layer_norm_epsilon": 0.3, "n_inner": 40},
+    {"activation_function": "relu", "n_layer": 3, "n_head": 4, "n_embd": 8, "layer_norm_epsilon": 0.3, "n_inner": 40},
 ]
 
 
@@ -64,11 +59,8 @@ def test_additions_by_other_programs_are_ignored(tmp_path):
     full = {f"transformer.{name}": array for name, array in (weights | extra).items()}
     full["lm_head.weight"] = weights["wte.weight"]
     config, loaded, tokenizer = load_gpt2(write_folder(tmp_path / "full", full))
-    assert config == plain[0]
-    assert tokenizer is None
-    assert loaded.keys() == plain[1].keys() == GPT(config).state_dict().keys()
-    for name, array in loaded.items():
-        np.testing.assert_array_equal(array, plain[1][name])
+    assert (config, tokenizer) == (plain[0], None)
+    np.testing.assert_equal(loaded, plain[1])
 
 
 def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
@@ -76,32 +68,23 @@ def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     kind, config = read_config(tmp_path / "config.json", FAMILY.layouts)
     assert (kind, GPT.blueprint(config).num_parameters()) == ("gpt2", 124_439_808)
     assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)
-    assert sum(int(np.prod(shape)) for shape in LAYOUT.shapes(config).values()) == 124_439_808
 
 
 ALWAYS = ("tie_word_embeddings", "scale_attn_weights", "is_causal")
 NEVER = ("scale_attn_by_inverse_layer_idx", "add_cross_attention")
 DIFFERENT = [
     ({"model_type": "bert"}, "model_type is 'bert', but this program supports only gpt2, llama, mistral, qwen2, qwen3"),
-    ({"model_type": "roberta"}, "model_type is 'roberta', but this program supports only gpt2, llama,"),
     ({"model_type": None}, "config.json has no model_type, which says what kind of model it is"),
-    ({"model_type": ["gpt2"]}, "model_type is"),
     *(({name: False}, f"{name} is False, but this program supports only True") for name in ALWAYS),
     *(({name: True}, f"{name} is True, but this program supports only False") for name in NEVER),
     ({"hidden_size": 12}, "hidden_size is 12, a setting that this program does not know"),
-    ({"quantization_config": {"bits": 4}}, "quantization_config is"),
     ({"activation_function": "silu"}, "activation_function is 'silu', but this program supports only gelu_new"),
-    ({"activation_function": ["gelu"]}, "activation_function is"),
     ({"n_layer": "2"}, "n_layer cannot be '2'"),
     ({"layer_norm_epsilon": 0}, "norm_eps cannot be 0"),
     ({"n_layer": 3}, r"lacks h\.2\.ln_1\.weight.*and 7 more"),
-    ({"n_layer": 1000}, "holds 28 tensors, too few for 1000 layers"),
     ({"n_layer": 1}, r"holds the unknown h\.1\.attn.* more: the architecture in config.json has no such part"),
     ({"n_positions": 17}, r"wpe\.weight has the shape \(16, 12\), config\.json says \(17, 12\)"),
-    ({"n_inner": 9}, r"c_fc\.weight has the shape"),
 ]
-
-
 NOT_WEIGHTS = [
     ({"lm_head.weight": np.ones((23, 12))}, r"lm_head\.weight differs from wte\.weight, but config\.json says"),
     ({"wte.weight": np.full((23, 12), np.nan)}, "holds NaN or infinity"),
@@ -127,22 +110,19 @@ def test_bfloat16_becomes_float32(tmp_path):
     rounded = {name: (weight.view(np.uint32) >> 16 << 16).view(np.float32) for name, weight in weights.items()}
     _, found, _ = load_gpt2(folder)
     _, expected, _ = load_gpt2(write_folder(tmp_path / "float32", rounded))
-    for name, array in expected.items():
-        assert found[name].dtype == np.float32
-        np.testing.assert_array_equal(found[name], array)
+    np.testing.assert_equal(found, expected)
+    assert {array.dtype for array in found.values()} == {np.dtype("float32")}
 
 
 CONFIG, MODEL = "config.json", "model.safetensors"
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 FLOAT8 = json.dumps({"wte.weight": {"dtype": "F8_E4M3", "shape": [12], "data_offsets": [0, 12]}}).encode()
-NOWHERE = "does not say which files hold the weights"
-PLACES = [({}, NOWHERE), ({"wte.weight": "../a.safetensors"}, NOWHERE)]
+PLACES = [({"wte.weight": "../a.safetensors"}, "does not say which files hold the weights")]
 PLACES += [({"wte.weight": "m-1.safetensors"}, r"there is no .*m-1\.safetensors, which .* names: copy all files")]
 DAMAGED = [  # files in place of others, or of which one is missing
     ({CONFIG: None}, r"there is no .*config\.json: a pretrained model is a folder with"),
-    *[({CONFIG: b"{"}, "not readable JSON"), ({CONFIG: b"[]"}, "not hold a JSON object")],
-    *(({name: POINTER}, "is a pointer of Git LFS") for name in (CONFIG, MODEL)),
-    ({MODEL: b"\x08"}, "cannot be read"),
+    ({CONFIG: b"{"}, "not readable JSON"),
+    ({MODEL: POINTER}, "is a pointer of Git LFS"),
     (
         {MODEL: len(FLOAT8).to_bytes(8, "little") + FLOAT8 + bytes(12)},
         "wte.weight is of the type F8_E4M3: convert the",
@@ -163,9 +143,6 @@ def test_missing_or_damaged_files_are_refused(files, reason, tmp_path):
         (folder / name).unlink() if data is None else (folder / name).write_bytes(data)
     with pytest.raises(CheckpointError, match=reason):
         load_gpt2(folder)
-    if files.get(MODEL) == POINTER:
-        with pytest.raises(CheckpointError, match=reason):
-            load_checkpoint(folder / MODEL)
 
 
 def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
@@ -175,15 +152,9 @@ def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
     (folder / "tokenizer.json").write_text("never read", encoding="utf-8")
     path.write_text(json.dumps(fits.to_json()), encoding="utf-8")
     assert load_gpt2(folder)[2].encode("abz") == [0, 1, 22]
-    another = json.dumps(CharTokenizer.train("abc").to_json())
-    for text, error, reason in (
-        (another, CheckpointError, r"has 4 tokens, the model of config\.json 23"),
-        ("{", CheckpointError, "not readable JSON"),
-        ('{"kind": "none"}', TokenizerError, "unknown kind"),
-    ):
-        path.write_text(text, encoding="utf-8")
-        with pytest.raises(error, match=reason):
-            load_gpt2(folder)
+    path.write_text(json.dumps(CharTokenizer.train("abc").to_json()), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"has 4 tokens, the model of config\.json 23"):
+        load_gpt2(folder)
 
 
 def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_path, tokenizers):
@@ -194,9 +165,6 @@ def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_pat
     assert (tokenizer.kind, tokenizer.vocab_size) == ("hf", 23)
     assert tokenizer.encode("aab") == [0, 2]
     assert tokenizer.textless == (3, *range(4, 23))  # the special and the rows beyond it
-    write_folder(folder, random_weights(SETTINGS | {"vocab_size": 3}), vocab_size=3)
-    with pytest.raises(TokenizerError, match="ids up to 3, which do not fit into 3 tokens"):
-        load_gpt2(folder)
 
 
 # --- export -----------------------------------------------------------------------------------------------------------
@@ -223,17 +191,16 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
     return Trained(Path("file"), "a GPT", GPT, config, tokenizer, weights)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("settings", KINDS)
-def test_an_exported_model_is_a_gpt2_with_the_same_logits_and_read_back_unchanged(tmp_path, settings, dtype):
-    trained, folder = make_trained(dtype, **settings), tmp_path / "folder"
+def test_an_exported_model_is_a_gpt2_with_the_same_logits_and_read_back_unchanged(tmp_path, settings):
+    trained, folder = make_trained("float64", **settings), tmp_path / "folder"
     export(trained, folder)
     _, config, found, tokenizer = load_pretrained(folder, FAMILY.layouts)
     assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
     assert tokenizer.to_json() == TOKENIZER.to_json()
     for name, array in found.items():
-        expected = trained.weights.get(name, np.zeros(array.shape, dtype))  # a bias that the model does not have
-        assert array.dtype == dtype
+        expected = trained.weights.get(name, np.zeros(array.shape))  # a bias that the model does not have
+        assert array.dtype == np.float64
         np.testing.assert_array_equal(array, expected)
     assert trained.weights.keys() <= found.keys()
     theirs = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -242,18 +209,8 @@ def test_an_exported_model_is_a_gpt2_with_the_same_logits_and_read_back_unchange
     with safe_open(folder / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
         weights = {name.removeprefix("transformer."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if dtype == "float64":
-        logits = trained.make_model(here())(Tensor(np.array([folders.IDS]))).numpy()[0]
-        np.testing.assert_allclose(logits, folders.forward(weights, theirs, folders.IDS), rtol=0, atol=1e-10)
-
-
-def test_nothing_is_overwritten(tmp_path):
-    (tmp_path / "note.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
-        export(make_trained(), tmp_path)
-    with pytest.raises(CheckpointError, match="cannot write into"):
-        export(make_trained(), tmp_path / "note.txt")
-    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+    logits = trained.make_model(here())(Tensor(np.array([folders.IDS]))).numpy()[0]
+    np.testing.assert_allclose(logits, folders.forward(weights, theirs, folders.IDS), rtol=0, atol=1e-10)
 
 
 def test_the_command_exports_a_file_or_a_run(tmp_path, ran):
@@ -263,18 +220,11 @@ def test_the_command_exports_a_file_or_a_run(tmp_path, ran):
     ran(main, tmp_path / "run", tmp_path / "two")
     names = sorted(path.name for path in (tmp_path / "two").iterdir())
     assert names == ["config.json", "model.safetensors", OWN_TOKENIZER]
-    for wrong in ([], ["one"], ["--checkpoint", "x"], ["a", "b", "c"]):
-        with pytest.raises(OptionError, match=r"usage: python -m extra\.pretrained\.export CHECKPOINT DIR"):
-            main(wrong)
-    with pytest.raises(CheckpointError, match="there is no checkpoint"):
-        main([str(tmp_path / "none.safetensors"), str(tmp_path / "three")])
-
-
-@pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
-def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
-    export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
-    assert load_pretrained(tmp_path / "folder", FAMILY.layouts)[3].to_json() == tokenizer.to_json()
-    assert not (tmp_path / "folder" / "tokenizer.json").exists()
+    with pytest.raises(OptionError, match=r"usage: python -m extra\.pretrained\.export CHECKPOINT DIR"):
+        main(["one"])
+    with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
+        main([str(path), str(tmp_path / "two")])
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == names
 
 
 def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path, tokenizers):
@@ -290,13 +240,10 @@ def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path, tok
 
 LACKING = [
     ({"positions": "sinusoidal"}, "positions sinusoidal", "GPT2LMHeadModel allows only learned"),
-    ({"positions": "rotary"}, "positions rotary", "GPT2LMHeadModel allows only learned"),
     ({"activation": "swiglu"}, "activation swiglu", "GPT2LMHeadModel allows only gelu"),
     ({"n_kv_head": 1}, "n_kv_head 1", "GPT2LMHeadModel allows only 2"),
-    ({"head_dim": 6}, "head_dim 6", "GPT2LMHeadModel allows only 4"),
     ({"qk_norm": True}, "qk_norm True", "GPT2LMHeadModel allows only False"),
     ({"attention_scale": 0.2}, "attention_scale 0.2", "GPT2LMHeadModel allows only none"),
-    ({"tie_weights": False}, "tie_weights False", "GPT2LMHeadModel allows only True"),
     (LLAMA_PARTS | {"activation": "relu2"}, "activation relu2", "LlamaForCausalLM allows only swiglu"),
     (LLAMA_PARTS | {"bias": True, "qk_norm": True}, "bias True", "Qwen3ForCausalLM allows only False"),
 ]

@@ -1,6 +1,5 @@
 """Folders in the layouts of Llama, Mistral and Qwen: equal to independent implementations; and export."""
 
-import json
 import math
 from pathlib import Path
 
@@ -32,14 +31,12 @@ QWEN2 = LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "
 MISTRAL = LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 KINDS = [
     QWEN2 | {"sliding_window": 4},
-    MISTRAL | {"sliding_window": None, "head_dim": 8},
-    MISTRAL | {"sliding_window": 12},
+    MISTRAL | {"sliding_window": 12, "head_dim": 8},
     LLAMA,
     LLAMA | {"num_key_value_heads": None, "tie_word_embeddings": True, "rope_theta": 500.0, "rms_norm_eps": 0.1},
     LLAMA | {"head_dim": 8, "rope_theta": 5e5, "rope_scaling": LLAMA3 | {"rope_type": "llama3"}},
     LLAMA | {"rope_parameters": LLAMA3 | {"rope_type": "llama3", "rope_theta": 100.0}, "num_attention_heads": 2},
     LLAMA | {"rope_scaling": LLAMA3 | {"rope_type": "llama3"}, "rope_parameters": {"rope_theta": 100.0}},
-    QWEN3,
     QWEN3 | {"head_dim": 4, "tie_word_embeddings": True, "num_key_value_heads": 1, "rope_theta": 1e6},
 ]
 
@@ -141,32 +138,23 @@ def test_several_files_of_float16_with_an_index_are_read(tmp_path):
         part = dict(list(weights.items())[number::3])
         save_file(part, folder / f"model-{number}.safetensors")
         places |= dict.fromkeys(part, f"model-{number}.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
+    folders.write_json(folder, **{"model.safetensors.index": {"weight_map": places}})
     title, _, found, _ = load_pretrained(folder, FAMILY.layouts)
-    assert (title, found.keys()) == ("Llama", expected.keys())
-    for name, array in expected.items():
-        assert found[name].dtype == np.float32
-        np.testing.assert_array_equal(found[name], array)
+    assert title == "Llama"
+    np.testing.assert_equal(found, expected)
 
 
-YARN = [{"rope_scaling": {"type": "yarn", "factor": 2.0}}]
-YARN += [{"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}]
 DIFFERENT = [
     ({"architectures": ["LlamaForSequenceClassification"]}, "but this program supports only LlamaForCausalLM"),
     ({"hidden_act": "gelu"}, "hidden_act is 'gelu', but this program supports only 'silu'"),
-    ({"attention_bias": True}, "attention_bias is True, but this program supports only False"),
     ({"residual_multiplier": 0.2}, "residual_multiplier is 0.2, a setting that this program does not know"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has values other than"),
     ({"hidden_size": None}, "hidden_size is missing, which a llama needs"),
     ({"model_type": "qwen3", "architectures": None}, "head_dim is missing, which a qwen3 needs"),
-    *((changes, "rope_type in rope_scaling is 'yarn', but this program") for changes in YARN),
+    ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type in rope_scaling is 'yarn', but this program"),
     ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
-    ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}}, "factor in rope_scaling is '8', but"),
     ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": 0.5}}, "rope_scaling 0.5,1,4,16 is not FACTOR"),
     ({"rope_parameters": {"rope_type": "default", "beta": 1}}, "rope_parameters has beta, a setting that this"),
-    ({"rope_parameters": [1]}, "rope_parameters is .* not a JSON object"),
-    ({"tie_word_embeddings": 1}, "tie_weights cannot be 1"),
-    ({"num_key_value_heads": 2}, "do not fit together: n_head 3 is not a multiple of n_kv_head 2"),
     ({"num_hidden_layers": 3}, r"lacks model\.layers\.2\..*and 4 more: it is not the model of config\.json"),
     ({"tie_word_embeddings": True}, r"lm_head\.weight differs from model\.embed_tokens\.weight"),
 ]
@@ -184,8 +172,6 @@ def test_the_context_of_a_mistral_is_its_window():
     long = {"max_position_embeddings": 32768}  # more than the window that transformers begins with
     for given, context in (({"sliding_window": 12}, 12), ({"sliding_window": None}, 32), ({}, 32), (long, 4096)):
         assert LAYOUT.own_config(MISTRAL | given).block_size == context
-    with pytest.raises(CheckpointError, match="block_size cannot be 'wide'"):
-        LAYOUT.own_config(MISTRAL | {"sliding_window": "wide"})
 
 
 def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
@@ -202,7 +188,6 @@ def test_a_qwen2_is_exported_while_the_biases_it_lacks_are_0(tmp_path):
 SCALED = {"n_kv_head": 1, "n_inner": 12, "tie_weights": False, "rope_scaling": "8,1,4,8", "rope_theta": 50.0}
 # GPTs of ours with the parts of Llama, and of Qwen3 with qk_norm.
 MODERN = [
-    LLAMA_PARTS,
     LLAMA_PARTS | SCALED,
     LLAMA_PARTS | {"qk_norm": True, "head_dim": 6, "norm_eps": 1e-3},
     LLAMA_PARTS | {"qk_norm": True, "norm_weight": False, "attention_scale": 0.3},
@@ -223,16 +208,11 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     np.testing.assert_allclose(again(ids).numpy(), trained.make_model()(ids).numpy(), rtol=0, atol=tolerance)
 
 
-GPT2 = folders.SETTINGS | {"bos_token_id": None, "eos_token_id": None}
-GPT2_KINDS = [
-    GPT2,
-    GPT2 | {"n_layer": 1, "n_head": 1, "n_embd": 8, "n_inner": 20, "vocab_size": 50, "activation_function": "gelu"},
-    GPT2 | {"n_layer": 3, "n_head": 4, "n_embd": 32, "n_positions": 32, "layer_norm_epsilon": 1e-6},
-]
+GPT2 = folders.SETTINGS | {"bos_token_id": None, "eos_token_id": None, "n_inner": 20, "activation_function": "gelu"}
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("settings", [*KINDS, *GPT2_KINDS])
+@pytest.mark.parametrize("settings", [*KINDS, GPT2 | {"layer_norm_epsilon": 1e-6}])
 def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings, transformers, torch):
     torch.manual_seed(5)
     config = transformers.AutoConfig.for_model(**settings | {"initializer_range": 0.4})

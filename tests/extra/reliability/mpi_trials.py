@@ -1,6 +1,6 @@
 """Trials of failures of a run that mpirun started, each at a random moment.
 
-    python -m tests.extra.reliability.mpi_trials          20 of each kind, about 20 minutes; needs root to cut a link
+    python -m tests.extra.reliability.mpi_trials          20 of each kind, about 20 minutes
     python -m tests.extra.reliability.mpi_trials 3 kill
 
 Each trial starts a training, waits until a checkpoint exists, lets something go wrong, and asserts how it ends: in
@@ -19,8 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import train
@@ -38,20 +36,10 @@ KINDS = {  # the exit status of mpirun
     "Ctrl-C": 130,
     "SIGTERM": 143,
 }
-IN_TIME, CUT_IN_TIME = 10.0, 60.0  # seconds from the failure to the end
+IN_TIME = 10.0  # seconds from the failure to the end
 STEPS = 1200
 RUN = arguments(max_iters=STEPS, eval_interval=20, dropout=0.1, keep=2, out_dir=None)
 MPIRUN = str(Path(sys.prefix, "bin", "mpirun"))
-HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}
-DEVICE = "veth"  # the name of the network device on each host
-# Called like ssh, with options, a machine and a command, it runs the command in the namespace that represents the
-# machine.
-AGENT = """#!/bin/sh
-while [ "${1#-}" != "$1" ]; do shift; done
-case $1 in 10.77.0.1) host=hostA;; *) host=hostB;; esac
-shift
-exec ip netns exec $host unshare --uts sh -c "hostname $host; $*"
-"""
 
 
 def fail_as_asked() -> None:
@@ -142,72 +130,18 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
     }
     pattern = sentences.get(kind, r"train.py: rank 1 has failed: KeyError: 'made up' \(mpi_trials.py, line \d+, on ")
     assert len(re.findall(pattern, said)) == 1, said
-    check(run, whole)
-    return took
-
-
-def check(run: RunFolder, whole: RunFolder | None) -> None:
-    """Assert that the checkpoints are whole; and after a resumption, that nothing shows what has happened."""
     whole_checkpoints(run)
     if whole:
         process = start(run.path, ["--resume"])
         said = process.communicate(timeout=300)[0]
         assert process.returncode == 0, said
         same(run, whole)
-
-
-def ip(*words: str) -> str:
-    """Run the command `ip`; returns what it prints."""
-    return subprocess.run(["ip", *words], capture_output=True, encoding="utf-8", check=True).stdout
-
-
-@contextmanager
-def two_hosts(agent: Path) -> Iterator[list[str]]:
-    """Two network namespaces with a link between them, and the command that starts a rank of a program on each."""
-    agent.write_text(AGENT, encoding="ascii", newline="\n")
-    agent.chmod(0o755)
-    first, second = HOSTS
-    for host in HOSTS:
-        subprocess.run(["ip", "netns", "del", host], stderr=subprocess.DEVNULL, check=False)  # left by a killed run
-        ip("netns", "add", host)
-    ip("link", "add", DEVICE, "netns", first, "type", "veth", "peer", "name", DEVICE, "netns", second)
-    for host, address in HOSTS.items():
-        ip("-n", host, "addr", "add", f"{address}/24", "dev", DEVICE)
-        ip("-n", host, "link", "set", "lo", "up")
-        ip("-n", host, "link", "set", DEVICE, "addrgenmode", "none")  # no IPv6, which needs seconds to be usable
-        ip("-n", host, "link", "set", DEVICE, "up")
-    while any("state UP" not in ip("-n", host, "link", "show", DEVICE) for host in HOSTS):
-        time.sleep(0.1)  # before that, MPICH chooses another device, or fails
-    where = ["-hosts", ",".join(f"{address}:1" for address in HOSTS.values()), "-n", "2"]
-    yield [str(agent), HOSTS[first], MPIRUN, "-launcher", "ssh", "-launcher-exec", str(agent), *where, sys.executable]
-    for host in HOSTS:
-        ip("netns", "del", host)
-
-
-def cut_link(rng: random.Random, folder: Path) -> float:
-    """Cut the link between two simulated hosts; returns the seconds until all is over on both."""
-    with two_hosts(folder.parent / "agent") as start_on_both:
-        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
-        process = start(folder, [*RUN, "--max_iters=100000"], start_on_both, **network)
-        try:
-            wait_until(RunFolder(folder).last.exists, 120)
-            time.sleep(rng.uniform(0, 1))
-            ip("-n", "hostA", "link", "set", DEVICE, "down")  # neither side is told
-            began = time.monotonic()
-            said, _ = process.communicate(timeout=CUT_IN_TIME)
-            wait_until(lambda: not {"0", "1"} & processes(str(folder)).keys(), CUT_IN_TIME)
-            took = time.monotonic() - began
-        finally:
-            kill_all(f"TRIAL={folder}")
-    assert process.returncode != 0, said
-    assert len(re.findall(r"stopped: rank 0 has not heard from rank 1 on hostB for \d+ s", said)) == 1, said
-    check(RunFolder(folder), None)
     return took
 
 
 def main(argv: list[str]) -> int:
     """All trials; prints a line for each kind."""
-    number, kinds = int(argv[0]) if argv else 20, argv[1:] or [*KINDS, "cut link"]
+    number, kinds = int(argv[0]) if argv else 20, argv[1:] or KINDS
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "text.txt").write_text(made_up_text(), encoding="utf-8")
         whole = RunFolder(Path(place) / "whole")
@@ -217,10 +151,7 @@ def main(argv: list[str]) -> int:
             rng, times = random.Random(kind), []
             for count in range(number):
                 folder = Path(place) / f"{kind.replace(' ', '-')}-{count}"
-                if kind == "cut link":
-                    times.append(cut_link(rng, folder))
-                else:
-                    times.append(trial(kind, rng, folder, whole if count % 2 else None))
+                times.append(trial(kind, rng, folder, whole if count % 2 else None))
                 shutil.rmtree(folder)
             print(f"{kind}: {number} trials, all ended as they must, at most {max(times):.1f} s later", flush=True)
     return 0

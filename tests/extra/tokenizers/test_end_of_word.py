@@ -43,21 +43,6 @@ def test_the_papers_example_gives_its_ten_merges():
     assert render(tokenizer, "lowest newer") == ["low", "est</w>", "new", "e", "r", "</w>"]
 
 
-def test_nineteen_merges_make_ten_subtokens_of_a_long_compound():
-    # The lecture's merges in its order; it does not show the text from which they were learned.
-    listed = "A b|a s|e r|s er|w as|Ab was|Abwas ser|B e|a n|d l|h an|n g|u ng|Be han|dl ung|Behan dlung|A n|a g|l ag"
-    listed = listed.split("|")
-    names = [*sorted(set("AbwasserBehandlungAnlage")), "</w>"]
-    characters, merges = names[:-1], []
-    for left, right in map(str.split, listed):
-        merges.append((names.index(left), names.index(right)))
-        names.append(left + right)
-    tokenizer = EndOfWordTokenizer(characters, merges)
-    assert learned(tokenizer) == [pair.replace(" ", "") for pair in listed]
-    shown = render(tokenizer, "Abwasserbehandlungsanlage")  # a new word: "B e" and "A n" come from others
-    assert (" ".join(shown), len(shown)) == ("Abwasser b e han dlung s an lag e </w>", 10)
-
-
 @given(FEW_LETTERS)
 def test_merges_and_ids_equal_the_definition(text):
     n_characters = len(set("".join(text.split())))
@@ -65,19 +50,10 @@ def test_merges_and_ids_equal_the_definition(text):
     assert (tokenizer.merges, tokenizer.encode(text)) == by_definition(text, 20)
 
 
-def test_white_space_is_not_kept():
-    tokenizer = EndOfWordTokenizer.train("ab cd", 10)
-    assert tokenizer.decode(tokenizer.encode("\n\nab\t cd\u00a0\u2003ab  ")) == "ab cd ab "
-    assert tokenizer.encode(" \n") == tokenizer.encode("") == []
-
-
 def test_the_end_of_word_mark_in_a_text_is_four_characters():
     tokenizer = EndOfWordTokenizer(sorted("ab</w>"), [])
-    mark = 6
-    assert tokenizer.render(mark) == "</w>"
     assert render(tokenizer, "a</w>b") == ["a", "<", "/", "w", ">", "b", "</w>"]
-    assert tokenizer.encode("a</w>b").count(mark) == 1
-    assert tokenizer.decode(tokenizer.encode("a</w>b")) == "a</w>b "
+    assert tokenizer.decode(tokenizer.encode("\na</w>b\t")) == "a</w>b "
     # Learned as one token, these four characters still differ from the mark.
     learned_it = EndOfWordTokenizer.train("a</w> " * 5 + "b</w> " * 5, 100)
     assert learned_it.decode(learned_it.encode("a</w> b</w>")) == "a</w> b</w> "
@@ -91,14 +67,8 @@ def test_unseen_characters_become_unk_and_do_not_end_a_word():
 
 
 def test_long_words_are_cut_and_decoded_whole():
-    for length in (MAX_WORD - 1, MAX_WORD, MAX_WORD + 1, 3 * MAX_WORD):
+    for length in (MAX_WORD, MAX_WORD + 1):
         text = " ".join(["x" * length] * 3)
         tokenizer = EndOfWordTokenizer.train(text, 300)
         assert tokenizer.decode(tokenizer.encode(text)) == text + " "
         assert tokenizer_from_json(tokenizer.to_json()).merges == tokenizer.merges
-
-
-def test_render_shows_the_mark_and_escapes_control_characters():
-    tokenizer = EndOfWordTokenizer(["\0", "a", "\ud800"], [(1, 3), (0, 3), (1, 0)], ["<unk>", "a </w>"])
-    shown = [tokenizer.render(token) for token in range(tokenizer.vocab_size)]
-    assert shown == ["\\x00", "a", "\\xed\\xa0\\x80", "</w>", "a</w>", "\\x00</w>", "a\\x00", "<unk>", "a </w>"]

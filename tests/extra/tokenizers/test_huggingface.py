@@ -32,13 +32,6 @@ def tokenizer(tokenizers):
     return HFTokenizer(gpt2_definition())
 
 
-def test_every_byte_has_one_visible_character():
-    table = huggingface.byte_characters()
-    assert sorted(table.values()) == list(range(256))
-    assert all(character.isprintable() and not character.isspace() for character in table)
-    assert (table["Ġ"], table["Ċ"], table["ä"]) == (0x20, 0x0A, 0xE4)  # as seen in GPT-2's own vocabulary
-
-
 @given(text=st.text())
 def test_any_text_survives_a_round_trip_with_the_packages_ids(tokenizer, text, tokenizers):
     package = tokenizers.Tokenizer.from_str(tokenizer.definition)
@@ -66,10 +59,6 @@ def test_special_tokens_may_have_any_id_and_truncation_and_padding_are_off(token
     assert other.decode(other.encode("der der der<ä>")) == "der der der<ä>"
 
 
-def test_a_vocabulary_without_all_bytes_has_unknown_characters(tokenizers):
-    assert HFTokenizer(gpt2_definition({"a": 0, "b": 1}, [])).unknown("abäca") == {"ä": 1, "c": 1}
-
-
 def test_a_model_may_have_more_rows_than_tokens(tokenizer):
     wide = HFTokenizer(tokenizer.definition, 300)
     assert (tokenizer.vocab_size, wide.vocab_size) == (256 + len(MERGES) + 1, 300)
@@ -80,10 +69,8 @@ def test_a_model_may_have_more_rows_than_tokens(tokenizer):
 
 INVALID = [
     ({"definition": "{"}, "cannot be read by tokenizers"),
-    ({"definition": 3}, "the tokenizer.s definition must be a text, not 3"),
-    *(({"vocab_size": size}, "the tokenizer.s vocab_size must be a whole number") for size in ("300", True)),
+    ({"vocab_size": "300"}, "the tokenizer.s vocab_size must be a whole number"),
     ({"vocab_size": 10**12}, "do not fit into"),
-    ({"more": 1}, "fields kind, definition, vocab_size, not"),
 ]
 
 
@@ -110,9 +97,7 @@ def template(*before, after=(), ids=(261,)):
 
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
-
-
-PROCESSORS = [(None, 0), (BYTE_LEVEL, 0), (template("a"), 1), (template("a", "b", ids=(261, 5)), 4)]
+PROCESSORS = [(BYTE_LEVEL, 0), (template("a"), 1), (template("a", "b", ids=(261, 5)), 4)]
 PROCESSORS += [({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1)]
 
 
@@ -132,7 +117,6 @@ BESIDE = [
     ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
     ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
     ({"add_prefix_space": False, "add_bos_token": True}, ""),
-    ([], "cannot be read"),
 ]
 
 
@@ -145,8 +129,7 @@ def test_settings_beside_the_tokenizer_are_checked(tokenizer, about, reason, tmp
 
 
 @pytest.mark.parametrize("steps", CUTTING.values(), ids=CUTTING)
-@pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}])
-def test_text_is_split_into_words_as_by_the_package(tokenizer, steps, normalizer, tokenizers):
+def test_text_is_split_into_words_as_by_the_package(tokenizer, steps, tokenizers):
     definition = json.loads(tokenizer.definition)
     merges = [("1", "9"), ("19", "9"), ("'", "s"), ("Ġ", "Ġ"), ("Ċ", "Ċ"), ("Ġ", "("), *MERGES]
     vocab = definition["model"]["vocab"]
@@ -154,14 +137,11 @@ def test_text_is_split_into_words_as_by_the_package(tokenizer, steps, normalizer
     definition["model"] |= {"vocab": vocab, "merges": merges}
     whole = [step | {"trim_offsets": True} if step["type"] == "ByteLevel" else step for step in steps]
     whole[-1] = {"use_regex": True} | whole[-1]
-    definition |= {"normalizer": normalizer, "pre_tokenizer": {"type": "Sequence", "pretokenizers": whole}}
+    definition |= {"normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "Sequence", "pretokenizers": whole}}
     ours = HFTokenizer(json.dumps(definition))
     package = tokenizers.Tokenizer.from_str(json.dumps(definition))
     text = "Der  Geist, der 1999\n\n\n 19 Mal's  (verneint) IT'S a\u0308r"
     assert ours.encode(text) == package.encode(text).ids
-    assert tokenizer_from_json(ours.to_json()).encode(text) == ours.encode(text)
-    digits = ours.encode("1999") == [ours.encode(digit)[0] for digit in "1999"]
-    assert digits == (steps is not CUTTING["llama3"])
 
 
 def sentencepiece(normalizer, cutting, scheme=None):
@@ -199,7 +179,6 @@ def test_sentencepieces_tokens_are_those_of_the_package(parts, tokenizers):
         assert decoded == (f" {text}" if text and not has_blank else text)  # the first token's own blank
         stream = StreamDecoder(ours)
         assert "".join([*map(stream.push, ours.encode(text)), stream.finish()]) == decoded
-        assert tokenizer_from_json(ours.to_json()).encode(text) == ours.encode(text)
         assert ours.unknown(text) == {}
     package.encode_special_tokens = False
     between = "der<s>de<s> t"
@@ -209,29 +188,20 @@ def test_sentencepieces_tokens_are_those_of_the_package(parts, tokenizers):
 
 
 OWN_PATTERN = SPLITS[1] | {"pattern": {"Regex": "(a+)+$"}}
-# By part of a definition: what is not taken there. Some of it could exhaust the memory, or take forever.
-UNSUPPORTED = {
-    "pre_tokenizer": [
-        OWN_PATTERN,
-        {"type": "Sequence", "pretokenizers": [OWN_PATTERN, CUTTING["qwen"][1]]},
-        {"type": "Sequence", "pretokenizers": SPLITS[1:]},
-    ],
-    "normalizer": [
-        {"type": "Lowercase"},
-        {"type": "Prepend", "prepend": "x" * 1000},
-        {"type": "Sequence", "normalizers": [{"type": "Replace"}]},
-    ],
-    "decoder": [None, {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}],
-    "model": [{"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}],
-}
-OTHERS = [{name: part} for name, parts in UNSUPPORTED.items() for part in parts]
-OTHERS += [sentencepiece(*parts) for parts in ((None, None), (OLDER, NEWER, "first"), (None, NEWER, "never"))]
+# Parts of a definition that are not taken. Some could exhaust the memory, or take forever.
+OTHERS = [
+    {"pre_tokenizer": OWN_PATTERN},
+    {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [OWN_PATTERN, CUTTING["qwen"][1]]}},
+    {"normalizer": {"type": "Lowercase"}},
+    {"normalizer": {"type": "Prepend", "prepend": "x" * 1000}},
+    {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}},
+    {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}},
+    *(sentencepiece(*parts) for parts in ((OLDER, NEWER, "first"), (None, NEWER, "never"))),
+]
 REFUSED = [(parts, "neither a byte-level BPE") for parts in OTHERS]
 REFUSED += [
     ({"post_processor": template(after=("a",))}, "does more than put special tokens before"),
-    ({"post_processor": {"type": "RobertaProcessing"}}, "does more than put special tokens before a text"),
     ({"post_processor": template("a", ids=(300,))}, "an id without a token"),
-    ({"post_processor": {"type": "TemplateProcessing", "single": [1]}}, "cannot be read"),
 ]
 
 
@@ -242,15 +212,10 @@ def test_other_definitions_are_refused(tokenizer, parts, reason):
 
 
 def test_a_folder_with_the_definition_is_read(tokenizer, tmp_path):
-    for name in ("vocab.json", "merges.txt"):  # the older form, which is not read
-        (tmp_path / name).write_text("{}", encoding="utf-8")
     assert HFTokenizer.from_folder(tmp_path) is None
     (tmp_path / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
     assert HFTokenizer.from_folder(tmp_path).to_json() == tokenizer.to_json()
     assert HFTokenizer.from_folder(tmp_path, 300).vocab_size == 300
-    (tmp_path / "tokenizer.json").write_bytes(b"\xff")
-    with pytest.raises(TokenizerError, match="cannot be read"):
-        HFTokenizer.from_folder(tmp_path)
 
 
 def test_without_the_package_an_error_says_how_to_install_it(monkeypatch):

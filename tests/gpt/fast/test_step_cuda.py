@@ -8,7 +8,6 @@ import pytest
 
 from gpt.fast.step import FastStep, has_known_parts
 from gpt.fast.step_cuda import FastStepCuda
-from tests.emulator.cupy_on_cpu import Stream
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.configs import has
 from tests.gpt.fast.test_step import CHOICES, SETTINGS, TOLERANCE, fast_step, make_model, steps, updated
@@ -27,7 +26,7 @@ PROMPT, TOKENS = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 10))
 
 
 COMPARED = [
-    *((settings, "float64") for settings in FITTING.values()),
+    *((FITTING[name], "float64") for name in ("gpt-2", "speed run", "qwen") if name in FITTING),
     (GPT2, "float32"),
     *(pytest.param(settings, "float64", marks=pytest.mark.slow) for settings in SETTINGS),
     *(pytest.param(settings, "float32", marks=pytest.mark.slow) for settings in (*FITTING.values(), *CHOICES)),
@@ -81,17 +80,12 @@ def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, rows, cuda):
     assert {cache.both.dtype for cache in [*caches, *rounding_caches]} == {bfloat16()}
     kept = [np.stack([on_host(cache.both).astype(np.float32) for cache in each]) for each in (caches, rounding_caches)]
     kept = [array[..., : len(found), :] for array in kept]  # (L, rows, 2, H, T, D)
-    differs = kept[0] != kept[1]
-    assert differs.mean() < 1e-2
+    assert (kept[0] != kept[1]).mean() < 1e-2
     np.testing.assert_allclose(*kept, rtol=2**-7, atol=1e-3)
-    same = ~differs.any((0, 2, 3, 4, 5))  # of each row
-    found, expected = np.array(found), np.array(expected)
-    np.testing.assert_allclose(found[:, same], expected[:, same], rtol=0, atol=1e-5)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
 
 
 WRITTEN = [
-    pytest.param(200, 1, GPT2, marks=pytest.mark.slow, id="200 tokens"),
     pytest.param(6, 1, GPT2, id="gpt-2"),
     pytest.param(4, 3, FITTING.get("qwen", FITTING["speed run"]), id="qwen, or what the core has"),
 ]
@@ -128,33 +122,13 @@ def test_replayed_tokens_equal_launched_ones_and_no_weight_changes(count, rows, 
     assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
 
 
-NOT_CAPTURED = [
-    (lambda x: x + 1, "an allocation"),
-    (lambda x: float(x[0]), "a number that the host reads"),
-    (lambda x: x.set(np.ones(2)), "a copy from the host"),
-    (lambda x: get_device("cuda").to_host(x), "an array that the host reads"),
-]
+def test_what_cannot_be_captured_is_launched_as_before(cuda):
+    x, read = get_device(cuda).xp.ones(2), []
 
+    def work():
+        read.append(float(x[0]))
 
-@pytest.mark.parametrize(("work", "what"), NOT_CAPTURED)
-def test_what_cannot_be_captured_is_launched_as_before(work, what, cuda):
-    xp, called = get_device(cuda).xp, []
-    x = xp.ones(2)
-
-    def noted():
-        called.append(1)
-        work(x)
-
-    if "CPU" in xp.__version__:
-        Stream(non_blocking=True).begin_capture()
-        with pytest.raises(RuntimeError, match=what):
-            work(x)
-        Stream().end_capture()
-    elif "reads" not in what:
-        pytest.skip("CuPy lets a graph do this")
-    assert graph.captured(noted) is noted
-    noted()
-    assert len(called) == 2
+    assert graph.captured(work) is work
 
 
 def test_a_graph_is_for_the_caches_that_it_was_recorded_with(cuda):

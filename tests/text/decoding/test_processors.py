@@ -20,11 +20,6 @@ def forbidden_after(text: list[int], n: int, vocab_size: int) -> set[int]:
     return {token for token in range(vocab_size) if tuple([*text, token][-n:]) in grams}
 
 
-def generated(table: np.ndarray, prompt: np.ndarray, **settings) -> np.ndarray:
-    """(B, n) tokens of a model in which the next token depends on the last one only."""
-    return tokens_of(table, prompt[:, -1], prompt=prompt, **settings)
-
-
 # --- repetition penalty ---
 
 
@@ -35,11 +30,6 @@ def test_a_penalty_raises_the_probability_of_earlier_tokens_to_its_power(penalty
     np.testing.assert_allclose(q, [[0.1, 0.2**penalty, 0.3, 0.4**penalty]], rtol=1e-12)
 
 
-def test_impossible_tokens_stay_impossible_and_certain_ones_certain():
-    log_probs = np.array([[-np.inf, 0.0, -np.inf, -np.inf]])
-    np.testing.assert_array_equal(one_row([0, 1], penalty=1.5).discourage(log_probs, ROW_0), log_probs)
-
-
 def test_generated_tokens_count_too_and_rows_are_independent():
     repetition = Repetition(2, 3, penalty=2.0, ngram_size=0, prompt=None)
     repetition.note(np.array([2]), np.array([1]))
@@ -47,16 +37,6 @@ def test_generated_tokens_count_too_and_rows_are_independent():
     assert repetition.discourage(log_probs, np.arange(2)).tolist() == [[-1, -1, -1], [-1, -1, -2]]
     assert repetition.discourage(log_probs[1:], np.array([1])).tolist() == [[-1, -1, -2]]
     assert (log_probs == -1.0).all()  # the model's array is not changed
-
-
-def test_with_a_large_penalty_greedy_decoding_uses_every_token_once():
-    table = np.log(np.array([[0.4, 0.3, 0.2, 0.1]]).repeat(4, axis=0))
-    prompt = np.array([[1]])
-    assert generated(table, prompt, max_new_tokens=4, temperature=0).tolist() == [[0, 0, 0, 0]]
-    said = generated(table, prompt, max_new_tokens=3, temperature=0, repetition_penalty=50.0)
-    assert said.tolist() == [[0, 2, 3]]
-    mild = generated(table, prompt, max_new_tokens=3, temperature=0, repetition_penalty=2.0)  # 0.4^2 and 0.3^2 < 0.2
-    assert mild.tolist() == [[0, 2, 0]]
 
 
 # --- no n-gram twice ---
@@ -70,26 +50,10 @@ def test_exactly_the_n_grams_of_the_text_are_forbidden(text, n):
 
 def test_when_every_token_is_forbidden_there_is_an_error():
     with pytest.raises(DecodingError, match=r"row 0: no token can follow, .* would repeat an n-gram"):
-        generated(random_table(3), np.array([[0]]), max_new_tokens=5, no_repeat_ngram_size=1)
+        tokens_of(random_table(3), [0], prompt=np.array([[0]]), max_new_tokens=5, no_repeat_ngram_size=1)
 
 
-# --- in generate ---
-
-
-def test_neutral_settings_change_nothing():
-    table, prompt = random_table(9), np.array([[0, 3], [5, 5]])
-    plain = generated(table, prompt, max_new_tokens=20)
-    neutral = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_p": 0.0, "top_p": 1.0, "top_k": 0}
-    same = generated(table, prompt, max_new_tokens=20, temperature=1.0, seed=0, **neutral)
-    np.testing.assert_array_equal(plain, same)
-    np.testing.assert_array_equal(plain, generated(table, prompt, max_new_tokens=20, no_repeat_ngram_size=30))
-
-
-PROMPTS = [([[0], [1]], "2, 1.* but the text has 1 row"), ([0], "the text has 1 row")]
-PROMPTS += [([[token]], "outside") for token in (4, -1)]
-
-
-@pytest.mark.parametrize(("prompt", "message"), PROMPTS)
-def test_prompts_that_do_not_fit_are_refused(prompt, message):
-    with pytest.raises(ValueError, match=message):
-        Repetition(1, 4, penalty=1.5, ngram_size=2, prompt=np.array(prompt))
+def test_prompts_that_do_not_fit_are_refused():
+    for prompt, message in (([[0], [1]], "2, 1.* but the text has 1 row"), ([[4]], "outside"), ([[-1]], "outside")):
+        with pytest.raises(ValueError, match=message):
+            Repetition(1, 4, penalty=1.5, ngram_size=2, prompt=np.array(prompt))

@@ -4,16 +4,14 @@ import sys
 
 import pytest
 
-from text.decoding.scores import INSTALL, has_sentences, is_unspaced, metrics, scores
+from text.decoding.scores import INSTALL, has_sentences, metrics, scores
 from tinygrad_lite.errors import UserError
 
 CHINESE, JAPANESE, THAI = "今天天气很好。", "今日はいい天気です。", "วันนี้อากาศดีมาก"
 REFERENCES = {  # whether there is a BLEU, and how its words are found
     "words": (["eins", "zwei", "drei vier fünf"], None),
     "sentences": (["Das ist ein Satz.", "Ja."], "13a"),
-    "single characters": (["好", "是的"], None),
     "Chinese": ([CHINESE, "是"], "zh"),
-    "Chinese with names": ([f"{CHINESE} Goethe", CHINESE], "zh"),
     "Japanese": ([JAPANESE], "char"),
     "Thai": ([THAI], "char"),
     "German with a Chinese word": (["Das Wort 天气 heißt Wetter."], "13a"),
@@ -22,9 +20,9 @@ REFERENCES = {  # whether there is a BLEU, and how its words are found
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_bleu_counts_the_words_of_the_language_or_is_not_there(name):
-    pytest.importorskip("sacrebleu")
     references, tokenizer = REFERENCES[name]
     assert has_sentences(references) is (tokenizer is not None)
+    pytest.importorskip("sacrebleu")
     bleu, _ = metrics(references)
     found = scores(references, references)[0]
     if tokenizer is None:
@@ -35,13 +33,6 @@ def test_bleu_counts_the_words_of_the_language_or_is_not_there(name):
         assert f"tok:{tokenizer}|" in str(bleu.get_signature())
         worse = [reference[:-3] + "x" for reference in references]
         assert 0 < scores(worse, references)[0]["bleu"] < 100
-
-
-def test_sentences_have_four_words_or_as_many_characters_without_spaces():
-    assert {name: has_sentences(references) for name, (references, _) in REFERENCES.items()} == {
-        name: tokenizer is not None for name, (_, tokenizer) in REFERENCES.items()
-    }
-    assert [*map(is_unspaced, ("今日a", "今a", "ab今", ""))] == [True, False, False, False]
 
 
 def test_without_the_package_there_is_the_share_of_right_answers(monkeypatch):

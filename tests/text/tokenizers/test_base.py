@@ -51,12 +51,6 @@ def test_the_longest_of_overlapping_special_names_is_used(monkeypatch):
     assert tokenizer.encode("a<tob", allow_special=True) == [97, 256, 0]
 
 
-def test_a_text_is_normalised_unless_a_pretrained_model_reads_it(monkeypatch):
-    assert ByteTokenizer().prepare("u\u0308\r\n") == "ü\n"
-    monkeypatch.setattr(ByteTokenizer, "is_foreign", True)
-    assert ByteTokenizer().prepare("u\u0308\r\n") == "u\u0308\r\n"
-
-
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
 def test_every_id_decodes_and_renders_and_other_ids_are_refused(tokenizer):
     for token in range(tokenizer.vocab_size):
@@ -66,12 +60,6 @@ def test_every_id_decodes_and_renders_and_other_ids_are_refused(tokenizer):
         for use in (tokenizer.token_bytes, tokenizer.render, lambda token: tokenizer.decode([0, token])):
             with pytest.raises(TokenizerError, match=f"token id {token} is not in"):
                 use(token)
-
-
-def test_render_escapes_what_cannot_be_printed():
-    tokenizer = BPETokenizer([(195, 164), (13, 10), (240, 159)], ["<eos>"])
-    shown = [tokenizer.render(token) for token in (97, 0, 195, 256, 257, 258, 259)]
-    assert shown == ["a", "\\x00", "\\xc3", "ä", "\\r\\n", "\\xf0\\x9f", "<eos>"]
 
 
 LETTERS = [chr(c) for c in range(0xD7F0, 0xD8F3)]
@@ -103,12 +91,6 @@ def test_a_stream_never_outputs_part_of_a_character(text):
     assert stream.finish() == ""
 
 
-def test_a_finished_stream_can_be_used_again():
-    stream = StreamDecoder(BPETokenizer([]))
-    assert [stream.push(0xF0), stream.push(0x9F), stream.finish()] == ["", "", "\ufffd"]
-    assert [stream.push(0x61), stream.finish()] == ["a", ""]
-
-
 DIFFICULT = ["", "\0", "a\0b", "\r\n\r\n", "  zwei  Leerzeichen ", "\t\n „So“ – 1.000,50 €", "👩‍👩‍👧‍👦", "שלום"]
 DIFFICULT += ["\ud83d\ude00", "\udcff", "u\u0308ber"]
 
@@ -138,30 +120,12 @@ def test_learning_does_not_depend_on_the_hash_seed():
     """
     text = some_german(400)
     outputs = {json.dumps([learn(kind, text, 300, ["<eos>", "<pad>"]).to_json() for kind in LEARNED])}
-    for seed in ("0", "1", "2"):
+    for seed in ("0", "1"):
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", code]
         run = subprocess.run(command, input=text.encode(), capture_output=True, env=environment, check=True)
         outputs.add(run.stdout.decode().strip())
     assert len(outputs) == 1
-
-
-UNLEARNABLE = [
-    *((kind, "", 300, ["<unk>"], "is the text empty") for kind in ("char", "word", "bpe-w")),
-    *((kind, "a", 300, ["<pad>"], f"a {kind} tokenizer needs the special <unk>") for kind in ("char", "word", "bpe-w")),
-    *((kind, "abc", 9, "<unk>", "not one string") for kind in ("char", "word")),
-    ("word", "abc", 2, ["<pad>", "<unk>"], "vocab_size is 2, but 2 special tokens and one word need 3"),
-    ("bpe", "", 300, [], "empty text"),
-    ("bpe", "abc", 257, ["<bos>", "<eos>"], "vocab_size is 257, .* use at least 258"),
-    ("bpe", "abc", 300, ["<eos>", "<eos>"], "given twice"),
-    ("bpe-w", " \n\t ", 300, ["<unk>"], "is the text empty"),
-    ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
-    ("wordpiece", " \n", 100, ["[UNK]"], "without words"),
-    ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
-]
-
-
-UNLEARNABLE = [row for row in UNLEARNABLE if row[0] in KINDS]
 
 
 def test_the_smallest_vocabularies_are_learned():
@@ -170,11 +134,21 @@ def test_the_smallest_vocabularies_are_learned():
     assert [kind for kind, cls in LEARNED.items() if cls.takes_size] == ["bpe", "word"]
 
 
-def test_the_longest_name_and_the_most_specials_are_accepted():
-    assert ByteTokenizer(["x" * 100, *map(str, range(9999))]).vocab_size == 10_256
+UNLEARNABLE = [
+    *((kind, "", 300, ["<unk>"], "is the text empty") for kind in ("char", "word", "bpe-w")),
+    *((kind, "a", 300, ["<pad>"], f"a {kind} tokenizer needs the special <unk>") for kind in ("char", "word", "bpe-w")),
+    ("char", "abc", 9, "<unk>", "not one string"),
+    ("word", "abc", 2, ["<pad>", "<unk>"], "vocab_size is 2, but 2 special tokens and one word need 3"),
+    ("bpe", "", 300, [], "empty text"),
+    ("bpe", "abc", 257, ["<bos>", "<eos>"], "vocab_size is 257, .* use at least 258"),
+    ("bpe-w", "abc", 4, ["<unk>"], "vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"),
+    ("wordpiece", "ab", 2, ["[UNK]"], "vocab_size is 2, but 1 special token and a character, .* need 3"),
+]
 
 
-@pytest.mark.parametrize(("kind", "text", "vocab_size", "specials", "reason"), UNLEARNABLE)
+@pytest.mark.parametrize(
+    ("kind", "text", "vocab_size", "specials", "reason"), [row for row in UNLEARNABLE if row[0] in KINDS]
+)
 def test_learning_refuses_what_cannot_work(kind, text, vocab_size, specials, reason):
     with pytest.raises(TokenizerError, match=reason):
         KINDS[kind].train(text, vocab_size=vocab_size, specials=specials)
@@ -219,66 +193,47 @@ NO_TOKENIZERS = [
 # By kind and part: values, each with the reason why it is refused.
 BROKEN = {
     ("char", "characters"): [
-        ([], "at least one character"),
-        *((["a", wrong], re.escape(f"single characters, not {wrong!r}")) for wrong in ("bc", "", 98, ["b"])),
-        (["a", "a"], "'a' follows 'a'"),
+        *((["a", wrong], re.escape(f"single characters, not {wrong!r}")) for wrong in ("bc", 98, ["b"])),
         (["b", "a"], "sorted by code point"),
     ],
     ("char", "specials"): [
         ([], "needs the special <unk>"),
         (["<unk>", "<unk>"], "'<unk>' is given twice"),
-        *((["<unk>", name], "1 to 100 printable characters") for name in ("", "x" * 101, "\ud800", "\n")),
+        *((["<unk>", name], "1 to 100 printable characters") for name in ("", "x" * 101, "\n")),
         (["<unk>", 3], "not 3"),
         (["<unk>"] * 10_001, "too many"),
     ],
-    ("byte", "specials"): [(["a", "a"], "'a' is given twice"), ([7], "not 7")],
     ("word", "words"): [
-        ([], "at least one word"),
-        *(([wrong], f"words of letters and single characters, not {wrong!r}") for wrong in ("", "a b", "a1", "  ")),
+        *(([wrong], f"words of letters and single characters, not {wrong!r}") for wrong in ("a b", 1)),
         (["x" * 10**6 + "!"], "not 'xxx"),
-        (["a", 1], "not 1"),
-        ([["a"]], "not \\['a'\\]"),
         (["a", "b", "a"], "'a' is given twice"),
     ],
-    ("word", "specials"): [([], "needs the special <unk>")],
     ("bpe", "merges"): [
-        *(([wrong], f"list of two token ids, not {wrong!r}") for wrong in ("ab", 97)),
-        *(([[97, *rest]], "list of two token ids") for rest in ([], [98, 99], ["b"], [98.0], [True], [[98] * 1000])),
+        *(([[97, *rest]], "list of two token ids") for rest in ([], [98, 99], [98.0], [[98] * 1000])),
         ([[97, 256]], r"merge 0 \(token 256\) joins 97 and 256, but only ids below 256 exist yet"),
-        ([[97, 98], [257, 97]], "only ids below 257 exist yet"),
         ([[-1, 97]], "only ids below 256"),
         ([[97, 98], [256, 99], [97, 98]], "as an earlier merge already does"),
         ([[97, 97], *([i, i] for i in range(256, 300))], "has 512 bytes"),
-        ([[97, 97], *([i, i] for i in range(256, 263)), [97, 263]], "has 257 bytes"),
         ([[97, 98]] * 1_000_001, "too many"),
     ],
     ("bpe-w", "characters"): [
-        ([], "at least one character"),
-        (["a", "bc"], "single characters, not 'bc'"),
         (["b", "a"], "sorted by code point"),
-        ([" ", "a"], "' ' cannot be in one"),
         (["a", "\u2003"], "white space is where words are split"),
     ],
     ("bpe-w", "merges"): [
         ([[0, 3]], r"merge 0 \(token 3\) joins 0 and 3, but only ids below 3 exist yet"),
         ([[2, 0]], "merge 0 joins 2 and 0, but no word continues after </w>"),
         ([[0, 2], [3, 1]], "merge 1 joins 3 and 1, but no word"),
-        ([[0, 0], *([i, i] for i in range(3, 50))], "has 512 bytes"),
     ],
-    ("bpe-w", "specials"): [([], "needs the special <unk>")],
     ("wordpiece", "pieces"): [
         (["[UNK]", "a", "a"], "the piece 'a' of the vocabulary is given twice"),
         (["a b", "[UNK]"], "without white space, but number 0 is 'a b'"),
         (["a" * 103, "[UNK]"], "at most 100 characters"),
-        (["a", 5], "number 1 is 5"),
         (["a"], r"special token '\[UNK\]' is not in the vocabulary"),
     ],
-    ("wordpiece", "specials"): [(["a"], r"needs the special \[UNK\] for unknown text")],
     ("pixels", "shades"): [(1, "2 to 256 shades"), (257, "2 to 256 shades")],
-    ("labels", "labels"): [(["cat", "cat"], "same name"), ([""], "1 to 1000 characters"), ([3], "1 to 1000")],
+    ("labels", "labels"): [(["cat", "cat"], "same name"), ([""], "1 to 1000 characters")],
 }
-
-
 ROWS = [(*part, *row) for part, rows in BROKEN.items() if part[0] in KINDS for row in rows]
 REFUSED = [({"kind": kind} | GOOD[kind] | {name: value}, reason) for kind, name, value, reason in ROWS]
 
@@ -291,13 +246,6 @@ def test_broken_json_is_refused_with_the_reason(data, reason):
 
 
 # --- characters -----------------------------------------------------------------------------------------------
-
-
-def test_char_ids_are_sorted_by_code_point_and_specials_come_last():
-    tokenizer = CharTokenizer.train("ßa Bä", ("<pad>", "<unk>"))
-    assert tokenizer.encode(" Baßä") == [0, 1, 2, 3, 4]
-    assert (tokenizer.specials, tokenizer.vocab_size) == ({"<pad>": 5, "<unk>": 6}, 7)
-    assert tokenizer.kind == "char"
 
 
 def test_unseen_characters_become_unk():
@@ -318,9 +266,6 @@ def test_ids_are_bytes_as_in_byte_pair_encoding_without_merges(text):
 # --- words ----------------------------------------------------------------------------------------------------
 
 
-VERSE = "Ein Schwan, ein See;\n  ein Kahn im Schilf – ein Schwan, der schläft.\n\nEin See? 12 Seen!"
-
-
 @given(TEXT)
 def test_pieces_cover_the_text(text):
     pieces = split_pieces(text)
@@ -328,19 +273,6 @@ def test_pieces_cover_the_text(text):
     assert all(len(piece) == 1 or piece.isalnum() for piece in pieces)
     # Cut as far as possible: two pieces that are both letters are never side by side.
     assert not any(re.fullmatch(r"[^\W\d_]{2}", a[-1] + b[0]) for a, b in pairwise(pieces))
-
-
-def test_the_most_frequent_pieces_come_first_and_ties_in_the_order_of_the_text():
-    tokenizer = WordTokenizer.train("b a c a b d", 5, ["<unk>"])
-    assert tokenizer.to_json() == {"kind": "word", "words": [" ", "b", "a", "c"], "specials": ["<unk>"]}
-    assert WordTokenizer.train(VERSE, 6).to_json()["words"] == [" ", "ein", "\n", "Ein", "Schwan"]
-
-
-def test_vocab_size_includes_special_tokens_and_is_at_most_the_words_there_are():
-    assert WordTokenizer.train(VERSE, 10, ["<pad>", "<unk>"]).vocab_size == 10
-    different = len(set(split_pieces(VERSE)))
-    assert WordTokenizer.train(VERSE, 10_000, ["<pad>", "<unk>"]).vocab_size == different + 2
-    assert WordTokenizer.train(VERSE, different + 1).vocab_size == different + 1
 
 
 @given(st.text("aä ,\n1", min_size=1), st.text("aäb ,.\n1"))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from text.tokenizers import base, bpe, tokenizer_from_json
 from text.tokenizers.bpe import BPETokenizer, split_words
-from training.corpora.texts import load_corpus
 
 FEW_LETTERS = st.text("aabbä \n")  # many ties, repetitions and overlapping pairs
 
@@ -36,15 +35,6 @@ def naive_encode(text: str, merges: list[tuple[int, int]]) -> list[int]:
     for token, pair in enumerate(merges, start=256):
         words = [word.replace("".join(map(chr, pair)), chr(token)) for word in words]
     return [ord(character) for character in "".join(words)]
-
-
-@pytest.mark.network
-def test_a_vocabulary_learned_from_goethe_gives_nine_tokens():
-    # The lecture's nine tokens have ids up to 2610; the size of its vocabulary is not given, and the texts differ.
-    line = "Mit Worten läßt sich trefflich streiten,"
-    tokenizer = BPETokenizer.train(load_corpus("goethe").text, 4096)
-    shown = [tokenizer.render(token) for token in tokenizer.encode(line)]
-    assert shown == ["Mit", " W", "orten", " läßt", " sich", " treff", "lich", " streiten", ","]
 
 
 LEARNED = [
@@ -82,14 +72,10 @@ def test_words_cover_every_character():
 
 
 WORDS = [
-    ("Größe süß, Ähre", ["Größe", " süß", ",", " Ähre"]),
-    ("u\u0308ber Ko\u0308nig", ["u\u0308ber", " Ko\u0308nig"]),
-    ("im Jahr 1832!", ["im", " Jahr", " 1832", "!"]),
-    ("wie?! – Ja.", ["wie", "?!", " –", " Ja", "."]),
-    ("a\n\nb \nc", ["a", "\n\n", "b", " \n", "c"]),
-    ("a   b\t", ["a", "  ", " b", "\t"]),
-    ("snake_case", ["snake", "_", "case"]),
-    ("Слово и λόγος", ["Слово", " и", " λόγος"]),
+    ("Größe süß, u\u0308ber", ["Größe", " süß", ",", " u\u0308ber"]),
+    ("im Jahr 1832?! – Ja.", ["im", " Jahr", " 1832", "?!", " –", " Ja", "."]),
+    ("a\n\nb \nc   d\t", ["a", "\n\n", "b", " \n", "c", "  ", " d", "\t"]),
+    ("snake_case и λόγος", ["snake", "_", "case", " и", " λόγος"]),
 ]
 
 
@@ -111,10 +97,3 @@ def test_a_full_cache_changes_nothing(monkeypatch):
     small = tokenizer_from_json(TOKENIZER.to_json())
     assert small.encode(GERMAN) == TOKENIZER.encode(GERMAN)
     assert len(small._cache) <= 3
-
-
-def test_different_merges_may_spell_the_same_bytes(monkeypatch):
-    monkeypatch.setattr(bpe, "MAX_MERGES", 3)
-    tokenizer = BPETokenizer([(97, 97), (256, 97), (97, 256)])
-    assert tokenizer.token_bytes(257) == tokenizer.token_bytes(258) == b"aaa"
-    assert tokenizer.decode([257, 258]) == "aaaaaa"

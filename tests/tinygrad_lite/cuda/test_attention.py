@@ -1,20 +1,14 @@
 """Attention on a GPU, with and without an array of weights: what the comparison of versions does not cover."""
 
-import functools
-
 import numpy as np
 import pytest
 
 from tests.tinygrad_lite.cuda import attention_in_numpy as formula
 from tests.tinygrad_lite.cuda.attention_in_numpy import assert_right, inputs, leaf, on_device, outcome, relative_error
-from tests.tinygrad_lite.cuda.naive import attention_naive
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter
-from tinygrad_lite.cuda.dropout import next_dropout
-from tinygrad_lite.cuda.flash_attention import flash_attention
 from tinygrad_lite.device import get_device
-from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import precision
 
 rng = np.random.default_rng(5)
@@ -24,7 +18,7 @@ TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "bfloat16": 8e-3}
 
 
 @pytest.mark.parametrize("kind", TOLERANCE)
-@pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 9), (8, 6), (1, 7), (7, 1), (40, 40)])
+@pytest.mark.parametrize(("t", "s"), [(3, 9), (8, 6), (7, 1), (40, 40)])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_attention_follows_its_formulas(cuda, kind, t, s, is_causal):
     arrays = inputs(2, 3, t, s, 6, kind, of_heads=True)
@@ -34,7 +28,7 @@ def test_attention_follows_its_formulas(cuda, kind, t, s, is_causal):
 
 
 @pytest.mark.parametrize("kind", TOLERANCE)
-@pytest.mark.parametrize("queries", [1, 3, 8])
+@pytest.mark.parametrize("queries", [1, 3])
 def test_blocks_of_queries_give_the_same_results(cuda, kind, queries, monkeypatch):
     monkeypatch.setattr(chapter, "QUERIES", queries)
     for t, s in ((8, 9), (7, 12), (9, 4)):
@@ -43,22 +37,12 @@ def test_blocks_of_queries_give_the_same_results(cuda, kind, queries, monkeypatc
         assert_right(arrays, cuda, TOLERANCE[kind], is_causal=True, mask=mask, dropout_p=0.2)
 
 
-@pytest.mark.parametrize("kind", TOLERANCE)
-@pytest.mark.parametrize(("batch", "t", "s"), [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0)])
+@pytest.mark.parametrize(("t", "s"), [(0, 4), (3, 0), (0, 0)])
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_empty_arrays_give_zeros(cuda, kind, batch, t, s, is_causal):
-    arrays = inputs(batch, 2, t, s, 4, kind)
+def test_empty_arrays_give_zeros(cuda, t, s, is_causal):
+    arrays = inputs(2, 2, t, s, 4, "float32")
     for array in outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=is_causal, dropout_p=0.5).values():
         assert not array.any()
-
-
-def test_an_infinite_score_gives_nan_as_on_the_cpu(cuda):
-    arrays = inputs(1, 2, 6, 8, 4, "float32")
-    arrays.key[0, 1, 5] = np.inf
-    found = outcome(F.scaled_dot_product_attention, arrays, cuda)["result"]
-    with composed(), np.errstate(invalid="ignore"):
-        expected = outcome(F.scaled_dot_product_attention, arrays, "cpu")["result"]
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
 
 
 def test_scores_of_ten_thousand_do_not_overflow(cuda):
@@ -92,22 +76,15 @@ def test_other_precisions_have_their_errors(cuda, name):
         assert relative_error(found[key], array) < (1e-2 if name == "bfloat16" else 2e-3)
 
 
-def test_mixed_types_run_the_reference_version(cuda):
-    arrays = inputs(1, 2, 3, 3, 4, "float32")
-    arrays.query = arrays.query.astype(np.float64)
-    found = outcome(F.scaled_dot_product_attention, arrays, cuda)
-    assert (found["result"].dtype, found["key"].dtype) == (np.float64, np.float32)
-
-
 # --- by any version ---------------------------------------------------------------------------------------------------
 
 # flash_attention.py has kernels for bfloat16 and a width of 32. Over all masks of 5 keys, the error is at most 5.1e-3.
-VERSIONS = TOLERANCE | {"flash": 8e-3}
+VERSIONS = {"float32": 2e-6, "flash": 8e-3}
 
 
 @pytest.fixture(params=VERSIONS)
 def version(request, cuda, monkeypatch):
-    """In blocks with numbers of some type, or without an array of weights."""
+    """In blocks, or without an array of weights."""
     if request.param == "flash":
         monkeypatch.setattr(chapter, "attention_by_blocks", None)
     return request.param
@@ -117,10 +94,7 @@ def inputs_of(version, *shape):
     return inputs(*shape, *((32, "bfloat16") if version == "flash" else (4, version)))
 
 
-MASKS = [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), (), (2, 3, 6, 5), (1, 3, 6, 1), (6, 5)]
-
-
-@pytest.mark.parametrize("shape", MASKS)
+@pytest.mark.parametrize("shape", [(), (5,), (2, 1, 1, 5), (1, 3, 6, 1)])
 def test_masks_may_broadcast(cuda, version, shape):
     if version != "flash" or shape[-2:-1] in ((), (1,)):
         mask = np.array(rng.random(shape) < 0.6)
@@ -137,26 +111,6 @@ def test_queries_that_may_attend_to_no_key_get_zeros(cuda, version):
     assert all(np.isfinite(array.astype(np.float64)).all() for array in found.values())
 
 
-def test_nan_in_a_query_affects_no_other_query(cuda, version):
-    arrays = inputs_of(version, 1, 2, 6, 6)
-    expected = formula.attention(**vars(arrays), is_causal=True)["result"]
-    arrays.query[0, 0, 3] = np.nan
-    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)["result"].astype(np.float64)
-    assert np.isnan(found[0, 0, 3]).all()
-    others = ~np.isnan(found)
-    assert others.sum() == found.size - found.shape[-1]
-    assert relative_error(found[others], expected[others]) < VERSIONS[version]
-
-
-def test_every_run_gives_the_same_bytes(cuda, version):
-    arrays = inputs_of(version, 1, 2, 70, 70)
-    drawn = functools.partial(outcome, F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5)
-    first, second, other = (drawn(seed=seed) for seed in (1, 1, 2))
-    for name in first:
-        assert first[name].tobytes() == second[name].tobytes()
-        assert first[name].tobytes() != other[name].tobytes()
-
-
 # --- flash attention, on the matrix units, against the formulas in float64 ------------------------------------
 
 # Weights, dS and the results are rounded to bfloat16: each by at most 2^-9 = 0.002 of a number, by 0.001 on average.
@@ -169,30 +123,20 @@ def only_flash(monkeypatch):
     monkeypatch.setattr(chapter, "attention_by_blocks", None)
 
 
-# In (40, 73), the last query of the second warp sees only the first key of its last tile.
-SIZES = [(t, s, 32) for t, s in ((1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70), (40, 73))]
+# In (40, 73), the last query of the second warp sees only the first key of its last tile. With one key, the weight is 1
+# for any score, so queries and keys get no gradient.
+SIZES = [(t, s, 32) for t, s in ((1, 70), (70, 1), (64, 64), (65, 127), (130, 70), (40, 73))]
 
 
-@pytest.mark.parametrize(("t", "s", "width"), [*SIZES, (70, 90, 64), (70, 90, 128)])
+@pytest.mark.parametrize(("t", "s", "width"), [*SIZES, (70, 90, 64), (130, 70, 64), (70, 90, 128)])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_flash_attention_follows_its_formulas(cuda, only_flash, t, s, width, is_causal):
     arrays = inputs(1, 2, t, s, width, "bfloat16", of_heads=True)
     assert_right(arrays, cuda, OF_FLASH, is_causal=is_causal)
 
 
-@pytest.mark.parametrize("width", [32, 64, 128])
-@pytest.mark.parametrize(("t", "s"), [(64, 64), (70, 70), (1, 33), (67, 150), (70, 9), (128, 128), (150, 210)])
-def test_the_fast_kernel_agrees_with_the_naive_one(cuda, only_flash, t, s, width):
-    arrays = inputs(2, 1, t, s, width, "bfloat16")
-    rounded = [on_device(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
-    fast = F.scaled_dot_product_attention(*rounded, is_causal=True).numpy()
-    naive = Tensor.wrap(attention_naive(*(x.data.astype("float32") for x in rounded), width**-0.5)).numpy()
-    assert relative_error(naive, formula.attention(**vars(arrays), is_causal=True)["result"]) < 1e-6
-    assert relative_error(fast, naive) < OF_FLASH
-
-
-@pytest.mark.parametrize("s", [72, 69])  # four keys share random numbers, if S is a multiple of 4
-@pytest.mark.parametrize(("t", "p"), [(67, 0.3), (130, 0.0)])
+# Four keys share random numbers, if S is a multiple of 4.
+@pytest.mark.parametrize(("t", "s", "p"), [(67, 72, 0.3), (67, 69, 0.3), (130, 69, 0.0)])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_masks_and_dropout_follow_the_formulas(cuda, only_flash, s, t, p, is_causal):
     mask = np.arange(s) < np.array([30, s])[:, None, None, None]
@@ -201,7 +145,7 @@ def test_masks_and_dropout_follow_the_formulas(cuda, only_flash, s, t, p, is_cau
     assert_right(arrays, cuda, OF_FLASH, is_causal=is_causal, mask=mask, dropout_p=p)
 
 
-@pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 3, 1)), (32, (2, 1, 1, 5))])
+@pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 1, 5))])
 def test_other_widths_and_masks_are_computed_in_blocks(cuda, width, shape, monkeypatch):
     taken = []
     by_blocks = chapter.attention_by_blocks
@@ -240,46 +184,6 @@ def test_rows_at_any_address_are_copied(cuda, only_flash):
     assert relative_error(y.numpy(), expected) < OF_FLASH
 
 
-def test_heads_are_not_copied(cuda, only_flash):
-    arrays = inputs(2, 3, 8, 8, 32, "bfloat16", of_heads=True)
-    x = [leaf(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
-    y = F.scaled_dot_product_attention(*(tensor.cast(arrays.dy.dtype) for tensor in x), is_causal=True)
-    assert y.transpose(1, 2).data.flags.c_contiguous
-    y.backward(on_device(arrays.dy, cuda))
-    assert all(tensor.grad.transpose(1, 2).data.flags.c_contiguous for tensor in x)
-
-
-def gradients_of_flash(cuda, t, s):
-    arrays = inputs(2, 3, t, s, 32, "bfloat16")
-    q, k, v, dy = (on_device(array, cuda).data for array in vars(arrays).values())
-    _, backward = flash_attention(q, k, v, 1.0, None, True, next_dropout(0.0))
-    return backward(dy)
-
-
-def test_gradients_of_self_attention_lie_side_by_side_in_one_array(cuda):
-    dq, dk, dv = gradients_of_flash(cuda, 8, 8)
-    assert dq.base.shape == (2, 8, 3, 3, 32)
-    assert dq.base is dk.base is dv.base
-    row = 3 * 32 * 2  # bytes of all heads
-    assert (dk.data.ptr - dq.data.ptr, dv.data.ptr - dq.data.ptr) == (row, 2 * row)
-    assert dq.strides == dk.strides == dv.strides == (8 * 3 * row, 64, 3 * row, 2)
-
-
-def test_gradients_of_cross_attention_are_three_arrays(cuda):
-    gradients = gradients_of_flash(cuda, 8, 9)
-    assert len({id(x.base) for x in gradients}) == 3
-    assert all(x.swapaxes(1, 2).flags.c_contiguous for x in gradients)
-
-
-def test_with_one_key_queries_and_keys_get_no_gradient(cuda, only_flash):
-    """The weight is 1 for any score, so queries and keys get no gradient."""
-    arrays = inputs(1, 2, 70, 1, 32, "bfloat16")
-    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=False)
-    np.testing.assert_array_equal(found["result"], np.broadcast_to(arrays.value, found["result"].shape))
-    for name in ("query", "key"):
-        np.testing.assert_allclose(found[name], 0, atol=1e-4)
-
-
 def test_large_scores_keep_their_accuracy(cuda, only_flash):
     """Scores of several hundred: the weights are 0 and 1 for most queries."""
     arrays = inputs(1, 1, 70, 70, 32, "bfloat16")
@@ -294,8 +198,7 @@ def test_large_scores_keep_their_accuracy(cuda, only_flash):
         assert relative_error(found[name], expected[name]) < 5 * OF_FLASH
 
 
-@pytest.mark.parametrize("order", ["1", "2"])
-@pytest.mark.parametrize(("t", "p"), [(70, 0.1), (150, 0.0)])
+@pytest.mark.parametrize(("t", "p", "order"), [(70, 0.1, "1"), (150, 0.0, "2")])
 def test_the_order_of_threads_does_not_matter(cuda, only_flash, t, p, order, monkeypatch):
     """The emulator runs the threads in a different order; a missing barrier then changes the result."""
     arrays = inputs(1, 1, t, 150, 32, "bfloat16")

@@ -47,17 +47,16 @@ def padded(x, room, start=0):
     return memory, node(y, (x,), lambda dy: (dy,), "padded", linear=True, uses_result=False)
 
 
-@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize(("width", "room", "start"), [(1, 64, 0), (5, 8, 0), (7, 64, 4), (65, 128, 0), (259, 320, 0),
-                                                      (259, 320, 1), (8, 9, 0), (9, 10, 0), (128, 192, 0)])  # fmt: skip
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("width", "room", "start"), [(5, 8, 0), (7, 64, 4), (259, 320, 1), (8, 9, 0), (128, 192, 0)])
 def test_padded_rows_give_the_bytes_of_rows_without_gaps(width, room, start, kind, cuda):
     """Nothing outside [0, V) is read or written: it is NaN before and after."""
     kind = bfloat16() if kind == "bfloat16" else np.dtype(kind)
-    given, targets = rng.standard_normal((2, 3, width)), rng.integers(0, width, (2, 3))
+    given, targets = rng.standard_normal((2, 3, width)).astype("float32"), rng.integers(0, width, (2, 3))
     targets[0, 1] = -100
     found = []
     for with_gaps in (False, True):
-        leaf = Tensor(given.astype("float64" if kind == "float64" else "float32")).to(cuda).requires_grad_()
+        leaf = Tensor(given).to(cuda).requires_grad_()
         logits, memory = leaf.cast(kind), None
         if with_gaps:
             memory, logits = padded(logits, room, start)
@@ -73,13 +72,6 @@ def test_padded_rows_give_the_bytes_of_rows_without_gaps(width, room, start, kin
     np.testing.assert_allclose(found[1][1], found[0][1], rtol=2**-8 if kind == bfloat16() else 1e-6, atol=1e-9)
 
 
-def gradient_of(logits, targets, **options):
-    """What `backward` of cross-entropy returns, the array itself."""
-    y = F.cross_entropy(logits, targets, **options)
-    (dz,) = y._node.backward(y.xp.ones((), y.dtype))
-    return dz
-
-
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
 def test_the_gradient_has_the_strides_of_the_logits_and_with_overwrite_their_memory(kind, cuda):
     leaf = Tensor(rng.standard_normal((2, 3, 5)).astype(np.float32)).to(cuda).requires_grad_()
@@ -89,7 +81,8 @@ def test_the_gradient_has_the_strides_of_the_logits_and_with_overwrite_their_mem
     for overwrite in (False, True):
         memory, logits = padded(leaf.cast(kind), 64)
         before = logits.numpy().copy()
-        dz = gradient_of(logits, targets, overwrite=overwrite)
+        y = F.cross_entropy(logits, targets, overwrite=overwrite)
+        (dz,) = y._node.backward(y.xp.ones((), y.dtype))
         assert dz.strides == logits.data.strides == (192 * kind.itemsize, 64 * kind.itemsize, kind.itemsize)
         assert (dz.data.ptr == memory.data.ptr) == overwrite
         results.append(get_device(cuda).to_host(dz))
@@ -102,19 +95,6 @@ def test_the_logits_of_a_leaf_are_never_overwritten(cuda):
     before = leaf.numpy().copy()
     F.cross_entropy(leaf, Tensor([0, 1, 2]).to(cuda), overwrite=True).backward()
     np.testing.assert_array_equal(leaf.numpy(), before)
-
-
-def test_rows_that_overlap_or_run_backwards_are_copied(cuda):
-    xp, targets = get_device(cuda).xp, Tensor([0, 3, 4]).to(cuda)
-    row = Tensor(rng.standard_normal((1, 5)).astype(np.float32)).to(cuda).requires_grad_()
-    stretched = row.expand(3, 5)
-    assert stretched.data.strides[0] == 0
-    F.cross_entropy(stretched, targets, overwrite=True).backward()
-    expected = loss_and_gradient(cross_entropy_composed, np.repeat(row.numpy(), 3, 0), targets.numpy(), "cpu")[1]
-    np.testing.assert_allclose(row.grad.numpy(), expected.sum(0, keepdims=True), atol=1e-6)
-    whole = Tensor(rng.standard_normal((3, 5)).astype(np.float32)).to(cuda)
-    y = F.cross_entropy(Tensor.wrap(xp.flip(whole.data, 0)), targets)
-    assert y.item() == pytest.approx(cross_entropy_composed(Tensor(whole.numpy()[::-1]), Tensor([0, 3, 4])).item())
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -130,21 +110,9 @@ def test_a_derivative_that_needs_overwritten_logits_refuses(cuda, at_once):
         (squares + loss if at_once else squares).backward()
 
 
-def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):
-    """Each thread rescales its sum whenever it finds a larger logit."""
-    logits = np.zeros((6, 600), np.float32)
-    logits[np.arange(6), [0, 599, 300, 31, 32, 256]] = 90.0
-    logits[5] -= np.arange(600)
-    assert_as_composed(logits, np.array([0, 599, 1, 31, 0, 5]), cuda, 1e-6, reduction="none", dy=np.ones(6))
-    rising = np.linspace(-1e4, 1e4, 600, dtype=np.float32)[None]
-    assert_as_composed(rising, np.array([10]), cuda, 1e-6, reduction="none", dy=[1.0])
-    assert_as_composed(rising, np.array([10]), cuda, 1e-6, label_smoothing=0.1)
-
-
 def test_large_logits_are_as_accurate_as_in_the_reference_version(cuda):
     logits = rng.standard_normal((5, 700)).astype(np.float32) + np.float32(1e4)
-    for smoothing in (0.0, 0.2, 1.0):
-        assert_as_composed(logits, rng.integers(0, 700, 5), cuda, 2e-6, label_smoothing=smoothing)
+    assert_as_composed(logits, rng.integers(0, 700, 5), cuda, 2e-6, label_smoothing=0.2)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -160,9 +128,6 @@ def test_nan_and_infinity_are_treated_as_in_the_reference_version(smoothing, cud
     targets[5] = 30
     options = {"label_smoothing": smoothing, "reduction": "none", "dy": np.linspace(0.5, 2, 7)}
     assert_as_composed(logits, targets, cuda, 1e-6, **options)
-    y, d_logits = loss_and_gradient(F.cross_entropy, np.full((1, 40), -np.inf, np.float32), [0], cuda)
-    assert np.isnan(y)
-    assert np.isnan(d_logits).all()
 
 
 def test_ignored_rows_are_not_read(cuda):
@@ -185,13 +150,11 @@ def test_a_target_outside_the_vocabulary_makes_the_loss_nan(bad, cuda):
 
 
 @pytest.mark.parametrize("width", [64, 65])
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-def test_bfloat16_logits_give_a_float32_loss_and_bfloat16_gradients(width, reduction, cuda):
+def test_bfloat16_logits_give_a_float32_loss_and_bfloat16_gradients(width, cuda):
     rounded = rng.standard_normal((6, width)).astype(bfloat16()).astype(np.float32)
     targets = rng.integers(0, width, 6)
     targets[2] = -100
-    dy = np.ones(6 if reduction == "none" else (), np.float32)
-    options = {"label_smoothing": 0.1, "reduction": reduction, "dy": dy}
+    options = {"label_smoothing": 0.1}
     y, d_logits = loss_and_gradient(F.cross_entropy, rounded, targets, cuda, dtype=bfloat16(), **options)
     expected, d_expected = loss_and_gradient(cross_entropy_composed, rounded, targets, "cpu", **options)
     assert (y.dtype, d_logits.dtype) == (np.float32, bfloat16())

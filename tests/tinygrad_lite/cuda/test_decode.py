@@ -9,7 +9,7 @@ import pytest
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import decode
-from tinygrad_lite.cuda.decode import ACTIVATIONS, attention, embedding, linear, log_softmax, tiles_of
+from tinygrad_lite.cuda.decode import ACTIVATIONS, attention, linear, log_softmax
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.precision import bfloat16
@@ -40,9 +40,6 @@ def activated(y, activation):
     return y * y if activation == "relu2" else y
 
 
-PRODUCTS = [(1, 5, 7), (1, 6, 1112), (3, 9, 64), (4, 3, 1050), (9, 2, 12), (70, 1, 3)]
-
-
 def check_linear(rows, results, width, dtype, activation, cuda):
     """With a shift, after a norm, and added to what is there."""
     device, kind = get_device(cuda), wide(dtype)
@@ -62,7 +59,7 @@ def check_linear(rows, results, width, dtype, activation, cuda):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(("rows", "results", "width"), PRODUCTS)
+@pytest.mark.parametrize(("rows", "results", "width"), [(1, 5, 7), (1, 6, 1112), (4, 3, 1050), (9, 2, 12)])
 def test_a_linear_map_with_what_stands_around_it(rows, results, width, dtype, activation, cuda):
     """1,112 numbers are more than a warp requests at once, in any type."""
     check_linear(rows, results, width, dtype, activation, cuda)
@@ -88,30 +85,11 @@ def test_a_linear_map_of_many_texts_on_tensor_cores(tile, products, cuda, monkey
     assert {*requested} == {("decode_tiles", "decode_linear_tiles")}
 
 
-@pytest.mark.parametrize(
-    ("rows", "batch", "tile", "blocks"),
-    [
-        (50257, 32, (4, 4), (1, 786)),
-        (2304, 32, (2, 4), (1, 72)),
-        (768, 32, (1, 2), (2, 48)),
-        (768, 64, (2, 2), (4, 24)),
-        (50257, 8, (4, 1), (1, 786)),
-        (768, 8, (1, 1), (1, 48)),
-        (16, 5, (1, 1), (1, 1)),
-        (17, 33, (1, 1), (5, 2)),
-    ],
-)
-def test_the_largest_tiles_that_keep_the_gpu_busy(rows, batch, tile, blocks):
-    assert tiles_of(rows, batch) == (tile, blocks)
-
-
 CASES = {  # heads, heads of keys and values, width
     "gpt-2": (2, 2, 64),
     "groups": (6, 2, 16),
     "odd width": (1, 1, 7),
-    "a width that is no power of two": (2, 1, 20),
     "widest": (1, 1, 256),
-    "single numbers": (3, 3, 1),
 }
 
 
@@ -124,9 +102,8 @@ def turned(x, factors):
     return x * factors[0] + np.concatenate([x[..., half:], x[..., :half]], -1) * factors[1]
 
 
-ATTENTIONS = [(case, 40, parts) for case in CASES for parts in ("bare", "normed")]
-ATTENTIONS += [(case, 40, parts) for case in CASES for parts in ("turned", "normed, turned") if CASES[case][2] % 2 == 0]
-ATTENTIONS += [("gpt-2", position, "bare") for position in (0, 1, 300)]
+ATTENTIONS = [(case, 40, "normed" if case == "odd width" else "normed, turned") for case in CASES]
+ATTENTIONS += [("gpt-2", position, "bare") for position in (0, 300)]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +177,7 @@ def test_no_score_is_too_large(scale, cuda):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("width", [1, 5, 33, 1024, 2500])
+@pytest.mark.parametrize("width", [1, 33, 2500])
 def test_log_softmax_of_rows(width, dtype, cuda):
     device, logits = get_device(cuda), 100 * numbers(3, width, dtype=dtype)
     logits[1] += 1e4  # where float32 has steps of 1e-3
@@ -209,17 +186,3 @@ def test_log_softmax_of_rows(width, dtype, cuda):
     here = device.from_host(logits)
     log_softmax(here)()
     np.testing.assert_allclose(device.to_host(here), expected, rtol=0, atol=1e-12 if dtype == "float64" else 1e-3)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("width", [1, 5, 200])
-@pytest.mark.parametrize(("has_positions", "centred"), [(True, True), (True, False), (False, True), (False, False)])
-def test_embedding_of_a_token_and_its_position(width, dtype, has_positions, centred, cuda):
-    device, ids = get_device(cuda), np.array([4, 0, 6, 4, 2])
-    tokens, positions = numbers(7, width, dtype=dtype), numbers(9, width, dtype=dtype)
-    expected = tokens[ids] * 1.5 + positions[3] * has_positions
-    expected -= expected.mean(1, keepdims=True) * centred
-    out = device.from_host(np.full((5, width), np.nan, dtype))
-    inputs, table = device.from_host(np.array([3, *ids])), device.from_host(positions) if has_positions else None
-    embedding(device.from_host(tokens), 1.5, table, centred, out, inputs)()
-    np.testing.assert_allclose(device.to_host(out), expected, rtol=0, atol=TOLERANCE[dtype])

@@ -48,7 +48,7 @@ def rows_of(width_of, *sizes):
 
 ELEMENTS = [(1,), (3,), (255, 1), (2, 511), (2, 512), (2, 516), (3, 1028), (300, 20)]
 ROWS = [(1, 1), (2, 3), (5, 4), (7, 33), (300, 36), (9, 256)]
-WIDTHS = [1, 2, 31, 33, 64, 65, 128, 255, 257, 1024, 1025, 4100]  # packs and single numbers, rows longer than a warp
+WIDTHS = [1, 33, 64, 257, 4100]  # packs and single numbers, rows longer than a warp
 SIZES = {
     "gelu": sized("x", *((n,) for n in (1, 3, 255, 256, 257, 1024, 1025, 4100))),
     "relu_squared": sized("x", *ELEMENTS),
@@ -63,24 +63,15 @@ SIZES = {
         *((4 * BLOCKS + 5, 3), (3, 128 * MOST_OWN), (9, 128 * MOST_OWN + 4)),  # several rows for a warp; wide rows
     ),
     "linear": rows_of(lambda n: [{"weight": normal((6, n))}, {"weight": normal((6, n)), "bias": normal(6)}], *ROWS),
-    "rms_norm": rows_of(
-        lambda width: [{"eps": 0.1}, {"eps": 0.1, "weight": normal(width)}],
-        *ROWS,
-        (33, 32),
-        (17, 64),
-        (9, 128),
-        (3, 1028),
-    ),
+    "rms_norm": rows_of(lambda n: [{"eps": 0.1}, {"eps": 0.1, "weight": normal(n)}], *ROWS, (33, 32), (17, 64)),
     "rotary": [
         {"x": normal((3, 7, 5, w)), "positions": rng.integers(0, 5000, shape), "frequencies": rotary_frequencies(w)}
-        for w in (2, 6, 8, 32, 64, 80, 128)
-        for shape in (7, (3, 7))
+        for w, shape in ((2, 7), (6, (3, 7)), (8, 7), (80, (3, 7)))
     ],
     "cross_entropy": [
         {"logits": normal((9, n)), "targets": rng.integers(0, n, 9), "label_smoothing": share, "reduction": reduction}
         for n in WIDTHS
-        for share in (0.0, 0.1)
-        for reduction in ("none", "mean")
+        for share, reduction in ((0.1, "none"), (0.0, "mean"))
     ]
     + [
         {"logits": normal((rows, 3)), "targets": np.where(np.arange(rows) % 5 > 3, -100, 1), "reduction": reduction}
@@ -115,6 +106,8 @@ def test_it_equals_its_definition(cuda, name, layout):
         with composed(), np.errstate(all="ignore"):
             expected = of_case(name, case) if case else outcome(REGISTRY[name], arguments)
         for dtype, tolerance in zip(("float64", "float32"), TOLERANCES[name], strict=True):
+            if layout != "contiguous" and dtype == "float64":
+                continue  # to which the layout makes no other difference
             found = outcome(version, arguments, dtype, device=cuda, strided=layout == "gaps")
             assert_close(found, {key: array.astype(dtype) for key, array in expected.items()}, tolerance)
 
@@ -125,34 +118,25 @@ PARTS = {
     "swiglu": {
         "halves of rows": lambda x: (x[..., :16], x[..., 16:32]),
         "between packs": lambda x: (x[..., 1:17], x[..., 18:34]),
-        "one of each": lambda x: (x[..., 3:19], x[..., :16] * 1.0),
-        "rows apart": lambda x: (x[::2, :, :16], x[1::2, :, 16:32]),
         "one row for all": lambda x: (x[:1, :1, :16].expand(4, 3, 16), x[..., 4:20]),
-        "turned": lambda x: (x.transpose(0, 2)[:16], x.transpose(0, 2)[16:32]),
     },
     "rms_norm": {
         "queries": lambda x: (x[..., :24].reshape(4, 3, 3, 8),),
-        "keys": lambda x: (x[..., 24:40].reshape(4, 3, 2, 8),),
         "some positions": lambda x: (x[:, 1:3, 4:20].reshape(4, 2, 2, 8),),
         "between packs": lambda x: (x[..., 1:25].reshape(4, 3, 3, 8),),
-        "every second number": lambda x: (x[..., :48:2].reshape(4, 3, 3, 8),),
         "heads first": lambda x: (x[..., :48].reshape(4, 3, 6, 8).transpose(1, 2),),
     },
     "rotary": {
         "heads inside longer rows": lambda x: (x[..., :48].reshape(4, 3, 3, 16),),
-        "the second part of them": lambda x: (x[..., 48:80].reshape(4, 3, 2, 16),),
         "between packs": lambda x: (x[..., 1:33].reshape(4, 3, 2, 16),),
         "heads first": lambda x: (x[:3, :, :48].reshape(3, 3, 3, 16).transpose(1, 2),),
-        "backwards": lambda x: (x[..., :48].reshape(4, 3, 3, 16)[::-1, ::-1, ::-1],),
-        "every second number": lambda x: (x[..., :64:2].reshape(4, 3, 2, 16),),
         "one row for all": lambda x: (x[:1, :, :32].reshape(1, 3, 2, 16).expand(4, 3, 2, 16),),
     },
 }
 
 
 @pytest.mark.parametrize(("name", "part"), [(name, part) for name, parts in PARTS.items() for part in parts])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("width", [80, 83])
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 80), ("float64", 83)])
 def test_inputs_may_be_parts_of_a_joint_array(cuda, name, part, dtype, width):
     joint, found = normal((4, 3, width)).astype(dtype), []
     for device, version in (("cpu", REGISTRY[name].composed), (cuda, REGISTRY[name])):
@@ -200,17 +184,3 @@ def test_bfloat16_is_rounded_once_by_one_operation(cuda, name, width):
             expected = wanted[key].grad.numpy()
             atol = 2**-8 * np.abs(expected).max() if "norm" in name else 1e-6
             np.testing.assert_allclose(x.grad.numpy(), expected, rtol=2**-7, atol=atol)
-
-
-@pytest.mark.parametrize("name", [name for name in TOLERANCES if name not in ("embedding", "residual", *UPDATES)])
-def test_float16_is_for_storage_only_here_too(cuda, name):
-    arguments = next(arguments for case, arguments in CASES[name].items() if case != "vector")
-    with pytest.raises(TypeError, match="float16 is for storage only"):
-        REGISTRY[name](**tensors(arguments, np.float16, device=cuda))
-
-
-@pytest.mark.parametrize("name", TOLERANCES)
-def test_every_run_gives_the_same_bytes(cuda, name):
-    for arguments in [*CASES[name].values()][:2] + SIZES.get(name, [])[-3:]:
-        first, again = (outcome(REGISTRY[name], arguments, np.float32, device=cuda) for _ in range(2))
-        assert {key: x.tobytes() for key, x in first.items()} == {key: x.tobytes() for key, x in again.items()}

@@ -1,7 +1,5 @@
 """Dropout on a GPU: the random numbers bit for bit, and the masks made from them."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -10,7 +8,6 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.dropout import round_keys
 from tinygrad_lite.cuda.launch import Kernel, definitions, launch_elements, parameters_of, source
-from tinygrad_lite.debug.graph import kept_by
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import bfloat16
@@ -25,40 +22,24 @@ extern "C" __global__ void bits_of(long long count, RoundKeys round_keys, long l
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i < count) out[i] = random_bits(round_keys, first + i);
 }
-extern "C" __global__ void all_words(long long count, RoundKeys round_keys, long long all, long long* out) {
-    unsigned word = (unsigned)all;
-    Words words = philox({{word, word, word, word}}, round_keys);
-    for (int k = 0; k < 4; k++) out[k] = words.at[k];
-}
 """
 
 
-def kernel_called(name, cuda):
+@pytest.mark.parametrize("first", [3, 2**32 - 2, 2**40 + 1])
+def test_random_bits_are_the_published_ones_and_depend_on_the_element_alone(cuda, first):
     import cupy
 
+    for word, expected in KNOWN:
+        assert [int(x) for x in philox([word] * 4, [word] * 2)] == expected
     code, options = source("dropout") + KERNEL, ("-std=c++17", *definitions(X=np.dtype("float32"), PACK=4))
-    run = cupy.RawModule(code=code, options=options).get_function(name)
-    return Kernel(name, run, parameters_of(code, name, "float"))
-
-
-@pytest.mark.parametrize(("word", "expected"), KNOWN)
-def test_philox_gives_the_published_numbers(cuda, word, expected):
-    assert [int(x) for x in philox([word] * 4, [word] * 2)] == expected
-    out = get_device(cuda).xp.empty(4, np.int64)
-    launch_elements(kernel_called("all_words", cuda), 1, round_keys(word * 0x100000001), word, out)
-    assert out.tolist() == expected
-
-
-@pytest.mark.parametrize("first", [0, 3, 2**32 - 2, 2**34 - 5, 2**40 + 1])
-def test_random_bits_depend_on_the_element_alone(cuda, first):
+    run = cupy.RawModule(code=code, options=options).get_function("bits_of")
     out, key = get_device(cuda).xp.empty(300, np.int64), 0x8000_0001_DEAD_BEEF
-    launch_elements(kernel_called("bits_of", cuda), 300, round_keys(key), first, out)
-    expected = bits_of(first + np.arange(300), key)
-    assert out.tolist() == expected.tolist()
-    assert len(set(out.tolist())) > 290  # of 65,536
+    kernel = Kernel("bits_of", run, parameters_of(code, "bits_of", "float"))
+    launch_elements(kernel, 300, round_keys(key), first, out)
+    assert out.tolist() == bits_of(first + np.arange(300), key).tolist()
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (7, 9), (2, 3, 4), (257, 4), (1025,), (0, 3)])
+@pytest.mark.parametrize("shape", [(), (3,), (7, 9), (257, 4), (0, 3)])
 @pytest.mark.parametrize(("dtype", "p"), [("float32", 0.3), ("float64", 0.5)])
 def test_the_mask_is_right_bit_for_bit(cuda, shape, dtype, p):
     """The same elements are dropped whether four or one are computed at a time."""
@@ -75,11 +56,6 @@ def test_the_mask_is_right_bit_for_bit(cuda, shape, dtype, p):
     assert (y.dtype, x.grad.shape) == (np.dtype(dtype), shape)
 
 
-def test_the_four_bits_of_one_count_are_independent():
-    quads = mask((50_000, 4), 0.5, key_of(2))
-    np.testing.assert_allclose(np.corrcoef(quads.T), np.eye(4), atol=0.025)  # 5 standard deviations of 1/sqrt(50,000)
-
-
 def test_all_other_random_numbers_equal_those_of_the_cpu(cuda):
     """Those that are drawn after a dropout, and the mask of the reference version."""
     drawn = []
@@ -90,11 +66,6 @@ def test_all_other_random_numbers_equal_those_of_the_cpu(cuda):
         with random_key(3), composed():
             drawn[-1].append(F.dropout(Tensor.ones(100, device=device), 0.5).tolist())
     assert drawn[0] == drawn[1]
-
-
-def test_no_mask_is_kept(cuda):
-    y = F.dropout(Tensor.ones(1000, device=cuda).requires_grad_(), 0.5)
-    assert kept_by(y._node.backward) == []
 
 
 def test_a_view_and_a_stretched_gradient_are_accepted(cuda):
@@ -116,20 +87,3 @@ def test_bfloat16_stays_bfloat16(cuda):
     assert y.dtype == bfloat16()
     exact = x.numpy().astype(np.float32) * mask((40,), 0.2, key_of(9)) * np.float32(1.25)
     np.testing.assert_array_equal(y.numpy(), exact.astype(bfloat16()))
-
-
-def test_nan_stays_nan_where_it_is_dropped(cuda):
-    with random_key(1):
-        y = F.dropout(Tensor([math.nan] * 20, device=cuda), 0.5).numpy()
-    assert np.isnan(y).all()
-
-
-def test_a_number_too_small_for_a_float_is_0(cuda):
-    """CuPy has kernels compiled with -ftz=true, so that subnormal numbers, below 1.2e-38, are flushed to 0."""
-    x = np.array([1e-39, 1e-37] * 50, np.float32)
-    with random_key(1):
-        y = F.dropout(Tensor(x, device=cuda), 0.5).numpy()
-    assert set(y) == {np.float32(0), np.float32(2e-37)}
-    assert not y[::2].any()
-    subnormal = Tensor(np.full(100, 1e-309), device=cuda)  # of float64, which the option does not concern
-    assert F.dropout(subnormal, 0.5).numpy().any()

@@ -12,8 +12,7 @@ from tinygrad_lite.cuda import embedding
 from tinygrad_lite.cuda.embedding import SEGMENT
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.optim import AdamW
-from tinygrad_lite.precision import bfloat16, precision
+from tinygrad_lite.precision import bfloat16
 
 rng = np.random.default_rng(6)
 
@@ -35,7 +34,7 @@ def texts():
     yield np.where(rng.random(2000) < 0.6, 2, rng.integers(0, 7, 2000))
 
 
-@pytest.mark.parametrize("width", [1, 4, 6, 132])
+@pytest.mark.parametrize("width", [1, 6, 132])
 def test_gradients_of_runs_of_every_length_are_exact(cuda, width):
     """The numbers in dy are small integers, so sums in any order are exact."""
     for number, ids in enumerate(texts()):
@@ -46,21 +45,7 @@ def test_gradients_of_runs_of_every_length_are_exact(cuda, width):
         np.testing.assert_array_equal(gradient(cuda, ids, dy, 7), expected, err_msg=f"text {number}")
 
 
-def test_the_sum_is_float32_in_every_precision_and_the_same_each_time(cuda):
-    ids = np.where(rng.random(900) < 0.4, 1, rng.integers(0, 30, 900))
-    dy = rng.standard_normal((900, 12)).astype(np.float32)
-    first = gradient(cuda, ids, dy, 30)
-    for name in ("float32", "tf32", "bfloat16"):
-        with precision(name):
-            assert F.embedding(Tensor(ids, device=cuda), Tensor.zeros(30, 12, device=cuda)).dtype == np.float32
-            assert gradient(cuda, ids, dy, 30).tobytes() == first.tobytes()
-    exact = np.zeros((30, 12))
-    np.add.at(exact, ids, dy.astype(np.float64))
-    np.testing.assert_allclose(first, exact, rtol=0, atol=2e-6 * np.abs(exact).max())
-
-
-@pytest.mark.parametrize("outside", [-1, 5, 2**31, 2**40, -(2**40)])
-@pytest.mark.parametrize("repeated", [1, 3 * SEGMENT])
+@pytest.mark.parametrize(("outside", "repeated"), [(-1, 3 * SEGMENT), (5, 3 * SEGMENT), (2**40, 1)])
 def test_a_token_outside_the_table_gives_nan_and_no_gradient(cuda, outside, repeated):
     """It is not checked, so there is no message: its row is NaN, and it gets no gradient."""
     ids = np.array([4, 0, *[outside] * repeated, 4])
@@ -71,14 +56,6 @@ def test_a_token_outside_the_table_gives_nan_and_no_gradient(cuda, outside, repe
     np.testing.assert_array_equal(y.numpy()[known], weight.numpy()[[4, 0, 4]])
     y.backward(Tensor(np.ones((len(ids), 4), np.float32), device=cuda))
     np.testing.assert_array_equal(weight.grad.numpy(), np.repeat([[1], [0], [0], [0], [2]], 4, axis=1))
-
-
-def test_a_table_without_rows_gives_nan(cuda):
-    weight = Tensor.zeros(0, 4, device=cuda).requires_grad_()
-    y = F.embedding(Tensor([0, 1], device=cuda), weight)
-    assert np.isnan(y.numpy()).all()
-    y.sum().backward()
-    assert weight.grad.shape == (0, 4)
 
 
 def test_the_caller_may_write_into_the_tokens(cuda):
@@ -106,21 +83,20 @@ def no_atomic_additions(cuda, monkeypatch):
     monkeypatch.setattr(get_device(cuda).xp, "add", add)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("index", [
-    [3, 0, -1, 3, 3],
-    np.array([[1, 1], [-5, 4]], np.int32),
-    np.array([200, 3, 200], np.uint8) % 5,
+INDICES = [
+    np.array([3, 0, -1, 3, 3], np.int32),
     np.arange(6).reshape(2, 3).T % 5,
-    ([0, 0, -1], [2, 2, -1]),
+    (np.array([0, 0, -1]), np.array([2, 2, -1])),
     (np.array([[0], [4]]), np.array([[1, 1, 3]])),
-    ([1, 1], [2, 2], [1, 1]),
-], ids=range(7))  # fmt: skip
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("index", INDICES, ids=range(4))
 def test_gradients_of_integer_indices_have_a_fixed_order(cuda, no_atomic_additions, index, dtype):
     """Negative numbers count from the end, numbers may repeat, and the gradient may have any strides."""
-    index = tuple(map(np.asarray, index)) if isinstance(index, tuple) else np.asarray(index)
     values = rng.integers(-8, 9, (5, 4, 3)).astype(np.float32)
-    x = Tensor(values.astype("float64" if dtype == "float64" else "float32"), device=cuda, requires_grad=True)
+    x = Tensor(values, device=cuda, requires_grad=True)
     y = (x.cast(bfloat16()) if dtype == "bfloat16" else x)[index]
     np.testing.assert_array_equal(y.cast(np.float32).numpy(), values[index])
     dy = rng.integers(-8, 9, y.shape[::-1]).astype(np.float32)
@@ -128,29 +104,6 @@ def test_gradients_of_integer_indices_have_a_fixed_order(cuda, no_atomic_additio
     expected = np.zeros(x.shape)
     np.add.at(expected, index, dy.T)
     np.testing.assert_array_equal(x.grad.numpy(), expected)
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_rows_are_added_to_the_gradient_that_is_there(cuda, monkeypatch, tied):
-    """Of a tied head the product comes first. No other array of this size is made; numbers of 32 bits are sorted."""
-    rows, width, ids = 70, 12, rng.integers(0, 70, (3, 40))
-    values, factor = rng.standard_normal((rows, width)), rng.standard_normal((3, 40, rows))
-    xp, gradients, sorted_types = get_device(cuda).xp, [], []
-    argsort = xp.argsort
-    monkeypatch.setattr(xp, "argsort", lambda x, **how: sorted_types.append(x.dtype.name) or argsort(x, **how))
-    for device in ("cpu", cuda):
-        weight = Tensor(values, device=device, requires_grad=True)
-        optimizer = AdamW([("weight", weight)])
-        x = F.embedding(Tensor(ids, device=device), weight)
-        loss = F.linear(x, weight if tied else Tensor(values, device=device)) * Tensor(factor, device=device)
-        with monkeypatch.context() as patch:
-            patch.setattr(xp, "zeros", lambda *_: pytest.fail("an array of zeros"))
-            loss.sum().backward()
-        gradients.append(weight.grad.numpy())
-        memory = optimizer.memory._gradient_views["weight"]
-        assert weight.grad.data.data.ptr == memory.data.ptr if device == cuda else weight.grad.data is memory
-    np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-12)
-    assert sorted_types == ["int32"]
 
 
 def test_very_wide_rows_are_summed_in_pieces(cuda, monkeypatch):

@@ -4,16 +4,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from tests.gpt.combined_settings import QWEN, SPEED_RUN
-from tests.gpt.configs import has
+from tests.gpt.combined_settings import SPEED_RUN
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tinygrad_lite.autograd import Observer, no_grad
-from tinygrad_lite.cuda import gemm
 from tinygrad_lite.cuda.graph import LAUNCHED, Repeated
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import precision
 
-STEPS = 6
+STEPS = 5
 
 
 def recomputing(device, **settings):
@@ -26,14 +24,11 @@ def recomputing(device, **settings):
 CASES = {
     "gpt-2": (tiny_gpt, {"bias": True}, {}),
     "dropout": (tiny_gpt, {"n_embd": 64, "dropout": 0.2}, {}),
-    "tied": (tiny_gpt, {"tie_weights": True, "vocab_size": 21}, {}),
-    "qwen": (tiny_gpt, QWEN | {"n_embd": 16}, {"use_muon": True}),
     "speed run": (tiny_gpt, SPEED_RUN | {"dropout": 0.1}, {"use_muon": True}),
     "accumulated": (tiny_gpt, {"dropout": 0.1}, {"micro_steps": 3}),
     "recomputed": (recomputing, {"n_embd": 64, "dropout": 0.2}, {}),
     "translation": (tiny_seq2seq, {"dropout": 0.1}, {}),
 }
-CASES = {name: case for name, case in CASES.items() if name != "qwen" or has(case[1])}
 
 
 class Counted(Repeated):
@@ -49,13 +44,11 @@ class Counted(Repeated):
             self.replays.append(step)
 
 
-EXACT = [pytest.param(case, "float32", marks=() if case == "gpt-2" else pytest.mark.slow) for case in CASES]
-
-
-@pytest.mark.parametrize(("case", "numbers"), [*EXACT, *((case, "bfloat16") for case in CASES)])
-def test_replayed_steps_equal_launched_ones(cuda, case, numbers):
+@pytest.mark.parametrize("case", CASES)
+def test_replayed_steps_equal_launched_ones(cuda, case):
     """Losses and weights, byte for byte, with the same dropout in each step, which differs from step to step."""
     make, settings, options = CASES[case]
+    numbers = "float32" if case == "gpt-2" else "bfloat16"
     found, repeated = [], Counted()
     with precision(numbers):
         for how in ({}, {"repeated": repeated}):
@@ -69,26 +62,26 @@ def test_replayed_steps_equal_launched_ones(cuda, case, numbers):
 
 @pytest.mark.parametrize("what", ["another shape", "written weights", "an observer", "composed"])
 def test_what_changes_is_launched_and_recorded_again(cuda, what):
-    """Step 5 differs from the others; the weights are those of launched steps all the same."""
+    """Step 4 differs from the others; the weights are those of launched steps all the same."""
     found = []
     for repeated in (None, Counted()):
         with precision("bfloat16"):
             model = tiny_gpt(cuda, dropout=0.1)
 
             def changed(step, parts, model=model):
-                if step == 5 and what == "another shape":
+                if step == 4 and what == "another shape":
                     parts = [(tuple(x[:2] for x in batch), share) for batch, share in parts]
-                elif step == 5 and what == "written weights":
+                elif step == 4 and what == "written weights":
                     with no_grad():
                         model.token_embedding.weight *= 0.5
                 around = {"composed": composed, "an observer": Observer}.get(what, nullcontext)
-                return parts, around() if step == 5 else nullcontext()
+                return parts, around() if step == 4 else nullcontext()
 
-            losses = train(model, cuda, 12, repeated=repeated, changed=changed)
+            losses = train(model, cuda, 10, repeated=repeated, changed=changed)
         found.append((losses, {name: array.tobytes() for name, array in model.state_dict().items()}))
     assert found[0] == found[1]
-    assert 5 not in repeated.replays
-    assert {3, 4, 11} <= {*repeated.replays}
+    assert 4 not in repeated.replays
+    assert {3, 9} <= {*repeated.replays}
 
 
 def test_passes_that_cannot_be_captured_are_launched(cuda):
@@ -100,31 +93,9 @@ def test_passes_that_cannot_be_captured_are_launched(cuda):
         read.append(found.item())  # a number that the host reads
         return found
 
-    expected = train(tiny_gpt(cuda), cuda, 6)
+    expected = train(tiny_gpt(cuda), cuda, 4)
     model.loss = loss
     repeated = Counted()
-    assert train(model, cuda, 6, repeated=repeated) == expected
+    assert train(model, cuda, 4, repeated=repeated) == expected
     assert repeated.replays == []
-    assert len(read) == 6
-
-
-def test_passes_are_launched_if_there_is_no_memory_to_record_them(cuda, monkeypatch):
-    def no_room(stream, workspace):
-        raise MemoryError
-
-    expected, repeated = train(tiny_gpt(cuda), cuda, 6), Counted()
-    monkeypatch.setattr(gemm, "recorded_on", no_room)
-    assert train(tiny_gpt(cuda), cuda, 6, repeated=repeated) == expected
-    assert repeated.replays == []
-
-
-def test_recordings_that_are_dropped_again_and_again_become_rare(cuda):
-    """Each takes longer than a launched step; batches of a translation have many shapes."""
-    repeated, model = Counted(), tiny_gpt(cuda)
-
-    def changed(step, parts):
-        rows = 4 - step // 4 % 2  # another shape after every fourth step
-        return [(tuple(x[:rows] for x in batch), share) for batch, share in parts], nullcontext()
-
-    train(model, cuda, 24, repeated=repeated, changed=changed)
-    assert repeated.replays == [2, 3]
+    assert len(read) == 4

@@ -10,7 +10,7 @@ from tests.tinygrad_lite.cuda.tiny_training import batch_of, tiny_gpt, train
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import linear
-from tinygrad_lite.cuda.gemm import gemm, laid_out
+from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Linear, Parameter, linear_maps, recorded
@@ -46,7 +46,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("front", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("front", [(), (2, 3)])
 @pytest.mark.parametrize("first", LAYOUTS)
 def test_every_layout_gives_the_product(place, first, front):
     for second, lay_out in LAYOUTS.items():
@@ -62,20 +62,9 @@ def test_single_rows_and_columns_give_the_product(place, m, n, k):
         assert_right(place, a, b, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize(("sequences", "layout"), [(1, (0, 12, 4)), (2, (0, 4, 20))])
-def test_only_heads_of_several_sequences_are_copied(place, sequences, layout):
-    """cuBLAS cannot take them: the distance to the next sequence's first head is larger than that to the next head."""
-    heads = on(place, sequences, 5, 3, 4).swapaxes(1, 2)  # (B, H, T, D) of (B, T, H, D)
-    array, *found = laid_out(heads)
-    assert (array is heads, tuple(found)) == (sequences == 1, layout)
-    assert (place.to_host(array) == place.to_host(heads)).all()
-
-
 def test_one_matrix_may_serve_a_whole_batch(place):
     a, b = on(place, 3, 4, 5), on(place, 5, 2)
-    stretched = place.xp.broadcast_to(b, (3, 5, 2))
-    assert laid_out(stretched)[3] == 0
-    assert_right(place, a, stretched, rtol=1e-12)
+    assert_right(place, a, place.xp.broadcast_to(b, (3, 5, 2)), rtol=1e-12)
 
 
 def test_a_scaled_product_can_be_added_to_part_of_a_larger_array(place):
@@ -105,10 +94,9 @@ def test_empty_matrices_give_zeros(place, m, n, k):
     assert (out == 0).all()
 
 
-ERRORS = [("float32", 0, 1e-6), ("tf32", 1e-5, 1e-3), ("bfloat16", 1e-3, 1e-2)]
-
-
-@pytest.mark.parametrize(("mode", "low", "high"), ERRORS)
+@pytest.mark.parametrize(
+    ("mode", "low", "high"), [("float32", 0, 1e-6), ("tf32", 1e-5, 1e-3), ("bfloat16", 1e-3, 1e-2)]
+)
 def test_each_precision_has_its_error(place, mode, low, high):
     """Of matrices so large that cuBLAS does not take a kernel without tensor cores, which would be more exact."""
     a, b = on(place, 256, 256, dtype="float32"), on(place, 256, 256, dtype="float32")
@@ -120,16 +108,6 @@ def test_each_precision_has_its_error(place, mode, low, high):
     assert low <= error < high
 
 
-def test_bfloat16_operands_give_either_type(place):
-    with precision("bfloat16"):
-        a, b = (on(place, 8, 8, dtype="float32").astype(bfloat16()) for _ in range(2))
-        exact = place.to_host(a).astype(np.float64) @ place.to_host(b).astype(np.float64)
-        whole, rounded = gemm(a, b, dtype="float32"), gemm(a, b)
-    assert rounded.dtype == bfloat16()
-    np.testing.assert_allclose(place.to_host(whole), exact, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(place.to_host(rounded).astype(np.float64), exact, rtol=2**-8, atol=1e-5)
-
-
 @pytest.mark.parametrize("mode", ["tf32", "bfloat16"])
 def test_float64_is_always_exact(place, mode):
     with precision(mode):
@@ -137,9 +115,6 @@ def test_float64_is_always_exact(place, mode):
 
 
 # --- linear maps ----------------------------------------------------------------------------------------------
-
-
-MODES = ("float32", "bfloat16")
 
 
 @pytest.fixture
@@ -155,25 +130,25 @@ def products(monkeypatch):
     return shapes
 
 
-def maps_on(device, widths=(6, 4, 4), bias=True, together=True):
+def maps_on(device, bias=True, together=True):
     """Linear maps of 8 inputs with the same weights in every call; `together` in an optimizer's memory."""
-    made, numbers = [Linear(8, width, bias) for width in widths], np.random.default_rng(1)
+    made, numbers = [Linear(8, width, bias) for width in (6, 4, 4)], np.random.default_rng(1)
     for one in made:
         for parameter in one.parameters():
             parameter.data[...] = numbers.standard_normal(parameter.shape)
         one.to(device)
-    matrices = [(f"{i}.weight", one.weight) for i, one in enumerate(made)]
-    vectors = [(f"{i}.bias", one.bias) for i, one in enumerate(made) if bias]
     if together:
-        made[0].weight.optimizer = AdamW(matrices + vectors, lr=0.1)  # it must live, as it has the memory
+        named = [(f"{i}.{name}", p) for i, one in enumerate(made) for name, p in one.named_parameters()]
+        named.sort(key=lambda pair: -pair[1].ndim)  # matrices come first
+        made[0].weight.optimizer = AdamW(named, lr=0.1)  # it must live, as it has the memory
     return made
 
 
-def results(x, maps, weights=(1.0, 2.0, 3.0)):
+def results(x, maps):
     """The results, and all gradients of a loss that needs them all."""
     x = Tensor(x, device=maps[0].weight.device, requires_grad=True)
     ys = linear_maps(x, maps)
-    sum((((y.cast(np.float32) * weight) ** 2).sum() for y, weight in zip(ys, weights, strict=True))).backward()
+    sum(((y.cast(np.float32) * (i + 1.0)) ** 2).sum() for i, y in enumerate(ys)).backward()
     return [*ys, x.grad, *(p.grad for one in maps for p in one.parameters())]
 
 
@@ -183,7 +158,7 @@ def assert_close(found, expected, tolerance):
         assert np.linalg.norm(one - other) <= tolerance * np.linalg.norm(other)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("after", "sizes"), [(120, [(6, 64), (6, 8), (50, 8)]), (0, [(6, 50), (6, 8), (50, 8)])])
 def test_an_odd_number_of_results_is_padded_if_rows_follow_the_matrix(cuda, mode, after, sizes, products):
     """The results are those of the matrix alone, whatever follows it; the loss overwrites the logits.
@@ -211,10 +186,9 @@ def test_an_odd_number_of_results_is_padded_if_rows_follow_the_matrix(cuda, mode
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(5, 8), (2, 3, 8)])
-def test_several_maps_of_one_input_equal_single_ones(cuda, together, bias, shape):
+def test_several_maps_of_one_input_equal_single_ones(cuda, together, bias):
     """Also to an observer, which sees every gradient by itself."""
-    x = rng.standard_normal(shape).astype("float32")
+    x = rng.standard_normal((2, 3, 8)).astype("float32")
     expected = results(x, maps_on("cpu", bias=bias))
     for how, tolerance in ((precision("float32"), 1e-6), (precision("bfloat16"), 2e-2), (detect_anomaly(), 1e-6)):
         maps = maps_on(cuda, bias=bias, together=together)
@@ -224,22 +198,8 @@ def test_several_maps_of_one_input_equal_single_ones(cuda, together, bias, shape
         assert_close(found, expected, tolerance)
 
 
-def test_weights_side_by_side_are_one_product_each_way(cuda, products):
-    x = rng.standard_normal((5, 8)).astype("float32")
-    maps = maps_on(cuda)
-    once = [g.numpy() for g in results(x, maps)[4:]]
-    assert products == [(5, 14), (5, 8), (14, 8)]
-    twice = [g.numpy() for g in results(x, maps)[4:]]  # is added to the gradients that are there
-    assert products == [(5, 14), (5, 8), (14, 8)] * 2
-    for one, two in zip(once, twice, strict=True):
-        np.testing.assert_allclose(two, 2 * one, rtol=1e-6)
-    products.clear()
-    results(x, maps_on(cuda, together=False))
-    assert len(products) == 9
-
-
 @pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("left_out", [0, 1, 2])
+@pytest.mark.parametrize("left_out", [0, 2])
 def test_a_result_that_nothing_uses_and_a_frozen_weight_have_no_gradient(cuda, left_out, frozen):
     x, found = rng.standard_normal((5, 8)).astype("float32"), {}
     for device in ("cpu", cuda):
@@ -256,22 +216,6 @@ def test_a_result_that_nothing_uses_and_a_frozen_weight_have_no_gradient(cuda, l
     assert_close(found[cuda], found["cpu"], 1e-6)
 
 
-def test_gradients_that_lie_side_by_side_are_not_copied(cuda):
-    """As those of flash attention do. What was in a part that no gradient reaches counts as 0."""
-    maps = maps_on(cuda, widths=(4, 4, 4), bias=False)
-    x = Tensor(rng.standard_normal((5, 8)).astype("float32"), device=cuda, requires_grad=True)
-    dy = Tensor(rng.standard_normal((5, 12)).astype("float32"), device=cuda)
-    ys = linear_maps(x, maps)
-    nodes = [y._node for y in ys]
-    whole = nodes[2].backward(dy.data[:, 8:], None)[0]
-    assert (whole.data.ptr, whole.shape) == (dy.data.data.ptr, (5, 12))
-    assert nodes[0].backward(dy.data[:, :4], whole)[0] is whole
-    weights = np.concatenate([one.weight.numpy() for one in maps])
-    dx = nodes[0].parents[0].backward(whole)[0]
-    used = dy.numpy()[:, [0, 1, 2, 3, 8, 9, 10, 11]]
-    np.testing.assert_allclose(x.xp.asnumpy(dx), used @ weights[[0, 1, 2, 3, 8, 9, 10, 11]], rtol=1e-5, atol=1e-5)
-
-
 def test_recorded_maps_and_adapters_are_called_one_by_one(cuda, products):
     maps = maps_on(cuda)
     x = Tensor(np.ones((5, 8), "float32"), device=cuda)
@@ -282,20 +226,6 @@ def test_recorded_maps_and_adapters_are_called_one_by_one(cuda, products):
 
 
 # --- bfloat16 copies ------------------------------------------------------------------------------------------
-
-
-def test_a_weight_is_rounded_once_for_each_version(cuda):
-    weight = Tensor(rng.standard_normal((4, 8)).astype("float32"), device=cuda)
-    assert linear.in_precision(weight) is weight.data
-    with precision("bfloat16"):
-        copy = linear.in_precision(weight)
-        assert linear.in_precision(weight) is copy
-        weight[0] = 5.0
-        again = linear.in_precision(weight)
-        assert again is not copy
-        assert (weight.xp.asnumpy(again)[0].astype("float32") == 5.0).all()
-        weight.data = weight.data + 1  # another array
-        assert (weight.xp.asnumpy(linear.in_precision(weight))[0].astype("float32") == 6.0).all()
 
 
 def copies_are_right(model):
@@ -312,32 +242,23 @@ def update(model, optimizer, step=0):
 
 
 @pytest.mark.parametrize("kind", [AdamW, SGD])
-def test_an_optimizer_keeps_the_copies_up_to_date(cuda, kind):
+def test_copies_follow_all_that_writes_into_the_parameters(cuda, kind):
     model = tiny_gpt(cuda)
     optimizer = kind(model.named_parameters(), lr=0.1)
     with precision("bfloat16"):
-        for step in range(3):
+        for step in range(2):
             optimizer.zero_grad()
             held = update(model, optimizer, step)
             assert copies_are_right(model)
             assert [parameter._copy for parameter in model.parameters()] == held  # none had to be made again
-
-
-def test_copies_follow_what_else_writes_into_the_parameters(cuda):
-    model = tiny_gpt(cuda)
-    optimizer = AdamW(model.named_parameters(), lr=0.1)
-    with precision("bfloat16"):
-        for step in range(2):
-            update(model, optimizer, step)
         model.load_state_dict({name: array + 1 for name, array in model.state_dict().items()})
+        assert copies_are_right(model)
+        model.final_norm.weight.data = model.final_norm.weight.data + 1  # another array
         assert copies_are_right(model)
         optimizer.zero_grad()
         model.blocks[0].mlp.up.weight.requires_grad_(False)  # which this update skips
-        held = update(model, optimizer)
-        assert copies_are_right(model)
         update(model, optimizer)
         assert copies_are_right(model)
-        assert [parameter._copy for parameter in model.parameters()] == held
 
 
 def test_a_guarded_broken_step_changes_no_copy(cuda):

@@ -8,26 +8,19 @@ import numpy as np
 import pytest
 
 import train as train_py
-from gpt.data import TextData
-from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
+from seq2seq.data import SPECIALS
 from seq2seq.translate import translate
 from tests.emulator.cupy_on_cpu import COMPILER
 from tests.gpt.combined_settings import COMBINED
 from tests.gpt.configs import FAMILY as GPT
-from tests.gpt.configs import GPTOptions
 from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from text.decoding.beam import beam_search
 from text.decoding.sampling import generate
 from text.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.precision import precision
 from tinygrad_lite.random import keyed_rng
-from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import MultiHeadAttention
 from training.checkpoint import load_checkpoint
-from training.corpora.texts import load_files
-from training.pair_data import encode_pairs
 
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 
@@ -51,64 +44,31 @@ def test_initial_weights_are_the_same(make, cuda):
     assert bytes_of(make(cuda)) == bytes_of(make("cpu"))
 
 
-@pytest.mark.usefixtures("workplace")
-def test_batches_are_the_same(cuda):
-    tokenizer, corpus = ByteTokenizer(SPECIALS), load_files(["text.txt"])
-    pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)], BOS, EOS)
-    found = []
-    for device in ("cpu", cuda):
-        options = GPTOptions.of(block_size=8, seed=5, device=device)
-        text = TextData(options, corpus, tokenizer, np.arange(200) % 90, np.arange(99), 1.0)
-        translated = TranslationData(tokenizer, pairs, pairs[:9], batch_tokens=99, micro_steps=2, seed=5, device=device)
-        batches = [batch for step in (0, 7) for batch in text.micro_batches(step, 4, 2)]
-        batches += [batch for step in (0, 7) for batch, _ in translated.micro_batches(step)]
-        assert {tensor.device for batch in batches for tensor in batch} == {device}
-        found.append([tensor.tolist() for batch in batches for tensor in batch])
-    assert found[0] == found[1]
-
-
 MODERN = [name for name in ("speed run", "qwen") if name in COMBINED]
 MODERN += [pytest.param("llama", marks=pytest.mark.slow)] if "llama" in COMBINED else []
 
 
-@pytest.mark.parametrize("use_muon", [True, False])
 @pytest.mark.parametrize("name", MODERN)
 @pytest.mark.parametrize(("numbers", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-3)])
-def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, use_muon, cuda):
+def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, cuda):
     """RMS norm, rotary positions, SwiGLU or ReLU squared, norms of queries and keys, groups of queries; and Muon."""
-    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 4, use_muon=use_muon)
+    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 4, use_muon=True)
     with precision(numbers):
-        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 4, use_muon=use_muon)
+        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 4, use_muon=True)
     assert expected[-1] < expected[0] - 0.01
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("how", ["greedy", "drawn", "beam"])
-def test_the_generated_text_is_the_same(how, cuda):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_generated_text_is_the_same(temperature, cuda):
     """Beyond the end of the context too, where the model starts again."""
     texts = []
     for device in ("cpu", cuda):
         model = with_large_weights(tiny_gpt(device, bias=True))
         begun = model.start(np.array([[3, 4, 5], [6, 7, 8]]))
-        if how == "beam":
-            texts.append([[h.tokens for h in r] for r in beam_search(model.step, *begun, beam=3, max_new_tokens=7)])
-        else:
-            heat = 0.0 if how == "greedy" else 1.0
-            rows = generate(model.step, *begun, max_new_tokens=7, temperature=heat, seed=4)
-            texts.append([row.tolist() for row in rows])
+        rows = generate(model.step, *begun, max_new_tokens=7, temperature=temperature, seed=4)
+        texts.append([row.tolist() for row in rows])
     assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize(("numbers", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.02)])
-@pytest.mark.parametrize(("width", "n_kv_head"), [(128, 4), (24, 2)])
-def test_the_weights_that_attention_shows_are_the_same(width, n_kv_head, numbers, tolerance, cuda):
-    attention = MultiHeadAttention(width, 4, n_kv_head=n_kv_head)
-    x = Tensor(np.random.default_rng(0).standard_normal((2, 40, width)).astype("f4"))
-    expected = attention.weights(x, is_causal=True).numpy()
-    attention.to(cuda)
-    with precision(numbers):
-        found = attention.weights(x.to(cuda), is_causal=True).cast("float32").numpy()
-    np.testing.assert_allclose(found, expected, atol=tolerance)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -127,26 +87,15 @@ def test_translations_are_the_same(beam, cuda):
 # --- the same losses ----------------------------------------------------------------------------------------------
 
 
-@both
-@pytest.mark.parametrize("steps", [6, pytest.param(100, marks=pytest.mark.slow)])
-def test_losses_equal_those_of_the_cpu(make, steps, cuda):
-    np.testing.assert_allclose(train(make(cuda), cuda, steps), train(make("cpu"), "cpu", steps), rtol=1e-4)
+STEPS = [(6, "float32", 1e-4), (6, "bfloat16", 2e-2), pytest.param(100, "float32", 1e-4, marks=pytest.mark.slow)]
 
 
 @both
-@pytest.mark.slow
-@pytest.mark.parametrize(("numbers", "largest"), [("tf32", 0.01), ("bfloat16", 0.03)])
-def test_the_loss_falls_with_fewer_bits_too(make, numbers, largest, cuda):
-    """The mean of the last ten of 100 losses differs by a factor of a few rounding errors.
-
-    (One is 2^-12 for TF32, 2^-9 for bfloat16.) Single losses differ more, since a difference grows with each step.
-    """
-    expected = train(make("cpu"), "cpu", 100)
+@pytest.mark.parametrize(("steps", "numbers", "tolerance"), STEPS)
+def test_losses_equal_those_of_the_cpu(make, steps, numbers, tolerance, cuda):
     with precision(numbers):
-        found = train(make(cuda), cuda, 100)
-    assert found[0] == pytest.approx(expected[0], rel=largest)
-    assert np.mean(found[-10:]) == pytest.approx(np.mean(expected[-10:]), rel=largest)
-    assert np.mean(expected[-10:]) < 0.7 * expected[0]
+        found = train(make(cuda), cuda, steps)
+    np.testing.assert_allclose(found, train(make("cpu"), "cpu", steps), rtol=tolerance)
 
 
 # --- the same checkpoints -----------------------------------------------------------------------------------------
@@ -168,9 +117,8 @@ def test_a_run_can_move_between_devices(trained_on, cuda):
 
 
 @pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_same_command_gives_the_same_bytes(dtype, cuda):
-    settings = {"device": cuda, "dtype": dtype, "dropout": 0.1, "sample_tokens": 5, "max_iters": 4}
+def test_the_same_command_gives_the_same_bytes(cuda):
+    settings = {"device": cuda, "dtype": "bfloat16", "dropout": 0.1, "sample_tokens": 5, "max_iters": 4}
     same(*(run_training(out_dir=name, **settings) for name in ("one", "two")))
 
 

@@ -2,7 +2,6 @@
 
 import code
 import contextlib
-import importlib.util
 import linecache
 import sys
 
@@ -50,7 +49,6 @@ def test_the_operation_is_named():
             Tensor([0.0, 1.0]) / Tensor([0.0, 1.0])
         with pytest.raises(NonFiniteError, match=r"^cast produced an infinity"):
             Tensor([1e300], dtype="float64").cast("float32")
-    assert Tensor([0.0]).log().item() == -np.inf  # outside, nothing is reported
 
 
 def test_masks_and_propagated_values_are_not_reported():
@@ -138,33 +136,12 @@ def test_a_gradient_of_an_earlier_forward_pass_says_how_to_find_its_line():
         y.backward()
 
 
-def test_a_path_below_the_current_folder_is_shown_from_there(tmp_path):
-    (tmp_path / "below").mkdir()
-    file = tmp_path / "below" / "model.py"
-    file.write_text("def loss(x):\n    return x.log()\n", encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("model", file)
-    model = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(model)
-    with detect_anomaly(), pytest.raises(NonFiniteError, match=r", at below.model\.py:2 \(`return x\.log\(\)`\)$"):
-        model.loss(Tensor([0.0]))
-
-
 def test_without_source_code_the_line_number_is_named(capsys):
     """As at Python's prompt."""
     prompt = code.InteractiveInterpreter({"x": Tensor([0.0])})
     with detect_anomaly():
         prompt.runsource("x.log()", "<stdin>")
     assert capsys.readouterr().err.endswith("from inputs without one, at <stdin>:1\n")
-
-
-def test_the_message_is_one_sentence_on_one_line():
-    with detect_anomaly(), pytest.raises(NonFiniteError) as caught:
-        (
-            Tensor([0.0])
-            .log()
-        )  # fmt: skip
-    assert "\n" not in str(caught.value)
-    assert here(-3).split(" (")[0] in str(caught.value)
 
 
 def test_every_name_of_the_engine_is_a_module():

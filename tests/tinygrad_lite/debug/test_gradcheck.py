@@ -53,20 +53,6 @@ def test_an_error_in_the_fifth_digit_is_detected(slip):
     assert gradcheck(cube_with(lambda dy, a: dy * 3 * a**2 * (1 + slip)), [leaf([1.0])], tolerance=1e-4) > 5e-6
 
 
-def test_a_missing_gradient_is_detected():
-    def fn(x, y):
-        z = x.data * y.data
-        return node(z, (x, y), lambda dy: (dy * y.data, None), "half")
-
-    with pytest.raises(GradientError, match="input 1"):
-        gradcheck(fn, [leaf([1.0]), leaf([2.0])])
-
-
-def test_nan_is_detected():
-    with pytest.raises(GradientError, match="nan"):
-        gradcheck(lambda x: x.log(), [leaf([-1.0])])
-
-
 def test_unused_scalar_empty_and_constant_inputs_are_accepted():
     x, y, empty, weight = leaf(2.0), leaf([1.0]), leaf(np.zeros((0, 3))), Tensor([1, 2, 3])
     assert gradcheck(lambda x, y, empty, weight: x * x * weight, [x, y, empty, weight]) < 1e-8
@@ -83,18 +69,6 @@ def test_inputs_and_graph_are_left_unchanged():
     assert x.requires_grad
     assert x.grad.tolist() == [9.0, 9.0, 9.0]
     assert weight.grad is None
-
-
-@pytest.mark.cpu_only("memory of the host")
-def test_views_are_nudged_in_place():
-    base = np.arange(6.0).reshape(2, 3)
-    x = Tensor.wrap(base.T[::2]).requires_grad_()
-    assert gradcheck(lambda x: x * x, [x]) < 1e-8
-    assert base.tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_dropout_drops_the_same_elements_each_time():
-    assert gradcheck(lambda x: x.dropout(0.5) * x.dropout(0.25), [leaf(np.linspace(1, 2, 12))]) < 1e-8
 
 
 def test_only_float64_leaves_are_accepted():

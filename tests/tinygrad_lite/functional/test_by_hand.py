@@ -25,7 +25,7 @@ NONE = [[], []]  # two rows of no numbers
 PICTURE = [[[[1, 2, 3, 9], [6, 3, 8, 0], [7, 7, 7, 7]]]]  # the last row fills no window of 2 x 2
 FIRST = {"x": [[[[1, 2, 0], [4, 8, 0], [0, 0, 0]]]]}
 STAIRS = [[[[0, 0, 1], [0, 1, 1], [0, 0, 0]]]]
-ROW, COLUMN = [[[[1, 2]]]], [[[[1], [2]]]]
+ROW = [[[[1, 2]]]]
 BROKEN = [[[[1, nan, inf, 2], [inf, nan, 0, inf]]]]
 SPOILED = [[[[inf, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, nan]]]]
 FULL, PADDED, OVERLAP = [[[[1, 1], [1, 1]]]], {"kernel_size": 2, "padding": 1}, {"kernel_size": 2, "stride": 1}
@@ -69,12 +69,7 @@ EXAMPLES = {
     "swiglu": [
         # Far below 0 a gate is closed; at 0 too, but with slope 1/2; far above, the result is gate times up.
         ({"gate": [-1000, 0, 1000], "up": [3, 3, 3]}, [0, 0, 3000], [1, 1, 1], {"gate": [0, 1.5, 3]}),
-        (
-            {"gate": [0, nan, 0], "up": [3, 1, nan]},
-            [0, nan, nan],
-            [1] * 3,
-            {"gate": [1.5, nan, nan], "up": [0, nan, 0]},
-        ),
+        ({"gate": [nan, 0], "up": [1, nan]}, [nan, nan], [1, 1], {"gate": [nan, nan], "up": [nan, 0]}),
     ],
     "softmax": [({"x": [1e4, -1e4, 1e4]}, [0.5, 0, 0.5], [1, 2, 3], {"x": [-0.5, 0, 0.5]})],
     "log_softmax": [
@@ -90,7 +85,6 @@ EXAMPLES = {
     # Each result is 1 a + 2 b + 3 c + 4 d + bias, of a window with a b above c d.
     "conv2d": [
         (IMAGE, [[[[9.5, 9.5], [11.5, 3.5]]]], [[[[1, 0], [0, 10]]]], GRADIENTS),
-        ({"x": np.ones((1, 0, 3, 3)), "weight": np.ones((2, 0, 3, 3)), "bias": [5, 6]}, [[[[5]], [[6]]]]),
     ],
     "avg_pool2d": [
         ({"x": PICTURE}, [[[[3, 5]]]], [[[[4, 8]]]], {"x": [[[[1, 1, 2, 2], [1, 1, 2, 2], [0] * 4]]]}),
@@ -99,14 +93,11 @@ EXAMPLES = {
     ],
     "max_pool2d": [
         ({"x": PICTURE}, [[[[6, 9]]]], [[[[4, 8]]]], {"x": [[[[0, 0, 0, 8], [4, 0, 0, 0], [0] * 4]]]}),
-        ({"x": np.ones((1, 0, 3, 3))}, np.ones((1, 0, 1, 1))),
         # Of equal pixels the first in reading order gets the gradient.
         ({"x": STAIRS} | OVERLAP, FULL, [[[[1, 2], [4, 8]]]], {"x": [[[[0, 0, 2], [0, 13, 0], [0, 0, 0]]]]}),
-        ({"x": [[[[0] * 6] * 4]]}, [[[[0] * 3] * 2]], [[[[1] * 3] * 2]], {"x": [[[[1, 0] * 3, [0] * 6] * 2]]}),
         # All four windows reach into the padding, and one has four equal pixels.
         *(({"x": [[[[v] * 3] * 3]]} | PADDED, [[[[v] * 2] * 2]], [[[[1, 2], [4, 8]]]], FIRST) for v in (-5, -inf)),
         ({"x": [[[[-inf] * 2]]], "kernel_size": (1, 2), "padding": (0, 1)}, [[[[-inf] * 2]]], ROW, {"x": ROW}),
-        ({"x": [[[[-inf]] * 2]], "kernel_size": (2, 1), "padding": (1, 0)}, [[[[-inf]] * 2]], COLUMN, {"x": COLUMN}),
         # NaN is larger than any number, and infinity stays in its window. The padding never wins.
         ({"x": BROKEN}, [[[[nan, inf]]]], [[[[1, inf]]]], {"x": [[[[0, 1, inf, 0], [0] * 4]]]}),
         *(({"x": low} | PADDED, low, FULL, {"x": FULL}) for low in ([[[[v, v], [v, v]]]] for v in (-5, -inf))),

@@ -3,20 +3,18 @@
 import functools
 import itertools
 import math
-import sys
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
 from tests.places import here
-from tests.tinygrad_lite.functional.version_cases import assert_close, both_versions, leaf, normal, outcome
+from tests.tinygrad_lite.functional.version_cases import both_versions, leaf, normal, outcome
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.random import random_key
 
 pytestmark = pytest.mark.every_device
 
@@ -29,11 +27,10 @@ rng = np.random.default_rng(3)
 WIDTHS = (5, 1, 3)
 
 
-def inputs_of_several(shape, bias, dtype=np.float64):
-    """x, three weights, and their biases: all of them, none, or only the first; the same numbers in every call."""
+def inputs_of_several(shape, biases, dtype=np.float64):
+    """x, three weights, and the biases of the first maps; the same numbers in every call."""
     numbers = np.random.default_rng(2)
-    shapes = [shape, *((width, shape[-1]) for width in WIDTHS)]
-    shapes += [(width,) for width in WIDTHS[: {"all": 3, "none": 0, "one": 1}[bias]]]
+    shapes = [shape, *((width, shape[-1]) for width in WIDTHS), *((width,) for width in WIDTHS[:biases])]
     return [Tensor(numbers.standard_normal(s).astype(dtype), device=here(), requires_grad=True) for s in shapes]
 
 
@@ -44,13 +41,13 @@ def side_by_side(version, x, *parameters):
     return first.cat(*others, axis=-1)
 
 
-@pytest.mark.parametrize("bias", ["all", "none", "one"])
-@pytest.mark.parametrize("shape", [(4,), (5, 4), (2, 3, 4), (0, 4)])
-def test_several_maps_equal_single_ones(shape, bias):
+@pytest.mark.parametrize("biases", [3, 0, 1])
+@pytest.mark.parametrize("shape", [(4,), (2, 3, 4), (0, 4)])
+def test_several_maps_equal_single_ones(shape, biases):
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-5)):
         found = []
         for version in (linears.composed, linears):
-            inputs = inputs_of_several(shape, bias, dtype)
+            inputs = inputs_of_several(shape, biases, dtype)
             with composed() if version is linears.composed else nullcontext():
                 y = side_by_side(version, *inputs)
                 (y * y).sum().backward()
@@ -60,18 +57,10 @@ def test_several_maps_equal_single_ones(shape, bias):
             np.testing.assert_allclose(other, one, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("bias", ["all", "none", "one"])
-def test_several_maps_pass_gradcheck(bias):
+@pytest.mark.parametrize("biases", [3, 0, 1])
+def test_several_maps_pass_gradcheck(biases):
     for version in (linears.composed, linears.version_for(here())):
-        assert gradcheck(functools.partial(side_by_side, version), inputs_of_several((2, 3, 4), bias)) < 1e-6
-
-
-def test_several_maps_refuse_shapes_that_do_not_fit():
-    x, wide, narrow = (Tensor.ones(*shape, device=here()) for shape in ((2, 4), (3, 5), (3, 4)))
-    with pytest.raises(ValueError, match=r"linear: x .* do not fit: \(2, 4\) and \(3, 5\)"):
-        linears(x, [narrow, wide], [None, None])
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        linears(x, [narrow, narrow], [None])
+        assert gradcheck(functools.partial(side_by_side, version), inputs_of_several((2, 3, 4), biases)) < 1e-6
 
 
 # --- convolution ----------------------------------------------------------------------------------------------
@@ -130,14 +119,6 @@ def test_scores_depend_on_the_distance_only(version):
     assert score(7, 4) != pytest.approx(score(4, 0), rel=1e-3)
 
 
-@both_versions(F.rotary)
-def test_position_0_and_all_lengths_are_unchanged(version):
-    x = normal(2, 5, 3, 6)
-    y = version(Tensor(x), Tensor(np.arange(5)), FREQUENCIES).numpy()
-    np.testing.assert_array_equal(y[:, 0], x[:, 0])
-    np.testing.assert_allclose(np.linalg.norm(y, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-13)
-
-
 # --- cross-entropy --------------------------------------------------------------------------------------------
 
 
@@ -159,18 +140,7 @@ def test_a_distribution_weighs_the_losses_of_all_tokens(version, settings):
 
 
 @both_versions(F.cross_entropy)
-def test_smoothing_asks_for_tokens_that_are_impossible(version):
-    """As in torch: infinite, not NaN, although one of the targets is 0 where the logit is -inf."""
-    logits = Tensor([[0.3, -math.inf, 1.0]], dtype="float64", requires_grad=True)
-    loss = version(logits, Tensor([[0.5, 0.0, 0.5]], dtype="float64"), label_smoothing=0.3)
-    loss.backward()
-    weights, q = np.array([0.45, 0.1, 0.45]), np.exp([0.3, -math.inf, 1.0])
-    assert loss.item() == math.inf
-    np.testing.assert_allclose(logits.grad.numpy(), [q / q.sum() - weights], rtol=1e-12)
-
-
-@both_versions(F.cross_entropy)
-@pytest.mark.parametrize("ignore_index", [-100, -1, 3, 77])
+@pytest.mark.parametrize("ignore_index", [-100, 3])
 def test_ignored_positions_count_neither_in_the_loss_nor_in_the_mean(version, ignore_index):
     logits, targets = leaf(5, 4), np.array([0, ignore_index, 2, ignore_index, 1])
     loss = version(logits, Tensor(targets), ignore_index=ignore_index)
@@ -192,15 +162,6 @@ def test_all_ignored_is_zero_with_zero_gradients(version, reduction):
     loss.sum().backward()
     assert not loss.numpy().any()
     assert not logits.grad.numpy().any()
-
-
-def test_any_division_into_blocks_gives_the_same_losses(monkeypatch):
-    logits, targets = leaf(11, 7), Tensor(rng.integers(0, 7, 11))
-    expected = F.cross_entropy.composed(logits, targets, reduction="none", label_smoothing=0.2)
-    for block in (1, 7, 15, 30, 1000):
-        monkeypatch.setattr(sys.modules["tinygrad_lite.functional.cross_entropy"], "BLOCK", block)
-        y = F.cross_entropy(logits, targets, reduction="none", label_smoothing=0.2)
-        np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-13)
 
 
 def test_logits_used_twice_get_both_gradients():
@@ -228,13 +189,13 @@ def test_a_leaf_is_not_overwritten_and_a_derivative_that_needs_a_result_refuses(
 VERSIONS = F.scaled_dot_product_attention, F.scaled_dot_product_attention.composed
 
 
-def qkv(batch=2, heads=3, t=5, s=6, width=4, dtype=np.float64):
-    return [leaf(batch, heads, length, width, dtype=dtype) for length in (t, s, s)]
+def qkv(batch=2, heads=3, t=5, s=6):
+    return [leaf(batch, heads, length, 4) for length in (t, s, s)]
 
 
 def one_query_at_a_time(query, key, value, allowed, added=None):
     """The definition as loops: each query of each head of each sequence on its own; `added` is added to the scores."""
-    added = np.zeros(allowed.shape) if added is None else np.broadcast_to(added, allowed.shape)
+    added = np.zeros(allowed.shape) if added is None else added
     out = np.zeros(query.shape)
     for b, h, t in np.ndindex(*query.shape[:3]):
         keys = np.flatnonzero(allowed[b, h, t])
@@ -247,63 +208,26 @@ def one_query_at_a_time(query, key, value, allowed, added=None):
 
 
 @both_versions(F.scaled_dot_product_attention)
-@pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 6), (6, 3), (70, 70), (1, 4), (0, 3), (3, 0)])
+@pytest.mark.parametrize(("t", "s"), [(3, 6), (6, 3), (70, 70), (0, 3), (3, 0)])
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_equals_a_loop_over_queries(version, t, s, is_causal, masked):
+@pytest.mark.parametrize("kind", ["no mask", "truth values", "floats"])
+def test_attention_equals_a_loop_over_queries(version, t, s, is_causal, kind):
+    """A mask of floats is added to the scores: where it is -inf, a query does not see the key."""
     query, key, value = qkv(t=t, s=s)
-    mask = rng.random((2, 3, t, s)) < 0.5 if masked else np.ones((2, 3, t, s), bool)
-    allowed = mask & np.tril(np.ones((t, s), bool), s - t) if is_causal else mask
-    y = version(query, key, value, Tensor(mask) if masked else None, is_causal=is_causal)
-    expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed)
+    shape, mask, added = (2, 3, t, s), None, None
+    allowed = np.tril(np.ones(shape, bool), s - t if is_causal else s)
+    if kind == "truth values":
+        mask = rng.random(shape) < 0.5
+        allowed &= mask
+    elif kind == "floats":
+        mask = added = np.where(rng.random(shape) < 0.5, rng.standard_normal(shape), -math.inf)
+        allowed &= added > -math.inf
+    y = version(query, key, value, None if mask is None else Tensor(mask), is_causal=is_causal)
+    expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed, added)
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
 
 
-MASKS = [(2, 3, 5, 6), (3, 1, 6), (5, 6), (2, 1, 1, 6), ()]  # all broadcast to (B, H, T, S) = (2, 3, 5, 6)
-
-
-@both_versions(F.scaled_dot_product_attention)
-@pytest.mark.parametrize("shape", MASKS)
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_a_mask_of_floats_is_added_to_the_scores(version, shape, is_causal):
-    """Where it is -inf, a query does not see the key; one that sees none gets 0."""
-    (query, key, value), mask = qkv(), rng.standard_normal(shape)
-    if mask.ndim:
-        mask[..., rng.random(6) < 0.4] = -math.inf
-        mask[0] = -math.inf  # the first queries or sequences, all of them
-    allowed = np.broadcast_to(mask > -math.inf, (2, 3, 5, 6)) & np.tril(np.ones((5, 6), bool), 1 if is_causal else 6)
-    y = version(query, key, value, Tensor(mask), is_causal=is_causal)
-    expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed, mask)
-    np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
-    assert not y.numpy()[~allowed.any(-1)].any()
-
-
-@both_versions(F.scaled_dot_product_attention)
-@pytest.mark.cpu_only("not tried on a GPU")
-def test_a_query_whose_scores_are_all_minus_infinity_sees_nothing_also_without_a_mask(version):
-    key = value = Tensor(np.ones((1, 1, 2, 2)))
-    y = version(Tensor([[[[-math.inf, 1.0], [1.0, 1.0]]]], dtype="float64"), key, value)
-    assert y.tolist() == [[[[0.0, 0.0], [1.0, 1.0]]]]
-
-
-@pytest.mark.cpu_only("the CPU's blocks")
-def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
-    chapter = sys.modules["tinygrad_lite.functional.attention"]
-    for row_block, scores in ((1, 1), (2, 30), (3, 100), (64, 1 << 17)):
-        monkeypatch.setattr(chapter, "ROW_BLOCK", row_block)
-        monkeypatch.setattr(chapter, "SCORES", scores)
-        for t, s in ((7, 7), (4, 9), (9, 4), (0, 3), (3, 0)):
-            for is_causal in (False, True):
-                numbers = {
-                    name: x.numpy()
-                    for name, x in zip(("query", "key", "value"), qkv(batch=3, heads=2, t=t, s=s), strict=True)
-                }
-                numbers |= {"is_causal": is_causal, "dropout_p": 0.25}
-                fused, composed = (outcome(version, numbers) for version in VERSIONS)
-                assert_close(fused, composed, 1e-12)
-
-
-@pytest.mark.parametrize("largest", [1, 39.5, 40.5, 300])
+@pytest.mark.parametrize("largest", [39.5, 40.5, 300])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_causal):
     """The largest score just below and just above the limit for a shift, and far above it; some rows stay far below."""
@@ -317,16 +241,3 @@ def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_caus
         np.testing.assert_allclose(fused[name], array, rtol=1e-9, atol=1e-12, err_msg=name)
     alone = arguments | {"query": np.where(np.arange(5)[:, None] == 1, query, 0), "is_causal": is_causal}
     np.testing.assert_array_equal(outcome(VERSIONS[0], alone)["result"][:, :, 1], fused["result"][:, :, 1])
-
-
-@both_versions(F.scaled_dot_product_attention)
-def test_each_call_has_its_own_dropout_determined_by_the_key(version):
-    inputs = qkv()
-
-    def two(key):
-        with random_key(key):
-            return [version(*inputs, dropout_p=0.5).numpy() for _ in range(2)]
-
-    (one, other), again, elsewhere = two(1), two(1), two(2)
-    np.testing.assert_array_equal(again, (one, other))
-    assert not any(np.allclose(one, different) for different in (other, *elsewhere))

@@ -107,10 +107,7 @@ def _layer_inputs(w: np.ndarray, b: np.ndarray) -> dict[str, Arguments]:
 def _linear() -> dict[str, Arguments]:
     w, b = normal(3, 4), normal(3)
     return _layer_inputs(w, b) | {
-        "sequences, no bias": {"x": normal(2, 3, 4), "weight": w},
-        "four axes": {"x": normal(2, 2, 2, 4), "weight": w, "bias": b},
         "one output": {"x": normal(2, 3, 4), "weight": w[:1], "bias": b[:1]},
-        "no sequences": {"x": normal(0, 3, 4), "weight": w, "bias": b},
         "wide": {"x": normal(3, 7, 40), "weight": normal(70, 40), "bias": normal(70)},
     }
 
@@ -122,7 +119,6 @@ def _layer_norm() -> dict[str, Arguments]:
         "rows": {"x": normal(4, 6), "weight": w, "bias": b},
         "no bias": {"x": normal(4, 6), "weight": w},
         "sequences": {"x": normal(2, 3, 6), "weight": w, "bias": b},
-        "four axes, no bias": {"x": normal(2, 1, 2, 6), "weight": w},
         "far from zero": {"x": normal(4, 6) * 3 + 10, "weight": w, "bias": b},
         "large eps": {"x": normal(4, 6), "weight": w, "bias": b, "eps": 0.5},
         "a bias far above the gain": {"x": normal(4, 6), "weight": w * 0.02, "bias": b + 9},
@@ -145,10 +141,6 @@ def _gelu() -> dict[str, Arguments]:
 def _linear_gelu() -> dict[str, Arguments]:
     w, b = normal(8, 4), normal(8)
     return _layer_inputs(w, b) | {
-        "rows, tanh": {"x": normal(5, 4), "weight": w, "bias": b, "approximate": "tanh"},
-        "no bias, tanh": {"x": normal(5, 4), "weight": w, "approximate": "tanh"},
-        "odd width": {"x": normal(2, 3, 4), "weight": normal(7, 4), "bias": normal(7)},
-        "one output": {"x": normal(3, 4), "weight": normal(1, 4), "bias": normal(1)},
         "no outputs": {"x": normal(2, 4), "weight": normal(0, 4), "bias": normal(0)},
         "wide": {"x": normal(3, 7, 40), "weight": normal(160, 40), "bias": normal(160), "approximate": "tanh"},
     }
@@ -169,32 +161,24 @@ def _scaled_dot_product_attention() -> dict[str, Arguments]:
     return {
         "T = S": qkv(2, 2, 4, 4),
         "T < S": qkv(2, 2, 3, 5),
-        "T > S": qkv(2, 2, 5, 3),
         "scale": qkv(2, 2, 4, 4) | {"is_causal": True, "scale": 1.5},
         "one query": qkv(2, 2, 1, 5) | {"is_causal": True},
         "causal, T = S": qkv(2, 2, 4, 4) | {"is_causal": True},
         "causal, T < S": qkv(1, 2, 3, 5) | {"is_causal": True},
         "causal, T > S": qkv(1, 2, 5, 3) | {"is_causal": True},
-        "mask": qkv(2, 2, 4, 5) | {"mask": some},
         "mask of padding": qkv(2, 2, 4, 5) | {"mask": padding},
-        "mask of two axes": qkv(2, 2, 4, 5) | {"mask": some[0, 0]},
         "mask with empty rows": qkv(2, 2, 4, 5) | {"mask": blind},
         "mask, causal": qkv(2, 2, 4, 5) | {"mask": blind, "is_causal": True},
-        "added mask": qkv(2, 2, 4, 5) | {"mask": normal(2, 2, 4, 5)},
         "added mask with empty rows": qkv(2, 2, 4, 5) | {"mask": added},
-        "added mask of padding": qkv(2, 2, 4, 5) | {"mask": np.where(padding, 0.0, -math.inf)},
         "added mask of two axes": qkv(2, 2, 4, 5) | {"mask": added[0, 1]},  # (T, S)
         "added mask, causal": qkv(2, 2, 4, 5) | {"mask": added, "is_causal": True},
         "added mask, causal, T > S": qkv(1, 2, 5, 3) | {"mask": normal(2, 1, 3), "is_causal": True},
         "added mask, causal, dropout": qkv(2, 2, 4, 5) | {"mask": added, "is_causal": True, "dropout_p": 0.3},
-        "dropout": qkv(2, 2, 4, 5) | {"dropout_p": 0.3},
         "dropout, mask, causal": qkv(2, 2, 4, 5) | {"mask": blind, "is_causal": True, "dropout_p": 0.3},
         "large scores": {name: array * 4 for name, array in qkv(1, 2, 4, 4).items()},
         "no sequences": qkv(0, 2, 4, 5),
-        # 2 heads x 150 queries x 150 keys: two groups of sequences; 64 rows: three causal blocks
-        "groups": qkv(4, 2, 150, 150),
+        # 2 heads x 100 queries x 200 keys: two groups of sequences; 64 rows: three causal blocks
         "groups, T < S, dropout": qkv(4, 2, 100, 200) | {"dropout_p": 0.1},
-        "causal blocks": qkv(1, 2, 150, 150) | {"is_causal": True},
         "causal blocks, groups": qkv(7, 2, 150, 160) | {"is_causal": True},
         "causal blocks, T > S": qkv(1, 2, 200, 90) | {"is_causal": True},
         "causal blocks, mask, dropout": qkv(2, 2, 130, 140)
@@ -208,10 +192,7 @@ def _softmax() -> dict[str, Arguments]:
     return {
         "vector": {"x": normal(5)},
         "rows": {"x": normal(4, 6)},
-        "first axis": {"x": normal(3, 4), "axis": 0},
         "middle axis": {"x": normal(2, 3, 4), "axis": 1},
-        "one class": {"x": normal(4, 1)},
-        "apart": {"x": normal(3, 5) * 5},
         "minus infinity": {"x": masked},
         "no rows": {"x": normal(0, 4)},
         "no classes": {"x": normal(2, 0)},
@@ -231,7 +212,7 @@ def _cross_entropy() -> dict[str, Arguments]:
     padded[0, 1] = padded[1, 2] = -100
     cases: dict[str, Arguments] = {}
     for reduction in ("mean", "sum", "none"):
-        for smoothing in (0.0, 0.1, 1.0):
+        for smoothing in (0.0, 0.1):
             settings = {"reduction": reduction, "label_smoothing": smoothing}
             cases[f"{reduction}, {smoothing}"] = {"logits": logits, "targets": targets, **settings}
             cases[f"{reduction}, {smoothing}, ignored"] = {"logits": logits, "targets": padded, **settings}
@@ -240,36 +221,28 @@ def _cross_entropy() -> dict[str, Arguments]:
     many = integers(1500, 200)
     many[::7] = -100
     return cases | {
-        "one position": {"logits": normal(5), "targets": np.array(3)},
         "rows": {"logits": normal(4, 5), "targets": integers(5, 4)},
-        "one token": {"logits": normal(4, 1), "targets": np.array([0, -100, 0, 0]), "reduction": "none"},
         "ignore 0": {"logits": logits, "targets": targets, "ignore_index": 0, "label_smoothing": 0.1},
         "uint8 targets": {"logits": logits, "targets": targets.astype(np.uint8)},
         "far apart": {"logits": logits * 100, "targets": targets},
         "an impossible token": {"logits": np.array([[0.3, -math.inf, 1.0]]), "targets": np.array([2])},
         "no rows": {"logits": normal(0, 5), "targets": integers(5, 0)},
-        "no rows, none": {"logits": normal(0, 5), "targets": integers(5, 0), "reduction": "none"},
         "several blocks": {"logits": normal(200, 1500), "targets": many, "label_smoothing": 0.1},
         "distributions": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5)) * 9},  # whose sums are not 1
         "distributions, smoothed": {"logits": normal(4, 5), "targets": np.abs(normal(4, 5)), "label_smoothing": 0.1},
-        "a distribution": {"logits": normal(5), "targets": np.abs(normal(5)), "reduction": "none"},
     }
 
 
 def _embedding() -> dict[str, Arguments]:
     return {
         "one token": {"weight": normal(5, 3), "ids": np.array(2)},
-        "each once": {"weight": normal(5, 3), "ids": np.array([4, 0, 2])},
         "repeated": {"weight": normal(5, 3), "ids": np.array([1, 4, 1, 1, 0])},
         "sequences": {"weight": normal(5, 3), "ids": integers(5, 2, 6)},
-        "three axes": {"weight": normal(5, 3), "ids": integers(5, 2, 2, 3)},
         "uint16": {"weight": normal(5, 3), "ids": integers(5, 2, 6).astype(np.uint16)},
         "no tokens": {"weight": normal(5, 3), "ids": integers(5, 0, 4)},
         "no rows": {"weight": normal(0, 3), "ids": integers(5, 0)},
-        "large table": {"weight": normal(1500, 3), "ids": integers(1500, 3, 8)},
         "large table, repeated": {"weight": normal(1500, 3), "ids": integers(7, 20, 8) * 200},
         "one many times": {"weight": normal(1500, 4), "ids": np.where(_rng.random(400) < 0.5, 7, integers(1500, 400))},
-        "large table, no tokens": {"weight": normal(1500, 3), "ids": integers(5, 0)},
     }
 
 
@@ -277,7 +250,6 @@ def _dropout() -> dict[str, Arguments]:
     return {
         "half": {"x": normal(5, 4), "p": 0.5},
         "few": {"x": normal(2, 3, 5), "p": 0.1},
-        "most": {"x": normal(2, 3, 5), "p": 0.9},
         "none": {"x": normal(2, 3), "p": 0.0},
         "number": {"x": normal(), "p": 0.5},
         "nothing": {"x": normal(0, 3), "p": 0.5},
@@ -293,10 +265,8 @@ def _adamw() -> dict[str, Arguments]:
     return {
         "first step": state(9) | start | usual | {"step": 1},
         "later": state(9) | usual,
-        "a matrix": state(2, 3) | usual,
         "turned": {name: array.T for name, array in state(2, 3).items()} | usual,
         "much later": state(9) | usual | {"step": 100_000},
-        "no decay": state(9) | usual | {"weight_decay": 0.0},
         "no memory": state(9) | usual | {"beta1": 0.0, "beta2": 0.0},
         "no gradient yet": state(9) | start | usual | {"g": np.zeros(9)},
         "large eps": state(9) | usual | {"eps": 0.1},
@@ -314,8 +284,6 @@ def _muon() -> dict[str, Arguments]:
         "tall": stacks(2, 5, 3) | usual,
         "square": stacks(1, 4, 4) | usual | {"adjust_lr_fn": "match_rms_adamw"},
         "more than at once": stacks(3, 200, 300) | usual,
-        "no memory": stacks(2, 3, 5) | usual | {"momentum": 0.0},
-        "no decay": stacks(2, 3, 5) | usual | {"weight_decay": 0.0},
         "no gradient yet": stacks(2, 3, 5) | usual | {"g": np.zeros((2, 3, 5)), "m": np.zeros((2, 3, 5))},
     }
 
@@ -324,9 +292,8 @@ def _rms_norm() -> dict[str, Arguments]:
     w = normal(6)
     return {
         "rows": {"x": normal(4, 6), "weight": w},
-        "vector": {"x": normal(6), "weight": w},
-        "rows, no weight": {"x": normal(4, 6)},
         "a gain of zero": {"x": normal(4, 6), "weight": np.append(w[:5], 0)},
+        "rows, no weight": {"x": normal(4, 6)},
         "four axes, no weight": {"x": normal(2, 3, 2, 6)},
         "large eps": {"x": normal(2, 3, 6), "weight": w, "eps": 0.5},
         "a row of zeros": {"x": np.stack([np.zeros(6), normal(6)]), "weight": w, "eps": 0.1},
@@ -348,7 +315,6 @@ def _rotary() -> dict[str, Arguments]:
         "from the start": {"x": normal(2, 5, 3, 4), "positions": np.arange(5), "frequencies": (1.0, 0.1)},
         "later": {"x": normal(2, 2, 1, 6), "positions": np.array([70, 71]), "frequencies": (1.0, 0.2, 0.05)},
         "by row": {"x": normal(2, 3, 2, 2), "positions": integers(9, 2, 3), "frequencies": (0.7,)},
-        "no texts": {"x": normal(0, 3, 1, 2), "positions": np.arange(3), "frequencies": (1.0,)},
         "no positions": {"x": normal(2, 0, 2, 2), "positions": np.arange(0), "frequencies": (0.7,)},
     }
 
@@ -378,7 +344,7 @@ def _recurrence(gates: int, parts: int) -> dict[str, Arguments]:
         "padding behind": call(2, 4, 3, False, [[1, 1, 0, 0], [1, 1, 1, 0]]),
         "no text": call(2, 3, 2, True, [[0, 0, 0], [1, 0, 1]]),
         "no sequences": call(0, 3, 2),
-        "long": call(3, 40, 17, True),
+        "long": call(2, 20, 9, True),
         "one number": call(1, 6, 1),
     }
 
@@ -407,14 +373,11 @@ def _conv2d() -> dict[str, Arguments]:
         "stride above kernel": call((2, 1, 8, 7), (2, 1, 2, 2), stride=3),
         "pairs": call((1, 2, 6, 5), (2, 2, 2, 3), stride=(2, 1), dilation=(3, 2), padding=(2, 3)),
         "as wide as before": call((2, 2, 5, 4), (3, 2, 2, 3), padding=(1, 1)),
-        "as wide, dilated": call((1, 2, 6, 5), (2, 2, 3, 3), False, dilation=(1, 2), padding=(0, 2)),
         "as wide, wider than pictures": call((2, 1, 2, 2), (1, 1, 3, 7), padding=(2, 3)),
+        "as wide, dilated": call((1, 2, 6, 5), (2, 2, 3, 3), False, dilation=(1, 2), padding=(0, 2)),
         "groups": call((2, 4, 4, 3), (6, 2, 2, 2), groups=2, stride=2, padding=1),
         "depthwise": call((2, 3, 4, 4), (3, 1, 3, 3), groups=3, padding=1),
-        "depthwise, two each": call((1, 2, 4, 4), (4, 1, 2, 2), False, groups=2),
         "one pixel": call((2, 3, 3, 2), (4, 3, 1, 1)),
-        "whole picture": call((2, 2, 3, 3), (4, 2, 3, 3)),
-        "patches": call((2, 2, 6, 4), (3, 2, 3, 2), stride=(3, 2)),
         "no pictures": call((0, 2, 4, 4), (3, 2, 3, 3), padding=1),
         "no filters": call((2, 2, 4, 4), (0, 2, 3, 3)),
         "several blocks": call((5, 16, 26, 27), (4, 16, 3, 3), padding=1),
@@ -426,9 +389,7 @@ def _pool() -> dict[str, Arguments]:
         "halves": {"x": normal(2, 3, 4, 6)},
         "odd size": {"x": normal(2, 1, 5, 7), "kernel_size": 3},
         "overlapping": {"x": normal(1, 2, 7, 6), "kernel_size": 3, "stride": 2, "padding": 1},
-        "gaps": {"x": normal(2, 2, 6, 7), "kernel_size": 2, "stride": 3},
         "pairs": {"x": normal(2, 2, 5, 6), "kernel_size": (2, 4), "stride": (1, 2), "padding": (0, 2)},
-        "one pixel": {"x": normal(1, 2, 3, 3), "kernel_size": 1},
         "whole picture": {"x": normal(2, 2, 1, 257), "kernel_size": (1, 257)},
         "no pictures": {"x": normal(0, 2, 4, 4)},
     }

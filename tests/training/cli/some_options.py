@@ -2,13 +2,7 @@
 
 from dataclasses import dataclass
 
-from hypothesis import strategies as st
-
 from tinygrad_lite.config import option
-from tinygrad_lite.errors import OptionError
-
-# With surrogates, as which bytes that are not UTF-8 arrive; without NUL, which ends every argument.
-TEXT = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))
 
 
 @dataclass
@@ -27,11 +21,3 @@ class Options:
     decay_iters: int | None = option(None, "where it ends; none: at the end", unit="steps", low=1, group="training")
     cutoff: float | None = option(0.5, "where it is cut", group="training")
     name: str | None = option(None, "what to call it", group="run")
-
-
-def result_or_message(function, *args):
-    """What the function returns, or the message of its OptionError; every other exception fails the test."""
-    try:
-        return function(*args)
-    except OptionError as error:
-        return str(error)

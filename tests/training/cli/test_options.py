@@ -1,14 +1,13 @@
+import re
 import tomllib
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from tests.training.cli.some_options import TEXT, Options, result_or_message
+from tests.training.cli.some_options import Options
 from tinygrad_lite.errors import OptionError
-from training.cli.options import build, difference, find_preset, list_presets, read_preset
+from training.cli.options import build, find_preset, list_presets, read_preset
 
 # --- layers ---------------------------------------------------------------------------------------------------
 
@@ -34,22 +33,17 @@ def test_numbers_of_a_preset_take_the_type_of_their_field():
 
 
 MISTAKES = [
-    ("max_itres = 5", "unknown option max_itres (preset odd): did you mean max_iters?"),
     ("max-iters = 5", "unknown option max-iters (preset odd): did you mean max_iters?"),
     ("[training]\nmax_iters = 5", "unknown option training (preset odd)"),
     ("max_iters = -1", "--max_iters -1 (preset odd): must be at least 0 (steps)"),
     ('max_iters = "5"', "--max_iters '5' (preset odd): must be a whole number, at least 0 (steps)"),
     ("max_iters = true", "--max_iters True (preset odd): must be a whole number, at least 0 (steps)"),
     ("max_iters = 1.5", "--max_iters 1.5 (preset odd): must be a whole number, at least 0 (steps)"),
-    ("temperature = false", "--temperature False (preset odd): must be a finite number, at least 0"),
     ("temperature = nan", "--temperature nan (preset odd): must be a finite number, at least 0"),
     (f"temperature = {10**400}", f"--temperature 1{'0' * 56}... (preset odd): must be a finite number, at least 0"),
     ('bias = "true"', "--bias 'true' (preset odd): must be true or false"),
-    ('device = "tpu"', "--device 'tpu' (preset odd): must be one of cpu, cuda, auto"),
     ("out_dir = 5", "--out_dir 5 (preset odd): must be a text"),
-    ('text = "a.txt"', "--text 'a.txt' (preset odd): must be a list of paths"),
     ('text = ["a", 1]', "--text ['a', 1] (preset odd): must be a list of paths"),
-    ("name = 2024-01-01", "--name datetime.date(2024, 1, 1) (preset odd): must be a text, or none"),
 ]
 
 
@@ -58,19 +52,6 @@ def test_a_mistake_in_a_preset_names_option_and_preset(toml, message):
     with pytest.raises(OptionError) as caught:
         build(Options, ("preset odd", tomllib.loads(toml)))
     assert str(caught.value) == message
-
-
-def test_difference_lists_what_changed():
-    old = {"learning_rate": 0.001, "text": [], "seed": 1, "out_dir": "", "gone": None}
-    new = {"learning_rate": 0.0005, "text": ["a"], "seed": 1, "out_dir": "out", "new": True}
-    assert difference(old, new) == [
-        "gone: None -> not set",
-        "learning_rate: 0.001 -> 0.0005",
-        "new: not set -> True",
-        "out_dir: '' -> out",
-        "text: [] -> ['a']",
-    ]
-    assert difference(new, new) == []
 
 
 # --- presets --------------------------------------------------------------------------------------------------
@@ -101,55 +82,19 @@ def test_a_broken_preset_is_named_with_file_and_line(tmp_path, content, expected
     assert "\n" not in str(caught.value)
 
 
-def test_a_preset_that_cannot_be_read_is_an_option_error(tmp_path):
-    with pytest.raises(OptionError, match=r"cannot read the preset .*: No such file"):
-        read_preset(tmp_path / "missing.toml")
-    with pytest.raises(OptionError, match=r"cannot read the preset "):
-        read_preset(tmp_path)
-
-
 def test_presets_are_described_by_their_first_comment(tmp_path):
     write(tmp_path / "b.toml", b"# big \n# and slow\nmax_iters = 1\n")
     write(tmp_path / "a.toml", b"max_iters = 1\n## later\n")
-    write(tmp_path / "c.toml", b"")
-    write(tmp_path / "d.toml", b"# \xfc\n")
-    write(tmp_path / "note.txt", b"# no preset")
+    write(tmp_path / "c.toml", b"# \xfc\n")
     (tmp_path / "folder.toml").mkdir()
-    assert list(list_presets(tmp_path).items()) == [("a", "later"), ("b", "big"), ("c", ""), ("d", "\ufffd")]
-    assert list_presets(tmp_path / "missing") == {}
+    assert list(list_presets(tmp_path).items()) == [("a", "later"), ("b", "big"), ("c", "\ufffd")]
 
 
 def test_a_preset_is_found_by_its_exact_name(tmp_path):
     for name in ("baby-gpt", "goethe-char"):
         write(tmp_path / f"{name}.toml", b"")
     assert find_preset("baby-gpt", [tmp_path]) == tmp_path / "baby-gpt.toml"
-    for name, message in {
-        "goethe-chat": "no preset goethe-chat: did you mean goethe-char? (there are baby-gpt, goethe-char)",
-        "../baby-gpt": "no preset ../baby-gpt: did you mean baby-gpt? (there are baby-gpt, goethe-char)",
-        "x": "no preset x: there are baby-gpt, goethe-char",
-        "": "no preset '': there are baby-gpt, goethe-char",
-    }.items():
-        with pytest.raises(OptionError) as caught:
+    there_are = "there are baby-gpt, goethe-char"
+    for name, advice in {"../baby-gpt": f"did you mean baby-gpt? ({there_are})", "x": there_are}.items():
+        with pytest.raises(OptionError, match=re.escape(f"no preset {name}: {advice}")):
             find_preset(name, [tmp_path])
-        assert str(caught.value) == message
-    with pytest.raises(OptionError, match="there are none in"):
-        find_preset("baby-gpt", [tmp_path / "missing"])
-
-
-# --- anything at all ------------------------------------------------------------------------------------------
-
-TOML = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.dates(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@given(values=st.dictionaries(st.sampled_from([field.name for field in fields(Options)]) | TEXT, TOML, max_size=4))
-@example(values={"temperature": 10**400})
-def test_any_preset_is_accepted_or_refused_in_one_line(values):
-    options = result_or_message(build, Options, ("preset", values))
-    if isinstance(options, str):
-        assert options.isprintable()
-    else:
-        assert build(Options, ("again", asdict(options))) == options

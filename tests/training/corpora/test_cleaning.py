@@ -6,7 +6,7 @@ import pytest
 
 from tinygrad_lite.errors import CorpusError
 from training.corpora import cleaning
-from training.corpora.cleaning import GOETHE, goethe_text, normalise, words_of
+from training.corpora.cleaning import GOETHE, goethe_text, words_of
 
 LETTERS = """Am 4. Mai 1771
 
@@ -44,17 +44,16 @@ Ohne Namen und ohne Strich.
 
 
 ATTRIBUTIONS = [
-    *("-- Goethe", "-- Göthe", "-- Johann Wolfgang von Goethe", "-- Johann Wolfgang Goethe", "-- J. W. v. Goethe"),
-    *("--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)", "-- Goethe, Maximen und Reflexionen, Nr. 12"),
+    *("-- Goethe", "-- Göthe", "-- Johann Wolfgang von Goethe", "-- J. W. v. Goethe"),
+    "--Johann Wolfgang von Goethe (an Zelter, 19. Okt. 1829)",
     "-- Johann Wolfgang von Goethe\n(Auf ein Lied geschrieben)",
 ]
 LEFT_OUT = [  # words of others, and unclean ones
-    *("Über Goethe spricht jeder.\n\t\t-- Jean Paul\n", "Goethe: Das habe ich gesagt.\n", "\n", "\t\t-- Goethe\n"),
+    *("Über Goethe spricht jeder.\n\t\t-- Jean Paul\n", "Goethe: Das habe ich gesagt.\n", "\t\t-- Goethe\n"),
     "Nur so ein Satz.\n\t\t-- Heinrich von Kleist (Herr von Goethe)\n",
     "Nur so ein Satz.\n\t\t-- Johann Wolfgang von Goethe\n(Buch der falsch zugeordneten Worte)\n",
     "Da sprach Johann Wolfgang von Goethe: nein.\n\t\t-- Johann Wolfgang von Goethe\n",
-    *("Ein [...] Satz.\n\t\t-- Goethe\n", "Ein Apfel = eine Birne.\n\t\t-- Goethe\n"),
-    *("Ein Rück\bschritt.\n\t\t-- Goethe\n", "Goetheaner sind viele.\n\t\t-- Goethebund\n"),
+    *("Ein [...] Satz.\n\t\t-- Goethe\n", "Goetheaner sind viele.\n\t\t-- Goethebund\n"),
 ]
 INDENTED = "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n"
 ENTRIES = [
@@ -100,14 +99,3 @@ def test_goethe_from_changed_packages_is_an_error():
         goethe_text("<?php $text = 'x';", FORTUNES)
     with pytest.raises(CorpusError, match="fortunes-de no longer holds"):
         goethe_text(PHP, "Ein Satz.\n\t\t-- Karl Niemand\n")
-
-
-def test_spread_gives_every_part_of_the_text_its_share():
-    merged = "".join(cleaning.spread(["A" * 50] * 10, ["b" * 5] * 300))
-    tenths = [merged[i : i + 200].count("A") for i in range(0, 2000, 200)]
-    assert sum(tenths) == 500
-    assert all(45 <= count <= 55 for count in tenths)
-
-
-def test_normalise_changes_marks_line_ends_and_composition_only():
-    assert normalise("\ufeffa\r\nb\rc\n\n  d\t\u201eo\u0308\u201c ") == "a\nb\nc\n\n  d\t\u201eö\u201c "

@@ -1,10 +1,6 @@
 """From a dictionary, lessons and lists of sentences to clean pairs, on entries made up here."""
 
-import unicodedata
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tinygrad_lite.errors import CorpusError
 from training.corpora import pair_cleaning as cleaning
@@ -20,22 +16,15 @@ OF_LINES = [
     *(("eins\n", ["eins"]), ("eins", ["eins"]), ("eins\r\n\nzwei", ["eins", "", "zwei"]), ("", []), ("\n", [""])),
     ("a\u2028b\x0cc\n", ["a\u2028b\x0cc"]),  # what other tools may count as ends of lines
 ]
-OF_WORDS = [
-    ("Straße, E-Mail: 3 Äpfel - 'n Stück!", ["strasse", "e-mail", "3", "äpfel", "n", "stück"]),
-    *(("ein_mehr, 'gut'", ["ein", "mehr", "gut"]), ("... -- '", [])),
-]
 WORDINGS = [  # the entry of a dictionary, and the wordings in it
     ("Boot {n} [naut.] <Kahn> (klein)", ["Boot"]),
-    ("ein (sehr (ganz (wirklich))) alter Hund; Hund [zool. {m} <Tier (groß)>]", ["ein alter Hund", "Hund"]),
     ("laufen {lief; gelaufen}; rennen (schnell; weit)", ["laufen", "rennen"]),  # no ";" of an annotation splits
     ("(nur so); Hund; Bundesamt /BA/; Amt /BA/, kleines", ["Hund", "Bundesamt", "Amt, kleines"]),
     *((unclear, []) for unclear in ("/BA/", " ; ;")),
     ("Hund m}; Hund ); Hund {m; Hund [zool; Hund <; Katze", ["Katze"]),
     ("er/sie geht; er geht nach rechts / links; km/h; alle gehen", ["alle gehen"]),
     ("jdm. / etw. helfen; jdn./etw. sehen", ["jdm. helfen", "jdn. sehen"]),
-    ("to help sb./sth.; to see sb. / sth.", ["to help sb.", "to see sb."]),
     ("Ich ... dich; Ich … dich; Ich .. dich; ich mag dich", ["ich mag dich"]),
-    ("a + b; a = b; ~ b; a * b; a | b; c", ["c"]),
     ("‘er’ ist’s , ja (so) ?; Gru\u0308n\u00a0 ;\ufeffBlau", ["'er' ist's, ja?", "Grün", "Blau"]),
 ]
 PAIRED = [
@@ -45,25 +34,17 @@ PAIRED = [
     ("a; b :: x; y; z", [("a", "x"), ("b", "y"), ("a", "z")]),
     # Entry i translates entry i, and one that is unclear leaves the others alone.
     *((f"a | {unclear} | d :: x | y | z", [("a", "x"), ("d", "z")]) for unclear in ("b/c", "(nur so)")),
-    ("a :: b :: c", [("a", "b :: c")]),
     ("\ufeffBoot :: boat\r\n# a :: b | c\r\n\r\n", [("Boot", "boat")]),
-    ("Äpfel {pl} | A\u0308pfel :: apple | as", [("Äpfel", "apple"), ("Äpfel", "as")]),
 ]
-CASES = {one_line: OF_ONE_LINE, cleaning.lines_of: OF_LINES, cleaning.words: OF_WORDS, cleaning.alternatives: WORDINGS}
+CASES = {one_line: OF_ONE_LINE, cleaning.lines_of: OF_LINES, cleaning.alternatives: WORDINGS}
 CASES |= {cleaning.ding_pairs: PAIRED}
+CASES |= {cleaning.words: [("Straße, E-Mail: 3 Äpfel - 'n Stück!", ["strasse", "e-mail", "3", "äpfel", "n", "stück"])]}
 
 
 @pytest.mark.parametrize(("clean", "case"), [(clean, case) for clean, cases in CASES.items() for case in cases])
 def test_a_text_becomes_lines_words_wordings_or_pairs(clean, case):
     text, expected = case
     assert clean(text) == expected
-
-
-@given(st.text())
-def test_one_line_never_has_an_end_of_line_or_a_tab(text):
-    line = one_line(text)
-    assert (len(line.splitlines()) <= 1, "\t" in line) == (True, False)
-    assert line == " ".join(line.split()) == unicodedata.normalize("NFC", line)
 
 
 LINES = "\ufeffGo.\tGeh.\tCC-BY 2.0 (France) #1 (somebody)\tmore\r\n\n \nI\u00a0am.\t Ich  bin. \r\n"
@@ -80,9 +61,7 @@ NO_TAB, LENGTHS = "expected source TAB target, but it has no tab", "of the dicti
 FILES, UNEQUAL = ("a.de", "a.en"), ("a | b :: x", "a :: x | y", "a | b", "a | b | c :: x | y")
 REFUSED = [  # each names the line, or the numbers of lines, and never shows a line whole
     (cleaning.tabbed_pairs, ("Go.\tGeh.\nGo Geh\nHi.\tHallo.\n", "the list"), f"the list, line 2: {NO_TAB}: 'Go Geh'$"),
-    (cleaning.tabbed_pairs, ("x" * 5000, "the list"), f"{NO_TAB}: 'x{{60}}'$"),
     (cleaning.aligned_pairs, ("Hund\n" * 1200, "dog", *FILES), "^a.de has 1,200 lines and a.en has 1: line i of one"),
-    (cleaning.aligned_pairs, ("", "dog", *FILES), "^a.de has 0 lines and a.en has 1"),
     *((cleaning.ding_pairs, [f"# comment\nHund :: dog\n{line}\nKatze"], f"^line 3 {LENGTHS}") for line in UNEQUAL),
 ]
 
@@ -95,14 +74,10 @@ def test_lines_without_a_counterpart_are_refused(read, texts, reason):
 
 # ------------------------------------------------------------------------------------- what is kept of the dictionary
 
-SENTENCES = [
-    *("Das Boot sinkt.", "Sinkt das Boot?", "Sieh das Boot!", '"Das Boot sinkt."', "'Das Boot sinkt!'"),
-    "Über uns regnet's.",
-]
-NO_SENTENCES = [
-    *("das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""),
-    *("Ich habe etw. gesehen.", "Hunde, Katzen usw.", "Look at sb. again.", "Give me sth. nice!", "Cats, dogs, ETC."),
-]
+
+SENTENCES = ["Das Boot sinkt.", "Sinkt das Boot?", '"Das Boot sinkt."', "Über uns regnet's."]
+NO_SENTENCES = ["das Boot sinkt.", "Das Boot sinkt", "Es sinkt.", "Das Boot sinkt. [naut.]", "Ich mag jdn. sehr.", ""]
+NO_SENTENCES += ["Hunde, Katzen usw.", "Cats, dogs, ETC."]
 
 
 @pytest.mark.parametrize("text", SENTENCES + NO_SENTENCES)
@@ -117,10 +92,12 @@ KNOWN = [
     *[("Der mag etw. davon.", "He likes sb. here.")] * 2,
 ]
 COMMON = [("Hund", "dog"), ("Hund Hund Hund", "dog")]
+
+
 UNCOMMON = [
     *(("Katze", "dog"), ("Hund", "cat"), ("weg", "dog")),  # unknown in German, in English; in one sentence only
     *(("Hund Hund Hund Hund", "dog"), ("Der Hund.", "dog")),  # more than three words; looks like a sentence
-    *(("Hund", "sb. dog"), ("Hund etw.", "dog"), ("...", "dog")),  # placeholders, though all words are common
+    ("Hund", "sb. dog"),  # a placeholder, though all words are common
 ]
 
 
@@ -142,15 +119,11 @@ def test_pairs_are_found_anywhere_in_a_lesson():
 
 
 NO_PAIRS = [
-    *({"de": "Ja."}, {"en": "Yes."}, [], "Ja.", None, 7),
-    *({"de": "Ja.", "question_en": "Yes."}, {"question_de": "Ja.", "en": "Yes."}),
-    {"made": "Ja.", "maen": "Yes."},  # ends in "de", but is no "_de"
-    *({"de": "Ja.", "en": 3}, {"de": 3, "en": "Yes."}, {"de": ["Ja."], "en": ["Yes."]}),
-    *({"de": de, "en": "Yes."} for de in ("", "(leise)", "Ja/nein.", "Ja (ganz (sehr) leise).", "Ich heiße ...")),
-    {"de": "Ja.", "en": "I take it / them."},
+    *({"de": "Ja."}, [], "Ja.", None),
+    *({"de": "Ja.", "question_en": "Yes."}, {"made": "Ja.", "maen": "Yes."}),  # "made" ends in "de", but is no "_de"
+    {"de": "Ja.", "en": 3},
+    *({"de": de, "en": "Yes."} for de in ("", "(leise)", "Ja/nein.", "Ich heiße ...")),
 ]
-
-
 TEXTS = [
     ("Ja. Ärgerlich.", "Yes. Annoying.", [("Ja.", "Yes."), ("Ärgerlich.", "Annoying.")]),
     ("Ja, und. Gut.", "Yes and good.", [("Ja, und. Gut.", "Yes and good.")]),
@@ -158,17 +131,11 @@ TEXTS = [
     ("Am 3. mai. Gut.", "On May 3. Good.", [("Am 3. mai.", "On May 3."), ("Gut.", "Good.")]),
     # Direct speech is not cut, whichever quotation marks it has; an apostrophe is none.
     ("Er: „Ja. Gut.“", "He: “Yes. Good.”", [('Er: "Ja. Gut."', 'He: "Yes. Good."')]),
-    ("'Ja. Gut.'", "'Yes. Good.'", [("'Ja. Gut.'", "'Yes. Good.'")]),
-    ("Ja. — Gut. Nein.", "Yes. Good. No.", [("Ja. — Gut. Nein.", "Yes. Good. No.")]),
     ("Ist’s? Ja.", "Isn't it? Yes.", [("Ist's?", "Isn't it?"), ("Ja.", "Yes.")]),
     # Remarks, and all wordings but the first, are left out.
     ("Ja (leise)! Gut (so).", "Yes! Good. (polite)", [("Ja!", "Yes!"), ("Gut.", "Good.")]),
     ("Ja! / Klar! / Sicher!", "Yes. / Sure.", [("Ja!", "Yes.")]),
-    ("Ja / Klar", "Yes / Sure", [("Ja", "Yes")]),
-    ("\ufeffJa (a) (b) .", "Yes! / Sure", [("Ja.", "Yes!")]),
 ]
-
-
 LESSONS = [*((lesson, []) for lesson in NO_PAIRS), *(({"de": de, "en": en}, pairs) for de, en, pairs in TEXTS)]
 
 

@@ -4,18 +4,14 @@ import dataclasses
 import hashlib
 import json
 import re
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.training.corpora.test_wheel import zipped
 from tinygrad_lite.errors import CorpusError
 from training.corpora import fetch, pairs, wheel
-from training.corpora.cleaning import one_line
-from training.corpora.pairs import RECIPES, RULES, Found, auf_deutsch, from_table, load_parallel, make_corpus, to_table
+from training.corpora.pairs import RECIPES, RULES, Found, load_parallel, make_corpus
 from training.corpora.wheel import Wheel
 
 pytestmark = pytest.mark.usefixtures("offline")
@@ -30,10 +26,10 @@ TABLE = "pairs\tHallo!\tHi!\npairs\tGrün.\tGreen.\npairs\tHallo!\tHello!\nwords
 NO_PAIRS = f"{RECIPES['everyday'].source} has no pairs of sentences in it"
 
 
-def serve(monkeypatch, found=FOUND, expected=None):
+def serve(monkeypatch, found=FOUND):
     """Let the source of everyday give these pairs; returns a list with one entry for each time it was asked."""
     asked = []
-    recipe = dataclasses.replace(RECIPES["everyday"], make=lambda: asked.append(found) or found, expected=expected)
+    recipe = dataclasses.replace(RECIPES["everyday"], make=lambda: asked.append(found) or found, expected=None)
     monkeypatch.setitem(RECIPES, "everyday", recipe)
     return asked
 
@@ -64,7 +60,6 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
 UNAVAILABLE = [  # the name, what its source gives, and why it is refused
     ("everydya", FOUND, r"is called 'everydya' \(did you mean 'everyday'\?\): there are everyday,.*`--pairs FILE`"),
     ("everyday", None, r"unavailable .there is no network here.; .*: --dataset auf-deutsch .*, --pairs FILE; w"),
-    ("everyday", Found([]), re.escape(NO_PAIRS)),
     ("everyday", Found([("", "Yes."), ("Ja.", "")], words=[("ja", "yes")]), re.escape(NO_PAIRS)),
 ]
 
@@ -84,10 +79,9 @@ def test_what_cannot_be_had_is_one_sentence_and_not_kept(monkeypatch, cache, nam
 INTACT = {"source": "x", "licence": "y", "rules": RULES}  # and the right hash, but written by something else
 AGAIN = "the parallel corpus everyday is fetched again, because "
 OTHER_CACHES = [
-    *((table, INTACT, f"{AGAIN}line ") for table in ("pairs\tHallo!\n", "pairs\ta\tb\n\n")),
+    ("pairs\tHallo!\n", INTACT, f"{AGAIN}line "),
     ("words\tja\tyes\n", INTACT, AGAIN + re.escape(NO_PAIRS)),
     (TABLE, INTACT | {"rules": RULES + "1"}, "fetching the parallel corpus everyday: "),
-    (TABLE, {"source": "x", "licence": "y"}, "fetching the parallel corpus everyday: "),
     (TABLE[:-7], None, f"{AGAIN}.*pairs-everyday.txt is damaged or cannot be read$"),
 ]
 
@@ -114,65 +108,7 @@ def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch, cache):
     assert (len(corpus.pairs), sum("cannot be cached: " in line for line in said)) == (3, 1)
 
 
-def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
-    asked = serve(monkeypatch, expected="ab" * 32)
-    changed = "warning: the parallel corpus everyday has changed since numbers were measured on it: its sha256 is "
-    for number in (1, 0):  # from the source, then from the cache
-        _, said = loaded()
-        assert said[number] == f"{changed}{fetch.sha256(TABLE)}, not {'ab' * 32}"
-        assert (len(said), len(asked)) == (3 + number, 1)
-    serve(monkeypatch, expected=fetch.sha256(TABLE))
-    assert not any("warning" in line for line in loaded()[1])
-
-
-# ------------------------------------------------------------------------------------------------- the table
-
-sides = st.text(st.characters(codec="utf-8")).map(one_line)
-parts = st.lists(st.tuples(sides, sides))
-
-
-@given(parts, parts, parts)
-def test_a_corpus_stays_the_same_through_the_cache(sentences, words, validation):
-    corpus = make_corpus("x", Found([("Ja.", "Yes."), *sentences], words, validation))
-    assert make_corpus("x", from_table(to_table(corpus))) == corpus
-    assert len(set(corpus.pairs)) == len(corpus.pairs)
-    assert all(german and english for german, english in corpus.pairs + corpus.words + corpus.validation)
-
-
-@pytest.mark.parametrize("line", ["", "pairs", "pairs\tHallo!", "pairs\ta\tb\tc", "names\ta\tb", "Pairs\ta\tb"])
-def test_the_error_names_a_line_that_is_not_a_pair(line):
-    with pytest.raises(CorpusError, match=r"^line 2 of the cache is not a pair: "):
-        from_table(f"pairs\tJa.\tYes.\n{line}\n")
-
-
-# ------------------------------------------------------------------------------------------ the language course
-
-
-@pytest.fixture
-def course(monkeypatch, write):
-    """Put these files into the wheel of the course."""
-
-    def fill(files):
-        data = zipped({f"auf_deutsch/{name}": content.encode("utf-8") for name, content in files.items()})
-        monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(data), hashlib.sha256(data).hexdigest()))
-        monkeypatch.setattr(wheel, "pip_download", lambda _, folder: Path(write(str(folder / "a.whl"), data)))
-
-    return fill
-
-
-def lesson(*pairs):
-    return json.dumps([{"de": de, "en": en} for de, en in pairs], ensure_ascii=False)
-
-
-def test_lessons_are_read_from_all_folders_in_the_order_of_their_names(course):
-    lessons = {"b": [("Zwei.", "Two.")], "a-b/1": [("Nun.", "Now.")], "a/2": [("Gru\u0308n.", "Green.")]}
-    lessons |= {"a/1": [("Eins. Ja.", "One. Yes."), ("nur", 7)], "B": []}
-    files = {f"content/{name}.json": lesson(*pairs) for name, pairs in lessons.items()}
-    course(files | {"content/notes.txt": "no lesson", "other/c.json": lesson(("Drei.", "Three."))})
-    assert [pair[0] for pair in auf_deutsch()] == ["Eins.", "Ja.", "Grün.", "Nun.", "Zwei."]
-
-
-# ------------------------------------------------------------------------------------------------ the dictionary
+# ------------------------------------------------------------------------ the language course and the dictionary
 
 DING = """# a dictionary
 Hund {m} | Der Hund rennt weg. :: dog | The dog runs away.
@@ -181,11 +117,14 @@ Schraube {f} [techn.] :: screw
 """
 
 
-def test_everyday_is_the_course_before_the_dictionary_and_common_words(monkeypatch, course):
+def test_everyday_is_the_course_before_the_dictionary_and_common_words(monkeypatch, tmp_path):
     dictionary = Mock(return_value={"trans-de-en": DING})
     monkeypatch.setattr(fetch, "debian_files", dictionary)
-    talk = ("Mein Hund heißt Kater.", "My dog is called Cat."), ("Na, Katze?", "Well, cat?")
-    course({"content/a.json": lesson(*talk)})
+    talk = [{"de": "Mein Hund heißt Kater.", "en": "My dog is called Cat."}, {"de": "Na, Katze?", "en": "Well, cat?"}]
+    course = zipped({"auf_deutsch/content/a.json": json.dumps(talk).encode()})
+    (tmp_path / "a.whl").write_bytes(course)
+    monkeypatch.setattr(pairs, "COURSE_WHEEL", Wheel("a==1", len(course), hashlib.sha256(course).hexdigest()))
+    monkeypatch.setattr(wheel, "pip_download", lambda known, folder: tmp_path / "a.whl")
     found = RECIPES["everyday"].make()
     dictionary.assert_called_once_with({"trans-de-en": "usr/share/trans/de-en"})
     german = ["Mein Hund heißt Kater.", "Na, Katze?", "Der Hund rennt weg.", "Eine Katze rennt nie."]

@@ -239,25 +239,30 @@ def kept_apart(b: Builder, i: int, j: int) -> tuple[int, int]:
 
 
 def build_pow(b: Builder) -> None:
-    kind = b.choose("whole", "negative", "broken", "tensor")
+    kind = b.choose("whole", "negative", "broken", "tensor", "base")
     if kind == "whole":
         n = b.number(0, 4)
         b.op("pow", (b.pick(),), lambda x: x**n)
     elif kind == "tensor":
         i, j = b.pair()
         b.op("pow", (b.positive(i), j), lambda x, y: x.pow(y))
+    elif kind == "base":
+        b.op("pow", (b.pick(),), lambda x: 1.5**x)
     else:
         n = -b.number(1, 3) if kind == "negative" else b.choose(0.5, 1.5, -0.5)
         b.op("pow", (b.positive(b.pick()),), lambda x: x**n)
 
 
 def build_mod(b: Builder) -> None:
-    """A remainder, away from where the quotient jumps."""
+    """Remainder, or quotient without it, away from where the quotient jumps."""
     i = b.pick()
     j = b.positive(b.pick_with(i))
     quotient = b.value(i) / b.value(j)
     i = b.apart(i, (quotient - np.round(quotient)) * b.value(j))
-    b.op("mod", (i, j), lambda x, y: x % y)
+    if b.yes():
+        b.op("mod", (i, j), lambda x, y: x % y)
+    else:
+        b.op("floordiv", (i, j), lambda x, y: x // y * y, lambda torch, x, y: x.detach() // y.detach() * y)
 
 
 def build_clip(b: Builder) -> None:
@@ -273,16 +278,35 @@ def build_where(b: Builder) -> None:
 
 
 def build_compare(b: Builder) -> None:
-    """A truth value for each pair selects one of the two."""
+    """A truth value for each pair selects one of the two, or counts as 0 or 1."""
     how = b.choose("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
     i, j = kept_apart(b, *b.pair())
-    b.op("compare", (i, j), lambda x, y: chosen(getattr(x, how)(y), x, y * 0.5))
+    if b.yes():
+        b.op("compare", (i, j), lambda x, y: chosen(getattr(x, how)(y), x, y * 0.5))
+    else:
+        b.op(
+            "compare",
+            (i, j),
+            lambda x, y: getattr(x, how)(y).cast("float64") * y,
+            lambda torch, x, y: getattr(x, how)(y).to(torch.float64) * y,
+        )
+
+
+def build_logical(b: Builder) -> None:
+    """Two truth values select one of two values."""
+    how = b.choose("__and__", "__or__", "__xor__")
+    i = b.pick()
+    i, j = kept_apart(b, i, b.away(b.pick_with(i), 0))
+    b.op("logical", (i, j), lambda x, y: chosen(getattr(x < y, how)(y > 0), x, y * 0.5))
 
 
 def build_cast(b: Builder) -> None:
-    """float32 meets float64: it is cast because the other operand has the larger type, and axes."""
+    """float32 meets float64: cast by name, or because the other operand has the larger type, and axes."""
     i = b.leaf(*b.choose((), (3,), (2, 3), (2, 1)), dtype=np.float32)
-    b.op("cast", (i, b.pick_with(i)), lambda x, y: x * y + x)
+    if b.yes():
+        b.op("cast", (i,), lambda x: x.cast("float64"), lambda torch, x: x.to(torch.float64))
+    else:
+        b.op("cast", (i, b.pick_with(i)), lambda x, y: x * y + x)
 
 
 def build_to(b: Builder) -> None:
@@ -304,6 +328,21 @@ def reduction(name: str, theirs: str, prepare: Callable | None = None):
         )
 
     return build
+
+
+def build_spread(b: Builder) -> None:
+    """Variance or standard deviation over groups of at least two."""
+    i = b.pick(lambda v: v.ndim > 0 and min(v.shape) > 1)
+    name, axes, kept, correction = b.choose("var", "std"), b.axes(b.value(i)), b.yes(), b.number(0, 1)
+    i = b.with_a_peak(i, axes, 1.0)
+    b.op(name, (i,), lambda x: getattr(x, name)(dims(axes, x), keepdim=kept, correction=correction))
+
+
+def build_argmax(b: Builder) -> None:
+    i = b.pick(lambda v: v.ndim > 0 and v.size > 0)
+    axis = b.number(-b.value(i).ndim, b.value(i).ndim - 1)
+    name, height = b.choose(("argmax", 0.5), ("argmin", -0.5))
+    b.op(name, (b.with_a_peak(i, (axis,), height),), lambda x: x.gather(axis, getattr(x, name)(axis, keepdim=True)))
 
 
 def build_matmul(b: Builder) -> None:
@@ -350,8 +389,20 @@ def build_pad(b: Builder) -> None:
 def build_cat(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim > 0)
     j = b.pick(lambda v: v.shape == b.value(i).shape)
-    axis = b.number(-b.value(i).ndim, b.value(i).ndim - 1)
-    b.op("cat", (i, j), lambda x, y: x.cat(y, x, axis=axis), lambda torch, x, y: torch.cat([x, y, x], axis))
+    axis, kind = b.number(-b.value(i).ndim, b.value(i).ndim - 1), b.choose("cat", "stack", "split")
+    if kind == "cat":
+        b.op("cat", (i, j), lambda x, y: x.cat(y, x, axis=axis), lambda torch, x, y: torch.cat([x, y, x], axis))
+    elif kind == "stack":
+        b.op("cat", (i, j), lambda x, y: x.stack(y, axis=axis), lambda torch, x, y: torch.stack([x, y], axis))
+    else:
+        size = b.value(i).shape[axis]
+        sizes = (size // 2, size - size // 2)
+        b.op(
+            "cat",
+            (i,),
+            lambda x: x.split(sizes, axis)[1].cat(x.split(sizes, axis)[0], axis=axis),
+            lambda torch, x: torch.cat(x.split(sizes, axis)[::-1], axis),
+        )
 
 
 def build_slices(b: Builder) -> None:
@@ -392,6 +443,11 @@ def build_picks(b: Builder) -> None:
     b.op("getitem", (i,), lambda x: x[tuple(part if part is ... else like(x, part) for part in parts)])
 
 
+def build_triangle(b: Builder) -> None:
+    i, name, diagonal = b.pick(lambda v: v.ndim > 1), b.choose("tril", "triu"), b.number(-1, 1)
+    b.op("where", (i,), lambda x: getattr(x, name)(diagonal))
+
+
 # --- the operations of functional/ ------------------------------------------------------------------------------
 
 
@@ -405,6 +461,37 @@ def build_linear(b: Builder) -> None:
     outputs = b.number(1, 3)
     inputs = (i, b.leaf(outputs, b.value(i).shape[-1]), *([b.leaf(outputs)] if b.yes() else []))
     b.op("linear", inputs, *alike("linear"))
+
+
+def pictures(b: Builder) -> int:
+    """A value of the shape (B, C, H, W), of at least one pixel."""
+    return b.pick(lambda v: v.ndim == 4 and v.size > 0, (1, 2, b.number(2, 3), b.number(2, 4)))
+
+
+def build_conv2d(b: Builder) -> None:
+    i = pictures(b)
+    _, channels, height, width = b.value(i).shape
+    groups, stride, padding = b.choose(1, channels), b.number(1, 2), b.number(0, 1)
+    outputs, kernel = groups * b.number(1, 2), (b.number(1, min(height, 2)), b.number(1, min(width, 2)))
+    weight = b.leaf(outputs, channels // groups, *kernel)
+    inputs = (i, weight, *([b.leaf(len(b.value(weight)))] if b.yes() else []))
+    b.op("conv2d", inputs, *alike("conv2d", groups=groups, stride=stride, padding=padding))
+
+
+def pooling(name: str, prepare: Callable[[Builder, int], int] = lambda b, i: i):
+    def build(b: Builder) -> None:
+        i = prepare(b, pictures(b))
+        kernel, stride = tuple(b.number(1, min(n, 3)) for n in b.value(i).shape[2:]), b.number(1, 2)
+        padding = b.number(0, min(kernel) // 2)
+        b.op(name, (i,), *alike(name, kernel_size=kernel, stride=stride, padding=padding))
+
+    return build
+
+
+def far_from_each_other(b: Builder, i: int) -> int:
+    """Value i, its numbers moved apart so that none is the largest of a window by less than 0.1."""
+    v = b.value(i)
+    return b.shifted(i, 0.1 * v.argsort(None).argsort().reshape(v.shape))
 
 
 def norm(name: str, least: int) -> Callable[[Builder], None]:
@@ -423,6 +510,18 @@ def norm(name: str, least: int) -> Callable[[Builder], None]:
         b.op(name, (i, *(b.leaf(width) for _ in range(least + b.yes()))), ours, theirs)
 
     return build
+
+
+def build_rotary(b: Builder) -> None:
+    x = b.leaf(2, b.number(1, 3), b.number(1, 2), 4)
+    places = b.rng.integers(0, 9, b.value(x).shape[1])
+
+    def theirs(torch: Any, x: Any) -> Any:
+        angles = torch.tensor(places)[:, None, None] * torch.tensor([1.0, 0.1], dtype=x.dtype)
+        (first, second), cos, sin = x.chunk(2, -1), angles.cos(), angles.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+    b.op("rotary", (x,), lambda x: F.rotary(x, Tensor(places), (1.0, 0.1)), theirs)
 
 
 def build_swiglu(b: Builder) -> None:
@@ -461,20 +560,22 @@ def build_embedding(b: Builder) -> None:
 
 def build_cross_entropy(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim > 0 and v.shape[-1] > 0)
-    vocab_size = b.value(i).shape[-1]
-    targets = b.rng.integers(0, vocab_size, b.value(i).size // vocab_size)
-    targets[b.rng.random(targets.shape) < 0.2] = -100
-    smoothing, how = b.choose(0.0, 0.1, 1.0), b.choose("mean", "sum")
+    *shape, vocab_size = b.value(i).shape
+    targets = b.rng.integers(0, vocab_size, shape)
+    targets[b.rng.random(shape) < 0.2] = -100
+    smoothing, how = b.choose(0.0, 0.1, 1.0), b.choose("mean", "sum", "none")
 
     def theirs(torch: Any, x: Any) -> Any:
         if how == "mean" and not (targets != -100).any():
             return x.sum() * 0  # PyTorch has NaN
-        flat = (x.reshape(-1, vocab_size), torch.tensor(targets))
-        return torch.nn.functional.cross_entropy(*flat, label_smoothing=smoothing, reduction=how)
+        flat = (x.reshape(-1, vocab_size), torch.tensor(targets.reshape(-1)))
+        loss = torch.nn.functional.cross_entropy(*flat, label_smoothing=smoothing, reduction=how)
+        return loss.reshape(shape) if how == "none" else loss
 
     def ours(x: Tensor) -> Tensor:
-        flat = (x.reshape(-1, vocab_size), Tensor(targets))
-        return F.cross_entropy(*flat, ignore_index=-100, label_smoothing=smoothing, reduction=how)
+        flat = (x.reshape(-1, vocab_size), Tensor(targets).flatten())
+        loss = F.cross_entropy(*flat, ignore_index=-100, label_smoothing=smoothing, reduction=how)
+        return loss.reshape(shape) if how == "none" else loss
 
     b.op("cross_entropy", (i,), ours, theirs)
 
@@ -514,6 +615,7 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     binary("maximum", lambda x, y: x.maximum(y), kept_apart),
     binary("minimum", lambda x, y: x.minimum(y), kept_apart),
     build_compare,
+    build_logical,
     unary("exp", lambda x: x.exp()),
     *(unary(name, methodcaller(name), Builder.positive) for name in ("log", "sqrt")),
     *(unary(name, methodcaller(name)) for name in ("sigmoid", "tanh", "sin")),
@@ -530,13 +632,16 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     *(reduction(name, name) for name in ("sum", "mean", "logsumexp")),
     reduction("max", "amax", lambda b, i, axes: b.with_a_peak(i, axes, 0.5)),
     reduction("min", "amin", lambda b, i, axes: b.with_a_peak(i, axes, -0.5)),
-    *(build_matmul, build_reshape, build_permute, build_expand, build_pad, build_cat),
-    *(build_slices, build_picks, build_linear, norm("layer_norm", 1), build_gelu),
-    *(norm("rms_norm", 0), build_swiglu),
+    *(build_spread, build_argmax, build_matmul, build_reshape, build_permute, build_expand, build_pad, build_cat),
+    *(build_slices, build_picks, build_triangle, build_linear, norm("layer_norm", 1), build_gelu),
+    *(norm("rms_norm", 0), build_rotary, build_swiglu),
     unary("relu_squared", lambda x: F.relu_squared(x), theirs=lambda torch, x: torch.relu(x) ** 2),
     along_an_axis("softmax"),
     along_an_axis("log_softmax"),
     *(build_dropout, build_embedding, build_cross_entropy, build_attention),
+    build_conv2d,
+    pooling("avg_pool2d"),
+    pooling("max_pool2d", far_from_each_other),
 ]
 
 

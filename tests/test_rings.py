@@ -35,6 +35,7 @@ RINGS = {
 CORE = 11459  # lines of code
 PRODUCT = 21000  # core and shelf together
 NANO = 200  # of these, the one file
+TESTS = 27000  # in tests/
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 DOORS = {  # the only imports of the shelf by the core, where the shelf exists
     ("tinygrad_lite", "extra.torch_names"),
@@ -66,6 +67,8 @@ def test_the_product_has_no_more_lines_than_its_caps():
     assert core <= CORE, f"{core} lines of code in the core: something must go"
     assert product <= PRODUCT, f"{product} lines of code: something must go"
     assert lines["nano"] <= NANO
+    tests = sum(code_lines(path.read_text(encoding="utf-8")) for path in (ROOT / "tests").rglob("*.py"))
+    assert tests <= TESTS, f"{tests} lines of code in tests/: something must go"
 
 
 def test_the_core_imports_inwards_only_but_for_its_doors():

@@ -288,6 +288,28 @@ def test_an_observer_is_told_of_every_derivative_with_whole_gradients():
 # --- memory -----------------------------------------------------------------------------------------------------
 
 
+def test_saved_arrays_are_freed_during_the_backward_pass():
+    alive = []
+
+    def backward(dy):
+        alive.append([ref() is not None for ref in arrays])
+        return (dy * 2,)
+
+    x = leaf(np.ones(4))
+    arrays = []
+    y = custom(x, backward)
+    for _ in range(5):
+        y = y.exp()
+        arrays.append(weakref.ref(y.data))
+        y = y * 0.1
+    loss = y.sum()
+    del y
+    assert all(ref() is not None for ref in arrays)
+    loss.backward()  # the loss itself is still held
+    assert alive == [[False] * 5]
+    assert loss._node.parents == ()
+
+
 def test_only_what_a_derivative_needs_is_kept():
     """exp keeps its result; + and sum keep nothing, although their nodes are part of the graph."""
     x, factor = leaf(np.ones(4)), leaf(np.ones(4))

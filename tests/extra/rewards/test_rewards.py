@@ -9,6 +9,7 @@ import sample
 import train
 from extra.chat.conversations import is_held_out
 from extra.gpt.options import GPTOptions
+from extra.gpt.trained import load_trained
 from extra.pairs.answering import END, answer
 from extra.pairs.pairs import IGNORED
 from extra.rewards.arithmetic import arithmetic_corpus, question
@@ -171,6 +172,16 @@ def test_a_model_learns_what_gets_points(base, monkeypatch):
 @pytest.mark.parametrize("words", [[], ["--dataset=calculations", "--method=dpo", "--reference=base.safetensors"]])
 def test_a_stopped_run_goes_on_with_the_answers_it_would_have_drawn(base, words):
     assert_resumes(*RUN, "--max_iters=4", *words)
+
+
+def test_the_reference_stays_as_it_was(base):
+    reference = load_trained(Path(base)).weights
+    task = reward_task(method="dpo", reference=base)
+    task.model = task.reference.__class__(task.reference.config)
+    gradients(task.model, *task.batches(1))
+    for name, array in task.reference.state_dict().items():
+        np.testing.assert_array_equal(array, reference[name])
+    assert all(parameter.grad is None for parameter in task.reference.parameters())
 
 
 # --- the calculator: it computes arithmetic and nothing else, and a model that calls it writes the result -------------

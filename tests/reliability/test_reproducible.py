@@ -90,10 +90,38 @@ def largest_difference(one, two):
     return max(float(np.abs(a[name] - b[name]).max()) for name in a)
 
 
+# --- what the bytes depend on -----------------------------------------------------------------------------------
+
+LARGER = {"n_layer": 2, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12, "out_dir": None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_threads_and_kernels_change_only_the_last_digits(workers, report):
+    """The number of threads and the kernels of the matrix products change at most the last digits."""
+    words = arguments(**LARGER, text="../long.txt")
+    Path("long.txt").write_text(made_up_text(20000), encoding="utf-8", newline="\n")
+    cases = {
+        "2 threads again": {"OPENBLAS_NUM_THREADS": "2"},
+        "1 thread": {"OPENBLAS_NUM_THREADS": "1"},
+        "other matrix kernels": {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Prescott"},
+    }
+    first, _ = train_elsewhere(words, "first", workers, {"OPENBLAS_NUM_THREADS": "2"})
+    found = {}
+    for number, (name, settings) in enumerate(cases.items()):
+        run, _ = train_elsewhere(words, f"other-{number}", workers, settings)
+        equal = run.last.read_bytes() == first.last.read_bytes()
+        found[name] = "the same bytes" if equal else f"weights differ by up to {largest_difference(first, run):.1e}"
+        assert largest_difference(first, run) < 1e-4
+    assert found["2 threads again"] == "the same bytes"
+    if workers > 1:  # then each uses one thread, whatever the environment says
+        assert found["1 thread"] == "the same bytes"
+    report(f"environment, {workers} worker(s), against 2 threads: " + "; ".join(f"{k}: {v}" for k, v in found.items()))
+
+
 # --- another version of NumPy -----------------------------------------------------------------------------------
 
 OTHER = os.environ.get("TINYGRAD_LITE_OTHER_PYTHON", "")
-LARGER = {"n_layer": 2, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12, "out_dir": None}
 TOLERANCE = {"float32": 1e-4, "float64": 1e-10}  # of each weight after 40 steps, and of each loss
 
 

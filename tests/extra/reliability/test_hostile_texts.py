@@ -83,7 +83,7 @@ def test_merges_that_keep_doubling_a_word_are_refused_in_little_memory():
 
 @many(100, 2000)
 def test_a_broken_tokenizer_of_gpt2_works_or_is_refused(count, tried_many, tokenizers):
-    """Damaged files have made the package `tokenizers` end its process, and so all tests."""
+    """A damaged file can make the package `tokenizers` end its process, and with it all tests."""
     good = json.loads(HFTokenizer(gpt2_definition()).definition)
     large = {name: good["model"].pop(name) for name in ("vocab", "merges")}  # most of the file
 

@@ -319,9 +319,9 @@ def test_a_preset_may_be_a_file_of_ones_own(workplace):
         assert (setup.options.config.n_embd, setup.options.config.n_layer) == (24, 1)
     own.write_text("n_embd = 24 25", encoding="utf-8")
     assert "mine.toml is not valid TOML" in error_for(str(own))
-    own.write_text('schedule = "cosine"\nplateau = 0.5\ntext = ["text.txt"]\n', encoding="utf-8")
-    assert error_for(str(own)) == "--plateau changes nothing with --schedule cosine: omit it"
-    assert start.read_setup([str(own), "--schedule=trapezoid"], FAMILIES).options.plateau == 0.5
+    own.write_text('tokenizer = "char"\nvocab_size = 300\ntext = ["text.txt"]\n', encoding="utf-8")
+    assert error_for(str(own)) == "--vocab_size changes nothing with --tokenizer char: omit it"
+    assert start.read_setup([str(own), "--tokenizer=bpe"], FAMILIES).options.vocab_size == 300
 
 
 # --- what it refuses ------------------------------------------------------------------------------------------

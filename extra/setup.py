@@ -89,7 +89,7 @@ class ShelfSetup(RunSetup):
 
     # --- before the run -----------------------------------------------------------------------------------------
 
-    def check(self, given: Mapping[str, Any], preset: Mapping[str, Any]) -> None:
+    def check(self, given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
         """Check the options, as for every run, and those of the shelf.
 
         Raises: UserError with one sentence.
@@ -98,7 +98,7 @@ class ShelfSetup(RunSetup):
         self.check_trial(given)
         if self.checkpoint and (options.adapts != bool(self.base) or options.quantize != self.base.get("quantize")):
             raise CheckpointError(f"{self.folder.last}: its settings and its base contradict each other")
-        super().check(given, preset)
+        super().check(given, asked)
         if options.explain and self.family.unexplained:
             raise OptionError(f"--explain shows {self.family.unexplained}: omit it")
         if options.explain:

@@ -134,10 +134,13 @@ class RunSetup:
 
     # --- before the run -----------------------------------------------------------------------------------------
 
-    def check(self, given: Mapping[str, Any], preset: Mapping[str, Any]) -> None:
-        """Choose the device and the number of workers, and check the options: those given, and those of a preset.
+    def check(self, given: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+        """Choose the device and the number of workers, and check the options.
 
-        What a preset sets must be read as well, unless something was typed on which that depends.
+        Args:
+            given: those typed.
+            asked: these, and those of a named preset, which must be read as well, unless something was typed on which
+                that depends.
 
         Raises: UserError with one sentence.
         """
@@ -155,7 +158,7 @@ class RunSetup:
                 if path and not os.path.exists(path):
                     raise CorpusError(f"--{name} {path}: there is no such file")
         readers = options.readers()
-        refuse_unread(options, given if given.keys() & readers.keys() else preset | given, readers)
+        refuse_unread(options, given if given.keys() & readers.keys() else asked, readers)
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder of a new run holds another one."""

@@ -67,6 +67,8 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
                 raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
     options = build(family.options, (f"preset {preset}", base), ("command line", given))
     origin = "resume" if options.resume else options.init_from
+    # The default preset does not count as a request, nor does one that is named where a run is resumed.
+    asked = base | given if named and origin != "resume" else given
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
     if options.resume and given.get("init_from", "resume") not in ("scratch", "resume"):
@@ -80,11 +82,10 @@ def read_setup(argv: list[str], families: Mapping[str, Family]) -> RunSetup:
         trained = family.read_base(folder.last, checkpoint)
         options = resumed_options(family, checkpoint, given, folder, trained)
     elif origin != "scratch":
-        asked = base | given if named else given  # the default preset does not count as a request
         trained = load_origin(family, origin)
         options = adapted_options(family, trained, base, given, asked)
     setup = family.setup(family, options, folder, checkpoint, trained, named, names_text(family, given))
-    setup.check(given, base if named and origin != "resume" else {})
+    setup.check(given, asked)
     setup.refuse_if_used()
     if texts := setup.unnamed_texts():
         options.dataset, stand_in = first_available(options, texts)

@@ -144,7 +144,7 @@ def run_command(name: str, main: Callable[[list[str]], int], about: str | None =
         say(f"\n{name}: stopped {stop}".rstrip())
         status = 130
     except ModuleNotFoundError as error:
-        if find_spec(error.name.split(".")[0]):
+        if error.name and find_spec(error.name.split(".")[0]):
             raise  # a wrong import in code that is being changed
         say(f"{name}: the package {error.name} is not installed")
     except MemoryError:

@@ -1,6 +1,7 @@
 """How a command ends, what it prints for copying, and the programs that it starts."""
 
 import errno
+import importlib
 import os
 import shutil
 import subprocess
@@ -50,6 +51,8 @@ def test_a_program_without_options_prints_its_docstring(monkeypatch, capsys):
 def test_a_mistake_in_the_code_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         run_command("make", lambda argv: 1 // 0)
+    with pytest.raises(ModuleNotFoundError):  # a wrong import, not a package that is missing
+        run_command("make", lambda argv: importlib.import_module("training.nothing"))
 
 
 def started(line, **settings):

@@ -188,6 +188,7 @@ def test_an_opened_cell_computes_the_weight_that_the_map_shows(explained, drawn,
 
     page.mouse.move(0, 0)  # what is under the pointer is chosen, also when the map is drawn there or the page scrolls
     page.locator(".heads").get_by_role("button", name="layer 2, head 2").press("Enter")
+    page.locator("#attention h3", has_text="Layer 2, head 2").first.wait_for()  # the map of the head before has gone
     grid = page.get_by_role("button", name="Map:")
     row, column = np.unravel_index(attention[1, 1, 1:].argmax(), attention[1, 1, 1:].shape) + np.array([1, 0])
     grid.focus()

@@ -36,7 +36,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
 from training.cli.command_line import read_command
 from training.cli.console import run_command, say, show
-from training.cli.options import nearest
+from training.cli.options import not_among
 from training.corpora.cleaning import one_line
 from training.family import Family, Trained
 
@@ -164,8 +164,7 @@ def main(argv: Sequence[str]) -> int:
     if what in ("merges", "schedule", "tokens"):
         raise OptionError(f"{what} is a script of its own: python docs/extra/{what}.py")
     if what not in KINDS:
-        hint = f"did you mean {near}? " if (near := nearest(what, KINDS)) else ""
-        raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(KINDS)}")
+        raise OptionError(f"there is no picture {not_among(what, KINDS)}")
     return draw(KINDS[what], rest, f"{COMMAND} {what}", what)
 
 

@@ -57,6 +57,10 @@ def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
     assert outcome.failed == 0, "".join(said)
 
 
+def test_the_pages_have_no_more_words_than_their_cap():
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in PAGES) <= 95_000
+
+
 def test_the_tour_of_the_engine_is_run():
     tour = session((ROOT / "docs" / "engine.md").read_text(encoding="utf-8"))
     assert len(doctest.DocTestParser().get_examples(tour)) > 40

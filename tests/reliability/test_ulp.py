@@ -1,4 +1,4 @@
-"""No function becomes less accurate: errors in units of the last place, as in the table of docs/reliability.md."""
+"""No function becomes less accurate: the errors of docs/course/03-checking/ulp.py in units of the last place."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
 """How many units in the last place is a result away from the exact one?
 
-    python docs/course/03-checking/ulp.py              the table in docs/reliability.md
+    python docs/course/03-checking/ulp.py              docs/reliability.md has its main columns
     python docs/course/03-checking/ulp.py gelu         only functions with this in their names
 
 A unit in the last place (ULP) of a number is the distance between the two neighbours that enclose it in its type: 2^-23

@@ -39,6 +39,7 @@ def step_now():
 def spoiled(array, rng):
     """A copy with a NaN somewhere; of a gradient that is 0 but for a piece, the whole of it."""
     array = array.added() if isinstance(array, Piece) else array
+    array = np.asarray(array) if isinstance(array, np.generic) else array  # NumPy turns 0-d results into scalars
     array = device.xp_of(array).array(array, order="C")  # so that reshape gives a view
     array.reshape(-1)[rng.integers(array.size)] = np.nan
     return array

@@ -205,10 +205,11 @@ def test_numbers_of_another_type_are_written_in_that_of_the_tensor():
     y *= leaf
     constant = Tensor([1.0, 1.0])
     constant += leaf * 0.5
+    constant[1] = leaf[0]
     (y * constant).sum().backward()
-    assert y.dtype == constant.dtype == w.grad.dtype == np.float32
+    assert (y.dtype, constant.dtype, w.grad.dtype, leaf.grad.dtype) == (*[np.float32] * 3, np.float64)
     assert w.grad.tolist() == [2 * 3 * 2.5, 2 * 4 * 3.0]
-    assert leaf.grad.tolist() == [3 * 2.5 + 9 * 0.5, 5 * 3.0 + 20 * 0.5]
+    assert leaf.grad.tolist() == [3 * 2.5 + 9 * 0.5 + 20, 5 * 3.0]
 
 
 @pytest.mark.parametrize("f", PROGRAMS)

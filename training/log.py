@@ -86,7 +86,7 @@ class RunLog(AbstractContextManager):
         is_known = before is not None and before.corpus_sha256 == task.corpus_sha256
         # The lowest validation loss on this text, and its step.
         self.best = (before.best_loss, before.best_step) if is_known else (None, None)
-        self.losses: dict[int, float] = {}  # the training loss, by step
+        self.losses: dict[int, float] = {}  # training losses by step; before the latest evaluation, means of several
         self.write_errors: list[Exception] = []  # at the latest evaluation
         # On a GPU a checkpoint is a copy of its weights, so another thread can write it while training goes on.
         self.writer = ThreadPoolExecutor(1) if self.options.device != "cpu" else None
@@ -149,8 +149,7 @@ class RunLog(AbstractContextManager):
             self.folder.write_waiting()
         self.bar.refresh()
         self.began += time.perf_counter() - self.paused  # the speed in a row is that of training alone
-        patience = self.options.patience * self.options.eval_interval
-        ends = bool(patience) and step - self.best[1] >= patience
+        ends = 0 < self.options.patience * self.options.eval_interval <= step - self.best[1]
         if ends:
             tqdm.write(f"stopped early: no better validation loss since step {self.best[1]:,}", file=sys.stderr)
         return ends
@@ -165,6 +164,9 @@ class RunLog(AbstractContextManager):
             heading, text = f"{heading}\nuntrained, so this is noise:", text[:NOISE]
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
         tqdm.write(visible("\n".join([heading + self.so_far(step), *self.curve()])), file=sys.stderr)
+        if len(self.losses) > 512:  # enough for a curve, however long the run: two neighbours become their mean
+            steps, losses = [*self.losses], self.losses
+            self.losses = {b: (losses[a] + losses[b]) / 2 for a, b in zip(steps[::2], steps[1::2], strict=False)}
         if text:
             self.folder.add(self.folder.samples, f"=== {heading}\n{text}\n\n")
             tqdm.write(shown(text) + "\n", file=sys.stdout)
@@ -186,8 +188,7 @@ class RunLog(AbstractContextManager):
 
     def summary(self) -> str:
         """At the end: the curve, the time, and the best step."""
-        lowest, step = self.best
-        best = f"; best validation loss {lowest:.4f} at step {step:,}" if step is not None else ""
+        best = "" if self.best[1] is None else f"; best validation loss {self.best[0]:.4f} at step {self.best[1]:,}"
         return "\n".join([*self.curve(rows=8), f"{time.perf_counter() - self.started:,.0f} s{best}"])
 
     def write(self, step: int, job: Callable[[], None], before: tuple) -> None:

@@ -4,6 +4,7 @@ import math
 import re
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.tiny_runs import losses, run_training
@@ -46,3 +47,12 @@ def test_an_evaluation_says_how_the_run_goes_and_the_end_what_came_of_it(workpla
         "the best so far" if third < min(first, second) else best,
     ]
     assert re.search(rf"\n\d+ s; best validation loss {lowest:.4f} at step \d+\nTry it with:\n", said)
+
+
+def test_the_curve_of_a_long_run_keeps_means(workplace, monkeypatch):
+    known, run = [], {"block_size": 4, "batch_size": 2, "n_embd": 8, "eval_iters": 2}
+    monkeypatch.setattr(log, "curve", lambda losses, *how: known.append([*losses.values()]) or [])
+    first = [*losses(run_training(max_iters=1200, eval_interval=600, **run)).values()]
+    assert [len(found) for found in known] == [600, 900, 450]
+    assert np.mean(known[-1][:150]) == pytest.approx(np.mean(first[:600]), rel=1e-4)
+    assert np.mean(known[-1][150:]) == pytest.approx(np.mean(first[600:]), rel=1e-4)

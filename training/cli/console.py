@@ -138,7 +138,7 @@ def run_command(name: str, main: Callable[[list[str]], int], about: str | None =
             status = main(sys.argv[1:])
         sys.stdout.flush()  # here, where an error can still be told
     except UserError as error:
-        say(f"{name}: {str(error)[:LONGEST]}" + " ..." * (len(str(error)) > LONGEST))
+        say(f"{name}: {str(error)[:LONGEST]}".replace("\n", "\\n") + " ..." * (len(str(error)) > LONGEST))
         status = 2 if isinstance(error, (OptionError, DecodingError)) else 1
     except KeyboardInterrupt as stop:
         say(f"\n{name}: stopped {stop}".rstrip())

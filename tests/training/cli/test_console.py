@@ -22,7 +22,7 @@ from training.processes.workers import starting
 ERRORS = [
     (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
     (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
-    (CheckpointError("no such file"), 1, "make: no such file\n"),
+    (CheckpointError("no file a\nb"), 1, "make: no file a\\nb\n"),
     (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
     (OSError("the disk is full"), 1, "make: the disk is full\n"),
     (ModuleNotFoundError(name="sklearn"), 1, "make: the package sklearn is not installed\n"),

@@ -26,7 +26,7 @@ CAPSTONE = ROOT / "docs" / "course" / "capstone"
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
 CHAPTERS, LATER = CHAPTERS[:12], CHAPTERS[12:]  # those of the core, and those that may need the shelf
 SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]
-# 12 has memory too, 23 a table of thirty rows, the others have experiments.
+# 23 has two long tables, the others have experiments.
 MOST_WORDS = {"15-inside": 1700, "17-encoders": 1900, "23-faults": 2000, "24-order": 1500}
 MOST_EXERCISES = {"15-inside": 7, "23-faults": 8}
 every_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.parent.name)

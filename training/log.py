@@ -165,8 +165,8 @@ class RunLog(AbstractContextManager):
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
         tqdm.write(visible("\n".join([heading + self.so_far(step), *self.curve()])), file=sys.stderr)
         if len(self.losses) > 512:  # enough for a curve, however long the run: two neighbours become their mean
-            steps, losses = [*self.losses], self.losses
-            self.losses = {b: (losses[a] + losses[b]) / 2 for a, b in zip(steps[::2], steps[1::2], strict=False)}
+            steps, losses = [*self.losses][len(self.losses) % 2 :], self.losses
+            self.losses = {b: (losses[a] + losses[b]) / 2 for a, b in zip(steps[::2], steps[1::2], strict=True)}
         if text:
             self.folder.add(self.folder.samples, f"=== {heading}\n{text}\n\n")
             tqdm.write(shown(text) + "\n", file=sys.stdout)

@@ -99,8 +99,9 @@ def check_end(ended: Ended, words: list[str], tried: str) -> str:
         return "a refusal"  # a stray value was read as the name of a checkpoint
     names = {word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
     said = ended.sentence.replace("-", "_")
-    files = ("latin.txt", "missing", ". is a folder", "no file", "name of a file", "cannot be read", "matplotlib")
-    assert any(name in said for name in (*names, *files, "give a sentence")), f"{tried}: {ended.sentence}"
+    files = ("latin.txt", "missing", ". is a folder", "there is no file", "cannot be read", "plotting needs matplotlib")
+    files += ("give a sentence", "the name of a file is empty")
+    assert any(name in said for name in (*names, *files)), f"{tried}: {ended.sentence}"
     return "a refusal"
 
 

@@ -266,7 +266,8 @@ CASES += reductions()
 CASES += [
     same("sum all", lambda x: x.sum(), unary()),
     Case("max", lambda x: x.max(axis=0), lambda x: x.max(0), each((3,), (2, 3))),
-    Case("min", lambda x: x.min(axis=-1), lambda x: x.min(-1), each((3,), (2, 3))),
+    Case("min", lambda x: x.min(axis=-1, keepdim=True), lambda x: x.min(-1, keepdims=True), each((3,), (2, 3))),
+    Case("min of rows", lambda x: x.min(axis=-1), lambda x: x.min(-1), each((3,), (2, 3))),
     Case("amax of no rows", lambda x: x.amax(1), lambda x: x.max(1), each((0, 3))),
     Case("min of no rows", lambda x: x.amin(1, keepdim=True), lambda x: x.min(1, keepdims=True), each((0, 3))),
     Case("logsumexp of no rows", lambda x: x.logsumexp(-1), lambda x: x[:, 0], each((0, 4))),
